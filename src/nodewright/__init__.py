@@ -1,0 +1,1 @@
+"""The kubelet's resource decisions, predicted, explained and carried out."""

@@ -1,0 +1,5 @@
+"""`python -m nodewright`."""
+
+from nodewright.cli import main
+
+main()

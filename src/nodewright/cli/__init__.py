@@ -1,0 +1,22 @@
+"""Floor 7: the command line, one module a command."""
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    from nodewright.cli.app import run  # noqa: PLC0415 - click is loaded only to run
+
+    try:
+        code = run(sys.argv[1:], prog_name=_prog_name())
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _prog_name() -> str:
+    called = os.path.basename(sys.argv[0])  # noqa: PTH119 - plain text work
+    return "kubectl nodewright" if called == "kubectl-nodewright" else "nodewright"

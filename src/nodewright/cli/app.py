@@ -1,0 +1,75 @@
+"""The group of commands: each is loaded only when it is called; errors become messages and exit codes.
+
+Exit codes: 0 yes; 1 error (input, machine; for `verify` a mismatch); 2 usage; 3 the answer is no or undecided.
+"""
+
+import importlib
+from collections.abc import Sequence
+
+import click
+
+from nodewright.world.errors import InputError, WorldError
+
+YES, ERROR, USAGE, NO = 0, 1, 2, 3
+INTERRUPTED = 130
+
+# Command name -> module that has a click command called `command`, in the order of `--help`.
+COMMANDS = {
+    "requests": "nodewright.cli.requests",
+    "admit": "nodewright.cli.admit",
+    "preempt": "nodewright.cli.preempt",
+    "node": "nodewright.cli.node",
+    "verify": "nodewright.cli.verify",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is wanted."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name."""
+        del ctx
+        module = COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        found = importlib.import_module(module).command
+        assert isinstance(found, click.Command)
+        return found
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(package_name="nodewright", message="nodewright %(version)s")
+def app() -> None:
+    """Ask your node before the scheduler does: the kubelet's resource decisions, with the reason and the fix."""
+
+
+def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
+    """Run the command line given and return its exit code; messages go to stderr."""
+    try:
+        code = app.main(args=list(arguments), prog_name=prog_name, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return USAGE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except InputError as error:
+        for fault in error.faults:
+            click.echo(f"error: {fault}", err=True)
+        return ERROR
+    except (WorldError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        click.echo(f"error: {error}", err=True)
+        return ERROR
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    return code if isinstance(code, int) else YES

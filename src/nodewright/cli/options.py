@@ -1,0 +1,28 @@
+"""Options that several commands share."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+filenames = click.option(
+    "-f",
+    "--filename",
+    "filenames",
+    multiple=True,
+    required=True,
+    metavar="FILE|DIR|-",
+    help="Manifests: YAML or JSON, several documents, List kinds; a directory; - for standard input. Repeatable.",
+)
+namespace = click.option(
+    "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none."
+)
+
+
+def output(*formats: str) -> Callable[[Command], Command]:
+    """The option -o with these formats besides the default table."""
+    return click.option(
+        "-o", "--output", "output", type=click.Choice(formats), help="Output format instead of a table."
+    )

@@ -1,0 +1,280 @@
+"""The API objects that we read, with the fields that decisions look at.
+
+Decoded by msgspec straight from JSON-like documents from which nulls were taken out (null means
+absent in Kubernetes); a field that is None here was absent where absence makes a difference.
+"""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from nodewright.values.quantity import Quantity
+
+ResourceList: TypeAlias = dict[str, Quantity]
+"""Amounts by resource name. Never changed in place, though the type could be."""
+
+
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+    """Who made an object."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """What every object has."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+
+
+class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel"):
+    """Requests and limits of a container or, at the pod level, of a pod."""
+
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: tuple[dict[str, Any], ...] = ()
+
+
+class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
+    """A port of a container."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+    name: str = ""
+
+
+class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
+    """An environment variable."""
+
+    name: str = ""
+    value: str = ""
+    value_from: dict[str, Any] | None = None
+
+
+class Container(msgspec.Struct, frozen=True, rename="camel"):
+    """A container. `restart_policy` Always makes an init container a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    image_pull_policy: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: tuple[EnvVar, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+    ports: tuple[ContainerPort, ...] = ()
+    volume_mounts: tuple[dict[str, Any], ...] = ()
+    lifecycle: dict[str, Any] | None = None
+    liveness_probe: dict[str, Any] | None = None
+    readiness_probe: dict[str, Any] | None = None
+    startup_probe: dict[str, Any] | None = None
+    security_context: dict[str, Any] | None = None
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Whether this init container keeps running beside the main containers."""
+        return self.restart_policy == "Always"
+
+
+class Toleration(msgspec.Struct, frozen=True, rename="camel"):
+    """A taint that a pod puts up with."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class SelectorRequirement(msgspec.Struct, frozen=True, rename="camel"):
+    """One expression over a label or field."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """Expressions that must all hold; an empty term holds nowhere."""
+
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
+
+
+class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod wants of its node's labels."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[dict[str, Any], ...] = ()
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod's wishes for its place."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: dict[str, Any] | None = None
+    pod_anti_affinity: dict[str, Any] | None = None
+
+
+class PodOS(msgspec.Struct, frozen=True):
+    """The operating system that a pod is made for."""
+
+    name: str = ""
+
+
+class Sysctl(msgspec.Struct, frozen=True):
+    """A kernel parameter that a pod sets."""
+
+    name: str = ""
+    value: str = ""
+
+
+class PodSecurityContext(msgspec.Struct, frozen=True, rename="camel"):
+    """The pod-wide security settings that admission looks at."""
+
+    supplemental_groups_policy: str | None = None
+    sysctls: tuple[Sysctl, ...] = ()
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod is to be."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    host_network: bool = False
+    os: PodOS | None = None
+    security_context: PodSecurityContext | None = None
+    runtime_class_name: str | None = None
+    scheduler_name: str = ""
+    service_account_name: str = ""
+    volumes: tuple[dict[str, Any], ...] = ()
+    resource_claims: tuple[dict[str, Any], ...] = ()
+    topology_spread_constraints: tuple[dict[str, Any], ...] = ()
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of a container. `resources` is what it really has, `allocated_resources` what it was given."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
+    """A condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class ClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What a resource claim takes of the node's own resources."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    resources: ResourceList = {}
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of a pod."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    qos_class: str = ""
+    start_time: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+    node_allocatable_resource_claim_statuses: tuple[ClaimStatus, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def uid(self) -> str:
+        """The uid that tells pods apart."""
+        return self.metadata.uid
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name, as kubectl prints them."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel"):
+    """A mark on a node that keeps pods away."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What a node is to be."""
+
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class NodeFeatures(msgspec.Struct, frozen=True, rename="camel"):
+    """What a node's runtime can do."""
+
+    supplemental_groups_policy: bool = False
+
+
+class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What a node has."""
+
+    capacity: ResourceList = {}
+    allocatable: ResourceList = {}
+    features: NodeFeatures | None = None
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A Kubernetes node object."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()

@@ -1,0 +1,82 @@
+"""NodeProfile: everything about a node that its kubelet's decisions depend on, as one document."""
+
+from typing import Any
+
+import msgspec
+
+from nodewright.model.machine import MachineInfo
+from nodewright.model.objects import ObjectMeta, Pod, Taint
+
+API_VERSION = "nodewright.dev/v1alpha1"
+
+
+class Device(msgspec.Struct, frozen=True, rename="camel"):
+    """A device as its plugin announces it; None NUMA nodes: it has no topology."""
+
+    id: str
+    numa_nodes: tuple[int, ...] | None = None
+    healthy: bool = True
+
+
+class MemoryBlock(msgspec.Struct, frozen=True, rename="camel"):
+    """Memory or huge pages that a container holds.
+
+    Units: size in bytes.
+    """
+
+    numa_nodes: tuple[int, ...]
+    type: str
+    size: int
+
+
+class ContainerAllocation(msgspec.Struct, frozen=True, rename="camel"):
+    """What a container of a running pod really holds; absent CPUs: it runs in the shared pool."""
+
+    pod: str
+    container: str
+    cpus: str | None = None
+    memory: tuple[MemoryBlock, ...] = ()
+    devices: dict[str, tuple[str, ...]] = {}
+
+
+class ImageFS(msgspec.Struct, frozen=True, rename="camel"):
+    """The file system of images, where it is not the root one.
+
+    Units: bytes.
+    """
+
+    capacity_bytes: int = 0
+    inodes: int = 0
+
+
+class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The description itself.
+
+    Units: root_fs_capacity, swap_bytes, page_size_bytes in bytes.
+    """
+
+    machine_info: MachineInfo = MachineInfo()
+    kubernetes_version: str = "1.36"
+    root_fs_capacity: int = 0
+    kubelet_configuration: dict[str, Any] = {}
+    devices: dict[str, tuple[Device, ...]] = {}
+    preferred_allocation: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    allocations: tuple[ContainerAllocation, ...] | None = None
+    cgroup_version: int = 2
+    swap_bytes: int = 0
+    page_size_bytes: int = 4096
+    pid_max: int = 0
+    image_fs: ImageFS | None = None
+    kubelet_defects: str = "follow"
+
+
+class NodeProfile(msgspec.Struct, frozen=True, rename="camel"):
+    """A node as a document."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeProfileSpec = NodeProfileSpec()
+    api_version: str = API_VERSION
+    kind: str = "NodeProfile"

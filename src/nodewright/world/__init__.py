@@ -1,0 +1,1 @@
+"""Floor 3: bytes in, values out: manifests, machines, files."""
