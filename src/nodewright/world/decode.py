@@ -1,0 +1,35 @@
+"""Plain documents (what JSON and YAML parsers give) into objects."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodewright.values.quantity import Quantity, QuantityError
+
+T = TypeVar("T")
+
+
+def decode(document: Any, kind: type[T]) -> T:
+    """The document as an object of that kind; nulls count as absent, unknown fields are passed over.
+
+    Errors: msgspec.ValidationError at the first fault. What people write is checked before, with all its
+        faults at once (`manifests`).
+    """
+    return msgspec.convert(without_nulls(document), kind, dec_hook=_custom)
+
+
+def without_nulls(document: Any) -> Any:
+    """The document without its null members, which mean "absent" in Kubernetes."""
+    if isinstance(document, dict):
+        return {key: without_nulls(value) for key, value in document.items() if value is not None}
+    if isinstance(document, list):
+        return [without_nulls(item) for item in document]
+    return document
+
+
+def _custom(kind: type, value: Any) -> Any:
+    if kind is Quantity:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise QuantityError(f"an amount is a string or a number, not {value!r}")
+        return Quantity.parse(value if isinstance(value, str) else repr(value))
+    raise NotImplementedError(kind)
