@@ -30,6 +30,9 @@ class IdSet:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} cannot be changed")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.mask,)
+
     @classmethod
     def of(cls, *ids: int) -> Self:
         """The set of these ids."""

@@ -1,7 +1,6 @@
 """Amounts of resources as Kubernetes reads, prints and calculates them: exact, with suffix and text."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache, total_ordering
@@ -40,7 +39,6 @@ _BINARY_SUFFIXES = ("", *_BINARY_EXPONENTS)
 
 
 @total_ordering
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Quantity:
     """An exact amount: `unscaled` x 10**`scale`, its format, and the text that was typed where it is kept.
 
@@ -56,13 +54,38 @@ class Quantity:
     (True, '1Mi')
     """
 
-    unscaled: int = 0
-    scale: int = 0
-    format: Format = Format.UNSET
-    kept: str = ""
+    # A plain class: a decoder would take a dataclass for an object with these fields.
+    __slots__ = ("format", "kept", "quick", "scale", "unscaled")
+
+    unscaled: int
+    scale: int
+    format: Format
+    kept: str
     # Whether Kubernetes holds it as a 64-bit integer (`int64Amount`) and not as a decimal of any size
     # (`inf.Dec`). It shows: rounding of negative amounts and `as_int64` differ.
-    quick: bool = True
+    quick: bool
+
+    def __init__(
+        self,
+        unscaled: int = 0,
+        scale: int = 0,
+        fmt: Format = Format.UNSET,
+        kept: str = "",
+        *,
+        quick: bool = True,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "unscaled", unscaled)
+        put(self, "scale", scale)
+        put(self, "format", fmt)
+        put(self, "kept", kept)
+        put(self, "quick", quick)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Quantity cannot be changed")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (self.unscaled, self.scale, self.format, self.kept, self.quick)
 
     @classmethod
     def parse(cls, text: str) -> "Quantity":
@@ -297,6 +320,10 @@ class Quantity:
 
 
 ZERO = Quantity()
+
+
+def _restored(unscaled: int, scale: int, fmt: Format, kept: str, quick: bool) -> Quantity:  # noqa: FBT001 - pickle's call
+    return Quantity(unscaled, scale, fmt, kept, quick=quick)
 
 
 @lru_cache(maxsize=65_536)
