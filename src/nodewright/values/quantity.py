@@ -420,7 +420,7 @@ def _away_from_zero(number: int, places: int) -> int:
     """The number divided by 10**places, rounded away from zero."""
     if places > LONGEST_TEXT * 3:
         return (number > 0) - (number < 0)
-    covering = -(-abs(number) // 10**places)
+    covering: int = -(-abs(number) // 10**places)
     return -covering if number < 0 else covering
 
 
