@@ -209,6 +209,20 @@ class ClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     resources: ResourceList = {}
 
 
+class ExtendedResourceMapping(msgspec.Struct, frozen=True, rename="camel"):
+    """A container's extended resource that a resource claim provides in place of a device plugin."""
+
+    container_name: str = ""
+    resource_name: str = ""
+
+
+class ExtendedResourceClaim(msgspec.Struct, frozen=True, rename="camel"):
+    """The resource claim that was made for a pod's extended resources."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ExtendedResourceMapping, ...] = ()
+
+
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What became of a pod."""
 
@@ -223,6 +237,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
     node_allocatable_resource_claim_statuses: tuple[ClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaim | None = None
 
 
 class Pod(msgspec.Struct, frozen=True):

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nodewright.model.objects import Taint
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsufficientResource:
@@ -60,14 +62,47 @@ class PluginUpdateFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LabelMissing:
+    """A pair of the node selector that the node's labels do not have."""
+
+    key: str
+    wanted: str
+    actual: str | None
+    """The node's value; None: it has no such label."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementUnmet:
+    """An expression of a required term that does not hold on the node."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+    actual: str | None
+    """The node's value; None: it has no such label or field."""
+    on_field: bool = False
+    """Whether it looks at a field of the node and not at a label."""
+    invalid: bool = False
+    """Whether Kubernetes cannot read it, so that it holds nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermUnmet:
+    """A required term of the node affinity that the node does not satisfy; an empty one holds nowhere."""
+
+    index: int
+    unmet: tuple[RequirementUnmet, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAffinityMismatch:
     """The node's labels do not satisfy the pod's node selector or required node affinity."""
 
     node: str
-    selector: tuple[tuple[str, str], ...] = ()
+    selector: tuple[LabelMissing, ...] = ()
     """The node selector's pairs that the node lacks."""
-    terms: tuple[str, ...] = ()
-    """The required terms, as text, of which the node satisfies none."""
+    terms: tuple[TermUnmet, ...] = ()
+    """All the required terms, if the node satisfies none; one of them would do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,23 +114,30 @@ class NodeNameMismatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostPortTaken:
-    """A host port that the pod wants is in use."""
+class PortConflict:
+    """A host port that the pod wants and another pod has."""
 
     port: int
     protocol: str
     host_ip: str
     holder: str
     """The pod that has it, as namespace/name."""
+    holder_ip: str
+    """The address on which it has it; 0.0.0.0 is every address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UntoleratedTaint:
-    """The node has a NoExecute taint that the pod does not tolerate."""
+class HostPortsTaken:
+    """Host ports that the pod wants are in use; all of them are listed."""
 
-    key: str
-    value: str
-    effect: str
+    conflicts: tuple[PortConflict, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntoleratedTaints:
+    """The node has NoExecute taints that the pod does not tolerate; all of them are listed."""
+
+    taints: tuple[Taint, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +152,8 @@ PredicateFailure: TypeAlias = (
     InsufficientResource
     | NodeAffinityMismatch
     | NodeNameMismatch
-    | HostPortTaken
-    | UntoleratedTaint
+    | HostPortsTaken
+    | UntoleratedTaints
     | OtherPredicate
 )
 """What the predicates' failure handler (preemption) is given."""
@@ -158,8 +200,8 @@ Reason: TypeAlias = (
     | PluginUpdateFailed
     | NodeAffinityMismatch
     | NodeNameMismatch
-    | HostPortTaken
-    | UntoleratedTaint
+    | HostPortsTaken
+    | UntoleratedTaints
     | OtherPredicate
     | NoVictimsSuffice
     | SysctlForbidden

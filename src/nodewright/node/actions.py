@@ -1,0 +1,56 @@
+"""What the node asks its surroundings to do: values that the agent performs and the simulator applies."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusChange:
+    """What a pod's status is to say from now on."""
+
+    phase: str
+    reason: str
+    message: str
+    disruption_target: str | None = None
+    """Message of a condition `DisruptionTarget` (True, reason TerminationByKubelet); None: no such condition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountPreemption:
+    """Add one to the kubelet's counter of preemptions.
+
+    Follows: v1.36, pkg/kubelet/metrics/metrics.go, Preemptions.
+    """
+
+    signal: str
+    """The first resource that was missing; empty: none was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordEvent:
+    """Record an event about a pod."""
+
+    pod_uid: str
+    type: str
+    """`Normal` or `Warning`."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillPod:
+    """End a pod and wait until it and its containers are gone, before anything else is done.
+
+    A kill that fails is left to the pod's next sync and stops nothing.
+
+    Units: grace_period_s in seconds; None: the pod's own.
+    """
+
+    pod_uid: str
+    status: StatusChange
+    grace_period_s: int | None = None
+    if_done: tuple[CountPreemption, ...] = ()
+    """What to do when the kill has succeeded."""
+
+
+Action: TypeAlias = KillPod | RecordEvent | CountPreemption

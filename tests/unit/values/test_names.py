@@ -1,0 +1,65 @@
+import pytest
+
+from nodewright.values.names import is_extended, is_label_key, is_label_value, is_scalar
+
+LABEL_KEYS = """
+    yes  gpu
+    yes  A_b.c-9
+    yes  example.com/gpu
+    no   example.com/
+    no   /gpu
+    no   a/b/c
+    no   -gpu
+    no   gpu-
+    no   Example.com/gpu
+    no   ex..ample/gpu
+    no   gpü
+"""
+
+EXTENDED = """
+    yes  example.com/gpu
+    yes  gpu-vendor.com/gpu
+    no   cpu
+    no   hugepages-2Mi
+    no   kubernetes.io/batch
+    no   node.kubernetes.io/x
+    no   requests.example.com/gpu
+    no   Example.com/gpu
+    no   example.com/a/b
+"""
+
+
+def lines(table: str) -> list[str]:
+    return [line.strip() for line in table.strip().splitlines()]
+
+
+@pytest.mark.parametrize("line", lines(LABEL_KEYS))
+def test_label_keys_are_a_name_behind_an_optional_subdomain(line: str) -> None:
+    verdict, key = line.split()
+    assert is_label_key(key) == (verdict == "yes")
+
+
+def test_a_label_key_has_at_most_63_characters_of_name_and_253_of_domain() -> None:
+    assert is_label_key("a" * 63)
+    assert not is_label_key("a" * 64)
+    assert is_label_key("a" * 253 + "/b")
+    assert not is_label_key("a" * 254 + "/b")
+
+
+def test_a_label_value_may_be_empty_but_not_long_or_odd() -> None:
+    assert is_label_value("")
+    assert is_label_value("a" * 63)
+    assert not is_label_value("a" * 64)
+    assert not is_label_value("+5")
+
+
+@pytest.mark.parametrize("line", lines(EXTENDED))
+def test_extended_resources_have_a_domain_that_is_not_kubernetes_own(line: str) -> None:
+    verdict, resource = line.split()
+    assert is_extended(resource) == (verdict == "yes")
+
+
+def test_resources_that_no_node_counts_are_not_scalars() -> None:
+    counted = ("hugepages-1Gi", "attachable-volumes-aws-ebs", "kubernetes.io/batch", "example.com/gpu")
+    assert all(map(is_scalar, counted))
+    assert not any(map(is_scalar, ("cpu", "memory", "gpu", "storage", "Example.com/gpu")))
