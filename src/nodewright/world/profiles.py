@@ -1,0 +1,42 @@
+"""NodeProfile files."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodewright.model.profile import API_VERSION, NodeProfile
+from nodewright.values.quantity import QuantityError
+from nodewright.world.decode import decode
+from nodewright.world.documents import parse_documents
+from nodewright.world.errors import Fault, InputError
+
+KIND = "NodeProfile"
+
+
+def load_profile(path: str | Path) -> NodeProfile:
+    """The node that the file describes.
+
+    Errors: InputError with all faults of the file.
+    """
+    source = str(path)
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError([Fault(rule=f"cannot be read: {error.strerror}", source=source)]) from None
+    return profile_from(content, source)
+
+
+def profile_from(content: bytes, source: str) -> NodeProfile:
+    """The node that the bytes describe; else as load_profile."""
+    documents = parse_documents(content, source)
+    if len(documents) != 1:
+        raise InputError([Fault(rule=f"one {KIND} is wanted, not {len(documents)} documents", source=source)])
+    value: Any = documents[0].value
+    if not isinstance(value, dict) or (value.get("apiVersion"), value.get("kind")) != (API_VERSION, KIND):
+        rule = f"a document with apiVersion: {API_VERSION} and kind: {KIND} is wanted"
+        raise InputError([Fault(rule=rule, source=source)])
+    try:
+        return decode(value, NodeProfile)
+    except (msgspec.ValidationError, QuantityError) as error:
+        raise InputError([Fault(rule=str(error), source=source)]) from None
