@@ -26,3 +26,11 @@ def output(*formats: str) -> Callable[[Command], Command]:
     return click.option(
         "-o", "--output", "output", type=click.Choice(formats), help="Output format instead of a table."
     )
+
+
+node = click.option(
+    "--node",
+    "node",
+    metavar="FILE|NAME",
+    help="The node: a NodeProfile, or a shape of `node catalogue`. Default: this machine.",
+)

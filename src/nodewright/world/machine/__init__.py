@@ -1,0 +1,1 @@
+"""A machine from what the kernel, lscpu or cAdvisor say about it."""
