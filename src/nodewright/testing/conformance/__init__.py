@@ -1,0 +1,1 @@
+"""One module a family: questions of recorded vectors, answered through the public engine."""
