@@ -1,1 +1,1 @@
-"""Floor 6½: fakes, strategies and machines for tests, ours and other people's; the conformance runner."""
+"""Floor 7: what tests and acceptance need, ours and other people's: conformance, fakes, strategies."""

@@ -1,1 +1,5 @@
-"""One module a family: questions of recorded vectors, answered through the public engine."""
+"""Recorded decisions of Kubernetes: questions put to the engine, answers judged.
+
+A module here named for a family (`-` written `_`) has `answer(question, machines)`: the engine's answer to
+the vector's `input`, in the shape of its `expect`.
+"""

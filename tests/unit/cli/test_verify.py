@@ -1,0 +1,77 @@
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from nodewright.cli.app import ERROR, USAGE, run
+
+UNKNOWN = '{"id":"a","family":"astrology","input":{},"expect":1}\n'
+
+
+@pytest.fixture
+def unknown(tmp_path: Path) -> str:
+    path = tmp_path / "unknown.jsonl"
+    path.write_text(UNKNOWN)
+    return str(path)
+
+
+def test_an_unknown_family_has_failed(unknown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", unknown]) == ERROR
+    out, err = capsys.readouterr()
+    assert out == "astrology 0/1\n0 passed, 1 failed\n"
+    assert err.startswith("astrology: a: unknown family 'astrology'")
+
+
+def test_a_line_that_is_no_vector_is_named_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text("{\n" * 30)
+    assert run(["verify", str(path)]) == ERROR
+    out, err = capsys.readouterr()
+    assert out == "0 passed, 30 failed\n"
+    assert f"error: {path}:1: not JSON" in err
+    assert err.endswith("error: and 10 more lines that are no vectors\n")
+
+
+def test_every_question_gets_a_line_in_the_file_of_answers(unknown: str, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    assert run(["verify", "--answers", str(answers), unknown]) == ERROR
+    (line,) = answers.read_text().splitlines()
+    assert json.loads(line)["id"] == "a"
+    assert json.loads(line)["answer"].keys() == {"unanswered"}
+
+
+def test_answers_on_standard_output_have_it_to_themselves(
+    unknown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["verify", "--answers", "-", unknown])
+    out, err = capsys.readouterr()
+    assert out.startswith('{"id": "a", "answer": {')
+    assert err.endswith("0 passed, 1 failed\n")
+
+
+def test_vectors_are_read_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(UNKNOWN))
+    run(["verify", "-o", "json", "--show", "1", "-"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["families"] == {"astrology": {"passed": 0, "total": 1, "unjudged": 0}}
+    assert [failure["id"] for failure in document["mismatches"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["no-such-file.jsonl"],
+        ["--jobs", "0", "FILE"],
+        ["--show", "-1", "FILE"],
+        ["--answers", "FILE", "FILE"],
+    ],
+)
+def test_a_wrong_call_is_a_usage_error(unknown: str, arguments: list[str]) -> None:
+    assert run(["verify", *(unknown if word == "FILE" else word for word in arguments)]) == USAGE
+    assert Path(unknown).read_text() == UNKNOWN
