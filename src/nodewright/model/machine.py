@@ -14,7 +14,7 @@ class HugePages(msgspec.Struct, frozen=True):
 
 
 class UncoreCache(msgspec.Struct, frozen=True):
-    """A last-level cache that a core shares with others.
+    """A cache beyond level 2 that a core shares with others.
 
     Units: size in bytes.
     """
@@ -35,7 +35,7 @@ class Core(msgspec.Struct, frozen=True):
 
 
 class NUMANode(msgspec.Struct, frozen=True):
-    """A NUMA node. `distances` is indexed by node id.
+    """A NUMA node. `distances` is indexed by node id. `caches` are those beyond level 2 that all its cores share.
 
     Units: memory in bytes.
     """
@@ -45,6 +45,7 @@ class NUMANode(msgspec.Struct, frozen=True):
     hugepages: tuple[HugePages, ...] = ()
     distances: tuple[int, ...] = ()
     cores: tuple[Core, ...] = ()
+    caches: tuple[UncoreCache, ...] = ()
 
 
 class MachineInfo(msgspec.Struct, frozen=True):

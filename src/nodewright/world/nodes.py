@@ -1,29 +1,57 @@
 """The node that a command is asked about: this machine, a profile, or a shape of the catalogue."""
 
+from difflib import get_close_matches
 from pathlib import Path
 
-import msgspec
-import yaml
-
-from nodewright.model.profile import NodeProfile
-from nodewright.world.decode import decode
+from nodewright.model.objects import ObjectMeta
+from nodewright.model.profile import NodeProfile, NodeProfileSpec
+from nodewright.model.shape import GIB
+from nodewright.world.catalogue import Entry, catalogue
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.machine.capture import capture_here
+from nodewright.world.machine.capture import capture_here, labels
+from nodewright.world.profiles import load_profile
+
+CATALOGUE = "catalogue:"
+
+USUAL_ROOT_FS_BYTES = 500 * GIB
+USUAL_PID_MAX = 4_194_304  # what systemd sets on 64-bit machines
 
 
 def find_profile(reference: str | None) -> NodeProfile:
-    """The node meant: None, this machine with the kubelet's default configuration; a path, the profile there.
+    """The node meant: None is this machine; else a profile's path, or a name of the catalogue.
 
-    Errors: InputError where there is no such file or it is no profile.
+    `catalogue:NAME` is never taken for a path. This machine and shapes of the catalogue have the kubelet's
+    default configuration.
+
+    Errors: InputError where there is neither such a file nor such a name, or the file is no sound profile.
     """
     if reference is None:
         return capture_here().profile
-    path = Path(reference)
-    if not path.is_file():
-        raise InputError(
-            [Fault(source="--node", value=reference, rule="is neither a file nor a catalogue name")]
-        )
-    try:
-        return decode(yaml.safe_load(path.read_bytes()), NodeProfile)
-    except (msgspec.ValidationError, yaml.YAMLError) as error:
-        raise InputError([Fault(source=reference, rule=str(error))]) from error
+    name = reference.removeprefix(CATALOGUE)
+    if name == reference and Path(reference).exists():
+        return load_profile(reference)
+    return shape_profile(name)
+
+
+def shape_profile(name: str) -> NodeProfile:
+    """The shape of that name as a node with usual disks.
+
+    Errors: InputError where the catalogue has no such name.
+    """
+    entries = catalogue()
+    if name not in entries:
+        close = get_close_matches(name, entries, n=3)
+        hint = f" (there are {', '.join(close)})" if close else ""
+        rule = f"is neither a file nor a name of `nodewright node catalogue`{hint}"
+        raise InputError([Fault(source="--node", value=name, rule=rule)])
+    return _profile(entries[name])
+
+
+def _profile(entry: Entry) -> NodeProfile:
+    spec = NodeProfileSpec(
+        machine_info=entry.machine,
+        root_fs_capacity=USUAL_ROOT_FS_BYTES,
+        labels=labels(entry.name, entry.architecture),
+        pid_max=USUAL_PID_MAX,
+    )
+    return NodeProfile(metadata=ObjectMeta(name=entry.name), spec=spec)

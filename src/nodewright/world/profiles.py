@@ -10,6 +10,7 @@ from nodewright.values.quantity import QuantityError
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
+from nodewright.world.machine.check import contradictions
 
 KIND = "NodeProfile"
 
@@ -37,6 +38,9 @@ def profile_from(content: bytes, source: str) -> NodeProfile:
         rule = f"a document with apiVersion: {API_VERSION} and kind: {KIND} is wanted"
         raise InputError([Fault(rule=rule, source=source)])
     try:
-        return decode(value, NodeProfile)
+        profile = decode(value, NodeProfile)
     except (msgspec.ValidationError, QuantityError) as error:
         raise InputError([Fault(rule=str(error), source=source)]) from None
+    if faults := contradictions(profile.spec.machine_info, source):
+        raise InputError(faults)
+    return profile

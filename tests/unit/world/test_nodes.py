@@ -12,5 +12,5 @@ def test_no_reference_means_this_machine() -> None:
 
 
 def test_a_reference_to_nothing_is_an_input_error() -> None:
-    with pytest.raises(InputError, match="neither a file nor a catalogue name"):
+    with pytest.raises(InputError, match="neither a file nor a name"):
         find_profile("no/such/profile.yaml")

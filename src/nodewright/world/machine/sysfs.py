@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from nodewright.model.caches import CacheSeen, sort_caches
 from nodewright.model.machine import Core, HugePages, NUMANode, UncoreCache
 from nodewright.values.idset import CPUSet, IdSetError
 from nodewright.world.errors import WorldError
@@ -20,8 +21,6 @@ _HUGE = re.compile(r"[^-]*-([0-9]+)kB", re.ASCII)
 _LEADING_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _SIZE = re.compile(r"([0-9]+)K", re.ASCII)
 
-LAST_LEVEL_ABOVE = 2
-
 
 @dataclass(slots=True)
 class _Core:
@@ -30,14 +29,6 @@ class _Core:
     core_id: int
     socket_id: int
     threads: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class CacheSeen:
-    """A cache of a CPU with the number of CPUs that share it."""
-
-    cache: UncoreCache
-    cpus: int
 
 
 Topology: TypeAlias = tuple[tuple[NUMANode, ...], int]
@@ -111,13 +102,14 @@ def _different(sources: Sources, name: str) -> int:
 def _node(sources: Sources, name: str) -> NUMANode:
     directory = f"{NODES}/{name}"
     cpus = _cpus(sources, directory) or _listed(sources, directory)
-    cores = _cores(sources, cpus)
+    cores, caches = _with_caches(sources, name, _cores(sources, cpus))
     return NUMANode(
         node_id=int(name.removeprefix("node")),
         memory=_memory(sources, directory),
         hugepages=huge_pages(sources, f"{directory}/hugepages"),
         distances=_distances(sources, directory),
-        **_with_caches(sources, name, cores),
+        cores=cores,
+        caches=caches,
     )
 
 
@@ -137,11 +129,11 @@ def _without_numa(sources: Sources) -> Topology:
         if text is not None:
             socket = sources.number(sources.sys.place(path), text, least=-1)
             sockets.setdefault(socket, []).append((cpu, directory))
-    nodes = tuple(
-        NUMANode(node_id=socket, **_with_caches(sources, f"socket {socket}", _cores(sources, own)))
-        for socket, own in sorted(sockets.items())
-    )
-    return nodes, len(cpus)
+    nodes = []
+    for socket, own in sorted(sockets.items()):
+        cores, caches = _with_caches(sources, f"socket {socket}", _cores(sources, own))
+        nodes.append(NUMANode(node_id=socket, cores=cores, caches=caches))
+    return tuple(nodes), len(cpus)
 
 
 def _from_cpuinfo(sources: Sources) -> Topology:
@@ -250,34 +242,26 @@ def _distances(sources: Sources, directory: str) -> tuple[int, ...]:
     return tuple(sources.number(sources.sys.place(path), part) for part in text.split(" "))
 
 
-def _with_caches(sources: Sources, name: str, cores: list[_Core]) -> dict[str, tuple[Core, ...]]:
-    """The cores as values, each with the uncore caches that cAdvisor gives it.
+def _with_caches(
+    sources: Sources, name: str, cores: list[_Core]
+) -> tuple[tuple[Core, ...], tuple[UncoreCache, ...]]:
+    """The cores as values, each with the uncore caches that cAdvisor gives it, and the node's own caches.
 
     Follows: v1.36, cadvisor/utils/sysinfo/sysinfo.go, addCacheInfo: it ends at the first CPU without
         readable cache files (no `id` on many Arm machines), and the cores after it have no caches.
     """
     done: list[Core] = []
+    whole: dict[UncoreCache, None] = {}
     readable = True
     for core in cores:
         seen = _caches(sources, core.threads[0]) if readable else []
         if seen is None:
             readable, seen = False, []
             sources.lack(Fact.CACHES, name, f"cpu{core.threads[0]}")
-        uncore = uncore_caches(seen, cores=len(cores), threads=len(core.threads))
+        uncore, shared = sort_caches(seen, cores=len(cores), threads=len(core.threads))
+        whole.update(dict.fromkeys(shared))
         done.append(Core(core.core_id, core.socket_id, tuple(core.threads), uncore))
-    return {"cores": tuple(done)}
-
-
-def uncore_caches(seen: list[CacheSeen], *, cores: int, threads: int) -> tuple[UncoreCache, ...]:
-    """Those of a core's caches that are beyond level 2 and not the whole NUMA node's.
-
-    `cores` is the number of cores on the NUMA node, `threads` the number of threads of this one.
-
-    Follows: v1.36, cadvisor/utils/sysinfo/sysinfo.go, addCacheInfo: whether a cache is the node's is told
-        by cores x threads of *this* core, so on hybrid machines it never is.
-    """
-    found = (one.cache for one in seen if one.cache.level > LAST_LEVEL_ABOVE and one.cpus != cores * threads)
-    return tuple(dict.fromkeys(found))
+    return tuple(done), tuple(whole)
 
 
 def _caches(sources: Sources, cpu: int) -> list[CacheSeen] | None:
