@@ -1,41 +1,24 @@
 """Amounts of resources as Kubernetes reads, prints and calculates them: exact, with suffix and text."""
 
-import re
-from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache, total_ordering
 from typing import Self
 
+from nodewright.values.quantity_text import (
+    BINARY_EXPONENTS,
+    DECIMAL_EXPONENTS,
+    Format,
+    QuantityError,
+    away_from_zero,
+    read_amount,
+)
 from nodewright.values.units import INT64_MAX, fits_int64, wrap_int64
 
-
-class Format(StrEnum):
-    """How an amount is printed; `UNSET` is the format of a zero that nobody wrote."""
-
-    DECIMAL_SI = "DecimalSI"
-    BINARY_SI = "BinarySI"
-    DECIMAL_EXPONENT = "DecimalExponent"
-    UNSET = ""
+__all__ = ["ZERO", "Format", "Quantity", "QuantityError"]
 
 
-class QuantityError(ValueError):
-    """A text that Kubernetes does not take for an amount; the message is Kubernetes' own."""
-
-
-FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-NUMERIC_WRONG = "unable to parse numeric part of quantity"
-SUFFIX_WRONG = "unable to parse quantity's suffix"
-
-# Texts beyond these bounds stand for no amount of anything; without them one line could cost minutes.
-LONGEST_TEXT = 4000
-LARGEST_EXPONENT = 10_000
-
-_FINEST = -9  # nothing finer than 10**-9 is kept
-_SHAPE = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([-+]?)([0-9]*)", re.ASCII)
-_DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
-_BINARY_SUFFIXES = ("", *_BINARY_EXPONENTS)
+_DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in DECIMAL_EXPONENTS.items()}
+_BINARY_SUFFIXES = ("", *BINARY_EXPONENTS)
 
 
 @total_ordering
@@ -45,8 +28,8 @@ class Quantity:
     Equal by amount, whatever the format; printed as Kubernetes prints it.
 
     Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.
-    Departs: a value, never changed in place; arithmetic gives a new one. Exponents beyond 10**10000 and
-        texts beyond 4,000 characters are refused, where Kubernetes would compute for minutes.
+    Departs: a value, never changed in place; arithmetic gives a new one. Exponents beyond 10**1000 and
+        texts beyond 1,000 characters are refused, where Kubernetes would compute for minutes.
 
     >>> Quantity.parse("1.5Gi") + Quantity.parse("100M")
     Quantity('1710612736')
@@ -130,11 +113,11 @@ class Quantity:
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.Value; beyond 64 bits the
             result wraps as there.
         """
-        return self.scaled_value(0)
+        return self.unscaled if self.quick and self.scale == 0 else self.scaled_value(0)
 
     def milli_value(self) -> int:
         """Thousandths, rounded up."""
-        return self.scaled_value(-3)
+        return self.unscaled if self.quick and self.scale == -3 else self.scaled_value(-3)
 
     def scaled_value(self, scale: int) -> int:
         """Units of 10**scale, rounded up (negative amounts: as Kubernetes does, see below).
@@ -145,7 +128,7 @@ class Quantity:
         finer = scale - self.scale
         if self.quick:
             if finer > 0:
-                return _away_from_zero(self.unscaled, finer)
+                return away_from_zero(self.unscaled, finer)
             product = self.unscaled * 10 ** min(-finer, 40)
             return product if fits_int64(product) else 0
         if finer <= 0:
@@ -215,11 +198,18 @@ class Quantity:
         if self.unscaled == 0:
             return "0"
         if self.format is Format.BINARY_SI:
-            units = self.exact()
-            if abs(units) >= 1024 and units.denominator == 1:
-                return _binary_text(units.numerator)
+            units = self._whole_units()
+            if units is not None and abs(units) >= 1024:
+                return _binary_text(units)
             return self._decimal_text(Format.DECIMAL_SI)
         return self._decimal_text(self.format)
+
+    def _whole_units(self) -> int | None:
+        if self.scale >= 0:
+            whole: int = self.unscaled * 10**self.scale
+            return whole
+        units, rest = divmod(self.unscaled, 10**-self.scale)
+        return None if rest else units
 
     def _decimal_text(self, fmt: Format) -> str:
         mantissa, exponent = _stripped(self.unscaled, self.scale)
@@ -228,8 +218,6 @@ class Quantity:
         if fmt is Format.DECIMAL_SI:
             # Beyond E Kubernetes knows no suffix and prints the mantissa alone.
             return f"{mantissa}{_DECIMAL_SUFFIXES.get(exponent, '')}"
-        if fmt is Format.UNSET:
-            return str(mantissa)
         return f"{mantissa}e{exponent}" if exponent else str(mantissa)
 
     # ------------------------------------------------------------ arithmetic
@@ -237,19 +225,17 @@ class Quantity:
     def __add__(self, other: "Quantity") -> "Quantity":
         """The sum, in the left format; in the right one where the left is zero."""
         fmt = other.format if self.unscaled == 0 else self.format
-        if not (self.quick and other.quick):
-            scale = min(self.scale, other.scale)
-            total = self.unscaled * 10 ** (self.scale - scale) + other.unscaled * 10 ** (other.scale - scale)
-            return Quantity(total, scale, fmt, quick=False)
-        if other.unscaled == 0:
-            return Quantity(self.unscaled, self.scale, fmt)
-        if self.unscaled == 0:
-            return Quantity(other.unscaled, other.scale, fmt)
-        scale = min(self.scale, other.scale)
-        left = self.unscaled * 10 ** (self.scale - scale)
-        right = other.unscaled * 10 ** (other.scale - scale)
-        quick = fits_int64(left) and fits_int64(right) and fits_int64(left + right)
-        return Quantity(left + right, scale, fmt, quick=quick)
+        quick = self.quick and other.quick
+        if quick:
+            # A zero gives its scale away.
+            if other.unscaled == 0:
+                return Quantity(self.unscaled, self.scale, fmt)
+            if self.unscaled == 0:
+                return Quantity(other.unscaled, other.scale, fmt)
+        left, right, scale = self._aligned(other)
+        total = left + right
+        quick = quick and fits_int64(left) and fits_int64(right) and fits_int64(total)
+        return Quantity(total, scale, fmt, quick=quick)
 
     def __sub__(self, other: "Quantity") -> "Quantity":
         """The difference, in the left format; in the right one where the left is zero."""
@@ -293,7 +279,7 @@ class Quantity:
                 return self, True
             finer = self.unscaled * 10 ** (self.scale - scale)
             return Quantity(finer, scale, self.format, quick=False), True
-        units = _away_from_zero(self.unscaled, scale - self.scale)
+        units = away_from_zero(self.unscaled, scale - self.scale)
         exact = units * 10 ** (scale - self.scale) == self.unscaled
         return Quantity(units, scale, self.format, quick=self.quick), exact
 
@@ -301,13 +287,17 @@ class Quantity:
 
     def compare(self, other: "Quantity") -> int:
         """-1, 0 or 1."""
-        if self.scale == other.scale:
-            left, right = self.unscaled, other.unscaled
-        else:
-            scale = min(self.scale, other.scale)
-            left = self.unscaled * 10 ** (self.scale - scale)
-            right = other.unscaled * 10 ** (other.scale - scale)
+        left, right, _ = self._aligned(other)
         return (left > right) - (left < right)
+
+    def _aligned(self, other: "Quantity") -> tuple[int, int, int]:
+        """Both unscaled numbers at the finer of the two scales, and that scale."""
+        mine, theirs = self.scale, other.scale
+        if mine == theirs:
+            return self.unscaled, other.unscaled, mine
+        if mine < theirs:
+            return self.unscaled, other.unscaled * 10 ** (theirs - mine), mine
+        return self.unscaled * 10 ** (mine - theirs), other.unscaled, theirs
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.compare(other) == 0
@@ -328,100 +318,8 @@ def _restored(unscaled: int, scale: int, fmt: Format, kept: str, quick: bool) ->
 
 @lru_cache(maxsize=65_536)
 def _parse(text: str) -> Quantity:
-    if not text:
-        raise QuantityError(FORMAT_WRONG)
-    if text == "0":
-        return Quantity(0, 0, Format.DECIMAL_SI, text)
-    match = _SHAPE.fullmatch(text)
-    if match is None or len(text) > LONGEST_TEXT:
-        raise QuantityError(FORMAT_WRONG)
-    sign, whole, fraction, letters, exponent_sign, exponent_digits = match.groups()
-    # Only zeros and nothing else: Kubernetes stops reading before it has seen a digit or a suffix.
-    fraction = fraction or ""
-    fmt, exponent = _suffix(letters + exponent_sign + exponent_digits)
-    quick = _quick(text, sign, whole or "0", fraction, fmt, exponent)
-    return quick or _slow(sign, whole, fraction, fmt, exponent, has_digits=_has_digits(text))
-
-
-def _suffix(text: str) -> tuple[Format, int]:
-    """The format and exponent (of 10, for binary suffixes of 2) that a suffix stands for."""
-    if text in _DECIMAL_EXPONENTS:
-        return Format.DECIMAL_SI, _DECIMAL_EXPONENTS[text]
-    if text in _BINARY_EXPONENTS:
-        return Format.BINARY_SI, _BINARY_EXPONENTS[text]
-    if len(text) > 1 and text[0] in "eE":
-        try:
-            parsed = int(text[1:])
-        except ValueError:
-            raise QuantityError(SUFFIX_WRONG) from None
-        if not fits_int64(parsed):
-            raise QuantityError(SUFFIX_WRONG)
-        exponent = (parsed + 2**31) % 2**32 - 2**31  # cut to its low 32 bits, as there
-        if abs(exponent) > LARGEST_EXPONENT:
-            raise QuantityError(SUFFIX_WRONG)
-        return Format.DECIMAL_EXPONENT, exponent
-    raise QuantityError(SUFFIX_WRONG)
-
-
-def _quick(text: str, sign: str, whole: str, fraction: str, fmt: Format, exponent: int) -> Quantity | None:
-    """The amount as a 64-bit integer where Kubernetes holds it so, else None."""
-    digits = whole + fraction
-    if fmt is Format.BINARY_SI:
-        # `exponent * 3 / 10` in 32-bit floats is exact enough for 10 to 60.
-        if fraction or 15 - len(whole) - exponent * 3 // 10 - 1 < 0:
-            return None
-        scale, factor = 0, 1 << exponent
-    else:
-        if len(digits) > 18:
-            return None
-        scale, factor = exponent - len(fraction), 1
-    if scale < _FINEST:
-        return None
-    number = int(digits)
-    unscaled = number * factor
-    if not fits_int64(unscaled):
-        return None
-    if fmt is Format.BINARY_SI:
-        keep = number % 8 != 0
-    else:
-        keep = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
-    return Quantity(-unscaled if sign == "-" else unscaled, scale, fmt, text if keep else "")
-
-
-def _slow(sign: str, whole: str, fraction: str, fmt: Format, exponent: int, *, has_digits: bool) -> Quantity:
-    """The amount as a decimal of any size."""
-    if not has_digits:
-        raise QuantityError(NUMERIC_WRONG)
-    unscaled, scale = int(whole + fraction or "0"), -len(fraction)
-    if fmt is Format.BINARY_SI:
-        unscaled <<= exponent
-    else:
-        scale += exponent
-    if unscaled:
-        # Who asks for too little to count gets the least that counts.
-        finer = _FINEST - scale
-        unscaled = _away_from_zero(unscaled, finer) if finer > 0 else unscaled * 10**-finer
-        scale = _FINEST
-    if fmt is Format.BINARY_SI:
-        units = Fraction(unscaled) * Fraction(10) ** scale
-        if units > INT64_MAX:
-            unscaled, scale = INT64_MAX, 0
-        if 0 < units < 1:
-            fmt = Format.DECIMAL_SI
-    return Quantity(-unscaled if sign == "-" else unscaled, scale, fmt, quick=False)
-
-
-def _has_digits(text: str) -> bool:
-    number = text.lstrip("+-")
-    return number[:1].isdigit() or number[1:2].isdigit()
-
-
-def _away_from_zero(number: int, places: int) -> int:
-    """The number divided by 10**places, rounded away from zero."""
-    if places > LONGEST_TEXT * 3:
-        return (number > 0) - (number < 0)
-    covering: int = -(-abs(number) // 10**places)
-    return -covering if number < 0 else covering
+    unscaled, scale, fmt, kept, quick = read_amount(text)
+    return Quantity(unscaled, scale, fmt, kept, quick=quick)
 
 
 def _stripped(mantissa: int, exponent: int) -> tuple[int, int]:
