@@ -1,7 +1,8 @@
 """What kind of resource a name stands for."""
 
-import re
 from functools import lru_cache
+
+from nodewright.values.names import is_label_key
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -12,11 +13,6 @@ HUGE_PAGES_PREFIX = "hugepages-"
 ATTACHABLE_VOLUMES_PREFIX = "attachable-volumes-"
 NATIVE_NAMESPACE = "kubernetes.io/"
 QUOTA_REQUESTS_PREFIX = "requests."
-
-_LABEL_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_LONGEST_LABEL_NAME = 63
-_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
-_LONGEST_SUBDOMAIN = 253
 
 _FIRST = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2}
 
@@ -62,7 +58,7 @@ def is_extended(name: str) -> bool:
     """
     if is_native(name) or name.startswith(QUOTA_REQUESTS_PREFIX):
         return False
-    return is_qualified(QUOTA_REQUESTS_PREFIX + name)
+    return is_label_key(QUOTA_REQUESTS_PREFIX + name)
 
 
 @lru_cache(maxsize=4096)
@@ -77,14 +73,3 @@ def is_scalar(name: str) -> bool:
         or NATIVE_NAMESPACE in name
         or name.startswith(ATTACHABLE_VOLUMES_PREFIX)
     )
-
-
-def is_qualified(name: str) -> bool:
-    """Whether it is a name with an optional domain, as label keys are.
-
-    Follows: v1.36, apimachinery/pkg/api/validate/content/kube.go, IsLabelKey.
-    """
-    *prefix, last = name.split("/")
-    if len(prefix) > 1 or len(last) > _LONGEST_LABEL_NAME or not _LABEL_NAME.fullmatch(last):
-        return False
-    return not prefix or (len(prefix[0]) <= _LONGEST_SUBDOMAIN and bool(_SUBDOMAIN.fullmatch(prefix[0])))

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.values.names import is_extended, is_label_key, is_label_value, is_scalar
+from nodewright.values.names import is_label_key, is_label_value
 
 LABEL_KEYS = """
     yes  gpu
@@ -14,18 +14,6 @@ LABEL_KEYS = """
     no   Example.com/gpu
     no   ex..ample/gpu
     no   gpü
-"""
-
-EXTENDED = """
-    yes  example.com/gpu
-    yes  gpu-vendor.com/gpu
-    no   cpu
-    no   hugepages-2Mi
-    no   kubernetes.io/batch
-    no   node.kubernetes.io/x
-    no   requests.example.com/gpu
-    no   Example.com/gpu
-    no   example.com/a/b
 """
 
 
@@ -51,15 +39,3 @@ def test_a_label_value_may_be_empty_but_not_long_or_odd() -> None:
     assert is_label_value("a" * 63)
     assert not is_label_value("a" * 64)
     assert not is_label_value("+5")
-
-
-@pytest.mark.parametrize("line", lines(EXTENDED))
-def test_extended_resources_have_a_domain_that_is_not_kubernetes_own(line: str) -> None:
-    verdict, resource = line.split()
-    assert is_extended(resource) == (verdict == "yes")
-
-
-def test_resources_that_no_node_counts_are_not_scalars() -> None:
-    counted = ("hugepages-1Gi", "attachable-volumes-aws-ebs", "kubernetes.io/batch", "example.com/gpu")
-    assert all(map(is_scalar, counted))
-    assert not any(map(is_scalar, ("cpu", "memory", "gpu", "storage", "Example.com/gpu")))

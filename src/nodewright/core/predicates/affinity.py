@@ -105,10 +105,15 @@ def _holds(one: SelectorRequirement, labels: Mapping[str, str]) -> bool:
             return actual is not None
         case "DoesNotExist":
             return actual is None
-    number, bound = _integer(actual or ""), _integer(one.values[0])
-    if number is None or bound is None:
+        case _:
+            return _compares(one.operator, actual or "", one.values[0])
+
+
+def _compares(operator: str, actual: str, bound: str) -> bool:
+    number, limit = _integer(actual), _integer(bound)
+    if number is None or limit is None:
         return False
-    return number > bound if one.operator == "Gt" else number < bound
+    return number > limit if operator == "Gt" else number < limit
 
 
 def _integer(text: str) -> int | None:

@@ -21,12 +21,11 @@ from nodewright.model.reasons import (
     OSLabelMismatch,
     PluginUpdateFailed,
     PredicateFailure,
-    Reason,
     SupplementalGroupsPolicyUnsupported,
     UntoleratedTaints,
 )
+from nodewright.model.resource_names import is_extended, is_scalar
 from nodewright.model.verdict import Granted, Refused
-from nodewright.values.names import is_extended, is_scalar
 from nodewright.values.quantity import ZERO
 
 OS_LABEL = "kubernetes.io/os"
@@ -110,7 +109,7 @@ _FITS = Judgement(Granted(None))
 _FITS_AFTER_ALL = Judgement(Granted(None), refetched=True)
 
 
-def judge(  # noqa: PLR0913 - three facts about the node come from three places
+def judge(
     pod: Pod,
     node: NodeView | NodeUnavailable,
     others: Others,
@@ -131,9 +130,9 @@ def judge(  # noqa: PLR0913 - three facts about the node come from three places
     if isinstance(node, NodeUnavailable):
         return Judgement(Refused((node,)))
     node = node.seen_by_kubelet(rules)
-    early = _beyond_help(pod, node, rules)
-    if early is None and plugin_error:
-        early = PluginUpdateFailed(error=plugin_error)
+    early = _beyond_help(pod, node, rules) or (
+        PluginUpdateFailed(error=plugin_error) if plugin_error else None
+    )
     if early is not None:
         return Judgement(Refused((early,)))
     asked = _asked(pod, node.allocatable, rules)
@@ -170,9 +169,9 @@ def _beyond_help(pod: Pod, node: NodeView, rules: Rules) -> _EarlyRefusal | None
     if pod.spec.os is not None and pod.spec.os.name != rules.os:
         return OSFieldMismatch(wanted=pod.spec.os.name, actual=rules.os)
     context = pod.spec.security_context
-    if context is not None and context.supplemental_groups_policy == _STRICT:
-        if not node.has_supplemental_groups_policy:
-            return SupplementalGroupsPolicyUnsupported(policy=_STRICT)
+    strict = context is not None and context.supplemental_groups_policy == _STRICT
+    if strict and not node.has_supplemental_groups_policy:
+        return SupplementalGroupsPolicyUnsupported(policy=_STRICT)
     return None
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nodewright.core.requests import scheduler_usage
 from nodewright.model.objects import Pod, ResourceList
 from nodewright.model.reasons import InsufficientResource, PortConflict
-from nodewright.values.names import is_scalar
+from nodewright.model.resource_names import is_scalar
 from nodewright.values.units import wrap_int64
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - what Kubernetes puts where a pod names no address
@@ -47,7 +47,9 @@ class Others:
         for name, amount in scheduler_usage(pod).items():
             requests[name] = wrap_int64(requests.get(name, 0) + amount)
         ports = tuple(HeldPort(port, pod.full_name) for port in host_ports(pod))
-        return Others(pods=self.pods + 1, requests=requests, ports=self.ports + ports if ports else self.ports)
+        return Others(
+            pods=self.pods + 1, requests=requests, ports=self.ports + ports if ports else self.ports
+        )
 
     def minus(self, pod: Pod) -> "Others":
         """These pods but one, which must be as it was when it was counted, status included."""
@@ -146,4 +148,3 @@ def _meet(one: HostPort, other: HostPort) -> bool:
         and one.protocol == other.protocol
         and (one.host_ip == other.host_ip or ALL_ADDRESSES in (one.host_ip, other.host_ip))
     )
-

@@ -1,0 +1,128 @@
+"""The kubelet's own reason and message for each refusal, to the letter."""
+
+from typing import NamedTuple, assert_never
+
+from nodewright.model.reasons import (
+    HostPortsTaken,
+    InsufficientResource,
+    NodeAffinityMismatch,
+    NodeNameMismatch,
+    NodeUnavailable,
+    NotJudged,
+    NoVictimsSuffice,
+    OSFieldMismatch,
+    OSLabelMismatch,
+    OtherPredicate,
+    PluginUpdateFailed,
+    PodLevelResourcesDisabled,
+    PredicateFailure,
+    Reason,
+    SupplementalGroupsPolicyUnsupported,
+    SysctlForbidden,
+    UntoleratedTaints,
+)
+
+PREEMPTED = "Preempted in order to admit critical pod"
+"""What a victim's event and status say."""
+
+
+class Message(NamedTuple):
+    """Reason and message of a pod's status, as the kubelet writes them."""
+
+    reason: str
+    message: str
+
+
+def message(reason: Reason) -> Message:
+    """The kubelet's reason and message for a pod that it refuses because of this.
+
+    Follows: v1.36, pkg/kubelet/lifecycle/{predicate,handlers}.go; pkg/kubelet/sysctl/allowlist.go.
+    Departs: what is not judged has the reason `Undecided`, which the kubelet does not know.
+    """
+    match reason:
+        case NodeUnavailable():
+            return Message("InvalidNodeInfo", "Kubelet cannot get node info.")
+        case OSLabelMismatch():
+            return Message(
+                "PodOSSelectorNodeLabelDoesNotMatch",
+                "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+            )
+        case OSFieldMismatch():
+            return Message("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+        case SupplementalGroupsPolicyUnsupported(policy=policy):
+            return Message(
+                "SupplementalGroupsPolicyNotSupported",
+                f"SupplementalGroupsPolicy={policy} is not supported in this node",
+            )
+        case PluginUpdateFailed(error=error):
+            return _unexpected(f"Update plugin resources failed due to {error}, which is unexpected.")
+        case InsufficientResource(resource=name, requested=asked, used=used, capacity=capacity):
+            return Message(
+                f"OutOf{name}",
+                f"Node didn't have enough resource: {name}, "
+                f"requested: {asked}, used: {used}, capacity: {capacity}",
+            )
+        case (
+            NodeAffinityMismatch()
+            | NodeNameMismatch()
+            | HostPortsTaken()
+            | UntoleratedTaints()
+            | OtherPredicate()
+        ):
+            failed = predicate(reason)
+            return Message(failed.predicate, f"Predicate {failed.predicate} failed: {failed.description}")
+        case NoVictimsSuffice():
+            return _unexpected(
+                "Unexpected error while attempting to recover from admission failure: "
+                + preemption_error(reason)
+            )
+        case SysctlForbidden(sysctl=name):
+            return Message("SysctlForbidden", f'forbidden sysctl: "{name}" not allowlisted')
+        case PodLevelResourcesDisabled():
+            return Message("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
+        case NotJudged(what=what, because=because):
+            return Message("Undecided", f"{what} is not judged: {because}")
+        case _:
+            assert_never(reason)
+
+
+def predicate(failure: PredicateFailure) -> OtherPredicate:
+    """The name and description that the kubelet has for a failure; of a shortage, those it would log.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/{nodeaffinity,nodename,nodeports,tainttoleration}.
+    """
+    match failure:
+        case InsufficientResource(resource=name):
+            return OtherPredicate(predicate=f"OutOf{name}", description=f"Insufficient {name}")
+        case NodeAffinityMismatch():
+            name, why = "NodeAffinity", "node(s) didn't match Pod's node affinity/selector"
+        case NodeNameMismatch():
+            name, why = "NodeName", "node(s) didn't match the requested node name"
+        case HostPortsTaken():
+            name, why = "NodePorts", "node(s) didn't have free ports for the requested pod ports"
+        case UntoleratedTaints():
+            name, why = "TaintToleration", "node(s) had taints that the pod didn't tolerate"
+        case OtherPredicate():
+            return failure
+        case _:
+            assert_never(failure)
+    return OtherPredicate(predicate=name, description=why)
+
+
+def preemption_error(reason: NoVictimsSuffice) -> str:
+    """The error with which the kubelet's preemption gives up.
+
+    Follows: v1.36, pkg/kubelet/preemption/preemption.go, evictPodsToFreeRequests, toString.
+
+    >>> preemption_error(NoVictimsSuffice(unmet=(("cpu", 100), ("pods", 1)))).partition("resources: ")[2]
+    '[(res: cpu, q: 100), (res: pods, q: 1), ]'
+    """
+    unmet = "".join(f"(res: {name}, q: {amount}), " for name, amount in reason.unmet)
+    return (
+        "preemption: error finding a set of pods to preempt: "
+        f"no set of running pods found to reclaim resources: [{unmet}]"
+    )
+
+
+def _unexpected(text: str) -> Message:
+    return Message("UnexpectedAdmissionError", text)
