@@ -26,7 +26,7 @@ def parse_documents(content: bytes, source: str, *, max_bytes: int = MAX_YAML_BY
     Departs: JSON lists are taken, too; duplicate keys are errors in both.
     Errors:  InputError with the faults found: encoding, syntax, duplicate keys, nesting, size.
     """
-    text = _text(content, source)
+    text = decode_text(content, source)
     if text.lstrip(_JSON_BLANKS)[:1] not in ("{", "["):
         return read_documents(text, source, max_bytes=max_bytes)
     try:
@@ -37,13 +37,11 @@ def parse_documents(content: bytes, source: str, *, max_bytes: int = MAX_YAML_BY
         return read_documents(text, source, max_bytes=max_bytes)
 
 
-class _NotJSONError(Exception):
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(str(fault))
-        self.fault = fault
+def decode_text(content: bytes, source: str) -> str:
+    """The text of the bytes, by their encoding mark; UTF-8 without one.
 
-
-def _text(content: bytes, source: str) -> str:
+    Errors: InputError naming the first byte that stands for nothing.
+    """
     encoding, start = "utf-8", 0
     for mark, name in _MARKS:
         if content.startswith(mark):
@@ -54,6 +52,12 @@ def _text(content: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         rule = f"no {encoding.upper()} text: {error.reason} at byte {start + error.start}"
         raise InputError([Fault(rule=rule, source=source)]) from None
+
+
+class _NotJSONError(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
 
 
 def _json_documents(text: str, source: str) -> list[Document]:

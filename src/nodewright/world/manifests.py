@@ -1,19 +1,20 @@
 """Manifests: the pods that files describe, alone or inside what makes pods."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
-from uuid import NAMESPACE_URL, uuid5
+from typing import Any
 
 import msgspec
 
-from nodewright.model.objects import ObjectMeta, OwnerReference, Pod, PodSpec, Toleration
-from nodewright.values.quantity import QuantityError
+from nodewright.model.objects import Pod
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import File, read_files
+from nodewright.world.places import Place
+from nodewright.world.schema import faults_in
+from nodewright.world.templates import POD, TEMPLATES, pod_of, uid_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,42 +62,8 @@ def workloads_from(content: bytes, source: str, namespace: str = "default") -> L
     return loading.result()
 
 
-class _Template(NamedTuple):
-    """Where a kind keeps its pod template and how many pods it wants."""
-
-    path: tuple[str, ...]
-    replicas: str | None
-    pod_owner: tuple[str, str] | None = None
-    """The kind between it and the pod, where there is one."""
-
-
-_TEMPLATES = {
-    ("apps/v1", "Deployment"): _Template(("spec", "template"), "replicas", ("apps/v1", "ReplicaSet")),
-    ("apps/v1", "StatefulSet"): _Template(("spec", "template"), "replicas"),
-    ("apps/v1", "ReplicaSet"): _Template(("spec", "template"), "replicas"),
-    ("apps/v1", "DaemonSet"): _Template(("spec", "template"), None),
-    ("batch/v1", "Job"): _Template(("spec", "template"), "parallelism"),
-    ("batch/v1", "CronJob"): _Template(
-        ("spec", "jobTemplate", "spec", "template"), "parallelism", ("batch/v1", "Job")
-    ),
-    ("v1", "ReplicationController"): _Template(("spec", "template"), "replicas"),
-    ("v1", "PodTemplate"): _Template(("template",), None),
-}
-_POD = ("v1", "Pod")
-_GROUPS = {kind: version.rpartition("/")[0] for version, kind in (*_TEMPLATES, _POD)}
-_SERVED = {kind: version for version, kind in (*_TEMPLATES, _POD)}
+_SERVED = {kind: version for version, kind in (*TEMPLATES, POD)}
 _FORMER_GROUP = "extensions"
-
-# What the DaemonSet controller adds to every pod, so that its pods survive what the node reports.
-_DAEMON_TAINTS = (
-    ("not-ready", "NoExecute"),
-    ("unreachable", "NoExecute"),
-    ("disk-pressure", "NoSchedule"),
-    ("memory-pressure", "NoSchedule"),
-    ("pid-pressure", "NoSchedule"),
-    ("unschedulable", "NoSchedule"),
-)
-_HOST_NETWORK_TAINT = ("network-unavailable", "NoSchedule")
 
 
 @dataclass(slots=True)
@@ -108,9 +75,10 @@ class _Loading:
     skipped: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    uids: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
 
     def result(self) -> Loaded:
+        """All of it; or the faults, if there were any."""
         if self.faults:
             raise InputError(self.faults)
         return Loaded(
@@ -120,125 +88,97 @@ class _Loading:
         )
 
     def take_file(self, file: File) -> None:
+        """Take in the documents of a file."""
         try:
             documents = parse_documents(file.content, file.source)
         except InputError as error:
             self.faults.extend(error.faults)
             return
         for document in documents:
-            source = file.source if len(documents) == 1 else f"{file.source}, document {document.number}"
-            self._take_object(document.value, source)
+            place = Place(file.source, file.content, document.number, documents[-1].number)
+            self._take_object(document.value, place)
 
-    def _take_object(self, value: Any, source: str) -> None:
+    def _take_object(self, value: Any, place: Place) -> None:
         if not isinstance(value, dict):
-            self.faults.append(Fault(rule="an object is a mapping with apiVersion and kind", source=source))
+            self.faults.append(place.of(Fault(rule="an object is a mapping with apiVersion and kind")))
             return
         version, kind = value.get("apiVersion"), value.get("kind")
-        missing = [
-            Fault(rule=f"Object '{word}' is missing", path=name, source=source)
-            for name, word, given in (("apiVersion", "apiVersion", version), ("kind", "Kind", kind))
-            if not isinstance(given, str) or not given
-        ]
-        if missing or not isinstance(version, str) or not isinstance(kind, str):
-            self.faults.extend(missing)
-            return
-        if kind.endswith("List") and isinstance(value.get("items"), list):
-            for number, item in enumerate(value["items"]):
-                self._take_object(_typed(item, version, kind), f"{source}, items[{number}]")
-            return
-        group = version.rpartition("/")[0]
-        if kind not in _SERVED or group not in (_GROUPS[kind], _FORMER_GROUP):
-            name = kind if kind not in _SERVED or not group else f"{kind}.{group}"
-            self.skipped[name] = self.skipped.get(name, 0) + 1
-        elif version != _SERVED[kind]:
-            rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {_SERVED[kind]}'
-            self.faults.append(Fault(rule=rule, path="apiVersion", source=source))
+        if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
+            self.faults.extend(_nameless(version, kind, place))
+        elif kind.endswith("List") and isinstance(value.get("items"), list):
+            prefix = f"{place.prefix}." if place.prefix else ""
+            for index, item in enumerate(value["items"]):
+                inner = replace(place, prefix=f"{prefix}items[{index}]")
+                self._take_object(_typed(item, version, kind), inner)
         else:
-            self._take_workload(value, source)
+            self._take_kind(value, version, kind, place)
 
-    def _take_workload(self, value: dict[str, Any], source: str) -> None:
-        version, kind = value["apiVersion"], value["kind"]
-        try:
-            if (version, kind) == _POD:
-                workload = self._pod(decode(value, Pod), source)
-            else:
-                workload = self._templated(value, source)
-        except (msgspec.ValidationError, QuantityError) as error:
-            self.faults.append(Fault(rule=str(error), source=f"{source}, {kind}"))
+    def _take_kind(self, value: dict[str, Any], version: str, kind: str, place: Place) -> None:
+        group = version.rpartition("/")[0]
+        served = _SERVED.get(kind)
+        if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):
+            name = f"{kind}.{group}" if served is not None and group else kind
+            self.skipped[name] = self.skipped.get(name, 0) + 1
             return
-        self.workloads.append(workload)
+        place = replace(place, label=_label(value, kind, self.namespace))
+        if version != served:
+            rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
+            self.faults.append(place.of(Fault(rule=rule, path="apiVersion")))
+            return
+        faults = faults_in(value, kind)
+        if faults:
+            self.faults.extend(map(place.of, faults))
+            return
+        self.workloads.append(self._workload(value, place))
 
-    def _pod(self, pod: Pod, source: str) -> Workload:
-        meta = pod.metadata
-        meta = msgspec.structs.replace(meta, namespace=meta.namespace or self.namespace)
-        if not meta.name and meta.generate_name:
-            meta = msgspec.structs.replace(meta, name=f"{meta.generate_name}0")
-        if not meta.uid:
-            meta = msgspec.structs.replace(meta, uid=self._uid("Pod", meta.namespace, meta.name))
-        pod = msgspec.structs.replace(pod, metadata=meta)
-        return Workload(
-            source=source,
-            api_version="v1",
-            kind="Pod",
-            name=meta.name,
-            namespace=meta.namespace,
-            replicas=1,
-            pod=pod,
-        )
-
-    def _templated(self, value: dict[str, Any], source: str) -> Workload:
+    def _workload(self, value: dict[str, Any], place: Place) -> Workload:
         version, kind = value["apiVersion"], value["kind"]
-        shape = _TEMPLATES[version, kind]
-        own = decode(value.get("metadata") or {}, ObjectMeta)
-        namespace = own.namespace or self.namespace
-        name = own.name or f"{own.generate_name}0"
-        *parents, last = shape.path
-        parent = value
-        for step in parents:
-            parent = parent.get(step) or {}
-        template = decode(parent.get(last) or {}, Pod)
-        owner_version, owner_kind = shape.pod_owner or (version, kind)
-        meta = ObjectMeta(
-            name=f"{name}-0",
-            generate_name=f"{name}-",
-            namespace=namespace,
-            uid=self._uid(kind, namespace, name),
-            labels=template.metadata.labels,
-            annotations=template.metadata.annotations,
-            owner_references=(
-                OwnerReference(
-                    api_version=owner_version,
-                    kind=owner_kind,
-                    name=name,
-                    uid=_uuid(f"{owner_kind}/{namespace}/{name}"),
-                    controller=True,
-                ),
-            ),
-        )
-        spec = _daemon(template.spec) if kind == "DaemonSet" else template.spec
-        replicas = None
-        if shape.replicas is not None:
-            wanted = parent.get(shape.replicas)
-            replicas = wanted if isinstance(wanted, int) else 1
+        replicas: int | None = 1
+        if (version, kind) == POD:
+            pod = self._alone(decode(value, Pod))
+            name, namespace = pod.metadata.name, pod.metadata.namespace
+        else:
+            own = value.get("metadata") or {}
+            name = own.get("name") or own.get("generateName") or ""
+            namespace = own.get("namespace") or self.namespace
+            pod, replicas = pod_of(value, namespace)
         return Workload(
-            source=source,
+            source=place.name,
             api_version=version,
             kind=kind,
             name=name,
             namespace=namespace,
             replicas=replicas,
-            pod=Pod(metadata=meta, spec=spec),
+            pod=self._only(pod),
         )
 
-    def _uid(self, kind: str, namespace: str, name: str) -> str:
-        """A uid for the pod of an object: the same for the same files, whatever else is in them."""
-        text = f"{kind}/{namespace}/{name}/pod"
-        count = self.uids[text] = self.uids.get(text, 0) + 1
-        return _uuid(text if count == 1 else f"{text}/{count}")
+    def _alone(self, pod: Pod) -> Pod:
+        """The pod with what the API server gives it: namespace, name and uid."""
+        meta = pod.metadata
+        name = meta.name or (f"{meta.generate_name}0" if meta.generate_name else "")
+        namespace = meta.namespace or self.namespace
+        uid = meta.uid or uid_of(f"Pod/{namespace}/{name}")
+        return msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(meta, name=name, namespace=namespace, uid=uid)
+        )
+
+    def _only(self, pod: Pod) -> Pod:
+        """The pod with a uid that no other has; there is a warning if it had."""
+        uid = pod.uid
+        count = self.seen[uid] = self.seen.get(uid, 0) + 1
+        if count == 1:
+            return pod
+        self.warnings.append(f"{pod.full_name} is there more than once; each is taken for a pod of its own")
+        meta = msgspec.structs.replace(pod.metadata, uid=uid_of(f"{uid}/{count}"))
+        return msgspec.structs.replace(pod, metadata=meta)
 
 
-def _uuid(text: str) -> str:
-    return str(uuid5(NAMESPACE_URL, f"nodewright.dev/{text}"))
+def _nameless(version: Any, kind: Any, place: Place) -> list[Fault]:
+    return [
+        place.of(Fault(rule=f"Object '{word}' is missing", path=path))
+        for path, word, given in (("apiVersion", "apiVersion", version), ("kind", "Kind", kind))
+        if not isinstance(given, str) or not given
+    ]
 
 
 def _typed(item: Any, version: str, kind: str) -> Any:
@@ -248,14 +188,9 @@ def _typed(item: Any, version: str, kind: str) -> Any:
     return item
 
 
-def _daemon(spec: PodSpec) -> PodSpec:
-    """The spec with the tolerations that the DaemonSet controller gives.
-
-    Follows: v1.36, pkg/controller/daemon/util/daemonset_util.go, AddOrUpdateDaemonPodTolerations.
-    """
-    taints = (*_DAEMON_TAINTS, _HOST_NETWORK_TAINT) if spec.host_network else _DAEMON_TAINTS
-    added = tuple(
-        Toleration(key=f"node.kubernetes.io/{name}", operator="Exists", effect=effect)
-        for name, effect in taints
-    )
-    return msgspec.structs.replace(spec, tolerations=spec.tolerations + added)
+def _label(value: dict[str, Any], kind: str, namespace: str) -> str:
+    """Kind, namespace and name, as far as the object has them."""
+    meta = value.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    name = meta.get("name") or meta.get("generateName")
+    return f"{kind} {meta.get('namespace') or namespace}/{name}" if name else kind

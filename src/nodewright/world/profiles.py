@@ -3,14 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from nodewright.model.profile import API_VERSION, NodeProfile
-from nodewright.values.quantity import QuantityError
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.machine.check import contradictions
+from nodewright.world.places import Place
+from nodewright.world.schema import faults_in
 
 KIND = "NodeProfile"
 
@@ -37,10 +36,10 @@ def profile_from(content: bytes, source: str) -> NodeProfile:
     if not isinstance(value, dict) or (value.get("apiVersion"), value.get("kind")) != (API_VERSION, KIND):
         rule = f"a document with apiVersion: {API_VERSION} and kind: {KIND} is wanted"
         raise InputError([Fault(rule=rule, source=source)])
-    try:
-        profile = decode(value, NodeProfile)
-    except (msgspec.ValidationError, QuantityError) as error:
-        raise InputError([Fault(rule=str(error), source=source)]) from None
+    place = Place(source, content, document=documents[0].number, documents=1)
+    if faults := faults_in(value, KIND):
+        raise InputError([place.of(fault) for fault in faults])
+    profile = decode(value, NodeProfile)
     if faults := contradictions(profile.spec.machine_info, source):
-        raise InputError(faults)
+        raise InputError([place.of(fault) for fault in faults])
     return profile

@@ -30,7 +30,7 @@ MAX_YAML_BYTES = 3 * 1024 * 1024
 MAX_DEPTH = 128
 MOST_FAULTS = 50
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _RESOLVED_TAGS = frozenset(_TAG + name for name in ("bool", "int", "float", "null"))
 _KIND_OF = {bool: "bool", int: "int", float: "float", type(None): "null", str: "str"}
@@ -93,7 +93,7 @@ class _Builder:
         found: list[Document] = []
         try:
             # The C loader reads on creation, so that even its making may fail.
-            self._next = _Loader(self._text).get_event
+            self._next = Loader(self._text).get_event
             number = 0
             while not isinstance(event := self._next(), StreamEndEvent):
                 if isinstance(event, StreamStartEvent | DocumentEndEvent):

@@ -1,0 +1,231 @@
+"""Whether a document has the fields and types that it should have; all that is wrong with it at once."""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, TypeAlias
+
+from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.values.units import INT64_MAX, INT64_MIN
+from nodewright.world.errors import Fault
+
+KUBERNETES = "kubernetes-1.36"
+NODEWRIGHT = "nodewright-v1alpha1"
+
+Path: TypeAlias = "tuple[Path, str | int] | None"
+"""Where we are in a document: the way to the parent, and the key or index there; None at the top."""
+
+
+def faults_in(document: Any, type_name: str) -> list[Fault]:
+    """What keeps the document from being an object of the type: unknown fields, wrong types, bad amounts.
+
+    Nulls count as absent. The faults come in the document's order and name the field, not the file.
+    Follows: v1.36, core/v1/types.go and its kin for names and types; unknown fields are refused as by
+             `kubectl apply --validate=strict`.
+
+    >>> for fault in faults_in({"spec": {"containers": [{"resorces": {}, "tty": 1}]}}, "Pod"):
+    ...     print(fault)
+    spec.containers[0].resorces: unknown field; did you mean "resources"?
+    spec.containers[0].tty: Invalid value: 1: must be true or false, not a number
+    """
+    faults: list[Fault] = []
+    _check(document, _shape(type_name), None, faults)
+    return faults
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """A type: a plain one (`accepts`, `wanted`), a list or mapping of `item`, or a structure of `fields`."""
+
+    wanted: str
+    accepts: frozenset[type] = frozenset()
+    """Types of values that need no further look."""
+    kind: str = ""
+    item: "Shape | None" = None
+    fields: Mapping[str, "Shape"] | None = None
+    required: tuple[str, ...] = ()
+    is_open: bool = False
+
+
+_PLAIN = {
+    "str": Shape("a text", frozenset({str}), "str"),
+    "bool": Shape("true or false", frozenset({bool}), "bool"),
+    "int32": Shape("a whole number of 32 bits", kind="int32"),
+    "int64": Shape("a whole number of 64 bits", kind="int64"),
+    "intstr": Shape("a whole number or a text", frozenset({str}), "int32"),
+    "quantity": Shape("an amount", kind="quantity"),
+    "time": Shape("a time such as 2026-01-31T12:00:00Z", kind="time"),
+    "any": Shape("anything", frozenset({str, bool, int, float, list, dict}), "any"),
+}
+_BITS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX)}
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_WORDS = {
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "a mapping",
+}
+
+
+def _check(value: Any, shape: Shape, path: Path, faults: list[Fault]) -> None:
+    if value is None or type(value) in shape.accepts:
+        return
+    if shape.fields is not None:
+        if isinstance(value, dict):
+            _check_fields(value, shape, path, faults)
+            return
+    elif shape.kind == "list":
+        if isinstance(value, list):
+            assert shape.item is not None
+            for index, item in enumerate(value):
+                if item is None:
+                    faults.append(_fault((path, index), f"must be {shape.item.wanted}, not null"))
+                _check(item, shape.item, (path, index), faults)
+            return
+    elif shape.kind == "map":
+        if isinstance(value, dict):
+            assert shape.item is not None
+            for key, item in value.items():
+                _check(item, shape.item, (path, f"[{key}]"), faults)
+            return
+    else:
+        rule = _plain_rule(value, shape)
+        if rule:
+            faults.append(_fault(path, rule, value))
+        return
+    faults.append(_fault(path, _not(shape, value), _shown(value)))
+
+
+def _check_fields(value: dict[str, Any], shape: Shape, path: Path, faults: list[Fault]) -> None:
+    fields = shape.fields
+    assert fields is not None
+    for key, item in value.items():
+        sub = fields.get(key)
+        if sub is None:
+            if not shape.is_open and item is not None:
+                faults.append(_fault((path, key), _unknown(key, fields)))
+        elif item is not None and type(item) not in sub.accepts:
+            _check(item, sub, (path, key), faults)
+    missing = (name for name in shape.required if value.get(name) is None)
+    faults.extend(_fault((path, name), "Required value") for name in missing)
+
+
+def _plain_rule(value: Any, shape: Shape) -> str:
+    """What the plain value offends against; empty if nothing."""
+    if shape.kind in _BITS:
+        if type(value) is not int:
+            return _not(shape, value)
+        least, most = _BITS[shape.kind]
+        return "" if least <= value <= most else f"must be {shape.wanted}, {least} to {most}"
+    if shape.kind == "quantity":
+        if type(value) not in (str, int, float):
+            return _not(shape, value)
+        try:
+            Quantity.parse(value if isinstance(value, str) else repr(value))
+        except QuantityError as error:
+            return str(error)
+        return ""
+    if shape.kind == "time" and isinstance(value, str):
+        return "" if _TIME.fullmatch(value) else f"must be {shape.wanted}"
+    return _not(shape, value)
+
+
+def _not(shape: Shape, value: Any) -> str:
+    rule = f"must be {shape.wanted}, not {_WORDS[type(value)]}"
+    if shape.kind == "str" and isinstance(value, bool | int | float):
+        return f"{rule}: put it in quotes"
+    if shape.kind in ("int32", "int64", "bool") and isinstance(value, str) and _reads_as(value, shape):
+        return f"{rule}: take the quotes away"
+    return rule
+
+
+def _reads_as(text: str, shape: Shape) -> bool:
+    if shape.kind == "bool":
+        return text in ("true", "false")
+    return re.fullmatch(r"-?[0-9]{1,19}", text, re.ASCII) is not None
+
+
+def _unknown(key: str, fields: Mapping[str, Shape]) -> str:
+    lower = {name.lower(): name for name in fields}
+    near = difflib.get_close_matches(key.lower(), lower, n=1, cutoff=0.7)
+    return f'unknown field; did you mean "{lower[near[0]]}"?' if near else "unknown field"
+
+
+def _fault(path: Path, rule: str, value: object = None) -> Fault:
+    return Fault(rule=rule, path=_text(path), value=value)
+
+
+def _shown(value: Any) -> object:
+    """The value, where it is short enough to be looked at."""
+    return None if isinstance(value, dict | list) and value else value
+
+
+def _text(path: Path) -> str:
+    """The path as Kubernetes writes it, e.g. `spec.containers[0].resources.requests[cpu]`."""
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        if isinstance(step, int):
+            steps.append(f"[{step}]")
+        elif step.startswith("["):
+            steps.append(step)
+        else:
+            steps.append(f"[{step}]" if "." in step or "[" in step else f".{step}")
+    return "".join(reversed(steps)).removeprefix(".")
+
+
+# ------------------------------------------------------------ reading the tables
+
+
+@cache
+def _shape(name: str) -> Shape:
+    return _Tables().shape(name)
+
+
+class _Tables:
+    """The types as their tables describe them. Types may contain themselves, so each is made once."""
+
+    def __init__(self) -> None:
+        self._lines = {**_table(KUBERNETES), **_table(NODEWRIGHT)}
+        self._made: dict[str, Shape] = dict(_PLAIN)
+
+    def shape(self, name: str) -> Shape:
+        if name in self._made:
+            return self._made[name]
+        if name.startswith("["):
+            made = Shape("a list", kind="list", item=self.shape(name[1:-1]))
+        elif name.startswith("{"):
+            made = Shape("a mapping", kind="map", item=self.shape(name[1:-1]))
+        else:
+            fields: dict[str, Shape] = {}
+            entries = list(self._entries(name))
+            named = [entry.split(" ") for entry in entries if entry != "..."]
+            made = Shape(
+                "a mapping",
+                fields=fields,
+                required=tuple(field for field, kind in named if kind.endswith("!")),
+                is_open="..." in entries,
+            )
+            self._made[name] = made
+            fields.update((field, self.shape(kind.removesuffix("!"))) for field, kind in named)
+        self._made[name] = made
+        return made
+
+    def _entries(self, name: str) -> Iterator[str]:
+        for entry in self._lines[name].split(", "):
+            if entry.startswith("+"):
+                yield from self._entries(entry[1:])
+            else:
+                yield entry
+
+
+def _table(name: str) -> dict[str, str]:
+    text = resources.files("nodewright.world").joinpath(f"data/fields/{name}.txt").read_text("utf-8")
+    lines = "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))
+    entries = (line.partition(": ") for line in re.sub(r"\n\s+", " ", lines).splitlines())
+    return {name: fields for name, _, fields in entries}
