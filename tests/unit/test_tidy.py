@@ -1,0 +1,202 @@
+"""The rules of the house that no other tool checks."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from nodewright.cli.app import COMMANDS
+from nodewright.testing.conformance.families import FAMILIES
+from tools.source import ROOT, SECTIONS, Module, modules, sections
+
+MODULE_LINES = 400
+FUNCTION_LINES = 40
+PURE_FLOORS = ("values", "model", "core", "node", "render")
+
+SOURCE = modules("src")
+WRITTEN = modules("src", "tests", "benchmarks", "tools")
+SYMBOLS = [(module, symbol) for module in SOURCE for symbol in module.symbols]
+
+# What is longer, until it is cut: nothing may join, and what is cut leaves.
+STILL_TOO_LONG = {
+    "src/nodewright/values/quantity.py",
+    "src/nodewright/world/manifests.py: _Loading._templated",
+}
+# A name that a library calls by, and a noun.
+NAMED_WELL = {"LazyGroup.get_command", "process_limit"}
+
+# `v1.36, file, symbol`; other software by name and version; a KEP; a document of the kernel.
+SOURCE_OF_A_RULE = re.compile(
+    r"(v1\.\d+|[\w.-]+(/[\w.-]+)* v?\d+(\.\d+)*|Go|Linux), \S.*|KEP-\d+(, \S.*)?|Linux, \S.*"
+)
+# What other houses call their sections; ours are those of SECTIONS.
+FOREIGN_SECTION = re.compile(
+    r"\s*(Arg|Args|Arguments|Param|Params|Parameters|Return|Returns|Yields|Raises|Unit|Error|Follow|Depart|"
+    r"Departure|Note|Notes|Example|Examples|See also):(\s.*)?",
+    re.IGNORECASE,
+)
+
+
+def texts() -> list[Path]:
+    """The files that people read."""
+    found = [module.path for module in WRITTEN]
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "changes/*.md",
+        "Makefile",
+        "pyproject.toml",
+        "tools/*.sh",
+        ".ci/*",
+    ):
+        found += sorted(ROOT.glob(pattern))
+    return [path for path in found if path != Path(__file__)]
+
+
+def places(failures: list[str]) -> str:
+    return "\n".join(["", *failures])
+
+
+def test_modules_and_functions_can_be_read_in_one_sitting() -> None:
+    modules_too_long = {
+        module.place: f"{lines} lines, at most {MODULE_LINES}"
+        for module in WRITTEN
+        if (lines := len(module.text.splitlines())) > MODULE_LINES
+    }
+    functions_too_long = {
+        f"{module.place}: {symbol.name}": f"{symbol.own_lines} lines, at most {FUNCTION_LINES}"
+        for module, symbol in SYMBOLS
+        if not isinstance(symbol.node, ast.ClassDef) and symbol.own_lines > FUNCTION_LINES
+    }
+    too_long = modules_too_long | functions_too_long
+    new = [f"{place}: {size}" for place, size in too_long.items() if place not in STILL_TOO_LONG]
+    assert not new, places(new)
+    assert too_long.keys() >= STILL_TOO_LONG, "take what has been cut from STILL_TOO_LONG"
+
+
+def test_names_say_what_is_answered() -> None:
+    bad = [
+        f"{module.place}:{symbol.node.lineno}: {symbol.name}"
+        for module, symbol in SYMBOLS
+        if symbol.name not in NAMED_WELL
+        and re.match(r"_?(get|handle|process)_|.*(Helper|Util)", symbol.name.rpartition(".")[2])
+    ]
+    bad += [module.place for module in SOURCE if re.search(r"helper|util", module.name)]
+    assert not bad, places(bad)
+
+
+def docstrings() -> list[tuple[str, str]]:
+    found = [(module.place, module.docstring) for module in SOURCE]
+    found += [
+        (f"{module.place}:{symbol.node.lineno}: {symbol.name}", symbol.docstring)
+        for module, symbol in SYMBOLS
+    ]
+    return found
+
+
+def test_sections_of_docstrings_have_their_form() -> None:
+    bad = []
+    for place, docstring in docstrings():
+        before = ""
+        for line in inspect.cleandoc(docstring).splitlines():
+            starts = line.startswith(tuple(f"{name}:" for name in SECTIONS))
+            in_section = before.startswith((*(f"{name}:" for name in SECTIONS), " "))
+            if FOREIGN_SECTION.fullmatch(line):
+                bad.append(f"{place}: `{line.strip()}`: sections are {', '.join(SECTIONS)}")
+            elif starts and not re.match(r"\w+: +\S", line):
+                bad.append(f"{place}: `{line}`: the text begins beside the name")
+            elif in_section and line and not starts and not line.startswith(" "):
+                bad.append(f"{place}: `{line}`: lines that continue a section are indented")
+            before = line or ""
+    assert not bad, places(bad)
+
+
+def test_what_we_follow_is_named_so_that_it_can_be_found() -> None:
+    bad = [
+        f"{place}: Follows: {section.text}"
+        for place, docstring in docstrings()
+        for section in sections(docstring)
+        if section.name == "Follows" and not SOURCE_OF_A_RULE.fullmatch(section.text)
+    ]
+    assert not bad, places(bad)
+
+
+def test_every_module_is_used() -> None:
+    used = {name for module in SOURCE for name in module.imported() if module.name != name}
+    used |= {"nodewright.__main__", *COMMANDS.values()}
+    used |= {f"nodewright.testing.conformance.{family.replace('-', '_')}" for family in FAMILIES}
+    used |= {name for module in modules("tests", "benchmarks", "tools") for name in module.imported()}
+    unused = [
+        module.place for module in SOURCE if module.name not in used and module.path.name != "__init__.py"
+    ]
+    assert not unused, places(unused)
+
+
+@pytest.mark.parametrize("floor", PURE_FLOORS)
+def test_pure_floors_open_print_and_ask_nothing(floor: str) -> None:
+    impure = [
+        f"{module.place}:{node.lineno}: {node.func.id}()"
+        for module in modules(f"src/nodewright/{floor}")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"open", "print", "input", "__import__", "eval", "exec"}
+    ]
+    assert not impure, places(impure)
+
+
+def test_silenced_checks_say_why() -> None:
+    silent = re.compile(
+        r"#\s*noqa(?!: [A-Z]+\d+(, ?[A-Z]+\d+)* - \S)|#\s*type:\s*ignore(?!\[[\w, -]+\]  ?(#|-) ?\S)"
+    )
+    bad = [
+        f"{module.place}:{number}: {line.strip()}"
+        for module in WRITTEN
+        if module.path != Path(__file__)
+        for number, line in enumerate(module.text.splitlines(), 1)
+        if silent.search(line)
+    ]
+    assert not bad, places(bad)
+
+
+def test_tests_use_fakes_not_mocks() -> None:
+    bad = [module.place for module in modules("tests") if any("mock" in name for name in module.imported())]
+    assert not bad, places(bad)
+
+
+def test_unit_tests_stand_where_their_module_stands() -> None:
+    astray = [
+        module.place
+        for module in modules("tests/unit")
+        if not (
+            ROOT / "src" / "nodewright" / module.path.parent.relative_to(ROOT / "tests" / "unit")
+        ).is_dir()
+    ]
+    assert not astray, places(astray)
+
+
+def test_nothing_is_left_for_later_or_names_somebodys_machine() -> None:
+    left = re.compile(
+        r"\b(TODO|FIXME|XXX|HACK)\b|(?<![\w./~-])/(home|work|Users)/|\b(issue|ticket) #?\d+\b", re.IGNORECASE
+    )
+    bad = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in texts()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if left.search(line)
+    ]
+    assert not bad, places(bad)
+
+
+def test_a_change_is_told_in_a_sentence_or_two() -> None:
+    long = [
+        path.name for path in (ROOT / "changes").glob("*.md") if len(path.read_text("utf-8").split()) > 80
+    ]
+    assert not long, places(long)
+
+
+def test_the_modules_are_found() -> None:
+    assert Module(Path(__file__)).name == "tests.unit.test_tidy"
+    assert {"nodewright.values.quantity", "nodewright.cli.app"} <= {module.name for module in SOURCE}
