@@ -61,6 +61,16 @@ def texts() -> list[Path]:
     return [path for path in found if path != Path(__file__)]
 
 
+def is_exempt_from_size(node: ast.AST) -> bool:
+    """A class is as long as its module; a match with a statement a case is a table."""
+    if isinstance(node, ast.ClassDef):
+        return True
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    last = node.body[-1]
+    is_alone = len(node.body) - (ast.get_docstring(node) is not None) == 1
+    return is_alone and isinstance(last, ast.Match) and all(len(case.body) == 1 for case in last.cases)
+
+
 def places(failures: list[str]) -> str:
     return "\n".join(["", *failures])
 
@@ -74,7 +84,7 @@ def test_modules_and_functions_can_be_read_in_one_sitting() -> None:
     functions_too_long = {
         f"{module.place}: {symbol.name}": f"{symbol.own_lines} lines, at most {FUNCTION_LINES}"
         for module, symbol in SYMBOLS
-        if not isinstance(symbol.node, ast.ClassDef) and symbol.own_lines > FUNCTION_LINES
+        if symbol.own_lines > FUNCTION_LINES and not is_exempt_from_size(symbol.node)
     }
     too_long = modules_too_long | functions_too_long
     new = [f"{place}: {size}" for place, size in too_long.items() if place not in STILL_TOO_LONG]
