@@ -22,9 +22,6 @@ from nodewright.model.reasons import (
     UntoleratedTaints,
 )
 
-PREEMPTED = "Preempted in order to admit critical pod"
-"""What a victim's event and status say."""
-
 
 class Message(NamedTuple):
     """Reason and message of a pod's status, as the kubelet writes them."""

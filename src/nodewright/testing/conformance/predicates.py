@@ -5,9 +5,10 @@ from typing import Any
 
 from nodewright.core.predicates import NodeView, alternatives, judge, others_of
 from nodewright.model.objects import Node, Pod
-from nodewright.model.reasons import InsufficientResource, NodeUnavailable, PredicateFailure
+from nodewright.model.reasons import NodeUnavailable
 from nodewright.model.verdict import Refused
-from nodewright.render.messages import message, predicate
+from nodewright.render.messages import message
+from nodewright.testing.conformance.failures import plain_failure
 from nodewright.world.decode import decode
 
 
@@ -26,7 +27,7 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any]) -> Any:
     )
     answered: dict[str, Any] = {
         "admitted": not isinstance(found.verdict, Refused),
-        "reasons": [_plain(failure) for failure in found.failures],
+        "reasons": [plain_failure(failure) for failure in found.failures],
     }
     if isinstance(found.verdict, Refused):
         answered.update(message(found.verdict.because[0])._asdict())
@@ -36,15 +37,3 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any]) -> Any:
     if found.refetched:
         answered["synchronousFetch"] = True
     return answered
-
-
-def _plain(failure: PredicateFailure) -> dict[str, Any]:
-    if isinstance(failure, InsufficientResource):
-        return {
-            "resource": failure.resource,
-            "requested": failure.requested,
-            "used": failure.used,
-            "capacity": failure.capacity,
-        }
-    named = predicate(failure)
-    return {"predicate": named.predicate, "description": named.description}

@@ -1,0 +1,178 @@
+from collections.abc import Iterable
+from typing import Any
+
+from nodewright.core.preemption import Missing, Victims, candidates_for, preempt, still_missing
+from nodewright.core.requests import QOSClass
+from nodewright.model.objects import Pod
+from nodewright.model.reasons import (
+    InsufficientResource,
+    NodeNameMismatch,
+    NoVictimsSuffice,
+    PredicateFailure,
+    Reason,
+)
+from nodewright.model.verdict import Granted, Refused
+from nodewright.testing.objects import Amounts, a_pod, a_static_pod
+
+LICENCE = "example.com/licence"
+CRITICAL = a_pod("critical", priority=2_000_000_000)
+
+
+def short(resource: str, missing: int) -> InsufficientResource:
+    return InsufficientResource(resource=resource, requested=missing, used=0, capacity=0)
+
+
+def best_effort(name: str, licences: int = 0, **spec: Any) -> Pod:
+    """Extended resources do not make a pod burstable."""
+    return a_pod(name, {LICENCE: licences}, {LICENCE: licences}, **spec)
+
+
+def burstable(name: str, cpu: str, memory: str = "0", licences: int = 0, **spec: Any) -> Pod:
+    return a_pod(name, {"cpu": cpu, "memory": memory, LICENCE: licences}, {LICENCE: licences}, **spec)
+
+
+def guaranteed(name: str, cpu: str, licences: int = 0, **spec: Any) -> Pod:
+    amounts: Amounts = {"cpu": cpu, "memory": "64Mi", LICENCE: licences}
+    return a_pod(name, amounts, amounts, **spec)
+
+
+def chosen(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> Victims:
+    found = preempt(pod, list(active), failures)
+    assert isinstance(found, Granted)
+    return found.value
+
+
+def killed(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> list[str]:
+    return [one.pod.uid for one in chosen(pod, active, *failures).victims]
+
+
+def reasons(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> tuple[Reason, ...]:
+    found = preempt(pod, list(active), failures)
+    assert isinstance(found, Refused)
+    return found.because
+
+
+def test_a_guaranteed_pod_goes_where_all_the_lesser_ones_hold_too_little_and_then_spares_burstable_ones() -> (
+    None
+):
+    """100 are missing; best-effort pods hold 40, burstable ones 50, one guaranteed pod 90."""
+    active = [
+        best_effort("best-effort-1", 10),
+        best_effort("best-effort-2", 30),
+        burstable("burstable", "100m", licences=50),
+        guaranteed("guaranteed", "100m", 90),
+    ]
+    victims = chosen(CRITICAL, active, short(LICENCE, 100))
+    # 40 + 50 < 100, so the guaranteed pod must go. Of the remaining 10, best-effort pods hold enough: each
+    # of them would do, they request equally little memory and CPU, so the later one goes.
+    assert [one.pod.uid for one in victims.victims] == ["best-effort-2", "guaranteed"]
+    assert [(one.qos_class, one.missing, one.left) for one in victims.rounds] == [
+        (QOSClass.GUARANTEED, (Missing(LICENCE, 10),), ()),
+        (QOSClass.BEST_EFFORT, (Missing(LICENCE, 10),), ()),
+    ]
+    assert {each.candidate.pod.uid: each.distance for each in victims.rounds[1].distances} == {
+        "best-effort-1": 0.0,
+        "best-effort-2": 0.0,
+    }
+    assert victims.signal == LICENCE
+
+
+def test_told_with_memory_the_story_is_wrong_because_best_effort_pods_request_none() -> None:
+    mib = 1 << 20
+    active = [
+        best_effort("best-effort"),
+        burstable("burstable", "100m", "50Mi"),
+        a_pod("guaranteed", {"cpu": 1, "memory": "90Mi"}, {"cpu": 1, "memory": "90Mi"}),
+    ]
+    # Whatever best-effort pods use, ending them frees no request: the burstable pod goes as well.
+    assert killed(CRITICAL, active, short("memory", 100 * mib)) == ["burstable", "guaranteed"]
+
+
+def test_an_ordinary_pod_preempts_nobody_and_gets_its_reasons_back() -> None:
+    failures = (short("cpu", 1), NodeNameMismatch(wanted="a", actual="b"))
+    assert reasons(a_pod("ordinary", priority=1_999_999_999), [burstable("web", "1")], *failures) == failures
+
+
+def test_nobody_is_ended_for_a_pod_that_would_not_run_anyway() -> None:
+    elsewhere = NodeNameMismatch(wanted="a", actual="b")
+    assert reasons(CRITICAL, [burstable("web", "1")], short("cpu", 1), elsewhere) == (elsewhere,)
+
+
+def test_what_all_candidates_together_leave_missing_is_named() -> None:
+    active = [burstable("web", "300m"), a_static_pod("static", {"cpu": 4})]
+    assert reasons(CRITICAL, active, short("cpu", 1000), short("pods", 1), short("memory", 5)) == (
+        NoVictimsSuffice(unmet=(("cpu", 700), ("memory", 5))),
+    )
+
+
+def test_candidates_are_ordinary_pods_and_those_of_lower_priority_where_both_have_one() -> None:
+    node_critical = a_pod("new", priority=2_000_001_000)
+    active = [
+        a_pod("ordinary"),
+        a_pod("cluster-critical", priority=2_000_000_000),
+        a_pod("node-critical", priority=2_000_001_000),
+        a_static_pod("static"),
+        a_static_pod("static-and-ranked", priority=5),
+    ]
+
+    def names(pod: Pod) -> list[str]:
+        return [one.pod.uid for one in candidates_for(pod, active)]
+
+    assert names(node_critical) == ["ordinary", "cluster-critical", "static-and-ranked"]
+    assert names(a_static_pod("new")) == ["ordinary"]
+
+
+def test_the_nearest_pod_goes_first_and_the_rest_is_measured_anew() -> None:
+    active = [burstable("small", "100m"), burstable("middle", "300m"), burstable("large", "600m")]
+    victims = chosen(CRITICAL, active, short("cpu", 700))
+    assert [one.pod.uid for one in victims.victims] == ["large", "small"]
+    first, second = victims.rounds
+    assert [each.distance for each in first.distances] == [(6 / 7) ** 2, (4 / 7) ** 2, (1 / 7) ** 2]
+    # `small` and `middle` would both do now: the one that requests less goes.
+    assert [(each.candidate.pod.uid, each.distance) for each in second.distances] == [
+        ("small", 0.0),
+        ("middle", 0.0),
+    ]
+
+
+def test_every_missing_resource_weighs_the_same() -> None:
+    active = [burstable("cpu-bound", "500m", "1Mi"), burstable("even", "400m", "4Mi")]
+    victims = chosen(CRITICAL, active, short("cpu", 500), short("memory", 5 << 20))
+    assert victims.rounds[0].picked.pod.uid == "even"
+
+
+def test_of_equally_near_pods_the_smaller_memory_then_the_smaller_cpu_then_the_later_goes() -> None:
+    cpu = short("cpu", 100)
+    assert killed(CRITICAL, [burstable("a", "200m", "2Mi"), burstable("b", "300m", "1Mi")], cpu) == ["b"]
+    assert killed(CRITICAL, [burstable("a", "200m"), burstable("b", "300m")], cpu) == ["a"]
+    assert killed(CRITICAL, [burstable("a", "200m"), burstable("b", "200m")], cpu) == ["b"]
+
+
+def test_the_last_pod_takes_the_place_of_the_one_that_was_picked() -> None:
+    active = [burstable(name, "200m") for name in ("a", "b", "c")] + [burstable("d", "300m", "1Mi")]
+    victims = chosen(CRITICAL, active, short("cpu", 900))
+    # d is picked first and last in the list anyway; then c, b, a. With d in front the order turns.
+    assert [one.picked.pod.uid for one in victims.rounds] == ["d", "c", "b", "a"]
+    turned = chosen(CRITICAL, [active[3], *active[:3]], short("cpu", 900))
+    assert [one.picked.pod.uid for one in turned.rounds] == ["d", "b", "a", "c"]
+
+
+def test_every_pod_frees_one_place() -> None:
+    assert killed(CRITICAL, [best_effort("a"), burstable("b", "1")], short("pods", 1)) == ["a"]
+
+
+def test_a_shortage_that_is_none_asks_for_no_victim() -> None:
+    victims = chosen(CRITICAL, [burstable("web", "1")], short("cpu", 0))
+    assert (victims.victims, victims.rounds, victims.signal) == ((), (), "cpu")
+    assert chosen(CRITICAL, []).signal == ""
+
+
+def test_what_is_freed_is_no_longer_missing() -> None:
+    candidates = candidates_for(CRITICAL, [burstable("a", "300m"), burstable("b", "400m")])
+    missing = (Missing("cpu", 500), Missing("pods", 2), Missing("memory", 1))
+    assert still_missing(missing, candidates[:1]) == (
+        Missing("cpu", 200),
+        Missing("pods", 1),
+        Missing("memory", 1),
+    )
+    assert still_missing(missing, candidates) == (Missing("memory", 1),)

@@ -1,0 +1,35 @@
+from nodewright.core.preemption import preempt
+from nodewright.model.reasons import InsufficientResource
+from nodewright.model.verdict import Granted
+from nodewright.node.actions import CountPreemption, KillPod, RecordEvent, StatusChange
+from nodewright.node.preempting import preempting
+from nodewright.testing.objects import a_pod, a_static_pod
+
+
+def test_each_victim_gets_its_event_and_its_kill_which_counts_only_if_it_succeeds() -> None:
+    shortages = [
+        InsufficientResource(resource=name, requested=amount, used=0, capacity=0)
+        for name, amount in (("cpu", 400), ("memory", 1))
+    ]
+    active = [a_pod("a", {"cpu": "200m", "memory": 1}), a_pod("b", {"cpu": "200m"})]
+    found = preempt(a_static_pod(), active, shortages)
+    assert isinstance(found, Granted)
+    first, kill, *rest = preempting(found.value)
+    assert first == RecordEvent(
+        pod_uid="a",
+        type="Warning",
+        reason="Preempting",
+        message="Preempted in order to admit critical pod",
+    )
+    assert kill == KillPod(
+        pod_uid="a",
+        status=StatusChange(
+            phase="Failed",
+            reason="Preempting",
+            message="Preempted in order to admit critical pod",
+            disruption_target="Pod was preempted by Kubelet to accommodate a critical pod.",
+        ),
+        grace_period_s=None,
+        if_done=(CountPreemption(signal="cpu"),),
+    )
+    assert [type(action) for action in rest] == [RecordEvent, KillPod]
