@@ -3,32 +3,84 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
+# A new seed each time; `make test SEED=...` repeats a run.
+SEED   := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
+JOBS   ?= 2
 
-.PHONY: setup check test demo shots bench soak format clean
+PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src/nodewright/node/*
+# Branches of the pure floors that tests must take, in per cent: it may only grow.
+PURE_COVERAGE := 80
+
+.PHONY: help setup check test demo shots guide bench soak fuzz docs format clean
 .DEFAULT_GOAL := check
+
+help:
+	@echo 'make setup    a virtual environment in $(VENV): with uv when there is one, else venv and pip'
+	@echo 'make check    style, types, floors, fast tests: under a minute'
+	@echo 'make test     everything, with recorded decisions, live tests, coverage: up to 20 minutes'
+	@echo 'make demo     the main commands on examples and on this machine'
+	@echo 'make guide    write what commands print now into README.md and docs/'
+	@echo 'make shots    write what every command prints into docs/shots/'
+	@echo 'make docs     reference and departures from docstrings, CHANGELOG.md from changes/'
+	@echo 'make bench    time what must be fast;  make fuzz  broken input;  make soak  laws with many examples'
 
 setup: $(STAMP)
 
 # uv when it is there (2 s), else venv + pip (20 s).
 $(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'nodewright needs Python 3.11 or newer; make PYTHON=... names another one' >&2; exit 1; }
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv -q --allow-existing --python $(PYTHON) $(VENV) && uv pip install -q --python $(BIN)/python -e '.[dev]'; \
 	else \
-	  $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'; \
+	  { $(PYTHON) -m venv $(VENV) || { echo 'venv is missing: on Debian it is the package python3-venv' >&2; exit 1; }; } && \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'; \
 	fi
 	@touch $@
 
-# Under a minute: style, types, floors, fast tests.
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest -q -n 2 -m "not slow and not live"
+	$(BIN)/pytest -q -n $(JOBS) -m "not slow and not live"
+
+test: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	@echo "laws with seed $(SEED); make test SEED=$(SEED) repeats them"
+	$(BIN)/pytest -n $(JOBS) --hypothesis-profile=full --hypothesis-seed=$(SEED) --cov --cov-report=
+	$(BIN)/coverage report --include='$(PURE)' --skip-covered --show-missing --fail-under=$(PURE_COVERAGE)
+
+demo: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tools/demo.sh
+
+guide: $(STAMP)
+	$(BIN)/python -m tools.refresh_guide
+
+shots: $(STAMP)
+	$(BIN)/python -m tools.shots
+
+docs: $(STAMP)
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.changelog
+
+bench: $(STAMP)
+	@mkdir -p build
+	$(BIN)/pytest benchmarks --benchmark-only --benchmark-json=build/bench.json --benchmark-columns=min,median,rounds
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tools.fuzz --seconds $(or $(FUZZ_SECONDS),60)
+
+# Laws with very many examples, all slow tests, and a file of figures to keep.
+soak: $(STAMP)
+	$(BIN)/python -m tools.soak --seed $(SEED) --jobs $(JOBS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix-only -q . || true
 	$(BIN)/ruff format -q .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build .coverage .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -1,0 +1,59 @@
+"""The documents are true: examples in Python run, commands print what is shown below them."""
+
+import contextlib
+import difflib
+import doctest
+from pathlib import Path
+
+import pytest
+
+from tools.consoles import blocks, is_as_shown, outputs
+from tools.refresh_guide import documents
+from tools.source import ROOT
+
+PAGES = [page.relative_to(ROOT).as_posix() for page in documents()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_print_what_is_shown(page: str) -> None:
+    wrong: list[str] = []
+    for block in blocks((ROOT / page).read_text("utf-8"), "console"):
+        for each, printed in outputs(block):
+            if not is_as_shown(each.output, printed):
+                difference = difflib.unified_diff(
+                    each.output.splitlines(), printed.splitlines(), "shown", "printed", lineterm=""
+                )
+                wrong += [f"{page}:{each.line}: $ {each.command}", *difference, ""]
+    assert not wrong, "\n".join(["refresh with `make guide`", *wrong])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_in_python_run(page: str) -> None:
+    names: dict[str, object] = {"__name__": page}
+    parser, runner = (
+        doctest.DocTestParser(),
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False),
+    )
+    report: list[str] = []
+    with contextlib.chdir(ROOT):
+        for block in blocks((ROOT / page).read_text("utf-8"), "python"):
+            if ">>>" not in block.body:
+                code = compile("\n" * (block.line - 1) + block.body, page, "exec")
+                exec(code, names)  # noqa: S102 - the example is ours
+                continue
+            test = parser.get_doctest(block.body, names, page, page, block.line - 1)
+            runner.run(test, out=report.append, clear_globs=False)
+            names = test.globs
+    assert not report, "".join(report)
+
+
+def links(page: Path) -> list[str]:
+    text = page.read_text("utf-8")
+    targets = [part.split(")", 1)[0].split("#", 1)[0] for part in text.split("](")[1:]]
+    return [target for target in targets if target and "://" not in target]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    astray = [target for target in links(ROOT / page) if not (ROOT / page).parent.joinpath(target).exists()]
+    assert not astray

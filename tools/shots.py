@@ -1,0 +1,54 @@
+"""What every command prints, at 80 and 200 columns, kept as text: `python -m tools.shots [NAME...]` or `make shots`.
+
+A test fails where a stored shot is not what its command prints now. Each shot names files of the project and
+nodes of the catalogue alone: what depends on this machine has no place here.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.consoles import execute
+from tools.source import ROOT
+
+FOLDER = ROOT / "docs" / "shots"
+WIDTHS = (80, 200)
+
+# Name of the shot -> command. Add a line, run `make shots`, read what it made, commit both.
+SHOTS = {
+    "help-verify": "nodewright verify --help",
+    "verify": "nodewright verify tests/conformance/vectors/oom-score.jsonl.gz",
+}
+
+
+def path(name: str, columns: int) -> Path:
+    """Where the shot is kept."""
+    return FOLDER / f"{name}.{columns}.txt"
+
+
+def taken(name: str, columns: int) -> str:
+    """The shot as it would be now: the command, what it prints, its exit code where it is not 0."""
+    ran = execute(SHOTS[name], columns=columns)
+    code = f"$ echo $?\n{ran.code}\n" if ran.code else ""
+    return f"$ {SHOTS[name]}\n{ran.output}{code}"
+
+
+def strangers() -> Iterator[Path]:
+    """Files in the folder that belong to no shot."""
+    known = {path(name, columns) for name in SHOTS for columns in WIDTHS}
+    return (stored for stored in sorted(FOLDER.glob("*.txt")) if stored not in known)
+
+
+def main(names: list[str]) -> None:
+    """Take the shots of these names, or all; remove those that nobody names any more."""
+    FOLDER.mkdir(exist_ok=True)
+    for name in names or SHOTS:
+        for columns in WIDTHS:
+            path(name, columns).write_text(taken(name, columns), "utf-8")
+    for stored in list(strangers()):
+        stored.unlink()
+    print(f"{len(names or SHOTS)} shots, {len(WIDTHS)} widths each, in {FOLDER.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
