@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nodewright.model.cpu_reasons import CPUReason
 from nodewright.model.objects import Taint
 
 
@@ -191,7 +192,7 @@ class NotJudged:
     """The setting or fact that makes it count, e.g. `cpuManagerPolicy: static`."""
 
 
-Reason: TypeAlias = (
+AdmissionReason: TypeAlias = (
     InsufficientResource
     | NodeUnavailable
     | OSLabelMismatch
@@ -208,3 +209,6 @@ Reason: TypeAlias = (
     | PodLevelResourcesDisabled
     | NotJudged
 )
+"""What decides without any resource manager."""
+
+Reason: TypeAlias = AdmissionReason | CPUReason

@@ -2,7 +2,9 @@
 
 from typing import NamedTuple, assert_never
 
+from nodewright.model.cpu_reasons import CPUReason, KubeletCrashes, KubeletHangs
 from nodewright.model.reasons import (
+    AdmissionReason,
     HostPortsTaken,
     InsufficientResource,
     NodeAffinityMismatch,
@@ -21,6 +23,7 @@ from nodewright.model.reasons import (
     SysctlForbidden,
     UntoleratedTaints,
 )
+from nodewright.render.cpu_messages import cpu_error_type, cpu_message
 
 
 class Message(NamedTuple):
@@ -36,6 +39,10 @@ def message(reason: Reason) -> Message:
     Follows: v1.36, pkg/kubelet/lifecycle/{predicate,handlers}.go; pkg/kubelet/sysctl/allowlist.go.
     Departs: what is not judged has the reason `Undecided`, which the kubelet does not know.
     """
+    return _of_cpus(reason) if isinstance(reason, CPUReason) else _of_admission(reason)
+
+
+def _of_admission(reason: AdmissionReason) -> Message:
     match reason:
         case NodeUnavailable():
             return Message("InvalidNodeInfo", "Kubelet cannot get node info.")
@@ -119,6 +126,21 @@ def preemption_error(reason: NoVictimsSuffice) -> str:
         "preemption: error finding a set of pods to preempt: "
         f"no set of running pods found to reclaim resources: [{unmet}]"
     )
+
+
+def _of_cpus(reason: CPUReason) -> Message:
+    """What becomes of a pod that the CPU manager fails.
+
+    Follows: v1.36, cm/admission/errors.go, GetPodAdmitResult.
+    Departs: a kubelet that hangs or crashes says nothing; the reason is then the name of what it does.
+    """
+    text = cpu_message(reason)
+    if isinstance(reason, KubeletHangs | KubeletCrashes):
+        return Message(type(reason).__name__, text)
+    error_type = cpu_error_type(reason)
+    if error_type is not None:
+        return Message(error_type, text)
+    return _unexpected(f"Allocate failed due to {text}, which is unexpected")
 
 
 def _unexpected(text: str) -> Message:

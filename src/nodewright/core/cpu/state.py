@@ -1,0 +1,74 @@
+"""Who has which CPUs: the CPU manager's state, as a value."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from nodewright.model.cpu_reasons import CPUHolder
+from nodewright.values.idset import CPUSet
+
+NO_CPUS = CPUSet()
+
+Assignments: TypeAlias = Mapping[str, Mapping[str, CPUSet]]
+"""CPUs by pod uid and container name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reusable:
+    """CPUs of a pod's init containers, which its other containers may have."""
+
+    pod: str
+    cpus: CPUSet
+
+
+@dataclass(frozen=True, slots=True)
+class CPUState:
+    """The shared pool, and the CPUs that containers and pods have for themselves. Never changed in place.
+
+    Follows: v1.36, cpumanager/state/state.go; `reusable` is in the kubelet's policy, and lost at a restart.
+    """
+
+    default: CPUSet = NO_CPUS
+    """The shared pool: where all containers without CPUs of their own run."""
+    assignments: Assignments = field(default_factory=dict)
+    pods: Mapping[str, CPUSet] = field(default_factory=dict)
+    """CPUs of pods that were given them as a whole."""
+    reusable: Reusable | None = None
+
+    def exclusive(self, pod: str, container: str) -> CPUSet | None:
+        """The CPUs assigned to the container; None: it has no entry and runs in the shared pool."""
+        of_pod = self.assignments.get(pod)
+        return None if of_pod is None else of_pod.get(container)
+
+    def usable(self, pod: str, container: str) -> CPUSet:
+        """The CPUs that the container may run on."""
+        own = self.exclusive(pod, container)
+        return self.default if own is None else own
+
+    def reusable_by(self, pod: str) -> CPUSet:
+        """The CPUs of its init containers that the pod may use again."""
+        return self.reusable.cpus if self.reusable is not None and self.reusable.pod == pod else NO_CPUS
+
+    def with_assignment(self, pod: str, container: str, cpus: CPUSet) -> "CPUState":
+        """The state in which the container has these CPUs; the shared pool is as before."""
+        of_pod = {**self.assignments.get(pod, {}), container: cpus}
+        return replace(self, assignments={**self.assignments, pod: of_pod})
+
+    def without_assignment(self, pod: str, container: str) -> "CPUState":
+        """The state in which the container has no CPUs; the shared pool is as before."""
+        of_pod = {name: cpus for name, cpus in self.assignments.get(pod, {}).items() if name != container}
+        others = {uid: containers for uid, containers in self.assignments.items() if uid != pod}
+        return replace(self, assignments={**others, pod: of_pod} if of_pod else others)
+
+    def with_default(self, cpus: CPUSet) -> "CPUState":
+        """The state with this shared pool."""
+        return replace(self, default=cpus)
+
+    def holders(self) -> Iterator[CPUHolder]:
+        """All that have CPUs, by pod and container; a pod's own CPUs stand after those of its containers."""
+        for pod in sorted({*self.assignments, *self.pods}):
+            of_pod = self.assignments.get(pod, {})
+            for container in sorted(of_pod):
+                yield CPUHolder(pod=pod, container=container, cpus=of_pod[container])
+            if pod in self.pods:
+                yield CPUHolder(pod=pod, container="", cpus=self.pods[pod])
