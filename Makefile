@@ -21,7 +21,7 @@ help:
 	@echo 'make demo     the main commands on examples and on this machine'
 	@echo 'make guide    write what commands print now into README.md and docs/'
 	@echo 'make shots    write what every command prints into docs/shots/'
-	@echo 'make docs     reference and departures from docstrings, CHANGELOG.md from changes/'
+	@echo 'make docs     reference and departures, from docstrings'
 	@echo 'make bench    time what must be fast;  make fuzz  broken input;  make soak  laws with many examples'
 
 setup: $(STAMP)
@@ -65,7 +65,6 @@ shots: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m tools.reference
-	$(BIN)/python -m tools.changelog
 
 bench: $(STAMP)
 	@mkdir -p build

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from importlib import resources
 from typing import IO, Any
 
+from nodewright.world.catalogue import recorded_machines
 from nodewright.world.errors import Fault, InputError
 
 STANDARD_STREAM = "-"
@@ -65,8 +65,7 @@ def read_machines(path: str | None = None) -> Mapping[str, Any]:
     Errors: InputError where the file is no JSON object of objects.
     """
     if path is None:
-        text = resources.files("nodewright.world").joinpath("data/machines.json").read_text("utf-8")
-        return dict(json.loads(text))
+        return recorded_machines()
     try:
         with open_text(path) as lines:
             found = json.load(lines)

@@ -1,0 +1,29 @@
+from itertools import islice
+
+import pytest
+
+from tools.fuzz import inputs, targets, tried
+
+SEED = 20260101
+
+
+@pytest.mark.parametrize("target", targets())
+def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
+    findings = [
+        tried(target, number, content) for number, content in enumerate(islice(inputs(target, SEED), 150))
+    ]
+    assert not any(findings), [finding for finding in findings if finding]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", targets())
+def test_readers_take_or_refuse_much_that_is_damaged(target: str) -> None:
+    contents = islice(inputs(target, SEED + 1), 5_000)
+    findings = [tried(target, number, content) for number, content in enumerate(contents)]
+    assert not any(findings), [finding for finding in findings if finding]
+
+
+@pytest.mark.parametrize("target", targets())
+def test_readers_take_what_is_whole(target: str) -> None:
+    for sample in targets()[target].samples:
+        targets()[target].read(sample)

@@ -1,0 +1,38 @@
+import pytest
+
+from tools.changelog import CHANGELOG, with_release
+from tools.reference import DEPARTURES, FLOORS, departures, followed, page
+from tools.source import PACKAGE, Module, modules
+
+
+@pytest.mark.slow
+def test_the_page_of_departures_is_what_docstrings_say() -> None:
+    assert DEPARTURES.read_text("utf-8") == departures(), "make docs"
+
+
+def test_a_departure_is_listed_with_its_symbol() -> None:
+    assert "\n## nodewright.values.quantity\n\n- `Quantity`: a value, never changed in place;" in departures()
+
+
+def test_a_source_is_listed_with_what_follows_it() -> None:
+    assert (
+        "- v1.36, apimachinery/pkg/api/resource/quantity.go\n    - `nodewright.values.quantity" in followed()
+    )
+
+
+def test_the_page_of_a_module_shows_what_is_public() -> None:
+    text = page(Module(PACKAGE / "values" / "quantity.py"))
+    assert text.startswith("# nodewright.values.quantity\n\nAmounts of resources")
+    assert "\n## Quantity.parse\n" in text
+
+
+def test_every_floor_has_its_place() -> None:
+    assert {module.name.split(".")[1] for module in modules("src") if "." in module.name} == {
+        *FLOORS,
+        "__main__",
+    }
+
+
+def test_a_release_goes_before_those_before_it() -> None:
+    text = with_release(with_release(CHANGELOG.read_text("utf-8"), "## 1\n"), "## 2\n")
+    assert text.index("## 2\n") < text.index("## 1\n")

@@ -1,0 +1,53 @@
+"""Everything slow, with very many examples: `make soak`. Writes its figures to build/soak-<commit>.json."""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from typing import Any
+
+from tools.source import ROOT
+
+BUILD = ROOT / "build"
+
+
+def figures(results: str, *, seed: int, commit: str, seconds: float) -> dict[str, Any]:
+    """The sums of a JUnit file, with what it takes to repeat the run.
+
+    >>> figures('<r><testsuite tests="3" failures="1" errors="0" skipped="1"/></r>', seed=7, commit="c", seconds=9)
+    {'commit': 'c', 'seed': 7, 'seconds': 9, 'tests': 3, 'failures': 1, 'errors': 0, 'skipped': 1}
+    """
+    suite = ET.fromstring(results).find("testsuite")  # noqa: S314 - pytest wrote it a moment ago
+    assert suite is not None
+    sums = {name: int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")}
+    return {"commit": commit, "seed": seed, "seconds": round(seconds), **sums}
+
+
+def main() -> int:
+    """Run all tests with the profile `soak` and keep the figures; pytest's exit code."""
+    parser = argparse.ArgumentParser(description="Everything slow, with very many examples.")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    BUILD.mkdir(exist_ok=True)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    results = BUILD / "soak.xml"
+    began_s = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), f"--junitxml={results}"]
+    laws = ["--hypothesis-profile=soak", f"--hypothesis-seed={options.seed}"]
+    ran = subprocess.run([*command, *laws], cwd=ROOT, check=False)
+    found = figures(
+        results.read_text("utf-8"), seed=options.seed, commit=commit, seconds=time.monotonic() - began_s
+    )
+    kept = BUILD / f"soak-{commit}.json"
+    kept.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+    print(f"{kept.relative_to(ROOT)}: {found}")
+    return ran.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
