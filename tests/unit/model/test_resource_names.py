@@ -1,27 +1,47 @@
+"""What a resource's name says."""
+
 import pytest
 
-from nodewright.model.resource_names import is_extended, is_scalar
+from nodewright.model.resource_names import is_extended, is_huge_page, is_pod_level, is_qualified, is_scalar
 
-EXTENDED = """
-    yes  example.com/gpu
-    yes  gpu-vendor.com/gpu
-    no   cpu
-    no   hugepages-2Mi
-    no   kubernetes.io/batch
-    no   node.kubernetes.io/x
-    no   requests.example.com/gpu
-    no   Example.com/gpu
-    no   example.com/a/b
+# name -> extended, scalar, pod level
+NAMES = """
+    cpu                          no   no   yes
+    memory                       no   no   yes
+    ephemeral-storage            no   no   no
+    storage                      no   no   no
+    hugepages-2Mi                no   yes  yes
+    attachable-volumes-aws-ebs   no   yes  no
+    nvidia.com/gpu               yes  yes  no
+    kubernetes.io/batch-cpu      no   yes  no
+    example.kubernetes.io/thing  no   yes  no
+    requests.nvidia.com/gpu      no   no   no
+    Example.com/gpu              no   no   no
+    example.com/-gpu             no   no   no
+    a/b/c                        no   no   no
+    node.kubernetes.io/x         no   yes  no
+    gpu-vendor.com/gpu           yes  yes  no
+    gpu                          no   no   no
+    example.com/a/b              no   no   no
+    /gpu                         no   no   no
 """
 
 
-@pytest.mark.parametrize("line", EXTENDED.strip().splitlines())
-def test_extended_resources_have_a_domain_that_is_not_kubernetes_own(line: str) -> None:
-    verdict, resource = line.split()
-    assert is_extended(resource) == (verdict == "yes")
+@pytest.mark.parametrize("line", NAMES.strip().splitlines())
+def test_names_are_of_these_kinds(line: str) -> None:
+    name, *expected = line.split()
+    assert [is_extended(name), is_scalar(name), is_pod_level(name)] == [word == "yes" for word in expected]
 
 
-def test_resources_that_no_node_counts_are_not_scalars() -> None:
-    counted = ("hugepages-1Gi", "attachable-volumes-aws-ebs", "kubernetes.io/batch", "example.com/gpu")
-    assert all(map(is_scalar, counted))
-    assert not any(map(is_scalar, ("cpu", "memory", "gpu", "storage", "Example.com/gpu")))
+def test_huge_pages_are_told_by_their_prefix() -> None:
+    assert is_huge_page("hugepages-1Gi")
+    assert not is_huge_page("nvidia.com/hugepages-1Gi")
+
+
+def test_a_qualified_name_is_a_label_key() -> None:
+    assert is_qualified("cpu")
+    assert is_qualified("a" * 63)
+    assert not is_qualified("a" * 64)
+    assert not is_qualified("")
+    assert is_qualified("a." * 126 + "a/x")
+    assert not is_qualified("a." * 127 + "a/x")

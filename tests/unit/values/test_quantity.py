@@ -1,5 +1,8 @@
 """Amounts, case by case."""
 
+import pickle
+from fractions import Fraction
+
 import pytest
 
 from nodewright.values.quantity import ZERO, Format, Quantity, QuantityError
@@ -157,3 +160,15 @@ def test_the_short_form_is_left_when_a_sum_outgrows_64_bits() -> None:
 
 def test_it_shows_itself_as_it_prints() -> None:
     assert repr(Quantity.parse("1024Ki")) == "Quantity('1Mi')"
+
+
+def test_it_subtracts_negates_and_gives_itself_as_a_fraction() -> None:
+    assert Quantity.parse("1") - Quantity.parse("250m") == Quantity.of_milli(750)
+    assert str(ZERO - Quantity.parse("1Gi")) == "-1Gi"
+    assert -Quantity.parse("1Ki") == Quantity.of(-1024)
+    assert Quantity.parse("1500m").exact() == Fraction(3, 2)
+
+
+def test_it_survives_a_pickle_with_its_text() -> None:
+    assert str(pickle.loads(pickle.dumps(Quantity.parse("1.500")))) == "1.500"  # noqa: S301 - our own bytes
+    assert str(Quantity.parse("0.0Ki")) == "0"

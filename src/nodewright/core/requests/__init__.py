@@ -6,8 +6,19 @@ from nodewright.core.requests.criticality import (
     is_mirror,
     is_node_critical,
     is_static,
+    with_built_in_priority,
 )
-from nodewright.core.requests.defaults import Default, Defaulted, defaulted, with_defaults
+from nodewright.core.requests.defaults import (
+    Default,
+    Defaulted,
+    PodLimitFromContainers,
+    PodRequestFromContainers,
+    RequestFromLimit,
+    RoundedUp,
+    defaulted,
+    with_defaults,
+)
+from nodewright.core.requests.derivation import Addend, Derivation, Moment, Role, derivations
 from nodewright.core.requests.effective import (
     AS_IT_IS,
     WITH_STATUS,
@@ -31,25 +42,66 @@ from nodewright.core.requests.integers import (
     scheduler_requests,
     scheduler_usage,
 )
-from nodewright.core.requests.oom import OOMScore, oom_score_adjs, oom_scores
-from nodewright.core.requests.qos import QOSClass, QOSVerdict, computed_qos_class, qos_class, qos_verdict
+from nodewright.core.requests.oom import (
+    ByRequest,
+    FixedByClass,
+    NodeCritical,
+    OOMReason,
+    OOMScore,
+    oom_score_adjs,
+    oom_scores,
+)
+from nodewright.core.requests.qos import (
+    ClassInStatus,
+    LimitsMissing,
+    NothingAsked,
+    QOSClass,
+    QOSFact,
+    QOSVerdict,
+    RequestsDiffer,
+    RequestsEqualLimits,
+    SomethingAsked,
+    computed_qos_class,
+    qos_class,
+    qos_verdict,
+)
 
 __all__ = [
     "AS_IT_IS",
     "WITH_STATUS",
+    "Addend",
+    "ByRequest",
+    "ClassInStatus",
     "Default",
     "Defaulted",
+    "Derivation",
+    "FixedByClass",
     "InUse",
+    "LimitsMissing",
+    "Moment",
+    "NodeCritical",
+    "NothingAsked",
+    "OOMReason",
     "OOMScore",
+    "PodLimitFromContainers",
+    "PodRequestFromContainers",
     "QOSClass",
+    "QOSFact",
     "QOSVerdict",
+    "RequestFromLimit",
     "RequestOptions",
+    "RequestsDiffer",
+    "RequestsEqualLimits",
+    "Role",
+    "RoundedUp",
     "Side",
+    "SomethingAsked",
     "can_preempt",
     "computed_qos_class",
     "container_limits",
     "container_requests",
     "defaulted",
+    "derivations",
     "is_critical",
     "is_mirror",
     "is_node_critical",
@@ -70,5 +122,6 @@ __all__ = [
     "resize_is_infeasible",
     "scheduler_requests",
     "scheduler_usage",
+    "with_built_in_priority",
     "with_defaults",
 ]

@@ -1,6 +1,6 @@
 """What a pod as a whole asks for: its effective requests and limits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -73,9 +73,7 @@ def pod_requests(pod: Pod, options: RequestOptions = AS_IT_IS) -> ResourceList:
         number changes the pod's spec.
     """
     total = {} if options.skip_container_level_resources else container_requests(pod, options)
-    if not options.skip_pod_level_resources and pod_level_requests_set(pod):
-        assert pod.spec.resources is not None
-        _replace(total, pod.spec.resources.requests, _resized_pod_level(pod, Side.REQUESTS, options))
+    total.update(pod_level(pod, Side.REQUESTS, options))
     if not options.exclude_overhead and pod.spec.overhead:
         _add(total, pod.spec.overhead)
     return total
@@ -87,9 +85,7 @@ def pod_limits(pod: Pod, options: RequestOptions = AS_IT_IS) -> ResourceList:
     Follows: v1.36, component-helpers/resource/helpers.go, PodLimits.
     """
     total = container_limits(pod, options)
-    if not options.skip_pod_level_resources and pod_level_resources_set(pod):
-        assert pod.spec.resources is not None
-        _replace(total, pod.spec.resources.limits, _resized_pod_level(pod, Side.LIMITS, options))
+    total.update(pod_level(pod, Side.LIMITS, options))
     if not options.exclude_overhead:
         for name, amount in pod.spec.overhead.items():
             limit = total.get(name)
@@ -158,22 +154,19 @@ def pod_level_limits_set(pod: Pod) -> bool:
     return pod.spec.resources is not None and any(map(is_pod_level, pod.spec.resources.limits))
 
 
-def _resized_pod_level(pod: Pod, side: Side, options: RequestOptions) -> ResourceList | None:
-    """The pod level's amounts while it is being resized; None: the spec alone counts."""
-    status = pod.status.resources
+def pod_level(pod: Pod, side: Side, options: RequestOptions = AS_IT_IS) -> ResourceList:
+    """What the pod level puts in the place of the containers' sums; names that do not count there are left out."""
+    spec, status = pod.spec.resources, pod.status.resources
+    if spec is None or options.skip_pod_level_resources:
+        return {}
+    written = {name: amount for name, amount in _side(spec, side).items() if is_pod_level(name)}
     in_place = options.use_status_resources and options.in_place_pod_level_resources_vertical_scaling
     if not in_place or status is None:
-        return None
-    spec = pod.spec.resources
-    assert spec is not None
-    return _resized(side, spec, status, pod.status.allocated_resources, infeasible=resize_is_infeasible(pod))
-
-
-def _replace(total: ResourceList, spec: ResourceList, resized: ResourceList | None) -> None:
-    for name, amount in spec.items():
-        if is_pod_level(name):
-            # A name that a resize leaves out everywhere shows as nothing, not as the containers' sum.
-            total[name] = amount if resized is None else resized.get(name, ZERO)
+        return written
+    allocated = pod.status.allocated_resources
+    resized = _resized(side, spec, status, allocated, infeasible=resize_is_infeasible(pod))
+    # A name that a resize leaves out everywhere shows as nothing, not as the containers' sum.
+    return {name: resized.get(name, ZERO) for name in written}
 
 
 # ---------------------------------------------------------------- containers
@@ -296,7 +289,7 @@ def _side(resources: ResourceRequirements, side: Side) -> ResourceList:
     return resources.requests if side is Side.REQUESTS else resources.limits
 
 
-def _sum(lists: Sequence[ResourceList] | Iterable[ResourceList]) -> ResourceList:
+def _sum(lists: Iterable[ResourceList]) -> ResourceList:
     total: ResourceList = {}
     for amounts in lists:
         _add(total, amounts)

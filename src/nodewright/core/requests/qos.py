@@ -130,7 +130,7 @@ def qos_verdict(pod: Pod) -> QOSVerdict:
     if decided is QOSClass.GUARANTEED:
         return QOSVerdict(decided, (RequestsEqualLimits(pod_level=pod_level),))
     askers = _askers(pod)
-    return QOSVerdict(decided, (*_missing(askers), *_differences(askers), *_first_to_ask(askers)))
+    return QOSVerdict(decided, (*_missing(askers), *_differences(askers), _first_to_ask(askers)))
 
 
 def _in_status(pod: Pod) -> QOSClass | None:
@@ -199,10 +199,7 @@ def _differs(asker: _Asker, name: str) -> bool:
     return asker.resources.requests.get(name, ZERO) != asker.resources.limits.get(name, ZERO)
 
 
-def _first_to_ask(askers: list[_Asker]) -> list[SomethingAsked]:
-    for asker in askers:
-        requests, limits = _positive_sums([asker.resources])
-        if requests or limits:
-            names = tuple(name for name in COUNTED if name in requests or name in limits)
-            return [SomethingAsked(container=asker.name, resources=names)]
-    return []
+def _first_to_ask(askers: list[_Asker]) -> SomethingAsked:
+    asked = ((asker.name, *_positive_sums([asker.resources])) for asker in askers)
+    name, requests, limits = next(each for each in asked if each[1] or each[2])
+    return SomethingAsked(container=name, resources=tuple(sorted(requests.keys() | limits.keys())))
