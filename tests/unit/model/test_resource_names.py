@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodewright.model.resource_names import is_extended, is_huge_page, is_pod_level, is_qualified, is_scalar
+from nodewright.model.resource_names import is_extended, is_huge_page, is_pod_level, is_scalar
 
 # name -> extended, scalar, pod level
 NAMES = """
@@ -36,12 +36,3 @@ def test_names_are_of_these_kinds(line: str) -> None:
 def test_huge_pages_are_told_by_their_prefix() -> None:
     assert is_huge_page("hugepages-1Gi")
     assert not is_huge_page("nvidia.com/hugepages-1Gi")
-
-
-def test_a_qualified_name_is_a_label_key() -> None:
-    assert is_qualified("cpu")
-    assert is_qualified("a" * 63)
-    assert not is_qualified("a" * 64)
-    assert not is_qualified("")
-    assert is_qualified("a." * 126 + "a/x")
-    assert not is_qualified("a." * 127 + "a/x")
