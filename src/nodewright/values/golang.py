@@ -1,0 +1,164 @@
+"""Numbers and texts as Go reads and prints them, where the kubelet's messages or arithmetic show it."""
+
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+_SHORT_ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    '"': '\\"',
+    "\\": "\\\\",
+}
+_DECIMAL_FLOAT = re.compile(
+    r"[+-]?(?:[0-9]+(?:_[0-9]+)*(?:\.(?:[0-9]+(?:_[0-9]+)*)?)?|\.[0-9]+(?:_[0-9]+)*)"
+    r"(?:[eE][+-]?[0-9]+(?:_[0-9]+)*)?",
+    re.ASCII,
+)
+_HEX_FLOAT = re.compile(
+    r"[+-]?0[xX]_?(?:[0-9a-fA-F_]+\.?[0-9a-fA-F_]*|\.[0-9a-fA-F_]+)[pP][+-]?[0-9]+", re.ASCII
+)
+_SPECIAL_FLOAT = re.compile(r"nan|[+-]?inf(?:inity)?", re.ASCII | re.IGNORECASE)
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LONGEST_NUMBER = 400  # far beyond any real setting; keeps conversions cheap
+
+
+class NumberError(ValueError):
+    """A text that Go does not take for a number; the message is Go's own."""
+
+
+def quoted(text: str) -> str:
+    r"""The text in double quotes, as `%q` prints it.
+
+    Follows: Go, strconv.Quote.
+
+    >>> print(quoted('a"b\n'))
+    "a\"b\n"
+    """
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def quoted_list(texts: Iterable[str]) -> str:
+    """Texts as `%q` prints a slice.
+
+    >>> quoted_list(["none", "pod"])
+    '["none" "pod"]'
+    """
+    return "[" + " ".join(map(quoted, texts)) + "]"
+
+
+def text_map(pairs: Mapping[str, object]) -> str:
+    """A map of plain values as `%v` prints it, keys in order.
+
+    >>> text_map({"b": "2", "a": "1"})
+    'map[a:1 b:2]'
+    """
+    return "map[" + " ".join(f"{key}:{pairs[key]}" for key in sorted(pairs)) + "]"
+
+
+def float_text(number: float) -> str:
+    """A 64-bit float as `%v` prints it: the shortest digits that give it back, exponents from 1e+21.
+
+    >>> float_text(1.0), float_text(0.9), float_text(1e21), float_text(0.00001)
+    ('1', '0.9', '1e+21', '1e-05')
+    """
+    shown = repr(float(number))
+    if shown in ("inf", "-inf", "nan"):
+        return {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}[shown]
+    sign, shown = ("-", shown[1:]) if shown[0] == "-" else ("", shown)
+    mantissa, _, exponent_text = shown.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    fraction = "" if fraction == "0" else fraction
+    digits = (whole + fraction).lstrip("0")
+    leading = len(whole + fraction) - len(digits)
+    point = len(whole) - leading + int(exponent_text or "0")
+    digits = digits.rstrip("0")
+    if not digits:
+        return f"{sign}0"
+    if -4 <= point - 1 < 21:
+        if point <= 0:
+            return f"{sign}0.{'0' * -point}{digits}"
+        padded = digits.ljust(point, "0")
+        return f"{sign}{padded[:point]}{'.' + padded[point:] if len(padded) > point else ''}"
+    tail = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{tail}e{'-' if point < 1 else '+'}{abs(point - 1):02d}"
+
+
+def float32(number: float) -> float:
+    """The nearest 32-bit float; beyond its range an infinity."""
+    try:
+        (rounded,) = struct.unpack("<f", struct.pack("<f", number))
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+    assert isinstance(rounded, float)
+    return rounded
+
+
+def parse_float32(text: str) -> float:
+    """The 32-bit float nearest to what a text says, rounded once.
+
+    Errors:  NumberError with Go's message.
+    Follows: Go, strconv.ParseFloat with 32 bits.
+
+    >>> parse_float32("33.3")
+    33.29999923706055
+    """
+    if _SPECIAL_FLOAT.fullmatch(text):
+        return float(text)
+    if _HEX_FLOAT.fullmatch(text) and len(text) <= _LONGEST_NUMBER and "__" not in text:
+        number = _hex(text)
+    elif _DECIMAL_FLOAT.fullmatch(text) and len(text) <= _LONGEST_NUMBER:
+        number = float(text)
+        # Rounding twice goes wrong only where the first rounding lands halfway between two 32-bit floats.
+        (bits,) = struct.unpack("<q", struct.pack("<d", number))
+        if bits & 0x1FFFFFFF == 0x10000000:
+            exact, nearly = Fraction(text.replace("_", "")), Fraction(number)
+            if exact != nearly:
+                away = (exact > nearly) == (number > 0)
+                (number,) = struct.unpack("<d", struct.pack("<q", bits + (1 if away else -1)))
+    else:
+        raise NumberError(f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
+    rounded = float32(number)
+    if rounded in (float("inf"), float("-inf")):
+        raise NumberError(f"strconv.ParseFloat: parsing {quoted(text)}: value out of range")
+    return rounded
+
+
+def parse_int(text: str, function: str = "Atoi") -> int:
+    """The 64-bit integer that a text of decimal digits stands for.
+
+    Errors:  NumberError with Go's message.
+    Follows: Go, strconv.Atoi and, with another ``function``, strconv.ParseInt in base 10.
+    """
+    if not _INTEGER.fullmatch(text):
+        raise NumberError(f"strconv.{function}: parsing {quoted(text)}: invalid syntax")
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    number = int(digits) if len(digits) <= 20 else 2**64
+    number = -number if text[0] == "-" else number
+    if not -(2**63) <= number < 2**63:
+        raise NumberError(f"strconv.{function}: parsing {quoted(text)}: value out of range")
+    return number
+
+
+def _hex(text: str) -> float:
+    try:
+        return float.fromhex(text.replace("_", ""))
+    except OverflowError:
+        return float("-inf") if text[0] == "-" else float("inf")
+
+
+def _escaped(char: str) -> str:
+    if char in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
