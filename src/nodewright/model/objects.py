@@ -264,6 +264,7 @@ class Taint(msgspec.Struct, frozen=True, rename="camel"):
     key: str = ""
     value: str = ""
     effect: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(msgspec.Struct, frozen=True, rename="camel"):
