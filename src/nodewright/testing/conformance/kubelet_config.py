@@ -1,0 +1,99 @@
+"""Family kubelet-config: what does a configuration come to, and would the kubelet start with it?"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.core.config import settled
+from nodewright.model.faults import Stage
+from nodewright.model.kubelet_config import KubeletConfiguration
+from nodewright.values.duration import Duration
+from nodewright.world.errors import InputError
+from nodewright.world.kubelet_config import decode_document
+
+_FIELDS = {
+    "cpuManagerPolicy": "cpu_manager_policy",
+    "cpuManagerPolicyOptions": "cpu_manager_policy_options",
+    "cpuManagerReconcilePeriod": "cpu_manager_reconcile_period",
+    "memoryManagerPolicy": "memory_manager_policy",
+    "topologyManagerPolicy": "topology_manager_policy",
+    "topologyManagerScope": "topology_manager_scope",
+    "topologyManagerPolicyOptions": "topology_manager_policy_options",
+    "kubeReserved": "kube_reserved",
+    "systemReserved": "system_reserved",
+    "reservedSystemCPUs": "reserved_system_cpus",
+    "kubeReservedCgroup": "kube_reserved_cgroup",
+    "systemReservedCgroup": "system_reserved_cgroup",
+    "enforceNodeAllocatable": "enforce_node_allocatable",
+    "cgroupsPerQOS": "cgroups_per_qos",
+    "evictionHard": "eviction_hard",
+    "evictionSoft": "eviction_soft",
+    "evictionSoftGracePeriod": "eviction_soft_grace_period",
+    "evictionMinimumReclaim": "eviction_minimum_reclaim",
+    "evictionPressureTransitionPeriod": "eviction_pressure_transition_period",
+    "evictionMaxPodGracePeriod": "eviction_max_pod_grace_period",
+    "mergeDefaultEvictionSettings": "merge_default_eviction_settings",
+    "maxPods": "max_pods",
+    "podsPerCore": "pods_per_core",
+    "podPidsLimit": "pod_pids_limit",
+    "cpuCFSQuota": "cpu_cfs_quota",
+    "cpuCFSQuotaPeriod": "cpu_cfs_quota_period",
+    "qosReserved": "qos_reserved",
+    "memoryThrottlingFactor": "memory_throttling_factor",
+    "memoryReservationPolicy": "memory_reservation_policy",
+    "imageGCHighThresholdPercent": "image_gc_high_threshold_percent",
+    "imageGCLowThresholdPercent": "image_gc_low_threshold_percent",
+    "imageMinimumGCAge": "image_minimum_gc_age",
+    "imageMaximumGCAge": "image_maximum_gc_age",
+    "localStorageCapacityIsolation": "local_storage_capacity_isolation",
+    "featureGates": "feature_gates",
+    "failSwapOn": "fail_swap_on",
+}
+_OMITTED_AT_ZERO = ("podsPerCore", "evictionMaxPodGracePeriod", "maxPods")
+_PANIC = "failed to merge global and in-flight KubeletConfiguration while setting defaults, error: "
+
+
+def answer(question: dict[str, Any], machines: Mapping[str, Any]) -> Any:
+    """The configuration after defaulting, and the faults of the first stage that has any."""
+    del machines
+    try:
+        decoded = decode_document(question["kubeletConfiguration"], "")
+    except InputError as error:
+        return {"error": error.faults[0].rule}
+    if decoded.first is not None:
+        return {"error": f"failed to decode: {decoded.first.text}"}
+    # Recorded from a build that only warns of feature gates it does not know.
+    found = settled(decoded.value, refuse_unknown_gates=False)
+    texts: dict[Stage, list[str]] = {stage: [] for stage in Stage}
+    for fault in found.faults:
+        texts[fault.stage].append(fault.text)
+    if panics := texts[Stage.GATES]:
+        reported = panics[0] if len(panics) == 1 else f"[{', '.join(panics)}]"
+        return {"crash": True, "error": _PANIC + reported}
+    answered: dict[str, Any] = {"defaulted": _plain(found.config)}
+    if invalid := texts[Stage.VALIDATION]:
+        answered["errors"] = sorted(set(invalid))
+    elif startup := texts[Stage.STARTUP]:
+        answered["startupError"] = startup[0]
+    return answered
+
+
+def _plain(config: KubeletConfiguration) -> dict[str, Any]:
+    """The fields that are recorded, without the empty ones that have no default."""
+    plain: dict[str, Any] = {}
+    for name, attribute in _FIELDS.items():
+        value = getattr(config, attribute)
+        if isinstance(value, Duration):
+            plain[name] = str(value)
+        elif not (value in ("", (), {}) or (value == 0 and name in _OMITTED_AT_ZERO)):
+            plain[name] = list(value) if isinstance(value, tuple) else value
+    swap = config.memory_swap.swap_behavior
+    plain["memorySwap"] = {"swapBehavior": swap} if swap else {}
+    if config.reserved_memory:
+        plain["reservedMemory"] = [
+            {
+                "numaNode": one.numa_node,
+                "limits": {name: amount.canonical() for name, amount in one.limits.items()},
+            }
+            for one in config.reserved_memory
+        ]
+    return plain
