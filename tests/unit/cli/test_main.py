@@ -1,0 +1,31 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(sys.executable).parent
+
+
+def output(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["nodewright", "kubectl-nodewright"])
+def test_both_programs_are_installed_and_call_themselves_as_they_are_called(program: str) -> None:
+    ran = output(str(PROGRAMS / program), "frobnicate")
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(f"Usage: {program.replace('-', ' ')} ")
+
+
+@pytest.mark.slow
+def test_the_module_runs_as_the_program() -> None:
+    assert output(sys.executable, "-m", "nodewright", "--version").stdout.startswith("nodewright ")
+
+
+@pytest.mark.slow
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    command = f"{PROGRAMS / 'nodewright'} verify --help | head -n 1"
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("Usage: nodewright verify [OPTIONS] FILE...\n", "")
