@@ -258,6 +258,15 @@ class Pod(msgspec.Struct, frozen=True):
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
 
+class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
+    """A name for a priority of pods."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
 class Taint(msgspec.Struct, frozen=True, rename="camel"):
     """A mark on a node that keeps pods away."""
 

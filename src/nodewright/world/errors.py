@@ -1,5 +1,6 @@
 """The two ways in which the world disappoints: wrong input, and a machine that did not obey."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ class Fault:
     """One thing that is wrong with an input."""
 
     rule: str
-    """What is demanded, in Kubernetes' words where it has any."""
+    """What is demanded, in Kubernetes' words where it has any; empty where `error` says it all."""
     path: str = ""
     """The field, e.g. `spec.containers[0].resources.requests[cpu]`; empty: the whole document."""
     value: object = None
@@ -17,10 +18,14 @@ class Fault:
     source: str = ""
     """File, and line and column or document, e.g. `pods.yaml:12:7` or `pods.yaml, document 2, Pod default/web`."""
 
+    error: str = ""
+    """What kind of fault it is in Kubernetes' words, e.g. `Required value`; empty: `Invalid value`, if there is one."""
+
     def __str__(self) -> str:
-        shown = f"Invalid value: {self.value!r}: " if self.value is not None else ""
-        place = ": ".join(part for part in (self.source, self.path) if part)
-        return f"{place}: {shown}{self.rule}" if place else f"{shown}{self.rule}"
+        has_value = self.value is not None
+        value = json.dumps(self.value, ensure_ascii=False, default=str) if has_value else ""
+        error = self.error or ("Invalid value" if has_value else "")
+        return ": ".join(part for part in (self.source, self.path, error, value, self.rule) if part)
 
 
 class InputError(Exception):

@@ -1,19 +1,29 @@
 """Manifests: the pods that files describe, alone or inside what makes pods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
-from nodewright.model.objects import Pod
+from nodewright.core.arrival import (
+    HIGHEST_USER_PRIORITY,
+    SYSTEM_CLASSES,
+    SYSTEM_PREFIX,
+    PriorityDiffers,
+    Remark,
+    UnknownPriorityClass,
+    arrived,
+)
+from nodewright.core.validation import ErrorType, Violation, metadata_violations, violations
+from nodewright.model.objects import ObjectMeta, Pod, PriorityClass
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import File, read_files
 from nodewright.world.places import Place
-from nodewright.world.schema import faults_in
+from nodewright.world.schema import checked
 from nodewright.world.templates import POD, TEMPLATES, pod_of, uid_of
 
 
@@ -62,7 +72,8 @@ def workloads_from(content: bytes, source: str, namespace: str = "default") -> L
     return loading.result()
 
 
-_SERVED = {kind: version for version, kind in (*TEMPLATES, POD)}
+_PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
+_SERVED = {kind: version for version, kind in (*TEMPLATES, POD, _PRIORITY_CLASS)}
 _FORMER_GROUP = "extensions"
 
 
@@ -72,6 +83,7 @@ class _Loading:
 
     namespace: str
     workloads: list[Workload] = field(default_factory=list)
+    classes: list[PriorityClass] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -81,8 +93,9 @@ class _Loading:
         """All of it; or the faults, if there were any."""
         if self.faults:
             raise InputError(self.faults)
+        workloads = tuple(map(self._arrived, self.workloads))
         return Loaded(
-            workloads=tuple(self.workloads),
+            workloads=workloads,
             skipped=MappingProxyType(dict(sorted(self.skipped.items()))),
             warnings=tuple(self.warnings),
         )
@@ -125,34 +138,52 @@ class _Loading:
             rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
             self.faults.append(place.of(Fault(rule=rule, path="apiVersion")))
             return
-        faults = faults_in(value, kind)
-        if faults:
-            self.faults.extend(map(place.of, faults))
-            return
-        self.workloads.append(self._workload(value, place))
+        check = checked(value, kind)
+        found = self._take_sound(check.sound_part(), place)
+        rest = (one for one in found if not _follows(one, check.faults))
+        self.faults.extend(place.all_of((*check.faults, *map(_fault, rest))))
 
-    def _workload(self, value: dict[str, Any], place: Place) -> Workload:
+    def _take_sound(self, value: dict[str, Any], place: Place) -> Iterable[Violation]:
+        """Take in an object whose fields are as they should be; what the API server has against it."""
         version, kind = value["apiVersion"], value["kind"]
+        if (version, kind) == _PRIORITY_CLASS:
+            priority_class = decode(value, PriorityClass)
+            self.classes.append(priority_class)
+            return _class_violations(priority_class)
+        meta = decode(value.get("metadata") or {}, ObjectMeta)
         replicas: int | None = 1
         if (version, kind) == POD:
-            pod = self._alone(decode(value, Pod))
-            name, namespace = pod.metadata.name, pod.metadata.namespace
+            pod = decode(value, Pod)
+            found = violations(pod)
+            pod = self._named(pod)
+            meta = pod.metadata
         else:
-            own = value.get("metadata") or {}
-            name = own.get("name") or own.get("generateName") or ""
-            namespace = own.get("namespace") or self.namespace
-            pod, replicas = pod_of(value, namespace)
-        return Workload(
+            pod, replicas = pod_of(value, meta.namespace or self.namespace)
+            prefix = TEMPLATES[version, kind].text
+            inner = violations(pod, is_template=True)
+            found = (
+                *metadata_violations(meta),
+                *(replace(one, path=f"{prefix}.{one.path}") for one in inner),
+            )
+        workload = Workload(
             source=place.name,
             api_version=version,
             kind=kind,
-            name=name,
-            namespace=namespace,
+            name=meta.name or meta.generate_name,
+            namespace=meta.namespace or self.namespace,
             replicas=replicas,
             pod=self._only(pod),
         )
+        self.workloads.append(workload)
+        return found
 
-    def _alone(self, pod: Pod) -> Pod:
+    def _arrived(self, workload: Workload) -> Workload:
+        """The workload with its pod as a node sees it: known only when all priority classes are."""
+        after = arrived(workload.pod, self.classes)
+        self.warnings.extend(_warning(after.pod, remark) for remark in after.remarks)
+        return replace(workload, pod=after.pod)
+
+    def _named(self, pod: Pod) -> Pod:
         """The pod with what the API server gives it: namespace, name and uid."""
         meta = pod.metadata
         name = meta.name or (f"{meta.generate_name}0" if meta.generate_name else "")
@@ -171,6 +202,49 @@ class _Loading:
         self.warnings.append(f"{pod.full_name} is there more than once; each is taken for a pod of its own")
         meta = msgspec.structs.replace(pod.metadata, uid=uid_of(f"{uid}/{count}"))
         return msgspec.structs.replace(pod, metadata=meta)
+
+
+def _class_violations(one: PriorityClass) -> Iterator[Violation]:
+    """What the API server has against a PriorityClass.
+
+    Follows: v1.36, pkg/apis/scheduling/validation/validation.go, ValidatePriorityClass.
+    """
+    yield from metadata_violations(one.metadata)
+    if one.metadata.name.startswith(SYSTEM_PREFIX):
+        if one.metadata.name not in SYSTEM_CLASSES:
+            rule = "priority class names with 'system-' prefix are reserved for system use only"
+            yield Violation("metadata.name", ErrorType.FORBIDDEN, rule=rule)
+    elif one.value > HIGHEST_USER_PRIORITY:
+        rule = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
+        yield Violation("value", ErrorType.FORBIDDEN, rule=rule)
+
+
+def _follows(violation: Violation, faults: Sequence[Fault]) -> bool:
+    """Whether the violation may only be there because of what was left out: it is about the same, or around it."""
+    path = violation.path
+    return any(
+        fault.path == path
+        or fault.path.startswith((f"{path}.", f"{path}["))
+        or path.startswith(f"{fault.path}.")
+        for fault in faults
+    )
+
+
+def _fault(violation: Violation) -> Fault:
+    return Fault(path=violation.path, error=str(violation.type), value=violation.value, rule=violation.rule)
+
+
+def _warning(pod: Pod, remark: Remark) -> str:
+    match remark:
+        case UnknownPriorityClass(name=name, priority=priority):
+            return f'{pod.full_name}: no PriorityClass with name "{name}" is known; priority {priority} is assumed'
+        case PriorityDiffers(written=written, computed=computed):
+            return (
+                f"{pod.full_name}: spec.priority {written} is kept, though the API server would refuse it: "
+                f"it computes {computed}"
+            )
+        case _:
+            assert_never(remark)
 
 
 def _nameless(version: Any, kind: Any, place: Place) -> list[Fault]:

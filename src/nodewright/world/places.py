@@ -1,6 +1,7 @@
 """Where in a text a field stands: worked out only when something is wrong with it."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -39,20 +40,19 @@ class Place:
     label: str = ""
     """Kind and name, as far as they are known."""
 
+    def all_of(self, faults: Iterable[Fault]) -> list[Fault]:
+        """The faults with their source, in the order of the text, each once."""
+        placed = {str(fault): fault for fault in faults}.values()
+        return [self.of(fault) for fault in sorted(placed, key=lambda one: self._spot(one) or (0, 0))]
+
     def of(self, fault: Fault) -> Fault:
         """The fault with its source: file, line and column where they can be found, object."""
-        spot = _spots(self.content, self.source).find(self.document, f"{self.prefix}.{fault.path}")
-        if spot is not None:
-            parts = [f"{self.source}:{spot[0]}:{spot[1]}"]
-        elif self.documents > 1:
-            parts = [f"{self.source}, document {self.document}"]
-        else:
-            parts = [self.source]
-        if spot is None and self.prefix:
-            parts.append(self.prefix)
-        if self.label:
-            parts.append(self.label)
-        return replace(fault, source=", ".join(parts))
+        spot = self._spot(fault)
+        parts = [f"{self.source}:{spot[0]}:{spot[1]}" if spot else self.name, self.label]
+        return replace(fault, source=", ".join(part for part in parts if part))
+
+    def _spot(self, fault: Fault) -> tuple[int, int] | None:
+        return _spots(self.content, self.source).find(self.document, f"{self.prefix}.{fault.path}")
 
     @property
     def name(self) -> str:

@@ -38,8 +38,8 @@ def profile_from(content: bytes, source: str) -> NodeProfile:
         raise InputError([Fault(rule=rule, source=source)])
     place = Place(source, content, document=documents[0].number, documents=1)
     if faults := faults_in(value, KIND):
-        raise InputError([place.of(fault) for fault in faults])
+        raise InputError(place.all_of(faults))
     profile = decode(value, NodeProfile)
     if faults := contradictions(profile.spec.machine_info, source):
-        raise InputError([place.of(fault) for fault in faults])
+        raise InputError(place.all_of(faults))
     return profile

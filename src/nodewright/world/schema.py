@@ -1,5 +1,6 @@
 """Whether a document has the fields and types that it should have; all that is wrong with it at once."""
 
+import copy
 import difflib
 import re
 from collections.abc import Iterator, Mapping
@@ -31,9 +32,37 @@ def faults_in(document: Any, type_name: str) -> list[Fault]:
     spec.containers[0].resorces: unknown field; did you mean "resources"?
     spec.containers[0].tty: Invalid value: 1: must be true or false, not a number
     """
-    faults: list[Fault] = []
-    _check(document, _shape(type_name), None, faults)
-    return faults
+    return checked(document, type_name).faults
+
+
+def checked(document: Any, type_name: str) -> "Checked":
+    """The same faults, and what is left of the document without them."""
+    found: list[_Found] = []
+    _check(document, _shape(type_name), None, found)
+    return Checked(document, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A document after its check."""
+
+    document: Any
+    found: "list[_Found]"
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What is wrong, in the document's order."""
+        return [one.fault for one in self.found]
+
+    def sound_part(self) -> Any:
+        """The document with members at fault left out and list items at fault replaced by empty ones.
+
+        It can be decoded, so that the rest of the document can be judged, too.
+        """
+        copied = copy.deepcopy(self.document) if self.found else self.document
+        for one in self.found:
+            _leave_out(copied, one)
+        return copied
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +77,22 @@ class Shape:
     fields: Mapping[str, "Shape"] | None = None
     required: tuple[str, ...] = ()
     is_open: bool = False
+
+    def empty(self) -> Any:
+        """The value of this type that says least."""
+        if self.fields is not None or self.kind == "map":
+            return {}
+        if self.kind == "list":
+            return []
+        return {"bool": False, "int32": 0, "int64": 0, "quantity": "0"}.get(self.kind, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    path: Path
+    fault: Fault
+    wanted: Shape | None = None
+    """What should be there; None: nothing."""
 
 
 _PLAIN = {
@@ -72,47 +117,45 @@ _WORDS = {
 }
 
 
-def _check(value: Any, shape: Shape, path: Path, faults: list[Fault]) -> None:
+def _check(value: Any, shape: Shape, path: Path, found: list[_Found]) -> None:
     if value is None or type(value) in shape.accepts:
         return
-    if shape.fields is not None:
-        if isinstance(value, dict):
-            _check_fields(value, shape, path, faults)
-            return
-    elif shape.kind == "list":
-        if isinstance(value, list):
-            assert shape.item is not None
-            for index, item in enumerate(value):
-                if item is None:
-                    faults.append(_fault((path, index), f"must be {shape.item.wanted}, not null"))
-                _check(item, shape.item, (path, index), faults)
-            return
-    elif shape.kind == "map":
-        if isinstance(value, dict):
-            assert shape.item is not None
-            for key, item in value.items():
-                _check(item, shape.item, (path, f"[{key}]"), faults)
-            return
+    if shape.fields is not None and isinstance(value, dict):
+        _check_fields(value, shape, path, found)
+    elif shape.kind == "list" and isinstance(value, list):
+        _check_items(value, shape, path, found)
+    elif shape.kind == "map" and isinstance(value, dict):
+        assert shape.item is not None
+        for key, item in value.items():
+            _check(item, shape.item, (path, f"[{key}]"), found)
     else:
         rule = _plain_rule(value, shape)
         if rule:
-            faults.append(_fault(path, rule, value))
-        return
-    faults.append(_fault(path, _not(shape, value), _shown(value)))
+            found.append(_at(path, rule, shape, _shown(value)))
 
 
-def _check_fields(value: dict[str, Any], shape: Shape, path: Path, faults: list[Fault]) -> None:
+def _check_fields(value: dict[str, Any], shape: Shape, path: Path, found: list[_Found]) -> None:
     fields = shape.fields
     assert fields is not None
     for key, item in value.items():
         sub = fields.get(key)
         if sub is None:
             if not shape.is_open and item is not None:
-                faults.append(_fault((path, key), _unknown(key, fields)))
+                found.append(_at((path, key), _unknown(key, fields)))
         elif item is not None and type(item) not in sub.accepts:
-            _check(item, sub, (path, key), faults)
+            _check(item, sub, (path, key), found)
     missing = (name for name in shape.required if value.get(name) is None)
-    faults.extend(_fault((path, name), "Required value") for name in missing)
+    found.extend(_at((path, name), "", error="Required value") for name in missing)
+
+
+def _check_items(value: list[Any], shape: Shape, path: Path, found: list[_Found]) -> None:
+    sub = shape.item
+    assert sub is not None
+    for index, item in enumerate(value):
+        if item is None:
+            found.append(_at((path, index), f"must be {sub.wanted}, not null", sub))
+        elif type(item) not in sub.accepts:
+            _check(item, sub, (path, index), found)
 
 
 def _plain_rule(value: Any, shape: Shape) -> str:
@@ -156,13 +199,40 @@ def _unknown(key: str, fields: Mapping[str, Shape]) -> str:
     return f'unknown field; did you mean "{lower[near[0]]}"?' if near else "unknown field"
 
 
-def _fault(path: Path, rule: str, value: object = None) -> Fault:
-    return Fault(rule=rule, path=_text(path), value=value)
+def _at(
+    path: Path, rule: str, wanted: Shape | None = None, value: object = None, *, error: str = ""
+) -> _Found:
+    return _Found(path, Fault(rule=rule, path=_text(path), value=value, error=error), wanted)
 
 
 def _shown(value: Any) -> object:
     """The value, where it is short enough to be looked at."""
     return None if isinstance(value, dict | list) and value else value
+
+
+def _leave_out(document: Any, one: _Found) -> None:
+    steps: list[str | int] = []
+    path = one.path
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    last, *parents = steps
+    holder = document
+    for step in reversed(parents):
+        holder = holder[_key(step, holder)]
+    if isinstance(holder, list):
+        assert one.wanted is not None
+        assert isinstance(last, int)
+        holder[last] = one.wanted.empty()
+    else:
+        holder.pop(_key(last, holder), None)
+
+
+def _key(step: str | int, holder: Any) -> Any:
+    """The key that the step stands for: those of free mappings are written in brackets."""
+    if isinstance(step, str) and step not in holder:
+        return step[1:-1]
+    return step
 
 
 def _text(path: Path) -> str:

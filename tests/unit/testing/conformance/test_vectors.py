@@ -51,7 +51,7 @@ def test_packed_files_are_read_as_plain_ones(tmp_path: Path) -> None:
             '{"id":"b","family":"quota","input":[]}',
             "FILE:2: input: Invalid value: []: must be there and be object",
         ),
-        (GOOD, "FILE:2: id: Invalid value: 'a': id occurs twice, first at FILE:1"),
+        (GOOD, 'FILE:2: id: Invalid value: "a": id occurs twice, first at FILE:1'),
     ],
 )
 def test_a_bad_line_is_named_with_its_place(tmp_path: Path, line: str, fault: str) -> None:

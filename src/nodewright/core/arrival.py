@@ -1,0 +1,118 @@
+"""What does the API server make of a pod before a node sees it? Priority, tolerations, host ports."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec, PriorityClass, Toleration
+
+HIGHEST_USER_PRIORITY = 1_000_000_000
+SYSTEM_PREFIX = "system-"
+SYSTEM_CLASSES = {
+    name: PriorityClass(metadata=ObjectMeta(name=name), value=value)
+    for name, value in (("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000))
+}
+_USUAL_POLICY = "PreemptLowerPriority"
+
+_PATIENCE_S = 300
+_TOLERATED_FOR_A_WHILE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownPriorityClass:
+    """The pod names a class that is not known; `priority` is what it was given instead."""
+
+    name: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityDiffers:
+    """The pod says another priority than its class (or the default) gives; the API server would refuse it."""
+
+    written: int
+    computed: int
+
+
+Remark: TypeAlias = UnknownPriorityClass | PriorityDiffers
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The pod as a node sees it, and what was remarkable."""
+
+    pod: Pod
+    remarks: tuple[Remark, ...] = ()
+
+
+def arrived(pod: Pod, classes: Iterable[PriorityClass] = ()) -> Arrived:
+    """The pod after the API server's default admission, as far as nodes look at it; resources apart.
+
+    A priority that the pod has already stays, as in pods read back from a cluster.
+    Follows: v1.36, plugin/pkg/admission/priority/admission.go, Plugin.admitPod;
+        plugin/pkg/admission/defaulttolerationseconds/admission.go, Plugin.Admit;
+        pkg/apis/core/v1/defaults.go, defaultHostNetworkPorts and SetDefaults_ContainerPort.
+    Departs: an unknown class counts as priority 0 and a contradiction is told, where the API server refuses.
+
+    >>> from nodewright.model.objects import PodSpec
+    >>> arrived(Pod(spec=PodSpec(priority_class_name="system-node-critical"))).pod.spec.priority
+    2000001000
+    """
+    spec, remarks = _with_priority(pod.spec, classes)
+    return Arrived(replace(pod, spec=_with_ports(_with_tolerations(spec))), remarks)
+
+
+def _with_priority(spec: PodSpec, classes: Iterable[PriorityClass]) -> tuple[PodSpec, tuple[Remark, ...]]:
+    known = {**SYSTEM_CLASSES, **{one.metadata.name: one for one in classes}}
+    name = spec.priority_class_name
+    found = known.get(name) if name else _default_class(known.values())
+    if name and found is None:
+        priority = spec.priority or 0
+        remark = UnknownPriorityClass(name, priority)
+        return replace(spec, priority=priority), () if spec.priority is not None else (remark,)
+    computed = found.value if found else 0
+    priority = computed if spec.priority is None else spec.priority
+    policy = spec.preemption_policy or (found and found.preemption_policy) or _USUAL_POLICY
+    if priority == computed and found:
+        name = found.metadata.name
+    remarks = (PriorityDiffers(priority, computed),) if priority != computed else ()
+    return replace(spec, priority=priority, priority_class_name=name, preemption_policy=policy), remarks
+
+
+def _default_class(classes: Iterable[PriorityClass]) -> PriorityClass | None:
+    """The class of pods that name none: of several marked as default the one of least value."""
+    defaults = [one for one in classes if one.global_default]
+    return min(defaults, key=lambda one: (one.value, one.metadata.name), default=None)
+
+
+def _with_tolerations(spec: PodSpec) -> PodSpec:
+    added = tuple(
+        Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=_PATIENCE_S)
+        for key in _TOLERATED_FOR_A_WHILE
+        if not any(one.key in ("", key) and one.effect in ("", "NoExecute") for one in spec.tolerations)
+    )
+    return replace(spec, tolerations=(*spec.tolerations, *added)) if added else spec
+
+
+def _with_ports(spec: PodSpec) -> PodSpec:
+    return replace(
+        spec,
+        containers=tuple(_ported(one, host_network=spec.host_network) for one in spec.containers),
+        init_containers=tuple(_ported(one, host_network=spec.host_network) for one in spec.init_containers),
+    )
+
+
+def _ported(container: Container, *, host_network: bool) -> Container:
+    if not container.ports:
+        return container
+    ports = tuple(
+        replace(
+            port,
+            protocol=port.protocol or "TCP",
+            host_port=port.host_port or (port.container_port if host_network else 0),
+        )
+        for port in container.ports
+    )
+    return replace(container, ports=ports)
