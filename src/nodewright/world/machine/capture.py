@@ -1,6 +1,6 @@
 """A machine's files as a NodeProfile."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,25 @@ from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import ObjectMeta
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.world.machine import sysfs
+from nodewright.world.machine.cadvisor import read_machine_info
 from nodewright.world.machine.files import Sources, copied, this_machine
-from nodewright.world.machine.host import Host, cgroup_version, this_host
+from nodewright.world.machine.host import Host, cgroup_version, kubernetes_arch, this_host
 from nodewright.world.machine.lacks import Fact, Lack
+from nodewright.world.machine.lscpu import read_lscpu
 from nodewright.world.machine.proc import memory_capacity, process_limit, swap_capacity
 
 USUAL_PAGE_SIZE_BYTES = 4096
+
+# What descriptions other than the files of a machine never tell, and what the profile says instead.
+NEVER_IN_DESCRIPTIONS = (Fact.CGROUP_VERSION, Fact.PID_MAX, Fact.PAGE_SIZE, Fact.ROOT_FS)
+INSTEAD = {
+    Fact.MEMORY: 0,
+    Fact.SWAP: 0,
+    Fact.CGROUP_VERSION: 2,
+    Fact.PID_MAX: 0,
+    Fact.PAGE_SIZE: USUAL_PAGE_SIZE_BYTES,
+    Fact.ROOT_FS: 0,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +73,44 @@ def read_machine(sources: Sources) -> MachineInfo:
     )
 
 
+def capture_lscpu(paths: Sequence[Path], configuration: Mapping[str, Any] | None = None) -> Captured:
+    """The machine that lscpu described. It tells nothing of memory, huge pages and distances.
+
+    Errors: InputError with what is wrong in the files.
+    """
+    read = read_lscpu(paths)
+    unknown = (Fact.MEMORY, Fact.HUGE_PAGES, Fact.DISTANCES, *NEVER_IN_DESCRIPTIONS, Fact.SWAP)
+    spec = NodeProfileSpec(machine_info=read.machine, kubelet_configuration=dict(configuration or {}))
+    if read.processor:
+        spec = msgspec.structs.replace(spec, labels=arch_labels(kubernetes_arch(read.processor)))
+    return _described(spec, (*read.lacks, *_unknown(unknown)), configuration)
+
+
+def capture_machine_info(path: Path, configuration: Mapping[str, Any] | None = None) -> Captured:
+    """The machine that cAdvisor described.
+
+    Errors: InputError with what is wrong in the file.
+    """
+    machine, swap_bytes = read_machine_info(path)
+    spec = NodeProfileSpec(
+        machine_info=machine, kubelet_configuration=dict(configuration or {}), swap_bytes=swap_bytes or 0
+    )
+    unknown = (*NEVER_IN_DESCRIPTIONS, *((Fact.SWAP,) if swap_bytes is None else ()))
+    return _described(spec, _unknown(unknown), configuration)
+
+
+def _described(
+    spec: NodeProfileSpec, lacks: tuple[Lack, ...], configuration: Mapping[str, Any] | None
+) -> Captured:
+    if configuration is None:
+        lacks += (Lack(fact=Fact.KUBELET_CONFIGURATION),)
+    return Captured(profile=NodeProfile(spec=spec), lacks=lacks)
+
+
+def _unknown(facts: tuple[Fact, ...]) -> tuple[Lack, ...]:
+    return tuple(Lack(fact=fact, instead=str(INSTEAD.get(fact, ""))) for fact in facts)
+
+
 def _capture(sources: Sources, host: Host | None, configuration: Mapping[str, Any] | None) -> Captured:
     spec = NodeProfileSpec(
         machine_info=read_machine(sources),
@@ -70,8 +121,7 @@ def _capture(sources: Sources, host: Host | None, configuration: Mapping[str, An
     )
     metadata = ObjectMeta()
     if host is None:
-        sources.lack(Fact.ROOT_FS, instead="0")
-        sources.lack(Fact.PAGE_SIZE, instead=str(USUAL_PAGE_SIZE_BYTES))
+        sources.lacks.extend(_unknown((Fact.PAGE_SIZE, Fact.ROOT_FS)))
     else:
         metadata = ObjectMeta(name=host.name)
         spec = msgspec.structs.replace(
@@ -88,8 +138,9 @@ def _capture(sources: Sources, host: Host | None, configuration: Mapping[str, An
 
 def labels(name: str, architecture: str) -> dict[str, str]:
     """The labels that a kubelet gives its node."""
-    return {
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": architecture,
-    }
+    return {"kubernetes.io/hostname": name, **arch_labels(architecture)}
+
+
+def arch_labels(architecture: str) -> dict[str, str]:
+    """Those of the labels that do not name the node."""
+    return {"kubernetes.io/os": "linux", "kubernetes.io/arch": architecture}

@@ -34,16 +34,20 @@ class Host:
 
 def this_host(kubelet_root: Path = KUBELET_ROOT) -> Host:
     """The system that we run on, as its kubelet would see it; its root directory need not exist yet."""
-    machine = platform.machine()
     existing = next(place for place in (kubelet_root, *kubelet_root.parents) if place.exists())
     room = os.statvfs(existing)
     return Host(
         name=platform.node().strip().lower(),
-        architecture=ARCHITECTURES.get(machine, machine),
+        architecture=kubernetes_arch(platform.machine()),
         page_size_bytes=os.sysconf("SC_PAGE_SIZE"),
         root_fs_capacity=room.f_frsize * room.f_blocks,
         image_fs=_image_fs(existing),
     )
+
+
+def kubernetes_arch(processor: str) -> str:
+    """The kernel's word for a processor as Kubernetes has it: amd64 for x86_64."""
+    return ARCHITECTURES.get(processor, processor)
 
 
 def _image_fs(kubelet_root: Path) -> ImageFS | None:

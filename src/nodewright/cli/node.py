@@ -1,0 +1,175 @@
+"""`nodewright node`: machines as node profiles: this one, one from a dump, one of the catalogue."""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodewright.cli.app import YES
+from nodewright.cli.options import node as node_option
+from nodewright.cli.options import output
+from nodewright.model.profile import NodeProfile
+from nodewright.render.documents import as_json, as_yaml
+from nodewright.render.lacks import lack_sentence
+from nodewright.render.machine import amount, node_picture
+from nodewright.render.profiles import profile_document, profile_yaml
+from nodewright.render.tables import table
+from nodewright.world.catalogue import Entry, catalogue
+from nodewright.world.machine.capture import (
+    Captured,
+    capture_copy,
+    capture_here,
+    capture_lscpu,
+    capture_machine_info,
+)
+from nodewright.world.machine.check import oddities
+from nodewright.world.machine.configuration import read_configuration
+from nodewright.world.nodes import find_profile, shape_profile
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.group("node")
+def command() -> None:
+    """Describe nodes: capture this machine, show one, list those that come with nodewright."""
+
+
+@command.command("capture")
+@click.option(
+    "--sysfs", type=_DIRECTORY, metavar="DIR", help="A copy of /sys (DIR/sys) and /proc (DIR/proc)."
+)
+@click.option(
+    "--lscpu",
+    type=_FILE,
+    metavar="FILE",
+    multiple=True,
+    help="What `lscpu -e -J` printed, or `lscpu -J`, or both (twice).",
+)
+@click.option(
+    "--machine-info",
+    type=_FILE,
+    metavar="FILE",
+    help="cAdvisor's MachineInfo: /api/v1.3/machine, or a kubelet's /spec/.",
+)
+@click.option("--kubelet-config", type=_FILE, metavar="FILE", help="The node's KubeletConfiguration.")
+@output("yaml", "json")
+def capture(
+    sysfs: Path | None,
+    lscpu: tuple[Path, ...],
+    machine_info: Path | None,
+    kubelet_config: Path | None,
+    output: str | None,
+) -> int:
+    """Print this machine, or the one that the files describe, as a NodeProfile.
+
+    What could not be learned is said on stderr. Needs no privileges.
+    """
+    if sum(map(bool, (sysfs, lscpu, machine_info))) > 1:
+        raise click.UsageError("--sysfs, --lscpu and --machine-info exclude one another")
+    configuration = read_configuration(kubelet_config) if kubelet_config else None
+    captured = _captured(sysfs, lscpu, machine_info, configuration)
+    click.echo(_document(captured.profile, output), nl=False)
+    for lack in captured.lacks:
+        click.echo(lack_sentence(lack), err=True)
+    _warn(captured.profile)
+    return YES
+
+
+def _captured(
+    sysfs: Path | None,
+    lscpu: tuple[Path, ...],
+    machine_info: Path | None,
+    configuration: Mapping[str, Any] | None,
+) -> Captured:
+    if sysfs:
+        return capture_copy(sysfs, configuration)
+    if lscpu:
+        return capture_lscpu(lscpu, configuration)
+    if machine_info:
+        return capture_machine_info(machine_info, configuration)
+    return capture_here(configuration)
+
+
+@command.command("show")
+@node_option
+@click.option("--ascii", "ascii_only", is_flag=True, help="Frames of plain ASCII characters.")
+@output("yaml", "json")
+def show(*, node: str | None, ascii_only: bool, output: str | None) -> int:
+    """Draw a node: sockets, NUMA nodes, L3 caches, cores with their CPUs, memory, distances."""
+    profile = find_profile(node)
+    if output:
+        click.echo(_document(profile, output), nl=False)
+    else:
+        plain = ascii_only or not _can_print_frames()
+        click.echo(node_picture(profile, width=_width(), ascii_only=plain), nl=False)
+    _warn(profile)
+    return YES
+
+
+@command.command("catalogue")
+@click.argument("name", required=False)
+@output("yaml", "json", "name")
+def catalogue_command(name: str | None, output: str | None) -> int:
+    """List the machines that come with nodewright, or print one as a NodeProfile."""
+    if name is not None:
+        click.echo(f"{name}\n" if output == "name" else _document(shape_profile(name), output), nl=False)
+        return YES
+    entries = catalogue().values()
+    if output in ("json", "yaml"):
+        listed = [_entry(one) for one in entries]
+        click.echo(as_json(listed) if output == "json" else as_yaml(listed), nl=False)
+    elif output == "name":
+        click.echo("".join(f"{one.name}\n" for one in entries), nl=False)
+    else:
+        headers = ("NAME", "CPUS", "CORES", "SOCKETS", "NUMA", "L3", "MEMORY", "WHAT IT IS")
+        click.echo(table(headers, map(_row, entries)), nl=False)
+    return YES
+
+
+def _document(profile: NodeProfile, output: str | None) -> str:
+    return as_json(profile_document(profile)) if output == "json" else profile_yaml(profile)
+
+
+def _warn(profile: NodeProfile) -> None:
+    for fault in oddities(profile.spec.machine_info):
+        click.echo(f"warning: {fault}", err=True)
+
+
+def _width() -> int:
+    return max(shutil.get_terminal_size().columns, 40)
+
+
+def _can_print_frames() -> bool:
+    """Whether the output is a terminal whose characters include those of frames."""
+    try:
+        "┌".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return sys.stdout.isatty()
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    facts = _entry(entry)
+    numbers = (str(facts[key]) for key in ("cpus", "cores", "sockets", "numaNodes", "l3Groups"))
+    return entry.name, *numbers, amount(entry.machine.memory_capacity), entry.what
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    machine = entry.machine
+    cores = [core for node in machine.topology for core in node.cores]
+    shared = {cache.id for node in machine.topology for cache in node.caches}
+    return {
+        "name": entry.name,
+        "cpus": machine.num_cores,
+        "cores": len(cores),
+        "sockets": machine.num_sockets,
+        "numaNodes": len(machine.topology),
+        "l3Groups": len(shared | {cache.id for core in cores for cache in core.uncore_caches}),
+        "memoryBytes": machine.memory_capacity,
+        "what": entry.what,
+        "recorded": entry.recorded,
+    }
