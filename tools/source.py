@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,7 +109,12 @@ class Module:
 def modules(*folders: str) -> tuple[Module, ...]:
     """The Python files below folders of the project, sorted by path."""
     paths = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    return tuple(Module(path) for path in sorted(paths))
+    return tuple(_module(path) for path in sorted(paths))
+
+
+@cache
+def _module(path: Path) -> Module:
+    return Module(path)  # parsed once, however often it is looked at
 
 
 def sections(docstring: str) -> tuple[Section, ...]:

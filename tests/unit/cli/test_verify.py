@@ -1,10 +1,13 @@
 import io
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import ERROR, USAGE, run
+from nodewright.cli.app import ERROR, INTERRUPTED, USAGE, run
 
 UNKNOWN = '{"id":"a","family":"astrology","input":{},"expect":1}\n'
 
@@ -75,3 +78,22 @@ def test_vectors_are_read_from_standard_input(
 def test_a_wrong_call_is_a_usage_error(unknown: str, arguments: list[str]) -> None:
     assert run(["verify", *(unknown if word == "FILE" else word for word in arguments)]) == USAGE
     assert Path(unknown).read_text() == UNKNOWN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_it_ends_at_once_and_without_a_trace_when_interrupted(jobs: str) -> None:
+    command = [sys.executable, "-m", "nodewright", "verify", "--jobs", jobs, "-"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as running:
+        assert running.stdin
+        assert running.stderr
+        for number in range(100):
+            running.stdin.write(UNKNOWN.replace('"a"', f'"{number}"'))
+        running.stdin.flush()
+        assert "unknown family" in running.stderr.readline()
+        # Now it waits for more questions.
+        running.send_signal(signal.SIGINT)
+        _, messages = running.communicate(timeout=60)
+    assert messages.split() == ["interrupted"]
+    assert running.returncode == INTERRUPTED
