@@ -1,0 +1,47 @@
+"""Capacity and allocatable of every recorded node are the recorded ones, and its configuration is accepted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.core.allocatable import node_resources
+from nodewright.model.machine import MachineInfo
+from nodewright.testing.conformance.vectors import Vector, read_vectors
+from nodewright.world.decode import decode
+from nodewright.world.kubelet_config import Host, kubelet_config_from
+
+VECTORS = Path(__file__).parent / "vectors" / "node.jsonl.gz"
+
+
+def amounts(question: dict[str, Any]) -> dict[str, Any]:
+    machine = decode(question["machineInfo"], MachineInfo)
+    host = Host(machine=machine)
+    config = kubelet_config_from(question["kubeletConfiguration"], "vector", host=host).config
+    devices = {
+        name: (len(found), sum(one.get("healthy", True) for one in found))
+        for name, found in question["devices"].items()
+    }
+    found = node_resources(machine, question["rootFsCapacity"], config, devices)
+    assert found.over_reserved == ()
+    return {
+        "capacity": {name: str(amount) for name, amount in found.capacity.items()},
+        "allocatable": {name: str(amount) for name, amount in found.allocatable.items()},
+    }
+
+
+@pytest.mark.slow
+def test_every_recorded_node_has_the_recorded_amounts() -> None:
+    wrong = []
+    started = 0
+    for vector in read_vectors([str(VECTORS)]):
+        assert isinstance(vector, Vector)
+        # Nodes that do not start fail later, in their managers: their configuration is fine.
+        answered = amounts(vector.question)
+        if "error" in vector.expect:
+            continue
+        started += 1
+        if any(answered[name] != vector.expect[name] for name in answered):
+            wrong.append((vector.id, answered, {name: vector.expect[name] for name in answered}))
+    assert started > 600
+    assert not wrong, wrong[:3]
