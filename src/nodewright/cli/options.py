@@ -34,3 +34,15 @@ node = click.option(
     metavar="FILE|NAME",
     help="The node: a NodeProfile, or a shape of `node catalogue`. Default: this machine.",
 )
+kubelet_config = click.option(
+    "--kubelet-config",
+    "kubelet_config",
+    metavar="FILE",
+    help="A KubeletConfiguration that takes the place of the node's own.",
+)
+strict = click.option(
+    "--strict/--no-strict",
+    "strict",
+    default=False,
+    help="Take warnings for errors: unknown fields, a Kubernetes release without rules of its own.",
+)

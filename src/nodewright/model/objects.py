@@ -76,6 +76,7 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     env: tuple[EnvVar, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[dict[str, Any], ...] = ()
     ports: tuple[ContainerPort, ...] = ()
     volume_mounts: tuple[dict[str, Any], ...] = ()
     lifecycle: dict[str, Any] | None = None
@@ -154,6 +155,7 @@ class PodSecurityContext(msgspec.Struct, frozen=True, rename="camel"):
 
     supplemental_groups_policy: str | None = None
     sysctls: tuple[Sysctl, ...] = ()
+    app_armor_profile: dict[str, Any] | None = None
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -174,6 +176,8 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
     host_network: bool = False
+    host_ipc: bool = msgspec.field(default=False, name="hostIPC")
+    host_users: bool | None = None
     os: PodOS | None = None
     security_context: PodSecurityContext | None = None
     runtime_class_name: str | None = None

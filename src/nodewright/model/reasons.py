@@ -172,14 +172,23 @@ class NoVictimsSuffice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SysctlForbidden:
-    """The pod sets a sysctl that is not on the kubelet's list of allowed ones."""
+    """The pod sets a sysctl that the kubelet does not let it set."""
 
     sysctl: str
+    host_namespace: str = ""
+    """`Net` or `IPC`: it would be allowed, did the pod not share this namespace with the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLevelResourcesDisabled:
     """The pod has pod-level resources, and the gate PodLevelResources is off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFeaturesMissing:
+    """The pod needs features that this node does not declare."""
+
+    features: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +216,7 @@ AdmissionReason: TypeAlias = (
     | NoVictimsSuffice
     | SysctlForbidden
     | PodLevelResourcesDisabled
+    | NodeFeaturesMissing
     | NotJudged
 )
 """What decides without any resource manager."""

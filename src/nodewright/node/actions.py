@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nodewright.model.reasons import Reason
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusChange:
@@ -53,4 +55,22 @@ class KillPod:
     """What to do when the kill has succeeded."""
 
 
-Action: TypeAlias = KillPod | RecordEvent | CountPreemption
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitPod:
+    """Take the pod: start it, once all before this is done."""
+
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectPod:
+    """Turn the pod away: its status becomes Failed, with the kubelet's reason and message for the first of these.
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, rejectPod.
+    """
+
+    pod_uid: str
+    because: tuple[Reason, ...]
+
+
+Action: TypeAlias = AdmitPod | RejectPod | KillPod | RecordEvent | CountPreemption

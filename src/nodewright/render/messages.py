@@ -8,6 +8,7 @@ from nodewright.model.reasons import (
     HostPortsTaken,
     InsufficientResource,
     NodeAffinityMismatch,
+    NodeFeaturesMissing,
     NodeNameMismatch,
     NodeUnavailable,
     NotJudged,
@@ -80,10 +81,16 @@ def _of_admission(reason: AdmissionReason) -> Message:
                 "Unexpected error while attempting to recover from admission failure: "
                 + preemption_error(reason)
             )
-        case SysctlForbidden(sysctl=name):
-            return Message("SysctlForbidden", f'forbidden sysctl: "{name}" not allowlisted')
+        case SysctlForbidden(sysctl=name, host_namespace=shared):
+            why = f"not allowed with host {shared} enabled" if shared else "not allowlisted"
+            return Message("SysctlForbidden", f'forbidden sysctl: "{name}" {why}')
         case PodLevelResourcesDisabled():
             return Message("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
+        case NodeFeaturesMissing(features=features):
+            return Message(
+                "PodFeatureUnsupported",
+                f"Pod requires node features that are not available: {', '.join(features)}",
+            )
         case NotJudged(what=what, because=because):
             return Message("Undecided", f"{what} is not judged: {because}")
         case _:

@@ -1,0 +1,229 @@
+"""Ask a node: the engine behind one small door, for Python programs and for the command line."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nodewright.core.allocatable import node_resources
+from nodewright.core.preemption import Victims
+from nodewright.core.requests import QOSClass, qos_class, with_defaults
+from nodewright.model.objects import Pod, ResourceList
+from nodewright.model.profile import NodeProfile
+from nodewright.model.reasons import NotJudged, Reason
+from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
+from nodewright.node.actions import Action
+from nodewright.node.config import Defects, NodeConfig, NodeFacts
+from nodewright.node.events import PodArrived, PodFound, PodGone
+from nodewright.node.state import NodeState
+from nodewright.node.step import Decision, step
+from nodewright.render.messages import Message, message
+from nodewright.render.sentences import sentence
+from nodewright.world.errors import Fault, InputError
+from nodewright.world.kubelet_config import Host, LoadedConfig, kubelet_config_from, load_kubelet_config
+from nodewright.world.manifests import load_workloads
+from nodewright.world.nodes import find_profile
+
+DEFAULT_NAME = "node1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a node says to a pod."""
+
+    pod: Pod
+    decision: Decision
+    because: tuple[Reason, ...]
+    """The facts that decided; the first refusal is the one that the kubelet reports."""
+    victims: Victims | None
+    """Who makes way for it, and how they were chosen."""
+    actions: tuple[Action, ...]
+    """What a kubelet would do."""
+    node: "Node"
+    """The node afterwards."""
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the pod gets in for certain."""
+        return self.decision is Decision.ADMITTED
+
+    @property
+    def kubelet(self) -> Message:
+        """The kubelet's own reason and message; empty for a pod that is not refused."""
+        return message(self.because[0]) if self.decision is Decision.REFUSED else Message("", "")
+
+    @property
+    def reason(self) -> str:
+        """The kubelet's own reason, e.g. `OutOfcpu`."""
+        return self.kubelet.reason
+
+    @property
+    def message(self) -> str:
+        """The kubelet's own message."""
+        return self.kubelet.message
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """The facts as sentences."""
+        return tuple(map(sentence, self.because))
+
+    @property
+    def preempted(self) -> tuple[Pod, ...]:
+        """The pods that have to go, in this order."""
+        return tuple(one.pod for one in self.victims.victims) if self.victims else ()
+
+    @property
+    def not_judged(self) -> tuple[NotJudged, ...]:
+        """What would have counted and is not known."""
+        return tuple(reason for reason in self.because if isinstance(reason, NotJudged))
+
+    @property
+    def qos_class(self) -> QOSClass:
+        """The pod's class."""
+        return qos_class(self.pod)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node to be asked: a value; asking changes nothing, an answer carries the node as it would be.
+
+    >>> node = Node.open("uma-4c")
+    >>> node.allocatable["cpu"]
+    Quantity('4')
+    """
+
+    state: NodeState
+    warnings: tuple[str, ...] = ()
+    """What is odd about its description."""
+
+    @classmethod
+    def open(cls, reference: str | None = None, *, kubelet_config: str | None = None) -> "Node":
+        """The node meant: None, this machine; else a NodeProfile file, or a machine of the catalogue by its name.
+
+        ``kubelet_config`` names a file that takes the place of the profile's kubelet configuration.
+        Errors: InputError with all that is wrong with the description; WorldError if this machine cannot
+            be read.
+        """
+        return cls.of(
+            find_profile(reference), kubelet_config=kubelet_config, source=reference or "this machine"
+        )
+
+    @classmethod
+    def of(
+        cls, profile: NodeProfile, *, kubelet_config: str | None = None, source: str = "profile"
+    ) -> "Node":
+        """The node that a profile describes, with the pods that it has; else as `open`."""
+        spec = profile.spec
+        host = Host(machine=spec.machine_info, cgroup_version=spec.cgroup_version)
+        if kubelet_config is None:
+            place = f"{source}: spec.kubeletConfiguration"
+            loaded = kubelet_config_from(spec.kubelet_configuration, place, host=host)
+        else:
+            loaded = load_kubelet_config(kubelet_config, host=host)
+        release = _release(spec.kubernetes_version, source)
+        state = NodeState(_config(profile, loaded, release))
+        for pod in spec.pods:
+            if pod.status.phase not in ("Succeeded", "Failed"):
+                state = step(state, PodFound(with_defaults(pod))).state
+        return cls(state, (*_foreign(release), *loaded.warnings))
+
+    @property
+    def config(self) -> NodeConfig:
+        """What does not change while pods come and go."""
+        return self.state.config
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.config.facts.name
+
+    @property
+    def pods(self) -> Sequence[Pod]:
+        """The active pods, in the order of their admission."""
+        return tuple(self.state.pods.values())
+
+    @property
+    def allocatable(self) -> ResourceList:
+        """What the node has for pods."""
+        return self.config.resources.allocatable
+
+    @property
+    def used(self) -> Mapping[str, int]:
+        """What the active pods request together.
+
+        Units: cpu in thousandths, memory and storage in bytes, everything else in pieces.
+        """
+        return {"pods": self.state.totals.pods, **self.state.totals.requests}
+
+    def admit(self, pod: Pod) -> Answer:
+        """What the node says to a pod that is assigned to it now."""
+        pod = with_defaults(pod)
+        taken = step(self.state, PodArrived(pod))
+        assert taken.decision is not None
+        return Answer(
+            pod=pod,
+            decision=taken.decision,
+            because=taken.because,
+            victims=taken.victims,
+            actions=taken.actions,
+            node=replace(self, state=taken.state),
+        )
+
+    def admit_all(self, pods: Iterable[Pod]) -> Iterator[Answer]:
+        """What the node says to each of the pods, one after the other."""
+        node = self
+        for pod in pods:
+            answer = node.admit(pod)
+            node = answer.node
+            yield answer
+
+    def without(self, uid: str) -> "Node":
+        """The node once the pod with this uid is gone."""
+        return replace(self, state=step(self.state, PodGone(uid)).state)
+
+
+def load_pods(*filenames: str, namespace: str = "default") -> tuple[Pod, ...]:
+    """The pods that manifests describe: Pods, and one of every object that makes pods.
+
+    Errors: InputError with all that is wrong with the files.
+    """
+    return tuple(workload.pod for workload in load_workloads(filenames, namespace).workloads)
+
+
+def _release(text: str, source: str) -> RulesOf:
+    try:
+        return rules_of(Release.parse(text))
+    except ReleaseError as error:
+        fault = Fault(rule=str(error), path="spec.kubernetesVersion", value=text, source=source)
+        raise InputError([fault]) from None
+
+
+def _foreign(release: RulesOf) -> tuple[str, ...]:
+    if not release.are_foreign:
+        return ()
+    text = release.release.text
+    return (f"Kubernetes {text} has no rules of its own here: those of {release.rules_of} are applied",)
+
+
+def _config(profile: NodeProfile, loaded: LoadedConfig, release: RulesOf) -> NodeConfig:
+    spec = profile.spec
+    name = profile.metadata.name or DEFAULT_NAME
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        **spec.labels,
+    }
+    devices = {
+        resource: (len(devices), sum(device.healthy for device in devices))
+        for resource, devices in spec.devices.items()
+    }
+    return NodeConfig.of(
+        release=release,
+        gates=loaded.gates,
+        kubelet=loaded.config,
+        machine=spec.machine_info,
+        facts=NodeFacts(name=name, labels=labels, taints=spec.taints, devices=spec.devices),
+        resources=node_resources(
+            spec.machine_info, spec.root_fs_capacity, loaded.config, devices, pid_max=spec.pid_max
+        ),
+        defects=Defects(spec.kubelet_defects),
+    )

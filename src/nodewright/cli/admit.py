@@ -1,0 +1,64 @@
+"""`nodewright admit`: who gets in, who does not, and why."""
+
+import click
+
+from nodewright.ask import Answer, Node
+from nodewright.cli import options
+from nodewright.cli.app import ERROR, NO, YES
+from nodewright.cli.inputs import tell
+from nodewright.render.admission import Entry, admission_document, admission_text, admitted_names
+from nodewright.render.documents import as_json, as_yaml
+from nodewright.world.manifests import Workload, load_workloads
+
+
+@click.command("admit")
+@options.filenames
+@options.node
+@options.kubelet_config
+@options.namespace
+@options.strict
+@options.output("json", "yaml", "wide", "name")
+def command(
+    filenames: tuple[str, ...],
+    node: str | None,
+    kubelet_config: str | None,
+    namespace: str,
+    *,
+    strict: bool,
+    output: str | None,
+) -> int:
+    """Say for each pod, in order, whether the node takes it: the kubelet's verdict, reason and message.
+
+    Of an object that makes pods (Deployment, DaemonSet, Job, ...) one pod is judged. Exit code 0 if all pods get in,
+    3 if any is refused or undecided.
+    """
+    loaded = load_workloads(filenames, namespace)
+    asked = Node.open(node, kubelet_config=kubelet_config)
+    warnings = (*loaded.warnings, *asked.warnings)
+    tell(warnings, loaded.skipped)
+    if strict and warnings:
+        return ERROR
+    entries = []
+    for workload in loaded.workloads:
+        answer = asked.admit(workload.pod)
+        asked = answer.node
+        entries.append(_entry(answer, workload))
+    if output == "name":
+        text = admitted_names(entries)
+    elif output in ("json", "yaml"):
+        document = admission_document(entries, asked.state, warnings=warnings, skipped=loaded.skipped)
+        text = (as_json if output == "json" else as_yaml)(document)
+    else:
+        text = admission_text(entries, asked.state, wide=output == "wide")
+    click.echo(text, nl=False)
+    return YES if all(entry.decision == "admitted" for entry in entries) else NO
+
+
+def _entry(answer: Answer, workload: Workload) -> Entry:
+    return Entry(
+        pod=answer.pod,
+        decision=answer.decision,
+        because=answer.because,
+        victims=answer.victims,
+        origin="" if workload.kind == "Pod" else f"{workload.kind} {workload.name}",
+    )

@@ -1,0 +1,109 @@
+"""Everything about a node that stays as it is while pods come and go."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nodewright.core.allocatable import NodeResources
+from nodewright.core.podfeatures import SysctlAllowlist
+from nodewright.core.predicates import NodeView, Rules
+from nodewright.model.gates import FeatureGates
+from nodewright.model.kubelet_config import KubeletConfiguration
+from nodewright.model.machine import MachineInfo
+from nodewright.model.objects import Node, NodeFeatures, NodeSpec, NodeStatus, ObjectMeta, Taint
+from nodewright.model.profile import Device
+from nodewright.model.release import RulesOf
+
+
+class Defects(StrEnum):
+    """What to do where the kubelet is known to be wrong."""
+
+    FOLLOW = "follow"
+    AVOID = "avoid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What a node is beside its machine and its kubelet's configuration."""
+
+    name: str = "node1"
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+    devices: Mapping[str, tuple[Device, ...]]
+    has_supplemental_groups_policy: bool | None = None
+    """Whether the runtime can keep to `supplementalGroupsPolicy: Strict`; None: not known."""
+    has_app_armor: bool | None = None
+    """Whether the kernel enforces AppArmor profiles; None: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """The node as its kubelet found it when it started."""
+
+    release: RulesOf
+    gates: FeatureGates
+    kubelet: KubeletConfiguration
+    machine: MachineInfo
+    facts: NodeFacts
+    resources: NodeResources
+    defects: Defects = Defects.FOLLOW
+    # What follows from these, worked out once.
+    view: NodeView
+    rules: Rules
+    sysctls: SysctlAllowlist
+    declared_features: frozenset[str]
+
+    @classmethod
+    def of(  # noqa: PLR0913 - the parts of a node, each by name
+        cls,
+        *,
+        release: RulesOf,
+        gates: FeatureGates,
+        kubelet: KubeletConfiguration,
+        machine: MachineInfo,
+        facts: NodeFacts,
+        resources: NodeResources,
+        defects: Defects = Defects.FOLLOW,
+    ) -> "NodeConfig":
+        """The node made of these parts."""
+        return cls(
+            release=release,
+            gates=gates,
+            kubelet=kubelet,
+            machine=machine,
+            facts=facts,
+            resources=resources,
+            defects=defects,
+            view=NodeView.of(_node_object(facts, resources)),
+            rules=Rules(
+                taint_comparisons=gates["TaintTolerationComparisonOperators"],
+                claimed_extended_resources=gates["DRAExtendedResource"],
+            ),
+            sysctls=SysctlAllowlist.of(kubelet.allowed_unsafe_sysctls),
+            declared_features=_declared(gates),
+        )
+
+
+def _node_object(facts: NodeFacts, resources: NodeResources) -> Node:
+    """The node as the API server has it."""
+    # Where it is not known whether the runtime can, the verdict is left open (`judging`).
+    strict_groups = facts.has_supplemental_groups_policy is not False
+    return Node(
+        metadata=ObjectMeta(name=facts.name, labels=dict(facts.labels)),
+        spec=NodeSpec(taints=facts.taints),
+        status=NodeStatus(
+            capacity=resources.capacity,
+            allocatable=resources.allocatable,
+            features=NodeFeatures(supplemental_groups_policy=strict_groups),
+        ),
+    )
+
+
+def _declared(gates: FeatureGates) -> frozenset[str]:
+    """The features that the node declares and that pods can need when they arrive.
+
+    Follows: v1.36, component-helpers/nodedeclaredfeatures/features/registry.go.
+    Departs: a runtime that can do user namespaces on the host's network is taken for granted where the gate is on.
+    """
+    names = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
+    return frozenset(name for name in names if gates[name])

@@ -1,0 +1,40 @@
+"""What can happen to a node."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nodewright.model.objects import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodArrived:
+    """A pod was assigned to the node: the kubelet decides whether it takes it.
+
+    The pod is as the API server gives it out: defaulted.
+    """
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodFound:
+    """A pod that the node has taken already, before we came to look: it is counted, not judged."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """A pod has ended or was deleted; nothing happens if it was not there."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillFailed:
+    """A pod that was to be killed would not go; it goes on counting until it is gone."""
+
+    pod: Pod
+
+
+Event: TypeAlias = PodArrived | PodFound | PodGone | KillFailed

@@ -1,0 +1,142 @@
+"""The node as one function: a state and an event in; the next state, what to do, and why, out."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from nodewright.core.podfeatures import disabled_pod_level_resources, forbidden_sysctl, missing_features
+from nodewright.core.predicates import judge
+from nodewright.core.preemption import Victims, preempt
+from nodewright.model.objects import Pod
+from nodewright.model.reasons import NotJudged, Reason
+from nodewright.model.verdict import Granted, Refused
+from nodewright.node.actions import Action, AdmitPod, RejectPod
+from nodewright.node.events import Event, KillFailed, PodArrived, PodFound, PodGone
+from nodewright.node.judging import open_questions
+from nodewright.node.preempting import preempting
+from nodewright.node.state import NodeState, as_counted
+
+
+class Decision(StrEnum):
+    """What became of a pod that arrived."""
+
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an event led to."""
+
+    state: NodeState
+    actions: tuple[Action, ...] = ()
+    """To be done in this order, each when the one before is done."""
+    because: tuple[Reason, ...] = ()
+    """Why; the first reason is the one that the kubelet reports."""
+    decision: Decision | None = None
+    """On a pod that arrived."""
+    victims: Victims | None = None
+    """Who makes way for it, and how they were chosen."""
+
+
+def step(state: NodeState, event: Event) -> Step:
+    """The node after the event; same arguments, same result.
+
+    Follows: v1.36, pkg/kubelet/allocation/allocation_manager.go, AddPod; the handlers in the order of
+        pkg/kubelet/kubelet.go, NewMainKubelet.
+    """
+    match event:
+        case PodArrived(pod):
+            return _arrived(state, pod)
+        case PodFound(pod) | KillFailed(pod):
+            return Step(state.with_pod(pod))
+        case PodGone(uid):
+            return Step(state.without_pod(uid))
+        case _:
+            assert_never(event)
+
+
+@dataclass(frozen=True, slots=True)
+class _Admission:
+    """What the handlers say of a pod: why it is turned away (nothing: it is not), and who has to go."""
+
+    refused_for: tuple[Reason, ...] = ()
+    victims: Victims | None = None
+
+
+def _arrived(state: NodeState, pod: Pod) -> Step:
+    """The decision on a pod, the same in every world that the open questions leave possible.
+
+    Where earlier pods are only assumed to be in, the node is judged with all of them and with none of them:
+    an answer that is the same both times stands.
+    """
+    # A pod that the node has already is not its own neighbour.
+    state = state.without_pod(pod.uid)
+    admission = _admission(state, pod)
+    refused = admission.refused_for
+    unknown = open_questions(state.config, pod)
+    doubts = _doubts(state, pod, admission)
+    # What is not known of a pod could only turn it away: for one that is turned away it changes no more than the reason.
+    if not refused:
+        doubts = (*unknown, *doubts)
+    after = _without_victims(state, admission.victims)
+    if doubts:
+        because = (*doubts, *refused)
+        return Step(after.with_pod(pod, assumed=True), (), because, Decision.UNDECIDED, admission.victims)
+    killing = preempting(admission.victims) if admission.victims else ()
+    if refused:
+        actions = (*killing, RejectPod(pod_uid=pod.uid, because=refused))
+        return Step(after, actions, (*refused, *unknown), Decision.REFUSED, admission.victims)
+    actions = (*killing, AdmitPod(pod_uid=pod.uid))
+    return Step(after.with_pod(pod), actions, (), Decision.ADMITTED, admission.victims)
+
+
+def _without_victims(state: NodeState, victims: Victims | None) -> NodeState:
+    for victim in victims.victims if victims else ():
+        state = state.without_pod(victim.pod.uid)
+    return state
+
+
+def _doubts(state: NodeState, pod: Pod, admission: _Admission) -> tuple[NotJudged, ...]:
+    """The doubt that earlier undecided pods cast on this decision, if they do."""
+    if not state.open_pods:
+        return ()
+    without = state
+    for uid in state.open_pods:
+        without = without.without_pod(uid)
+    if (
+        bool(admission.refused_for) == bool(_admission(without, pod).refused_for)
+        and admission.victims is None
+    ):
+        return ()
+    names = ", ".join(other.full_name for uid, other in state.pods.items() if uid in state.open_pods)
+    return (NotJudged(what="the room that is left", because=f"undecided before it: {names}"),)
+
+
+def _admission(state: NodeState, pod: Pod) -> _Admission:
+    """The handlers, one after the other; the first that refuses decides."""
+    config = state.config
+    forbidden = forbidden_sysctl(pod, config.sysctls)
+    if forbidden is not None:
+        return _Admission((forbidden,))
+    room = _room(state, as_counted(pod, config))
+    if room.refused_for:
+        return room
+    late = disabled_pod_level_resources(pod, gate=config.gates["PodLevelResources"]) or missing_features(
+        pod, config.declared_features
+    )
+    # Pods that had to make way are gone by now, whatever becomes of the one that they went for.
+    return _Admission((late,), room.victims) if late else room
+
+
+def _room(state: NodeState, pod: Pod) -> _Admission:
+    """The predicates and, where a critical pod fails them, preemption."""
+    config = state.config
+    judgement = judge(pod, config.view, state.totals, fresh=config.view, rules=config.rules)
+    if isinstance(judgement.verdict, Granted):
+        return _Admission()
+    if not judgement.failures:
+        return _Admission(judgement.verdict.because)
+    found = preempt(pod, tuple(state.pods.values()), judgement.failures)
+    return _Admission(found.because) if isinstance(found, Refused) else _Admission(victims=found.value)
