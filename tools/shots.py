@@ -16,7 +16,10 @@ WIDTHS = (80, 200)
 
 # Name of the shot -> command. Add a line, run `make shots`, read what it made, commit both.
 SHOTS = {
+    "help-requests": "nodewright requests --help",
     "help-verify": "nodewright verify --help",
+    "requests": "nodewright requests -f examples/requests --memory-capacity 64Gi",
+    "requests-wide": "nodewright requests -f examples/requests --memory-capacity 64Gi -o wide",
     "verify": "nodewright verify tests/conformance/vectors/oom-score.jsonl.gz",
 }
 

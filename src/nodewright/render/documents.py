@@ -1,6 +1,7 @@
 """Answers as documents: JSON and YAML, the same content in both."""
 
 import json
+from enum import StrEnum
 from typing import Any
 
 import yaml
@@ -15,7 +16,7 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, Quantity | IdSet):
+    if isinstance(value, Quantity | IdSet | StrEnum):
         return str(value)
     return value
 

@@ -1,12 +1,12 @@
 """What does this pod ask for? Effective requests and limits, defaults, QoS, oom_score_adj, criticality."""
 
+from nodewright.core.requests.asked import Asked, asked
 from nodewright.core.requests.criticality import (
     can_preempt,
     is_critical,
     is_mirror,
     is_node_critical,
     is_static,
-    with_built_in_priority,
 )
 from nodewright.core.requests.defaults import (
     Default,
@@ -70,6 +70,7 @@ __all__ = [
     "AS_IT_IS",
     "WITH_STATUS",
     "Addend",
+    "Asked",
     "ByRequest",
     "ClassInStatus",
     "Default",
@@ -96,6 +97,7 @@ __all__ = [
     "RoundedUp",
     "Side",
     "SomethingAsked",
+    "asked",
     "can_preempt",
     "computed_qos_class",
     "container_limits",
@@ -122,6 +124,5 @@ __all__ = [
     "resize_is_infeasible",
     "scheduler_requests",
     "scheduler_usage",
-    "with_built_in_priority",
     "with_defaults",
 ]

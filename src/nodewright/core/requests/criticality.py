@@ -1,16 +1,11 @@
 """Which pods are critical, and who may push whom out."""
 
-from msgspec.structs import replace
-
 from nodewright.model.objects import Pod
 
 CONFIG_SOURCE = "kubernetes.io/config.source"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 SYSTEM_NODE_CRITICAL = "system-node-critical"
-
-BUILT_IN_PRIORITIES = {SYSTEM_NODE_CRITICAL: 2_000_001_000, "system-cluster-critical": 2_000_000_000}
-"""The priorities of the classes that every cluster has."""
 
 
 def is_critical(pod: Pod) -> bool:
@@ -56,19 +51,6 @@ def can_preempt(preemptor: Pod, other: Pod) -> bool:
         return True
     mine, theirs = preemptor.spec.priority, other.spec.priority
     return mine is not None and theirs is not None and mine > theirs
-
-
-def with_built_in_priority(pod: Pod) -> Pod:
-    """The pod with the priority that the API server gives for a class that every cluster has.
-
-    A manifest names a class; the kubelet looks at the number. Classes of the cluster's own are not known here.
-
-    Follows: v1.36, plugin/pkg/admission/priority/admission.go, admitPod.
-    """
-    priority = BUILT_IN_PRIORITIES.get(pod.spec.priority_class_name)
-    if priority is None or pod.spec.priority is not None:
-        return pod
-    return replace(pod, spec=replace(pod.spec, priority=priority))
 
 
 def _has_critical_priority(pod: Pod) -> bool:

@@ -65,7 +65,7 @@ class RequestsDiffer:
     requests: Quantity
     limits: Quantity
     containers: tuple[str, ...]
-    """Those whose own request and limit differ."""
+    """Those whose own request and limit differ; those without a limit are told by `LimitsMissing`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,15 +188,18 @@ def _differences(askers: list[_Asker]) -> list[RequestsDiffer]:
             resource=name,
             requests=requests.get(name, ZERO),
             limits=limits.get(name, ZERO),
-            containers=tuple(asker.name for asker in askers if _differs(asker, name)),
+            containers=containers,
         )
         for name in COUNTED
         if requests.get(name, ZERO) != limits.get(name, ZERO)
+        if (containers := tuple(asker.name for asker in askers if _differs(asker.resources, name)))
     ]
 
 
-def _differs(asker: _Asker, name: str) -> bool:
-    return asker.resources.requests.get(name, ZERO) != asker.resources.limits.get(name, ZERO)
+def _differs(resources: ResourceRequirements, name: str) -> bool:
+    if name in _unlimited(resources):
+        return False
+    return resources.requests.get(name, ZERO) != resources.limits[name]
 
 
 def _first_to_ask(askers: list[_Asker]) -> SomethingAsked:

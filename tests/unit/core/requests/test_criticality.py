@@ -1,7 +1,6 @@
 """Which pods are critical."""
 
 import pytest
-from msgspec.structs import replace
 
 from nodewright.core.requests import (
     can_preempt,
@@ -9,7 +8,6 @@ from nodewright.core.requests import (
     is_mirror,
     is_node_critical,
     is_static,
-    with_built_in_priority,
 )
 from nodewright.model.objects import ObjectMeta, Pod, PodSpec
 
@@ -69,12 +67,3 @@ PAIRS = [
 @pytest.mark.parametrize(("preemptor", "other", "expected"), PAIRS)
 def test_who_may_push_whom_out(preemptor: Pod, other: Pod, *, expected: bool) -> None:
     assert can_preempt(preemptor, other) is expected
-
-
-def test_the_classes_that_every_cluster_has_give_their_priority() -> None:
-    assert with_built_in_priority(of(None, "system-node-critical")).spec.priority == 2_000_001_000
-    assert with_built_in_priority(of(None, "system-cluster-critical")).spec.priority == 2_000_000_000
-    own = of(None, "batch")
-    assert with_built_in_priority(own) is own
-    written = replace(of(7, "system-node-critical"))
-    assert with_built_in_priority(written).spec.priority == 7

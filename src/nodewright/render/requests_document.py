@@ -1,0 +1,130 @@
+"""What pods ask for, as a document: the same content in JSON and YAML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from nodewright.core.requests import Addend, Asked, Default, Derivation, OOMReason, QOSFact, Role
+from nodewright.model.objects import Container, ResourceRequirements
+from nodewright.model.profile import API_VERSION
+from nodewright.render.request_sentences import qos_sentence, score_sentence
+from nodewright.render.requests import Entry
+from nodewright.world.manifests import Workload
+
+RULES_OF = "1.36"
+"""The release whose rules these are."""
+
+
+def requests_document(
+    entries: Sequence[Entry],
+    memory_of: str,
+    memory_capacity: int,
+    *,
+    skipped: Mapping[str, int],
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """All that is known about what the pods ask for.
+
+    Units: memory_capacity in bytes.
+    """
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RequestsReport",
+        "rulesOf": RULES_OF,
+        "memoryCapacity": memory_capacity,
+        "memoryCapacityOf": memory_of,
+        "items": [_item(entry.workload, entry.asked) for entry in entries],
+        "skipped": dict(skipped),
+        "warnings": list(warnings),
+    }
+
+
+def _item(workload: Workload, asked: Asked) -> dict[str, Any]:
+    return {
+        "kind": workload.kind,
+        "name": workload.name,
+        "namespace": workload.namespace,
+        "source": workload.source,
+        "replicas": workload.replicas,
+        "requests": {each.resource: each.amount for each in asked.requests},
+        "limits": {each.resource: each.amount for each in asked.limits},
+        "derivation": {
+            "requests": [_derivation(each) for each in asked.requests],
+            "limits": [_derivation(each) for each in asked.limits],
+        },
+        "resized": asked.resized,
+        "defaults": [fact_document(fact) for fact in asked.defaults],
+        "qosClass": asked.qos.qos_class.value,
+        "qosBecause": [{**fact_document(fact), "sentence": qos_sentence(fact)} for fact in asked.qos.because],
+        "containers": list(_containers(asked)),
+    }
+
+
+def _derivation(derivation: Derivation) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "resource": derivation.resource,
+        "amount": derivation.amount,
+        "moments": [
+            {
+                "during": moment.during or None,
+                "amount": moment.amount,
+                "addends": [_addend(addend) for addend in moment.addends],
+                "decides": index == derivation.greatest,
+            }
+            for index, moment in enumerate(derivation.moments)
+        ],
+    }
+    if derivation.claims:
+        document["claims"] = [_addend(addend) for addend in derivation.claims]
+    if derivation.pod_level is not None:
+        document["podLevel"] = derivation.pod_level
+    if derivation.overhead is not None:
+        document["overhead"] = derivation.overhead
+    document["silent"] = [addend.name for addend in derivation.silent]
+    return document
+
+
+def _addend(addend: Addend) -> dict[str, Any]:
+    role = {"role": addend.role.value} if addend.role else {}
+    return {"name": addend.name, **role, "amount": addend.amount}
+
+
+def _containers(asked: Asked) -> list[dict[str, Any]]:
+    spec = asked.pod.spec
+    everyone = (
+        *((container, Role.CONTAINER) for container in spec.containers),
+        *(
+            (container, Role.SIDECAR if container.is_sidecar else Role.INIT)
+            for container in spec.init_containers
+        ),
+    )
+    return [
+        {
+            **_container(container, role),
+            "oomScoreAdj": score.adj,
+            "oomScoreBecause": {**fact_document(score.because), "sentence": score_sentence(score)},
+        }
+        for (container, role), score in zip(everyone, asked.scores, strict=True)
+    ]
+
+
+def _container(container: Container, role: Role) -> dict[str, Any]:
+    return {"name": container.name, "role": role.value, **_resources(container.resources)}
+
+
+def _resources(resources: ResourceRequirements) -> dict[str, Any]:
+    return {"requests": resources.requests, "limits": resources.limits}
+
+
+def fact_document(fact: Default | QOSFact | OOMReason) -> dict[str, Any]:
+    """The fact with its numbers, by the names of its fields."""
+    values = {_camel(each.name): getattr(fact, each.name) for each in fields(fact)}
+    return {
+        "type": type(fact).__name__,
+        **{name: value for name, value in values.items() if value is not None},
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,83 @@
+"""The command `nodewright requests`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nodewright.cli.app import ERROR, USAGE, YES, run
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+    - name: app
+      image: registry.example/app:1
+      resources: {requests: {memory: 1Gi}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+"""
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> str:
+    path = tmp_path / "web.yaml"
+    path.write_text(POD)
+    return str(path)
+
+
+def test_the_scores_are_for_this_machine_unless_told_otherwise(
+    manifest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["requests", "-f", manifest]) == YES
+    assert "the memory of this machine" in " ".join(capsys.readouterr().out.split())
+    assert run(["requests", "-f", manifest, "--memory-capacity", "10Gi"]) == YES
+    assert "1000 - 1000 x 1073741824 / 10737418240 = 900" in capsys.readouterr().out
+
+
+def test_a_node_of_the_catalogue_gives_its_memory(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["requests", "-f", manifest, "--node", "no-such-node"]) == ERROR
+    assert "no-such-node" in capsys.readouterr().err
+
+
+def test_what_makes_no_pods_is_counted_on_standard_error(
+    manifest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["requests", "-f", manifest, "-o", "name"]) == YES
+    out, err = capsys.readouterr()
+    assert (out, err) == ("pod/web\n", "skipped: 1 Service\n")
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "wide"])
+def test_every_format_has_the_amounts(manifest: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["requests", "-f", manifest, "-o", output, "-n", "shop"]) == YES
+    out = capsys.readouterr().out
+    assert "1Gi" in out
+    assert "shop" in out
+    if output == "json":
+        assert json.loads(out)["skipped"] == {"Service": 1}
+
+
+@pytest.mark.parametrize("amount", ["1GB2", "0", "-1", "1e30", ""])
+def test_an_impossible_memory_is_an_error(
+    manifest: str, amount: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["requests", "-f", manifest, "--memory-capacity", amount]) == ERROR
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+
+
+def test_files_without_pods_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "none.yaml"
+    path.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: web}\n")
+    assert run(["requests", "-f", str(path)]) == YES
+    assert capsys.readouterr().err == "skipped: 1 Service\nno pods found\n"
+
+
+def test_without_files_it_is_a_usage_error() -> None:
+    assert run(["requests"]) == USAGE

@@ -1,0 +1,27 @@
+"""The whole answer."""
+
+from msgspec.structs import replace
+
+from nodewright.core.requests import QOSClass, asked, pod_limits, pod_requests
+from nodewright.model.objects import ContainerStatus, PodStatus, ResourceRequirements
+from nodewright.testing.pods import amounts, container, pod, sidecar
+
+GI = 2**30
+
+
+def test_it_is_about_the_pod_with_its_defaults() -> None:
+    answer = asked(pod(container("app", "", "500m/1Gi")), 10 * GI)
+    assert answer.qos.qos_class is QOSClass.GUARANTEED
+    assert len(answer.defaults) == 2
+    assert {each.resource: each.amount for each in answer.requests} == pod_requests(answer.pod)
+    assert {each.resource: each.amount for each in answer.limits} == pod_limits(answer.pod)
+    assert (answer.scores[0].adj, answer.memory_capacity, answer.resized) == (-997, 10 * GI, ())
+
+
+def test_containers_that_are_being_resized_are_named_once() -> None:
+    bigger = ContainerStatus(
+        name="log", resources=ResourceRequirements(requests=amounts("cpu=3"), limits=amounts("cpu=4"))
+    )
+    resizing = pod(container("app", "cpu=1"), init=(sidecar("log", "cpu=1", "cpu=2"),))
+    resizing = replace(resizing, status=PodStatus(init_container_statuses=(bigger,)))
+    assert asked(resizing, GI).resized == ("log",)
