@@ -12,7 +12,7 @@ from nodewright.render.requests import Entry, requests_names, requests_text, req
 from nodewright.render.requests_document import requests_document
 from nodewright.values.quantity import Quantity, QuantityError
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.manifests import load_workloads
+from nodewright.world.manifests import Workload, load_workloads
 from nodewright.world.nodes import find_profile
 
 WIDEST = 100
@@ -43,7 +43,7 @@ def command(
     """
     loaded = load_workloads(filenames, namespace)
     memory_bytes, memory_of = _memory(memory_capacity, node)
-    entries = [Entry(workload, asked(workload.pod, memory_bytes)) for workload in loaded.workloads]
+    entries = [_entry(workload, memory_bytes) for workload in loaded.workloads]
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     if loaded.skipped:
@@ -66,6 +66,18 @@ def command(
         text = requests_text(entries, memory_of, width=min(columns, WIDEST))
     click.echo(text, nl=False)
     return YES
+
+
+def _entry(workload: Workload, memory_bytes: int) -> Entry:
+    return Entry(
+        source=workload.source,
+        api_version=workload.api_version,
+        kind=workload.kind,
+        name=workload.name,
+        namespace=workload.namespace,
+        replicas=workload.replicas,
+        asked=asked(workload.pod, memory_bytes),
+    )
 
 
 def _memory(amount: str | None, node: str | None) -> tuple[int, str]:

@@ -178,7 +178,7 @@ def qos_sentence(fact: QOSFact) -> str:
         case RequestsEqualLimits(pod_level=True):
             return "requests equal limits for cpu and memory at the pod level"
         case RequestsEqualLimits():
-            return "requests equal limits for cpu and memory in every container"
+            return "requests equal limits for cpu and memory everywhere"
         case SomethingAsked(container=container, resources=resources):
             return f"not BestEffort: {container or POD_LEVEL} asks for {joined(resources)}"
         case LimitsMissing(container=container, resources=resources, sidecar=sidecar, init=init):

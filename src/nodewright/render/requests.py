@@ -18,16 +18,22 @@ from nodewright.render.request_sentences import (
     score_sentence,
 )
 from nodewright.render.tables import table
-from nodewright.world.manifests import Workload
 
 INDENT = "  "
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A workload and what its pod asks for."""
+    """An object that makes pods, or is one, and what its pod asks for."""
 
-    workload: Workload
+    source: str
+    """Where it was read, e.g. `pods.yaml, document 2`."""
+    api_version: str
+    kind: str
+    name: str
+    namespace: str
+    replicas: int | None
+    """How many pods it wants; None: that is not its own to say."""
     asked: Asked
 
 
@@ -48,7 +54,7 @@ def requests_wide(entries: Sequence[Entry]) -> str:
 
 def requests_names(entries: Sequence[Entry]) -> str:
     """The objects that the pods come from, as kubectl names them."""
-    return "".join(f"{_name(entry.workload)}\n" for entry in entries)
+    return "".join(f"{_name(entry)}\n" for entry in entries)
 
 
 def memory_text(memory_bytes: int) -> str:
@@ -65,7 +71,7 @@ def memory_text(memory_bytes: int) -> str:
 
 def _section(entry: Entry, memory_of: str, width: int) -> Iterator[str]:
     asked = entry.asked
-    yield from _wrapped(_heading(entry.workload), "", width)
+    yield from _wrapped(_heading(entry), "", width)
     body = _body(asked, memory_of, width - len(INDENT))
     yield from textwrap.indent("".join(body), INDENT).splitlines(keepends=True)
 
@@ -90,10 +96,10 @@ def _body(asked: Asked, memory_of: str, width: int) -> Iterator[str]:
     yield from _scores(asked, memory_of, width)
 
 
-def _heading(workload: Workload) -> str:
-    replicas = f", {workload.replicas} replicas" if workload.replicas not in (None, 1) else ""
-    template = "" if workload.kind == "Pod" else f", each pod{replicas}"
-    return f"{workload.kind} {workload.namespace}/{workload.name}{template} ({workload.source})"
+def _heading(entry: Entry) -> str:
+    replicas = f", {entry.replicas} replicas" if entry.replicas not in (None, 1) else ""
+    template = "" if entry.kind == "Pod" else f", each pod{replicas}"
+    return f"{entry.kind} {entry.namespace}/{entry.name}{template} ({entry.source})"
 
 
 def _amounts(asked: Asked) -> str:
@@ -145,27 +151,34 @@ def _scores(asked: Asked, memory_of: str, width: int) -> Iterator[str]:
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    asked, workload = entry.asked, entry.workload
+    asked = entry.asked
     requests, limits = _by_resource(asked.requests), _by_resource(asked.limits)
     others = [f"{name}={each.amount}" for name, each in requests.items() if name not in {CPU, MEMORY}]
     return (
-        workload.namespace,
-        _name(workload),
-        "-" if workload.replicas is None else str(workload.replicas),
+        entry.namespace,
+        _name(entry),
+        "-" if entry.replicas is None else str(entry.replicas),
         asked.qos.qos_class.value,
         _amount(requests.get(CPU)),
         _amount(limits.get(CPU)),
         _amount(requests.get(MEMORY)),
         _amount(limits.get(MEMORY)),
         ",".join(others) or "-",
-        ",".join(f"{score.container}={score.adj}" for score in asked.scores) or "-",
+        _short_scores(asked),
         qos_sentence(asked.qos.because[0]),
     )
 
 
-def _name(workload: Workload) -> str:
-    group = workload.api_version.rpartition("/")[0]
-    return f"{workload.kind.lower()}{f'.{group}' if group else ''}/{workload.name}"
+def _short_scores(asked: Asked) -> str:
+    found = {score.adj for score in asked.scores}
+    if len(found) == 1:
+        return str(found.pop())
+    return ",".join(f"{score.container}={score.adj}" for score in asked.scores) or "-"
+
+
+def _name(entry: Entry) -> str:
+    group = entry.api_version.rpartition("/")[0]
+    return f"{entry.kind.lower()}{f'.{group}' if group else ''}/{entry.name}"
 
 
 def _by_resource(derivations: Sequence[Derivation]) -> dict[str, Derivation]:

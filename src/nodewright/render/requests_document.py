@@ -7,12 +7,9 @@ from typing import Any
 from nodewright.core.requests import Addend, Asked, Default, Derivation, OOMReason, QOSFact, Role
 from nodewright.model.objects import Container, ResourceRequirements
 from nodewright.model.profile import API_VERSION
+from nodewright.model.release import RULED
 from nodewright.render.request_sentences import qos_sentence, score_sentence
 from nodewright.render.requests import Entry
-from nodewright.world.manifests import Workload
-
-RULES_OF = "1.36"
-"""The release whose rules these are."""
 
 
 def requests_document(
@@ -30,22 +27,23 @@ def requests_document(
     return {
         "apiVersion": API_VERSION,
         "kind": "RequestsReport",
-        "rulesOf": RULES_OF,
+        "rulesOf": RULED[-1],
         "memoryCapacity": memory_capacity,
         "memoryCapacityOf": memory_of,
-        "items": [_item(entry.workload, entry.asked) for entry in entries],
+        "items": [_item(entry) for entry in entries],
         "skipped": dict(skipped),
         "warnings": list(warnings),
     }
 
 
-def _item(workload: Workload, asked: Asked) -> dict[str, Any]:
+def _item(entry: Entry) -> dict[str, Any]:
+    asked = entry.asked
     return {
-        "kind": workload.kind,
-        "name": workload.name,
-        "namespace": workload.namespace,
-        "source": workload.source,
-        "replicas": workload.replicas,
+        "kind": entry.kind,
+        "name": entry.name,
+        "namespace": entry.namespace,
+        "source": entry.source,
+        "replicas": entry.replicas,
         "requests": {each.resource: each.amount for each in asked.requests},
         "limits": {each.resource: each.amount for each in asked.limits},
         "derivation": {

@@ -1,5 +1,6 @@
 """What pods ask for, in words and as documents."""
 
+import dataclasses
 import json
 
 import pytest
@@ -18,7 +19,6 @@ from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.requests import Entry, memory_text, requests_names, requests_text, requests_wide
 from nodewright.render.requests_document import requests_document
 from nodewright.testing.pods import amounts, container, pod, sidecar
-from nodewright.world.manifests import Workload
 
 GI = 2**30
 NODE_CRITICAL = "system-node-critical"
@@ -26,16 +26,15 @@ CLAIMS = RequestOptions(use_dra_node_allocatable_resource_claim_status=True)
 
 
 def entry(given: Pod, kind: str = "Pod", replicas: int | None = 1) -> Entry:
-    workload = Workload(
+    return Entry(
         source="pods.yaml",
         api_version="v1" if kind == "Pod" else "apps/v1",
         kind=kind,
         name="web",
         namespace="default",
         replicas=replicas,
-        pod=given,
+        asked=asked(given, 10 * GI),
     )
-    return Entry(workload, asked(given, 10 * GI))
 
 
 def text(given: Pod, width: int = 200) -> str:
@@ -108,10 +107,11 @@ def test_resource_claims_are_told() -> None:
     claims = (ClaimStatus(resource_claim_name="fpga", resources=amounts("cpu=2")),)
     claiming = replace(pod(container("a")), status=PodStatus(node_allocatable_resource_claim_statuses=claims))
     found = asked(claiming, GI, CLAIMS)
-    shown = requests_text([Entry(entry(claiming).workload, found)], "m", width=100)
+    claimed = dataclasses.replace(entry(claiming), asked=found)
+    shown = requests_text([claimed], "m", width=100)
     assert "cpu request 2: resource claims" in shown
     assert "+ 2 resource claim fpga" in shown
-    document = requests_document([Entry(entry(claiming).workload, found)], "m", GI, skipped={})
+    document = requests_document([claimed], "m", GI, skipped={})
     (derivation,) = document["items"][0]["derivation"]["requests"]
     assert [claim["name"] for claim in derivation["claims"]] == ["fpga"]
 
