@@ -25,7 +25,6 @@ STILL_TOO_LONG = {
 }
 # What is written ahead of its users.
 AWAITED = {
-    "src/nodewright/model/hints.py",
     "src/nodewright/model/verdict.py",
     "src/nodewright/node/actions.py",
     "src/nodewright/render/tables.py",

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from nodewright.model.cpu_reasons import CPUReason
 from nodewright.model.objects import Taint
+from nodewright.model.topology_reasons import TopologyReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,4 +222,4 @@ AdmissionReason: TypeAlias = (
 )
 """What decides without any resource manager."""
 
-Reason: TypeAlias = AdmissionReason | CPUReason
+Reason: TypeAlias = AdmissionReason | CPUReason | TopologyReason

@@ -24,7 +24,9 @@ from nodewright.model.reasons import (
     SysctlForbidden,
     UntoleratedTaints,
 )
+from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.cpu_messages import cpu_error_type, cpu_message
+from nodewright.render.topology_messages import topology_message
 
 
 class Message(NamedTuple):
@@ -40,7 +42,11 @@ def message(reason: Reason) -> Message:
     Follows: v1.36, pkg/kubelet/lifecycle/{predicate,handlers}.go; pkg/kubelet/sysctl/allowlist.go.
     Departs: what is not judged has the reason `Undecided`, which the kubelet does not know.
     """
-    return _of_cpus(reason) if isinstance(reason, CPUReason) else _of_admission(reason)
+    if isinstance(reason, CPUReason):
+        return _of_cpus(reason)
+    if isinstance(reason, TopologyReason):
+        return Message(*topology_message(reason))
+    return _of_admission(reason)
 
 
 def _of_admission(reason: AdmissionReason) -> Message:

@@ -1,0 +1,105 @@
+"""The topology manager as it is configured: policy, scope, options, and the machine's NUMA nodes."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nodewright.core.topology.search import Distances
+from nodewright.model.machine import NUMANode
+from nodewright.model.topology_reasons import (
+    NUMADistancesUnknown,
+    TooManyNUMANodes,
+    TopologyFault,
+    TopologyLimitTooLow,
+    TopologyOptionMalformed,
+    TopologyOptionUnknown,
+    TopologyPolicyUnknown,
+    TopologyScopeUnknown,
+)
+from nodewright.model.verdict import Granted, Refused, Verdict
+from nodewright.values.idset import NUMASet
+from nodewright.values.units import fits_int64
+
+NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = "none", "best-effort", "restricted", "single-numa-node"
+CONTAINER, POD = "container", "pod"
+PREFER_CLOSEST, MAX_NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
+DEFAULT_MAX_NODES = 8
+NO_NODES = NUMASet()
+
+_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+_FALSE = {"0", "f", "F", "FALSE", "false", "False"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyManager:
+    """A topology manager that the kubelet would start with."""
+
+    policy: str = NONE
+    scope: str = CONTAINER
+    numa: NUMASet = NO_NODES
+    """All NUMA nodes of the machine."""
+    distances: Distances | None = None
+    """Where prefer-closest-numa-nodes makes them count."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyOptions:
+    """The policy options that there are."""
+
+    prefer_closest: bool = False
+    max_nodes: int = DEFAULT_MAX_NODES
+
+
+def topology_manager(
+    policy: str, scope: str, options: Mapping[str, str], topology: Sequence[NUMANode]
+) -> Verdict[TopologyManager]:
+    """The topology manager that these settings give on the machine, or why the kubelet does not start.
+
+    Follows: v1.36, topologymanager/topology_manager.go, NewManager: policy none looks at nothing else.
+    """
+    if policy == NONE:
+        return Granted(TopologyManager())
+    read = topology_options(options)
+    if isinstance(read, Refused):
+        return read
+    numa = NUMASet.from_ids(node.node_id for node in topology)
+    distances = None
+    if read.value.prefer_closest:
+        if not all(node.distances for node in topology):
+            return Refused((NUMADistancesUnknown(),))
+        distances = {node.node_id: node.distances for node in topology}
+    refusal: TopologyFault | None = None
+    if len(topology) > read.value.max_nodes:
+        refusal = TooManyNUMANodes(nodes=len(topology), limit=read.value.max_nodes)
+    elif policy not in {BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE}:
+        refusal = TopologyPolicyUnknown(policy=policy)
+    elif scope not in {CONTAINER, POD}:
+        refusal = TopologyScopeUnknown(scope=scope)
+    if refusal is not None:
+        return Refused((refusal,))
+    return Granted(TopologyManager(policy=policy, scope=scope, numa=numa, distances=distances))
+
+
+def topology_options(options: Mapping[str, str]) -> Verdict[TopologyOptions]:
+    """The options as the kubelet reads them, or the first that it does not take.
+
+    Follows: v1.36, topologymanager/policy_options.go, NewPolicyOptions.
+    Departs: goes through the options by name, where the kubelet walks a map in random order.
+    """
+    prefer_closest, max_nodes = False, DEFAULT_MAX_NODES
+    for name, value in sorted(options.items()):
+        if name == PREFER_CLOSEST:
+            if value not in _TRUE | _FALSE:
+                return Refused((TopologyOptionMalformed(option=name, value=value, fault="no truth value"),))
+            prefer_closest = value in _TRUE
+        elif name == MAX_NODES:
+            if not re.fullmatch(r"[+-]?[0-9]+", value, re.ASCII):
+                return Refused((TopologyOptionMalformed(option=name, value=value, fault="no number"),))
+            max_nodes = int(value)
+            if not fits_int64(max_nodes):
+                return Refused((TopologyOptionMalformed(option=name, value=value, fault="beyond 64 bits"),))
+            if max_nodes < DEFAULT_MAX_NODES:
+                return Refused((TopologyLimitTooLow(option=name, least=DEFAULT_MAX_NODES),))
+        else:
+            return Refused((TopologyOptionUnknown(option=name),))
+    return Granted(TopologyOptions(prefer_closest, max_nodes))

@@ -1,0 +1,203 @@
+"""Merging hints: the quick ways agree with the kubelet's slow one, which tries every combination."""
+
+from collections.abc import Sequence
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodewright.core.topology import TopologyManager, merge
+from nodewright.core.topology.dense import best_common, best_intersection
+from nodewright.core.topology.lists import resource_lists
+from nodewright.core.topology.search import Budget, Distances
+from nodewright.core.topology.sparse import Search, search_common, search_intersections
+from nodewright.model.hints import Fitting, Hint, HintList, Offer
+from nodewright.values.idset import NUMASet
+from nodewright.values.subsets import Demand, fewest, masks
+
+POLICIES = ("best-effort", "restricted", "single-numa-node")
+MOST_NODES = 4
+
+
+@st.composite
+def listed(draw: st.DrawFn, nodes: int) -> HintList | None:
+    sets = st.integers(0, (1 << nodes) - 1).map(NUMASet)
+    hints = st.builds(Hint, st.one_of(st.none(), sets, sets, sets, sets), st.booleans())
+    return draw(st.one_of(st.none(), st.lists(hints, max_size=6).map(lambda found: HintList(tuple(found)))))
+
+
+@st.composite
+def demands(draw: st.DrawFn, nodes: int) -> Demand:
+    shares = draw(st.lists(st.tuples(st.integers(1, (1 << nodes) - 1), st.integers(0, 4)), max_size=5))
+    return Demand(draw(st.integers(0, 8)), tuple(shares))
+
+
+@st.composite
+def fittings(draw: st.DrawFn, nodes: int) -> Fitting:
+    among = draw(st.integers(1, (1 << nodes) - 1))
+    halves = (0b0011, 0b1100)
+    return Fitting(
+        NUMASet(among),
+        tuple(draw(st.lists(demands(nodes), max_size=2))),
+        draw(st.integers(1, nodes)),
+        touching=tuple(draw(st.lists(st.integers(1, (1 << nodes) - 1), max_size=1))),
+        at_least=draw(st.integers(1, 2)),
+        sockets=draw(st.sampled_from(((), (), halves))),
+        preferred_sockets=draw(st.integers(1, 2)),
+    )
+
+
+@st.composite
+def rules(draw: st.DrawFn, nodes: int) -> HintList:
+    sets = st.integers(1, (1 << nodes) - 1).map(NUMASet)
+    beside = draw(st.lists(st.builds(Hint, sets, st.booleans()), max_size=2))
+    return HintList(tuple(beside), draw(fittings(nodes)))
+
+
+@st.composite
+def distance_tables(draw: st.DrawFn, nodes: int) -> Distances | None:
+    if draw(st.booleans()):
+        return None
+    row = st.lists(st.sampled_from((10, 12, 20, 21)), min_size=nodes, max_size=nodes)
+    return {node: draw(row) for node in range(nodes)}
+
+
+@st.composite
+def questions(draw: st.DrawFn, *, with_rules: bool) -> tuple[TopologyManager, list[Offer]]:
+    nodes = draw(st.integers(1, MOST_NODES))
+    hints = st.one_of(listed(nodes), rules(nodes)) if with_rules else listed(nodes)
+    found = draw(st.lists(st.dictionaries(st.sampled_from(("cpu", "gpu")), hints, max_size=2), max_size=3))
+    return TopologyManager(
+        policy=draw(st.sampled_from(POLICIES)),
+        numa=NUMASet((1 << nodes) - 1),
+        distances=draw(distance_tables(nodes)),
+    ), [Offer(str(at), hints) for at, hints in enumerate(found)]
+
+
+@settings(max_examples=100)
+@given(questions(with_rules=False))
+def test_folding_lists_gives_what_every_combination_gives(
+    question: tuple[TopologyManager, list[Offer]],
+) -> None:
+    manager, offers = question
+    merged = merge(manager, offers)
+    assert (merged.hint, merged.admit, merged.proved) == (*by_every_combination(manager, offers), True)
+
+
+@settings(max_examples=100)
+@given(questions(with_rules=True))
+def test_a_rule_stands_for_the_list_that_it_expands_to(question: tuple[TopologyManager, list[Offer]]) -> None:
+    manager, offers = question
+    written_out = [
+        Offer(
+            offer.provider,
+            {name: hints and HintList(tuple(hints)) for name, hints in (offer.hints or {}).items()},
+        )
+        for offer in offers
+    ]
+    merged = merge(manager, offers)
+    assert merged == merge(manager, written_out)
+    assert (merged.hint, merged.admit) == by_every_combination(manager, written_out)
+
+
+@given(st.data())
+def test_searching_and_writing_out_all_sets_find_the_same_preferred_set(data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(1, 5))
+    some = data.draw(st.lists(fittings(nodes), min_size=1, max_size=3))
+    far = data.draw(distance_tables(nodes))
+    common, sizes = (1 << nodes) - 1, range(1, nodes + 1)
+    for one in some:
+        common &= one.nodes.mask
+    if common:
+        found = search_common(some, common, sizes, far, Budget())
+        assert found == best_common(some, common, sizes, far)
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_searching_and_writing_out_all_sets_find_the_same_common_set(data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(1, 5))
+    some = data.draw(st.lists(rules(nodes), min_size=1, max_size=3))
+    narrowest = data.draw(st.integers(1, nodes))
+    far = data.draw(distance_tables(nodes))
+    lists = resource_lists([Offer("some", {str(at): one for at, one in enumerate(some)})])
+    common = (1 << nodes) - 1
+    for one in lists:
+        reach = one.reach()
+        common &= common if reach is None else reach
+    if common and all(hints for hints in some):
+        order = [*range(narrowest, 0, -1), *range(narrowest + 1, nodes + 1)]
+        expected = best_intersection(lists, common, order, far)
+        found = [
+            mask
+            for mask in search_intersections(lists, common, Search(narrowest, far, Budget(), small=0))
+            if mask
+        ]
+        ranked = min(
+            found, key=lambda mask: (order.index(mask.bit_count()), span(mask, far), mask), default=0
+        )
+        assert ranked == expected
+
+
+@given(st.data())
+def test_the_fewest_places_are_those_of_the_smallest_set_that_has_enough(data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(1, 5))
+    places = data.draw(st.integers(1, (1 << nodes) - 1))
+    wanted = data.draw(st.lists(demands(nodes), max_size=3))
+    sizes = [mask.bit_count() for mask in masks(places) if all(one.met_by(mask) for one in wanted)]
+    found = fewest(places, wanted)
+    assert (found.size, found.proved) == (min(sizes, default=places.bit_count()), True)
+
+
+# ---------------------------------------------------------------- the slow way
+
+
+def by_every_combination(manager: TopologyManager, offers: Sequence[Offer]) -> tuple[Hint, bool]:
+    everything = manager.numa.mask
+    lists = written_out(offers)
+    single = manager.policy == "single-numa-node"
+    if single:
+        lists = [
+            [hint for hint in some if hint.preferred and (hint.numa is None or len(hint.numa) == 1)]
+            for some in lists
+        ]
+    neediest = max(
+        (min(sizes) for some in lists if (sizes := [len(h.numa) for h in some if h.numa is not None])),
+        default=0,
+    )
+    survivors: set[tuple[bool, int]] = set()
+    for combination in product(*lists):
+        named = [hint.numa.mask for hint in combination if hint.numa is not None]
+        mask = everything
+        for one in named:
+            mask &= one
+        if mask:
+            survivors.add((all(hint.preferred for hint in combination) and len(set(named)) <= 1, mask))
+
+    def worse(result: tuple[bool, int]) -> tuple[object, ...]:
+        preferred, mask = result
+        size = mask.bit_count()
+        fit = (0, size) if preferred else (1, -size) if size <= neediest else (2, size)
+        return (*fit, span(mask, None if single else manager.distances), mask)
+
+    preferred, mask = min(survivors, key=worse, default=(False, everything))
+    hint = Hint(None if single and mask == everything else NUMASet(mask), preferred)
+    return hint, preferred or manager.policy == "best-effort"
+
+
+def written_out(offers: Sequence[Offer]) -> list[list[Hint]]:
+    lists: list[list[Hint]] = []
+    for offer in offers:
+        if not offer.hints:
+            lists.append([Hint(None, True)])
+        lists += [
+            [Hint(None, True)] if hints is None else list(hints) or [Hint(None, False)]
+            for hints in (offer.hints or {}).values()
+        ]
+    return lists
+
+
+def span(mask: int, distances: Distances | None) -> int:
+    if distances is None:
+        return 0
+    return sum(distances[one][other] for one in NUMASet(mask) for other in NUMASet(mask))

@@ -1,0 +1,47 @@
+"""How few places have enough together."""
+
+import pytest
+
+from nodewright.values.subsets import Demand, Fewest, fewest
+
+
+def amounts(*each: int) -> tuple[tuple[int, int], ...]:
+    return tuple((1 << place, amount) for place, amount in enumerate(each))
+
+
+ONE_DEMAND = """
+    amounts 4 4 4 4    need 0    ->  1
+    amounts 4 4 4 4    need 4    ->  1
+    amounts 4 4 4 4    need 5    ->  2
+    amounts 1 9 1 1    need 9    ->  1
+    amounts 1 9 1 1    need 11   ->  3
+    amounts 1 9 1 1    need 12   ->  4
+    amounts 1 9 1 1    need 13   ->  4
+"""
+
+
+@pytest.mark.parametrize("line", ONE_DEMAND.strip().splitlines())
+def test_the_largest_amounts_go_first(line: str) -> None:
+    left, _, size = line.partition("->")
+    have, _, needed = left.removeprefix("    amounts").strip().removeprefix("amounts").partition("need")
+    demand = Demand(int(needed), amounts(*map(int, have.split())))
+    assert fewest(0b1111, [demand]) == Fewest(int(size))
+
+
+# Place 2 brings most at once, but then it takes both others; 0 and 1 do together.
+GREED_ERRS = (Demand(6, amounts(3, 3, 6, 0)), Demand(6, amounts(3, 3, 1, 0)))
+
+
+def test_what_greed_misses_is_searched() -> None:
+    assert fewest(0b1111, GREED_ERRS) == Fewest(2)
+
+
+def test_a_search_that_is_cut_short_gives_what_surely_does() -> None:
+    found = fewest(0b1111, GREED_ERRS, budget=1)
+    assert found.size >= 2
+    assert not found.proved
+
+
+def test_a_search_may_find_that_greed_was_right() -> None:
+    apart = (Demand(2, amounts(2, 0, 1, 0)), Demand(2, amounts(0, 2, 1, 0)), Demand(2, amounts(0, 0, 0, 2)))
+    assert fewest(0b1111, apart) == Fewest(3)
