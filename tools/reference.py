@@ -14,7 +14,20 @@ from tools.source import ROOT, Module, Section, Symbol, modules, sections
 FOLDER = ROOT / "docs" / "reference"
 DEPARTURES = FOLDER / "departures.md"
 
-FLOORS = ("values", "model", "core", "node", "world", "agent", "sim", "render", "ask", "api", "testing", "cli")
+FLOORS = (
+    "values",
+    "model",
+    "core",
+    "node",
+    "world",
+    "agent",
+    "sim",
+    "render",
+    "ask",
+    "api",
+    "testing",
+    "cli",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Each reason as a plain sentence with its numbers."""
+"""Reasons as plain sentences, with the numbers that decided in readable units."""
 
 from typing import assert_never
 
@@ -28,15 +28,18 @@ from nodewright.model.reasons import (
     TermUnmet,
     UntoleratedTaints,
 )
-from nodewright.render.amounts import amount_text
+from nodewright.model.resource_names import PODS
+from nodewright.render.amounts import readable, told_apart
 from nodewright.render.cpu_messages import cpu_message
+
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared, not bound to
 
 
 def sentence(reason: Reason) -> str:
     """The reason in words, without a full stop.
 
-    >>> sentence(InsufficientResource(resource="cpu", requested=2000, used=500, capacity=2000))
-    'cpu: 2 asked for, 1500m of 2 left: 500m short'
+    >>> sentence(InsufficientResource(resource="cpu", requested=2000, used=2500, capacity=4000))
+    'cpu: 2 asked for, 1.5 of 4 left: 0.5 short'
     """
     return cpu_message(reason) if isinstance(reason, CPUReason) else _of_admission(reason)
 
@@ -45,29 +48,46 @@ def _of_admission(reason: AdmissionReason) -> str:
     match reason:
         case InsufficientResource():
             return _shortage(reason)
-        case NodeUnavailable(error=error):
-            return f"the node object cannot be had: {error}"
-        case OSLabelMismatch(wanted=wanted, actual=actual):
-            return f"the pod's label kubernetes.io/os says {wanted}, the kubelet runs on {actual}"
-        case OSFieldMismatch(wanted=wanted, actual=actual):
-            return f"spec.os.name is {wanted}, the kubelet runs on {actual}"
-        case SupplementalGroupsPolicyUnsupported(policy=policy):
-            return f"the node's runtime does not support supplementalGroupsPolicy: {policy}"
-        case PluginUpdateFailed(error=error):
-            return f"the device manager could not bring its resources up to date: {error}"
+        case NoVictimsSuffice(unmet=unmet):
+            lacking = ", ".join(f"{name} {readable(name, amount)}" for name, amount in unmet)
+            return f"all the pods that it may push out together leave missing: {lacking}"
         case NodeAffinityMismatch():
-            return _mismatch(reason)
+            return _affinity(reason)
         case NodeNameMismatch(wanted=wanted, actual=actual):
             return f"spec.nodeName is {wanted}, this node is {actual}"
         case HostPortsTaken(conflicts=conflicts):
-            return "; ".join(map(_conflict, conflicts))
+            return "; ".join(map(_port, conflicts))
         case UntoleratedTaints(taints=taints):
             return f"not tolerated: {', '.join(map(taint_text, taints))}"
-        case OtherPredicate(predicate=name, description=description):
-            return f"{name}: {description}"
-        case NoVictimsSuffice(unmet=unmet):
-            lacking = ", ".join(f"{name} {amount_text(name, amount)}" for name, amount in unmet)
-            return f"all the pods that it may push out together leave missing: {lacking}"
+        case OtherPredicate(predicate=predicate, description=description):
+            return f"{predicate}: {description}"
+        case NotJudged(what=what, because=because):
+            return f"not judged: {what} ({because})"
+        case _:
+            return _before_and_after(reason)
+
+
+def _before_and_after(
+    reason: NodeUnavailable
+    | OSLabelMismatch
+    | OSFieldMismatch
+    | SupplementalGroupsPolicyUnsupported
+    | PluginUpdateFailed
+    | SysctlForbidden
+    | PodLevelResourcesDisabled
+    | NodeFeaturesMissing,
+) -> str:
+    match reason:
+        case NodeUnavailable(error=error):
+            return f"the node object cannot be had: {error}"
+        case OSLabelMismatch(wanted=wanted, actual=actual):
+            return f"the pod's label kubernetes.io/os is {wanted}, this kubelet runs on {actual}"
+        case OSFieldMismatch(wanted=wanted, actual=actual):
+            return f"spec.os.name is {wanted}, this kubelet runs on {actual}"
+        case SupplementalGroupsPolicyUnsupported(policy=policy):
+            return f"supplementalGroupsPolicy is {policy}, which the node's runtime does not declare"
+        case PluginUpdateFailed(error=error):
+            return f"the device manager could not update its resources: {error}"
         case SysctlForbidden(sysctl=name, host_namespace=""):
             return f"sysctl {name} is neither safe nor among allowedUnsafeSysctls"
         case SysctlForbidden(sysctl=name, host_namespace=shared):
@@ -76,8 +96,6 @@ def _of_admission(reason: AdmissionReason) -> str:
             return "the pod has pod-level resources and the feature gate PodLevelResources is off"
         case NodeFeaturesMissing(features=features):
             return f"the node does not declare what the pod needs: {', '.join(features)}"
-        case NotJudged(what=what, because=because):
-            return f"not judged: {what} ({because})"
         case _:
             assert_never(reason)
 
@@ -93,37 +111,49 @@ def taint_text(taint: Taint) -> str:
 
 
 def _shortage(short: InsufficientResource) -> str:
-    name = short.resource
-    asked, left, has, missing = (
-        amount_text(name, amount)
-        for amount in (short.requested, short.capacity - short.used, short.capacity, short.missing)
-    )
-    return f"{name}: {asked} asked for, {left} of {has} left: {missing} short"
+    name, left = short.resource, short.capacity - short.used
+    if name == PODS:
+        return f"pods: {short.used} are here, the node takes {short.capacity}"
+    if short.capacity == short.used == 0:
+        return f"{name}: {readable(name, short.requested)} asked for, the node has none"
+    asked, remaining, has = told_apart(name, short.requested, max(left, 0), short.capacity)
+    missing = readable(name, short.missing)
+    return f"{name}: {asked} asked for, {remaining if left > 0 else 'nothing'} of {has} left: {missing} short"
 
 
-def _mismatch(mismatch: NodeAffinityMismatch) -> str:
-    parts = [_label(one) for one in mismatch.selector]
-    if mismatch.terms:
-        parts.append(
-            "no term of the required node affinity holds: " + " or ".join(map(_term, mismatch.terms))
-        )
-    return f"node {mismatch.node}: {'; '.join(parts)}"
+def _affinity(reason: NodeAffinityMismatch) -> str:
+    parts = [_label(one) for one in reason.selector]
+    if reason.terms:
+        terms = "; or ".join(map(_term, reason.terms))
+        parts.append(f"required node affinity: {terms}")
+    # A mismatch without any detail is an affinity that was required and lists no terms.
+    return "; ".join(parts) or "required node affinity lists no terms, so it matches no node"
 
 
 def _label(missing: LabelMissing) -> str:
-    return (
-        f"nodeSelector wants {missing.key}={missing.wanted}, the node has {missing.actual or 'no such label'}"
-    )
+    have = "the node has no such label" if missing.actual is None else f"the node has {missing.actual}"
+    return f"node selector {missing.key}={missing.wanted}: {have}"
 
 
 def _term(term: TermUnmet) -> str:
-    return " and ".join(map(_requirement, term.unmet)) or "(an empty term holds nowhere)"
+    return " and ".join(map(_requirement, term.unmet)) or "an empty term, which matches no node"
 
 
 def _requirement(unmet: RequirementUnmet) -> str:
-    values = f" [{', '.join(unmet.values)}]" if unmet.values else ""
-    return f"{unmet.key} {unmet.operator}{values} (the node has {unmet.actual or 'none'})"
+    wanted = " ".join(filter(None, (unmet.key, unmet.operator, ",".join(unmet.values))))
+    if unmet.invalid:
+        return f"{wanted} (not valid, so it matches no node)"
+    kind = "field" if unmet.on_field else "label"
+    have = f"no such {kind}" if unmet.actual is None else unmet.actual
+    return f"{wanted} (the node has {have})"
 
 
-def _conflict(taken: PortConflict) -> str:
-    return f"host port {taken.host_ip}:{taken.port}/{taken.protocol} is held by {taken.holder} on {taken.holder_ip}"
+def _port(conflict: PortConflict) -> str:
+    return (
+        f"host port {conflict.port}/{conflict.protocol}{_on(conflict.host_ip)}: "
+        f"{conflict.holder} has it{_on(conflict.holder_ip)}"
+    )
+
+
+def _on(address: str) -> str:
+    return "" if address == _EVERYWHERE else f" on {address}"

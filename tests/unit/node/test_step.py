@@ -84,7 +84,7 @@ def test_half_a_cpu_too_much_is_refused_with_the_kubelets_numbers() -> None:
     assert (
         answer.message == "Node didn't have enough resource: cpu, requested: 2000, used: 500, capacity: 2000"
     )
-    assert answer.why == ("cpu: 2 asked for, 1500m of 2 left: 500m short",)
+    assert answer.why == ("cpu: 2 asked for, 1.5 of 2 left: 0.5 short",)
     assert answer.node.pods == node.pods
 
 
