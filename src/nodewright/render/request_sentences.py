@@ -75,14 +75,22 @@ def derivation_lines(derivation: Derivation) -> list[str]:
         lines.append(sum_words(deciding))
     if derivation.pod_level is None:
         lines += [_runner_up(moment) for moment in _runners_up(derivation)]
-    if derivation.claims and derivation.pod_level is None:
-        lines.append(
-            "+ " + " + ".join(f"{claim.amount} resource claim {claim.name}" for claim in derivation.claims)
-        )
-    if derivation.overhead is not None and (deciding is not None or derivation.pod_level is not None):
-        before = derivation.pod_level if derivation.pod_level is not None else deciding and deciding.amount
-        lines.append(f"{before} + {derivation.overhead} overhead of the runtime class")
-    return lines
+    parts = _parts(derivation)
+    return [*lines, " + ".join(parts)] if len(parts) > 1 else lines
+
+
+def _parts(derivation: Derivation) -> list[str]:
+    """What is added up beyond the containers."""
+    parts = []
+    if derivation.pod_level is not None:
+        parts.append(f"{derivation.pod_level}")
+    else:
+        if derivation.deciding is not None:
+            parts.append(f"{derivation.deciding.amount}")
+        parts += [f"{claim.amount} {addend_name(claim)}" for claim in derivation.claims]
+    if derivation.overhead is not None:
+        parts.append(f"{derivation.overhead} overhead of the runtime class")
+    return parts
 
 
 def no_ceiling(derivation: Derivation) -> str:

@@ -27,9 +27,18 @@ def without_nulls(document: Any) -> Any:
     return document
 
 
+def amount(value: str | float) -> Quantity:
+    """The amount that a value of a document stands for; blanks around it do not count.
+
+    Errors:  QuantityError.
+    Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.UnmarshalJSON.
+    """
+    return Quantity.parse(value.strip() if isinstance(value, str) else repr(value))
+
+
 def _custom(kind: type, value: Any) -> Any:
     if kind is Quantity:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise QuantityError(f"an amount is a string or a number, not {value!r}")
-        return Quantity.parse(value if isinstance(value, str) else repr(value))
+        return amount(value)
     raise NotImplementedError(kind)

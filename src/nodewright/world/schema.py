@@ -9,8 +9,9 @@ from functools import cache
 from importlib import resources
 from typing import Any, TypeAlias
 
-from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.values.quantity import QuantityError
 from nodewright.values.units import INT64_MAX, INT64_MIN
+from nodewright.world.decode import amount
 from nodewright.world.errors import Fault
 
 KUBERNETES = "kubernetes-1.36"
@@ -169,7 +170,7 @@ def _plain_rule(value: Any, shape: Shape) -> str:
         if type(value) not in (str, int, float):
             return _not(shape, value)
         try:
-            Quantity.parse(value if isinstance(value, str) else repr(value))
+            amount(value)
         except QuantityError as error:
             return str(error)
         return ""

@@ -40,6 +40,11 @@ def test_the_scores_are_for_this_machine_unless_told_otherwise(
 
 
 def test_a_node_of_the_catalogue_gives_its_memory(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["requests", "-f", manifest, "--node", "vm-4"]) == YES
+    assert "with 17179869184 bytes (16Gi), the memory of node vm-4" in capsys.readouterr().out
+
+
+def test_an_unknown_node_is_an_error(manifest: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["requests", "-f", manifest, "--node", "no-such-node"]) == ERROR
     assert "no-such-node" in capsys.readouterr().err
 
@@ -81,3 +86,11 @@ def test_files_without_pods_say_so(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_without_files_it_is_a_usage_error() -> None:
     assert run(["requests"]) == USAGE
+
+
+def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "twice.yaml"
+    pod = POD.split("---", maxsplit=1)[0]
+    path.write_text(f"{pod}---{pod}")
+    assert run(["requests", "-f", str(path), "-o", "name"]) == YES
+    assert "warning: default/web is there more than once" in capsys.readouterr().err

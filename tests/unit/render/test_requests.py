@@ -105,15 +105,28 @@ def test_a_resize_in_flight_is_named() -> None:
 
 def test_resource_claims_are_told() -> None:
     claims = (ClaimStatus(resource_claim_name="fpga", resources=amounts("cpu=2")),)
-    claiming = replace(pod(container("a")), status=PodStatus(node_allocatable_resource_claim_statuses=claims))
+    claiming = replace(
+        pod(container("a"), overhead="cpu=1"),
+        status=PodStatus(node_allocatable_resource_claim_statuses=claims),
+    )
     found = asked(claiming, GI, CLAIMS)
     claimed = dataclasses.replace(entry(claiming), asked=found)
     shown = requests_text([claimed], "m", width=100)
-    assert "cpu request 2: resource claims" in shown
-    assert "+ 2 resource claim fpga" in shown
+    assert "cpu request 3: resource claims" in shown
+    assert "2 resource claim fpga + 1 overhead" in shown
     document = requests_document([claimed], "m", GI, skipped={})
     (derivation,) = document["items"][0]["derivation"]["requests"]
     assert [claim["name"] for claim in derivation["claims"]] == ["fpga"]
+
+
+def test_an_object_without_containers_is_told_all_the_same() -> None:
+    assert text(pod()).endswith("no container asks for cpu or memory\n")
+
+
+def test_requests_and_limits_that_come_about_differently_are_told_apart() -> None:
+    shown = text(pod(container("a", "cpu=1 memory=512Mi", "memory=1Gi")))
+    assert "cpu request 1: container a\n" in shown
+    assert "memory limit 1Gi: container a\n" in shown
 
 
 def test_lines_are_no_longer_than_asked_for() -> None:
