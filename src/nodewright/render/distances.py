@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from nodewright.model.machine import NUMANode
+from nodewright.render.boxes import wrapped
 from nodewright.values.idset import NUMASet
 
 LARGEST_MATRIX = 16
-GROUPED = "distances (nodes that no distance tells apart share a row; 10 to itself)"
+GROUPED = "distances (nodes that are alike share a row; 10 to itself)"
 
 
 def distance_lines(nodes: Sequence[NUMANode], width: int) -> list[str]:
@@ -22,7 +23,7 @@ def distance_lines(nodes: Sequence[NUMANode], width: int) -> list[str]:
         lines = _matrix(groups, distance)
         if len(groups) <= LARGEST_MATRIX and len(lines[0]) + 2 <= width:
             return [title, *(f"  {line}" for line in lines)]
-    return ["distances", *(f"  {line}" for line in _listed(ids, distance))]
+    return ["distances", *(f"  {line}" for line in _listed(ids, distance, width - 2))]
 
 
 def _lookup(nodes: Sequence[NUMANode]) -> Callable[[int, int], str]:
@@ -77,7 +78,7 @@ def _matrix(groups: Sequence[Sequence[int]], distance: Callable[[int, int], str]
     return [" ".join(cells) for cells in (head, *body)]
 
 
-def _listed(ids: Sequence[int], distance: Callable[[int, int], str]) -> list[str]:
+def _listed(ids: Sequence[int], distance: Callable[[int, int], str], width: int) -> list[str]:
     """For each node the others by their distance."""
     lines = []
     for one in ids:
@@ -85,5 +86,6 @@ def _listed(ids: Sequence[int], distance: Callable[[int, int], str]) -> list[str
         for other in ids:
             by_distance.setdefault(distance(one, other), []).append(other)
         order = sorted(by_distance.items(), key=lambda item: (len(item[0]), item[0]))
-        lines.append(f"{one}: " + "; ".join(f"{far} to {NUMASet.from_ids(near)}" for far, near in order))
+        parts = [f"{far} to {NUMASet.from_ids(near)}" for far, near in order]
+        lines += wrapped([f"{one}: {parts[0]}", *parts[1:]], width, joint="; ", indent=4)
     return lines

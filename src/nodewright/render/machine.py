@@ -66,7 +66,8 @@ def machine_lines(machine: MachineInfo, width: int, glyphs: Glyphs) -> list[str]
     """Sockets and NUMA nodes in frames, NUMA nodes without CPUs, then the distances."""
     nodes = sorted(machine.topology, key=lambda node: node.node_id)
     canvas = Canvas(width, glyphs, machine.num_cores <= CELLS_UP_TO_CPUS, _cache_nodes(nodes))
-    lines = _drawn([node for node in nodes if node.cores], canvas)
+    with_cpus = [node for node in nodes if node.cores]
+    lines = _drawn(with_cpus, canvas) if with_cpus else ["no CPU is listed"]
     if empty := [node for node in nodes if not node.cores]:
         listed = [line for entry in _without_cpus(empty) for line in entry.lines(width - 2)]
         lines += ["", "NUMA nodes without CPUs", *(f"  {line}" for line in listed)]
@@ -157,12 +158,11 @@ def _socket_lines(nodes: Sequence[NUMANode], canvas: Canvas) -> list[str]:
 
 
 def _unframed(node: NUMANode, canvas: Canvas) -> list[str]:
-    """A NUMA node on one line where that is wide enough, else below its title."""
+    """A NUMA node in as few lines as the width allows; long lists of CPUs below its title."""
     paragraphs = _contents(node, canvas)
     body = [line for paragraph in paragraphs for line in paragraph.lines(canvas.width - 2)]
-    line = ", ".join([_numa_title(node), *body])
-    if len(body) == len(paragraphs) and len(line) <= canvas.width:
-        return [line]
+    if len(body) == len(paragraphs):
+        return wrapped([_numa_title(node), *body], canvas.width, joint=", ", indent=2)
     return [_numa_title(node), *(f"  {line}" for line in body)]
 
 

@@ -16,6 +16,8 @@ from nodewright.world.machine.lacks import Fact, Lack
 
 WANTED = "must be what `lscpu -e -J` or `lscpu -J` prints"
 _NODE_CPUS = re.compile(r"NUMA node([0-9]+) CPU\(s\)", re.ASCII)
+# Some releases print numbers that they do not know (of CPUs that are offline) as a bare dash, which is no JSON.
+_BARE_DASH = re.compile(rb'(":\s*)-(\s*[,}])')
 _SIZE = re.compile(r"([0-9.]+) ?([KMGT]?)(?:iB|B)?(?: \(([0-9]+) instances?\))?", re.ASCII)
 _POWERS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
@@ -84,7 +86,7 @@ def read_lscpu(paths: Sequence[str | Path]) -> FromLscpu:
 
 def _read(path: Path, said: _Said) -> None:
     try:
-        documents = parse_documents(path.read_bytes(), str(path))
+        documents = parse_documents(_BARE_DASH.sub(rb"\1null\2", path.read_bytes()), str(path))
     except OSError as error:
         raise InputError([Fault(source=str(path), rule=f"cannot be read: {error.strerror}")]) from None
     for document in documents:

@@ -1,0 +1,67 @@
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from nodewright.model.machine import MachineInfo
+from nodewright.model.machine_faults import machine_faults
+from nodewright.model.profile import NodeProfile, NodeProfileSpec
+from nodewright.render.boxes import ASCII
+from nodewright.render.machine import machine_lines
+from nodewright.render.profiles import profile_yaml
+from nodewright.testing.machines import machine_files, machines, write_files
+from nodewright.world.catalogue import REAL, catalogue
+from nodewright.world.machine.capture import capture_copy
+from nodewright.world.profiles import profile_from
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - thousands of small files, faster in memory
+
+
+def read_back(machine: MachineInfo) -> MachineInfo:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        written = write_files(machine_files(machine), Path(directory))
+        return capture_copy(written).profile.spec.machine_info
+
+
+@settings(max_examples=40)
+@given(machine=machines())
+def test_a_machine_that_is_written_as_files_reads_back(machine: MachineInfo) -> None:
+    assert read_back(machine) == machine
+
+
+@settings(max_examples=60)
+@given(machine=machines())
+def test_such_machines_contradict_themselves_nowhere(machine: MachineInfo) -> None:
+    assert [fault for fault in machine_faults(machine) if not fault.tolerated] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, entry in catalogue().items() if name in REAL and entry.architecture == "amd64"],
+)
+def test_a_shape_of_the_catalogue_is_what_the_kubelet_would_read(name: str) -> None:
+    machine = catalogue()[name].machine
+    assert read_back(machine) == machine
+
+
+@settings(max_examples=40)
+@given(machine=machines())
+def test_a_profile_reads_back_from_its_yaml(machine: MachineInfo) -> None:
+    profile = NodeProfile(spec=NodeProfileSpec(machine_info=machine))
+    assert profile_from(profile_yaml(profile).encode(), "profile") == profile
+
+
+@settings(max_examples=40)
+@given(machine=machines())
+def test_a_picture_names_every_cpu_once(machine: MachineInfo) -> None:
+    """Each CPU stands in brackets, alone or with those of its core."""
+    drawn = " ".join(machine_lines(machine, 100, ASCII))
+    cells = [part.split("]")[0].strip() for part in drawn.split("[")[1:]]
+    numbers = [
+        number
+        for cell in cells
+        for part in cell.split(",")
+        for number in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
+    ]
+    assert sorted(numbers) == list(range(machine.num_cores))
