@@ -16,6 +16,10 @@ WIDTHS = (80, 200)
 
 # Name of the shot -> command. Add a line, run `make shots`, read what it made, commit both.
 SHOTS = {
+    "admit": "nodewright admit -f examples/admission --node examples/nodes/worker.yaml",
+    "admit-json": "nodewright admit -f examples/admission --node examples/nodes/worker.yaml -o json",
+    "admit-wide": "nodewright admit -f examples/admission --node examples/nodes/worker.yaml -o wide",
+    "help-admit": "nodewright admit --help",
     "help-requests": "nodewright requests --help",
     "help-verify": "nodewright verify --help",
     "requests": "nodewright requests -f examples/requests --memory-capacity 64Gi",

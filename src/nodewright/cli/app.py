@@ -17,7 +17,6 @@ INTERRUPTED = 130
 COMMANDS = {
     "requests": "nodewright.cli.requests",
     "admit": "nodewright.cli.admit",
-    "preempt": "nodewright.cli.preempt",
     "node": "nodewright.cli.node",
     "verify": "nodewright.cli.verify",
 }

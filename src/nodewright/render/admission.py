@@ -108,7 +108,7 @@ def admission_document(
 ) -> dict[str, Any]:
     """The answers as one document with all the evidence.
 
-    Units: amounts in thousandths for cpu, else bytes or pieces, where they are numbers.
+    Units: in `because` cpu in thousandths, everything else in bytes or pieces; elsewhere amounts have their suffix.
     """
     config = after.config
     return {
@@ -120,7 +120,7 @@ def admission_document(
         "pods": [_entry_document(entry) for entry in entries],
         "capacity": dict(config.resources.capacity),
         "allocatable": dict(config.resources.allocatable),
-        "remaining": {name: has - used for name, has, used in _amounts(after)},
+        "remaining": {name: amount_text(name, has - used) for name, has, used in _amounts(after)},
         "skipped": dict(skipped),
         "warnings": list(warnings),
     }
@@ -133,7 +133,7 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
         "namespace": pod.metadata.namespace or "default",
         "uid": pod.uid,
         "qosClass": qos_class(pod).value,
-        "requests": dict(_asked(pod)),
+        "requests": {name: amount_text(name, amount) for name, amount in _asked(pod)},
         "verdict": entry.decision.value,
         "admitted": entry.decision is Decision.ADMITTED,
     }

@@ -1,0 +1,120 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nodewright.cli.app import ERROR, NO, YES, run
+
+WORKER = "examples/nodes/worker.yaml"
+PODS = "examples/admission"
+
+
+def pod(name: str, cpu: str, *, kind: str = "Pod") -> str:
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}
+    if kind == "Pod":
+        return yaml.safe_dump({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    whole = {"selector": {"matchLabels": labels}, "template": template}
+    return yaml.safe_dump({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": whole})
+
+
+def test_all_pods_in_means_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(pod("web", "1"))
+    assert run(["admit", "-f", str(manifest), "--node", WORKER, "-o", "name"]) == YES
+    assert capsys.readouterr().out == "pod/web\n"
+
+
+def test_one_pod_out_means_no(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["admit", "-f", PODS, "--node", WORKER, "-o", "name"]) == NO
+    assert capsys.readouterr().out == "pod/web\npod/agent\npod/idler\n"
+
+
+def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["admit", "-f", PODS, "--node", WORKER, "-o", "json"])
+    as_json = json.loads(capsys.readouterr().out)
+    run(["admit", "-f", PODS, "--node", WORKER, "-o", "yaml"])
+    assert yaml.safe_load(capsys.readouterr().out) == as_json
+    assert as_json["rulesOf"] == "1.36"
+    assert [one["verdict"] for one in as_json["pods"]] == [
+        "admitted",
+        "refused",
+        "refused",
+        "admitted",
+        "admitted",
+    ]
+    assert as_json["pods"][1]["reason"] == "OutOfcpu"
+    assert [one["name"] for one in as_json["pods"][3]["preempted"]] == ["batch"]
+    assert as_json["remaining"]["cpu"] == "500m"
+
+
+def test_wide_shows_where_a_pod_comes_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = tmp_path / "deployment.yaml"
+    manifest.write_text(pod("web", "1", kind="Deployment"))
+    assert run(["admit", "-f", str(manifest), "--node", WORKER, "-o", "wide"]) == YES
+    assert "Deployment web" in capsys.readouterr().out
+
+
+def profile(tmp_path: Path, **spec: object) -> str:
+    document = yaml.safe_load(Path(WORKER).read_text())
+    document["spec"] |= spec
+    path = tmp_path / "node.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def test_a_release_without_rules_of_its_own_is_told_and_refused_where_people_are_strict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = profile(tmp_path, kubernetesVersion="v1.31.4")
+    assert run(["admit", "-f", PODS, "--node", node, "-o", "json"]) == NO
+    captured = capsys.readouterr()
+    assert "Kubernetes v1.31.4 has no rules of its own here" in captured.err
+    assert json.loads(captured.out)["rulesOf"] == "1.36"
+    assert run(["admit", "-f", PODS, "--node", node, "--strict"]) == ERROR
+    assert capsys.readouterr().out == ""
+
+
+def test_a_version_that_is_none_is_an_error_with_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["admit", "-f", PODS, "--node", profile(tmp_path, kubernetesVersion="latest")]) == ERROR
+    assert 'spec.kubernetesVersion: Invalid value: "latest"' in capsys.readouterr().err
+
+
+def test_a_kubelet_configuration_can_be_tried_on_the_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "kubelet.yaml"
+    config.write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 2\nmaxPod: 3\n"
+    )
+    assert run(["admit", "-f", PODS, "--node", WORKER, "--kubelet-config", str(config)]) == NO
+    captured = capsys.readouterr()
+    assert 'unknown field "maxPod"' in captured.err
+    assert "OutOfpods" in captured.out
+
+
+def test_a_configuration_that_contradicts_itself_stops_with_the_kubelets_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = profile(
+        tmp_path, kubeletConfiguration={"maxPods": -1, "reservedSystemCPUs": "9", "podsPerCore": -2}
+    )
+    assert run(["admit", "-f", PODS, "--node", node]) == ERROR
+    errors = capsys.readouterr().err
+    assert "maxPods" in errors
+    assert "podsPerCore" in errors
+
+
+def test_what_the_engine_does_not_know_is_undecided(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = yaml.safe_load(pod("web", "1"))
+    document["spec"]["securityContext"] = {"appArmorProfile": {"type": "RuntimeDefault"}}
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(yaml.safe_dump(document))
+    assert run(["admit", "-f", str(manifest), "--node", WORKER]) == NO
+    assert "undecided" in capsys.readouterr().out
