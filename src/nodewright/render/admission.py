@@ -11,7 +11,7 @@ from nodewright.model.profile import API_VERSION
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision
-from nodewright.render.amounts import amount_text
+from nodewright.render.amounts import amount_text, readable
 from nodewright.render.messages import Message, message
 from nodewright.render.sentences import sentence
 from nodewright.render.tables import table
@@ -89,7 +89,7 @@ def _explained(entry: Entry) -> str:
 def remaining_text(state: NodeState) -> str:
     """What the node has, what its pods request, and what is left, a line a resource."""
     rows = [
-        (name, *(amount_text(name, amount) for amount in (has, used, has - used)))
+        (name, *(readable(name, amount) for amount in (has, used, has - used)))
         for name, has, used in _amounts(state)
     ]
     return table(("RESOURCE", "ALLOCATABLE", "REQUESTED", "REMAINING"), rows)
