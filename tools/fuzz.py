@@ -1,21 +1,30 @@
 """Broken input for everything that reads what people bring: `python -m tools.fuzz` or `make fuzz`.
 
-Good input is damaged at random, from a seed; a reader may take it or refuse it with its own error. Anything
-else, and more than a few seconds for one input, is a finding: it is printed with the command that repeats it.
+Good input is damaged at random, from a seed: its bytes, or the values in it. A command may answer or refuse with a
+message; an exception, and more than a few seconds for one input, is a finding: it is printed with its seed and number.
 """
 
 import argparse
+import contextlib
+import io
+import json
 import random
 import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+from nodewright.cli.app import run
 from nodewright.values.idset import CPUSet, IdSetError
 from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.world.catalogue import recorded_machines
+from nodewright.world.documents import parse_documents
 from nodewright.world.errors import InputError
-from nodewright.world.manifests import workloads_from
-from nodewright.world.profiles import profile_from
 from tools.source import ROOT
 
 SLOW_S = 5.0
@@ -27,6 +36,12 @@ TOKENS = (
     b"yes", b"1GB2", b"9" * 40, b"2026-01-01", b"22:22", b"\\u0000", b"[" * 300, b"{a: " * 200, b"a: &a [*a]\n",
 )  # fmt: skip
 
+ODD_VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 0.5, 1e300, "", " ", "0", "-1", "1GB2",
+    "1e30", "9Ei", "100m", "0.1n", "NaN", "0-3", "3-0", "a/b/c", "../x", "x" * 300, "\u0000", "\ud7ff", "default",
+    "Always", "cpu", "hugepages-2Mi", "static", [], [None], [[]], {}, {"": ""}, {"cpu": None}, {"cpu": "1"}, [1, "a"],
+)  # fmt: skip
+
 Reader = Callable[[bytes], object]
 
 
@@ -35,8 +50,8 @@ class Target:
     """Something that reads, the errors it may raise, and good input for it."""
 
     read: Reader
-    refusals: tuple[type[Exception], ...]
     samples: tuple[bytes, ...]
+    refusals: tuple[type[Exception], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +65,22 @@ class Finding:
     trouble: str
 
 
-def _text(read: Callable[[str], object]) -> Reader:
-    return lambda content: read(content.decode("utf-8", "surrogateescape"))
-
-
-def _files(*patterns: str) -> tuple[bytes, ...]:
-    return tuple(path.read_bytes() for pattern in patterns for path in sorted(ROOT.glob(pattern)))
-
-
 POD = b"""apiVersion: v1
 kind: Pod
 metadata: {name: web, namespace: shop, labels: {app: web}}
 spec:
+  priorityClassName: system-node-critical
+  overhead: {cpu: 10m}
+  nodeSelector: {kubernetes.io/os: linux}
+  tolerations: [{key: a, operator: Exists, effect: NoExecute}]
+  initContainers:
+  - {name: proxy, restartPolicy: Always, resources: {requests: {cpu: 100m}}}
   containers:
   - name: main
+    ports: [{containerPort: 80, hostPort: 8080, protocol: TCP}]
     resources:
-      requests: {cpu: 250m, memory: "1.5Gi"}
-      limits: {cpu: "2", memory: 2Gi}
+      requests: {cpu: 250m, memory: "1.5Gi", vendor.example/gpu: 1}
+      limits: {cpu: "2", memory: 2Gi, hugepages-2Mi: 4Mi, vendor.example/gpu: 1}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -83,33 +97,103 @@ spec:
     num_cores: 2
     memory_capacity: 8589934592
     topology:
-    - {node_id: 0, memory: 8589934592, cores: [{core_id: 0, thread_ids: [0, 1], socket_id: 0}]}
-  kubeletConfiguration: {kubeReserved: {cpu: 100m}}
+    - {node_id: 0, memory: 8589934592, hugepages: [{page_size: 2048, num_pages: 8}], cores: [{core_id: 0, thread_ids: [0, 1], socket_id: 0}]}
+  kubeletConfiguration: {kubeReserved: {cpu: 100m}, evictionHard: {memory.available: 5%}, cpuManagerPolicy: none}
   devices: {vendor.example/gpu: [{id: gpu0, numaNodes: [0], healthy: true}]}
+  labels: {zone: a}
+  taints: [{key: a, value: b, effect: NoExecute}]
+  pods: [{metadata: {name: old, namespace: default}, spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}]
+"""
+
+CONFIGURATION = b"""apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+evictionHard: {memory.available: 100Mi, nodefs.available: 10%}
+kubeReserved: {cpu: 100m, memory: 200Mi}
+systemReserved: {cpu: 100m}
+cpuManagerPolicy: static
+reservedSystemCPUs: "0-1"
+topologyManagerPolicy: restricted
+featureGates: {PodLevelResources: true}
+syncFrequency: 1m0s
+maxPods: 110
+"""
+
+LSCPU = b"""{"cpus": [
+ {"cpu": 0, "node": 0, "socket": 0, "core": 0, "l1d:l1i:l2:l3": "0:0:0:0", "online": true},
+ {"cpu": 1, "node": 0, "socket": 0, "core": 1, "l1d:l1i:l2:l3": "1:1:1:0", "online": true}]}
 """
 
 
+@cache
 def targets() -> Mapping[str, Target]:
     """Everything that is tried, by name."""
+    pods, profiles = (POD, *_files("examples/**/*.yaml")), (PROFILE, *_files("examples/nodes/*.yaml"))
+    machine = json.dumps(recorded_machines()["1s-2n-4c-smt2"]).encode()
     return {
-        "manifests": Target(
-            lambda content: workloads_from(content, "fuzz.yaml"),
-            (InputError,),
-            (POD, *_files("examples/**/*.yaml", "examples/**/*.json")),
-        ),
-        "profile": Target(lambda content: profile_from(content, "fuzz.yaml"), (InputError,), (PROFILE,)),
         "quantity": Target(
-            _text(Quantity.parse),
-            (QuantityError,),
+            lambda content: Quantity.parse(_text(content)),
             (b"1.5Gi", b"250m", b"-1e3", b"+.5E", b"100000000000000000000"),
+            (QuantityError,),
         ),
-        "cpu set": Target(_text(CPUSet.parse), (IdSetError,), (b"0-3,7,9-11", b"", b"0,2,4,6")),
+        "cpu set": Target(
+            lambda content: CPUSet.parse(_text(content)), (b"0-3,7,9-11", b"", b"0,2,4,6"), (IdSetError,)
+        ),
+        "node show": Target(_command("node show --node FILE"), profiles),
+        "kubelet configuration": Target(
+            _command("node capture --kubelet-config FILE --lscpu OTHER", LSCPU), (CONFIGURATION,)
+        ),
+        "lscpu": Target(_command("node capture --lscpu FILE"), (LSCPU,)),
+        "machine info": Target(_command("node capture --machine-info FILE"), (machine,)),
+        "vectors": Target(
+            _command("verify --show 1 FILE"),
+            (b'{"id":"a","family":"quantity","input":{"op":"parse","text":"1"}}\n',),
+        ),
+        "requests": Target(_command("requests --memory-capacity 8Gi -f FILE"), pods),
+        "pods to admit": Target(_command("admit --node laptop-i7-1370p -f FILE"), pods),
+        "node to admit to": Target(_command("admit --node FILE -f OTHER", POD), profiles),
+        "configuration to admit by": Target(
+            _command("admit --node vm-4 --kubelet-config FILE -f OTHER", POD), (CONFIGURATION,)
+        ),
     }
 
 
 def damaged(samples: tuple[bytes, ...], chance: random.Random) -> bytes:
-    """A sample with some damage."""
-    content = bytearray(chance.choice(samples))
+    """A sample with some damage to its bytes or to its values."""
+    sample = chance.choice(samples)
+    if chance.random() < 0.5:
+        documents = _documents(sample)
+        if documents and isinstance(documents[0], dict | list):
+            document = json.loads(json.dumps(chance.choice(documents)))
+            for _ in range(chance.choice((1, 1, 1, 2, 4))):
+                _change_a_value(document, chance)
+            return json.dumps(document).encode()
+    return _with_damaged_bytes(sample, samples, chance)
+
+
+def _change_a_value(document: Any, chance: random.Random) -> None:
+    """Go down to some member or item, and remove, replace, repeat or misspell it."""
+    while isinstance(document, dict | list) and document:
+        keys: list[Any] = list(document) if isinstance(document, dict) else list(range(len(document)))
+        key = chance.choice(keys)
+        below = document[key]
+        if isinstance(below, dict | list) and below and chance.random() < 0.85:
+            document = below
+            continue
+        other = json.loads(json.dumps(chance.choice(ODD_VALUES)))
+        match chance.randrange(6):
+            case 0:
+                del document[key]
+            case 1 if isinstance(document, dict):
+                document[f"{key}{chance.choice(('s', ' ', '.', '/'))}"] = document.pop(key)
+            case 2 if isinstance(document, list):
+                document.append(below)
+            case _:
+                document[key] = other
+        return
+
+
+def _with_damaged_bytes(sample: bytes, samples: tuple[bytes, ...], chance: random.Random) -> bytes:
+    content = bytearray(sample)
     for _ in range(chance.choice((1, 1, 2, 3, 8))):
         at, end = sorted(chance.randrange(len(content) + 1) for _ in range(2))
         match chance.randrange(6):
@@ -129,6 +213,42 @@ def damaged(samples: tuple[bytes, ...], chance: random.Random) -> bytes:
     return bytes(content)
 
 
+@cache
+def _documents(sample: bytes) -> list[Any]:
+    try:
+        return [document.value for document in parse_documents(sample, "sample")]
+    except InputError:
+        return []
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _files(pattern: str) -> tuple[bytes, ...]:
+    return tuple(path.read_bytes() for path in sorted(ROOT.glob(pattern)))
+
+
+def _command(line: str, other: bytes = b"") -> Reader:
+    """Runs the command on a file with the content; its output is dropped."""
+
+    def read(content: bytes) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            names = {"FILE": Path(directory, "in.json"), "OTHER": Path(directory, "other.json")}
+            names["FILE"].write_bytes(content)
+            names["OTHER"].write_bytes(other)
+            arguments = [str(names.get(word, word)) for word in line.split()]
+            dropped = io.StringIO()
+            with (
+                contextlib.redirect_stdout(dropped),
+                contextlib.redirect_stderr(dropped),
+                contextlib.chdir(ROOT),
+            ):
+                run(arguments)
+
+    return read
+
+
 def inputs(name: str, seed: int) -> Iterator[bytes]:
     """Damaged input for the target without end, the same for the same seed."""
     chance = random.Random(f"{name} {seed}")
@@ -146,7 +266,9 @@ def tried(name: str, number: int, content: bytes) -> Finding | None:
     except target.refusals:
         pass
     except Exception as error:  # noqa: BLE001 - anything else is what we look for
-        return Finding(name, number, content, f"{type(error).__name__}: {error}"[:300])
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        return Finding(name, number, content, f"{type(error).__name__} at {where}: {error}"[:300])
     took_s = time.monotonic() - began_s
     return Finding(name, number, content, f"took {took_s:.1f} s") if took_s > SLOW_S else None
 
@@ -159,14 +281,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--target", choices=targets(), action="append", help="default: all")
     options = parser.parse_args(arguments)
     seed = random.randrange(2**32) if options.seed is None else options.seed
-    findings = 0
+    findings: set[str] = set()
     for name in options.target or targets():
         end_s, number = time.monotonic() + options.seconds, 0
         for number, content in enumerate(inputs(name, seed), 1):
-            if finding := tried(name, number, content):
-                findings += 1
+            finding = tried(name, number, content)
+            if finding and finding.trouble not in findings:
+                findings.add(finding.trouble)
                 print(f"{name}, seed {seed}, input {number}: {finding.trouble}\n  {content!r}")
-            if time.monotonic() > end_s or findings > 20:
+            if time.monotonic() > end_s:
                 break
         print(f"{name}: {number} inputs, seed {seed}")
     return 1 if findings else 0

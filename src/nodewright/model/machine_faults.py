@@ -159,6 +159,8 @@ def _threads(machine: MachineInfo) -> Iterator[MachineFault]:
 
 def _distances(machine: MachineInfo) -> Iterator[MachineFault]:
     ids = sorted({node.node_id for node in machine.topology})
+    if ids and ids[0] < 0:
+        return  # a fault of its own, and no number of a list
     # The kernel lists the nodes that are online; one entry for each number up to the largest is what the kubelet expects.
     by_rank = {number: rank for rank, number in enumerate(ids)}
     by_number = {number: number for number in ids}

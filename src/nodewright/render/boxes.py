@@ -51,11 +51,11 @@ def beside(blocks: Sequence[Sequence[str]]) -> list[str]:
 def columns(count: int, wanted: int, width: int) -> int:
     """How many of `count` blocks of the wanted width go side by side: as many as fit, in rows of equal length.
 
-    >>> columns(8, 30, 100), columns(8, 30, 140), columns(3, 200, 80)
-    (2, 4, 1)
+    >>> columns(8, 30, 100), columns(8, 30, 140), columns(3, 200, 80), columns(0, 30, 80)
+    (2, 4, 1, 1)
     """
     fitting = max((width + GAP) // (wanted + GAP), 1)
-    return next(number for number in range(min(count, fitting), 0, -1) if count % number == 0)
+    return next((number for number in range(min(count, fitting), 0, -1) if count % number == 0), 1)
 
 
 def wrapped(parts: Sequence[str], width: int, *, joint: str, indent: int = 0) -> list[str]:
