@@ -213,7 +213,7 @@ def over_reserved(capacity: ResourceList, reservation: ResourceList) -> tuple[Ov
 def node_status(
     capacity: ResourceList, devices: Mapping[str, tuple[int, int]], reservations: Reservations
 ) -> tuple[Derivation, ...]:
-    """Capacity and allocatable of every resource as the Node object shows them, by name.
+    """Capacity (with memory in it) and allocatable of every resource as the Node object shows them, by name.
 
     Follows: v1.36, kubelet/nodestatus/setters.go, MachineInfo.
     """
@@ -233,8 +233,7 @@ def node_status(
             unavailable=amount - Quantity.of(devices[name][1]) if name in devices else ZERO,
             allocatable=Quantity.of(devices[name][1]) if name in devices else left,
         )
-    if "memory" in rows:
-        rows["memory"] = _without_huge_pages(rows["memory"], every)
+    rows["memory"] = _without_huge_pages(rows["memory"], every)
     return tuple(rows.values())
 
 

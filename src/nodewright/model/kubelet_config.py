@@ -21,6 +21,8 @@ KIND = "KubeletConfiguration"
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1, extra={"go": "int32"})]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1, extra={"go": "int64"})]
 Verbosity: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1, extra={"go": "v1.VerbosityLevel"})]
+# A pointer in Kubernetes: null leaves the default, where other durations refuse it.
+NullableDuration: TypeAlias = Annotated[Duration, msgspec.Meta(extra={"pointer": True})]
 DurationOrNanoseconds: TypeAlias = Annotated[Duration, msgspec.Meta(extra={"number": "ns"})]
 Texts: TypeAlias = dict[str, str]
 
@@ -193,7 +195,7 @@ class KubeletConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     kubelet_cgroups: str = ""
     system_cgroups: str = ""
     cpu_cfs_quota: bool = _named("cpuCFSQuota", True)
-    cpu_cfs_quota_period: Duration = _named("cpuCFSQuotaPeriod", Duration(100 * 10**6))
+    cpu_cfs_quota_period: NullableDuration = _named("cpuCFSQuotaPeriod", Duration(100 * 10**6))
     memory_throttling_factor: float = 0.9
     memory_reservation_policy: Annotated[str, _go("MemoryReservationPolicy")] = "None"
     memory_swap: MemorySwapConfiguration = MemorySwapConfiguration()
@@ -296,7 +298,7 @@ class KubeletConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     container_log_max_size: str = "10Mi"
     container_log_max_files: Int32 = 5
     container_log_max_workers: Int32 = 1
-    container_log_monitor_interval: Duration = Duration.seconds(10)
+    container_log_monitor_interval: NullableDuration = Duration.seconds(10)
     logging: LoggingConfiguration = LoggingConfiguration()
     tracing: TracingConfiguration | None = None
     enable_system_log_handler: bool = True

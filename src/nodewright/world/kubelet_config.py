@@ -233,6 +233,8 @@ def _text(value: Any) -> str:
 def _without_nones(document: Any) -> Any:
     if isinstance(document, dict):
         return {key: _without_nones(item) for key, item in document.items() if item is not None}
+    if isinstance(document, list | tuple):
+        return [_without_nones(item) for item in document]
     return document
 
 

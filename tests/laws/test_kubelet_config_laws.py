@@ -1,0 +1,161 @@
+from typing import Any
+
+import msgspec
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nodewright.core.allocatable import node_resources
+from nodewright.core.config import defaulted, settled
+from nodewright.model.faults import Stage
+from nodewright.model.gates import DEFAULT_GATES, GATES, settle
+from nodewright.model.kubelet_config import KubeletConfiguration
+from nodewright.model.machine import HugePages, MachineInfo
+from nodewright.model.thresholds import EvictionSettings, Signal, parse_thresholds
+from nodewright.values.duration import Duration, DurationError
+from nodewright.values.golang import float_text
+from nodewright.values.quantity import Quantity
+from nodewright.world.errors import Fault, InputError
+from nodewright.world.kubelet_config import LoadedConfig, kubelet_config_from
+
+FIELDS = [field.encode_name for field in msgspec.structs.fields(KubeletConfiguration)]
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+)
+texts = st.sampled_from(["1", "5%", "0%", "100Mi", "-1", "1e30", "10m", "x", "", "0-3", "nan%", "5 %"])
+names = st.sampled_from(
+    [*(signal.value for signal in Signal), "cpu", "memory", "pid", "numaNode", "limits", "x"]
+)
+values = st.recursive(
+    scalars | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+documents = st.dictionaries(st.sampled_from(FIELDS), values, max_size=6)
+spans = st.integers(-(2**63), 2**63 - 1).map(Duration)
+
+
+@given(documents)
+@settings(max_examples=150)
+@example({"maxPods": 10**30})
+@example({"reservedSystemCPUs": "0-9999999999"})
+def test_any_document_gives_a_configuration_or_faults(document: dict[str, Any]) -> None:
+    faults: tuple[Fault, ...] = ()
+    loaded: LoadedConfig | None = None
+    try:
+        loaded = kubelet_config_from(document, "document")
+    except InputError as error:
+        faults = error.faults
+    assert (loaded is None) == bool(faults)
+    assert all(fault.path and fault.rule for fault in faults)
+    if loaded is not None:
+        assert settled(loaded.config).faults == ()
+        assert settled(loaded.config).config == loaded.config
+
+
+@given(
+    st.builds(
+        KubeletConfiguration,
+        max_pods=st.integers(-2, 200),
+        pod_pids_limit=st.integers(-5, 5),
+        merge_default_eviction_settings=st.booleans(),
+        eviction_hard=st.dictionaries(names, texts, max_size=3),
+        node_status_update_frequency=spans,
+        node_status_report_frequency=spans,
+        max_parallel_image_pulls=st.none() | st.integers(0, 5),
+        topology_manager_policy=st.sampled_from(["", "none", "x"]),
+        image_minimum_gc_age=spans,
+    )
+)
+def test_defaulting_twice_is_defaulting_once(config: KubeletConfiguration) -> None:
+    once = defaulted(config, DEFAULT_GATES)
+    assert defaulted(once, DEFAULT_GATES) == once
+
+
+@given(st.dictionaries(st.sampled_from(sorted(GATES)), st.booleans(), max_size=8))
+def test_gates_are_what_was_asked_or_the_defaults_with_a_reason(asked: dict[str, bool]) -> None:
+    found = settle(asked)
+    if found.errors:
+        assert found.gates == DEFAULT_GATES
+    else:
+        assert all(found.gates[name] == value for name, value in asked.items())
+        assert all(
+            found.gates[need] for gate in GATES.values() if found.gates[gate.name] for need in gate.needs
+        )
+
+
+amounts = st.integers(0, 2**40)
+machines = st.builds(
+    MachineInfo,
+    num_cores=st.integers(1, 256),
+    memory_capacity=amounts,
+    hugepages=st.lists(
+        st.builds(HugePages, page_size=st.sampled_from([2048, 1048576]), num_pages=st.integers(0, 500))
+    ).map(tuple),
+)
+reservations = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "ephemeral-storage", "pid"]), amounts.map(str)
+)
+percentages = st.integers(1, 99).map("{}%".format)
+
+
+@given(machines, amounts, reservations, reservations, percentages)
+def test_allocatable_is_between_nothing_and_the_capacity(
+    machine: MachineInfo, disk: int, kube: dict[str, str], system: dict[str, str], percentage: str
+) -> None:
+    config = KubeletConfiguration(
+        kube_reserved=kube,
+        system_reserved=system,
+        eviction_hard={"memory.available": percentage, "nodefs.available": percentage},
+    )
+    found = node_resources(machine, disk, config)
+    assert found.allocatable.keys() == found.capacity.keys()
+    for row in found.derivations:
+        assert Quantity.of(0) <= row.allocatable <= row.capacity
+        taken = row.kube_reserved + row.system_reserved + row.eviction_hard + row.huge_pages
+        assert row.is_overdrawn == (row.capacity < taken)
+        if not row.is_overdrawn:
+            assert row.allocatable + taken == row.capacity
+    assert {one.resource for one in found.over_reserved} <= {
+        row.resource for row in found.derivations if row.is_overdrawn
+    }
+
+
+@given(st.integers(1, 99_999))
+def test_a_percentage_is_read_back_from_what_it_prints(thousandths: int) -> None:
+    text = f"{float_text(thousandths / 1000)}%"
+    (threshold,) = parse_thresholds(EvictionSettings(hard={"memory.available": text})).thresholds
+    assert threshold.value.text == text
+    assert abs(threshold.value.fraction * 100_000 - thousandths) <= thousandths * 2**-22
+
+
+@given(spans)
+def test_a_duration_is_read_back_from_what_it_prints(span: Duration) -> None:
+    assert Duration.parse(str(span)) == span
+
+
+@given(st.text(alphabet="0123456789.+-hmsuµn x", max_size=25))
+def test_any_text_is_a_duration_or_refused(text: str) -> None:
+    said, span = "time: ", Duration()
+    try:
+        span = Duration.parse(text)
+    except DurationError as error:
+        said = str(error)
+    assert said.startswith("time: ")
+    assert Duration.parse(str(span)) == span
+
+
+@given(st.dictionaries(names, texts), st.dictionaries(names, texts), st.dictionaries(names, texts))
+def test_thresholds_are_read_or_told_to_be_wrong(
+    hard: dict[str, str], soft: dict[str, str], periods: dict[str, str]
+) -> None:
+    found = parse_thresholds(EvictionSettings(hard=hard, soft=soft, soft_grace_period=periods))
+    assert all(fault.stage is Stage.STARTUP for fault in found.faults)
+    wrong = {fault.path for fault in found.faults}
+    off = {"0%", "100%"}
+    for signal, text in hard.items():
+        is_read = any(one.signal == signal and one.value.text == text for one in found.thresholds)
+        assert is_read or text in off or f"evictionHard[{signal}]" in wrong
