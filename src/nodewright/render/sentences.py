@@ -29,8 +29,10 @@ from nodewright.model.reasons import (
     UntoleratedTaints,
 )
 from nodewright.model.resource_names import PODS
+from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.amounts import readable, told_apart
 from nodewright.render.cpu_messages import cpu_message
+from nodewright.render.topology_messages import topology_message
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared, not bound to
 
@@ -41,7 +43,11 @@ def sentence(reason: Reason) -> str:
     >>> sentence(InsufficientResource(resource="cpu", requested=2000, used=2500, capacity=4000))
     'cpu: 2 asked for, 1.5 of 4 left: 0.5 short'
     """
-    return cpu_message(reason) if isinstance(reason, CPUReason) else _of_admission(reason)
+    if isinstance(reason, CPUReason):
+        return cpu_message(reason)
+    if isinstance(reason, TopologyReason):
+        return topology_message(reason)[1]
+    return _of_admission(reason)
 
 
 def _of_admission(reason: AdmissionReason) -> str:

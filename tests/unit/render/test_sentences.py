@@ -25,6 +25,7 @@ from nodewright.model.reasons import (
     TermUnmet,
     UntoleratedTaints,
 )
+from nodewright.model.topology_reasons import TopologyScopeUnknown
 from nodewright.render.sentences import sentence
 
 GI = 1 << 30
@@ -148,6 +149,7 @@ SENTENCES: list[tuple[Reason, str]] = [
         NotEnoughCPUs(requested=2, available=1),
         "not enough cpus available to satisfy request: requested=2, available=1",
     ),
+    (TopologyScopeUnknown(scope="rack"), 'unknown scope: "rack"'),
 ]
 
 
