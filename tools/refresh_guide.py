@@ -12,7 +12,8 @@ from tools.source import ROOT
 
 def documents() -> list[Path]:
     """The pages that people read and that are not made from anything."""
-    pages = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "reference"]
+    made = ROOT / "docs" / "reference"
+    pages = [page for page in sorted((ROOT / "docs").rglob("*.md")) if made not in page.parents]
     return [ROOT / "README.md", *pages]
 
 

@@ -16,14 +16,20 @@ WIDTHS = (80, 200)
 
 # Name of the shot -> command. Add a line, run `make shots`, read what it made, commit both.
 SHOTS = {
-    "admit": "nodewright admit -f examples/admission --node examples/nodes/worker.yaml",
-    "admit-json": "nodewright admit -f examples/admission --node examples/nodes/worker.yaml -o json",
-    "admit-wide": "nodewright admit -f examples/admission --node examples/nodes/worker.yaml -o wide",
-    "help-admit": "nodewright admit --help",
     "help-requests": "nodewright requests --help",
+    "requests": "nodewright requests -f examples/requests/qos.yaml --memory-capacity 64Gi",
+    "requests-wide": "nodewright requests -f examples/requests/qos.yaml --memory-capacity 64Gi -o wide",
+    "requests-init-containers": "nodewright requests -f examples/requests/init-containers.yaml --node vm-4",
+    "help-admit": "nodewright admit --help",
+    "admit": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml",
+    "admit-wide": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o wide",
+    "admit-yaml": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o yaml",
+    "help-node": "nodewright node --help",
+    "node-catalogue": "nodewright node catalogue",
+    "node-show-laptop": "nodewright node show --node laptop-i7-1370p",
+    "node-show-epyc": "nodewright node show --node epyc-7742-2s-nps4",
+    "node-show-gb200": "nodewright node show --node gb200",
     "help-verify": "nodewright verify --help",
-    "requests": "nodewright requests -f examples/requests --memory-capacity 64Gi",
-    "requests-wide": "nodewright requests -f examples/requests --memory-capacity 64Gi -o wide",
     "verify": "nodewright verify tests/conformance/vectors/oom-score.jsonl.gz",
 }
 
