@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.world.scalars import number_text
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ def amount(value: str | float) -> Quantity:
     Errors:  QuantityError.
     Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.UnmarshalJSON.
     """
-    return Quantity.parse(value.strip() if isinstance(value, str) else repr(value))
+    return Quantity.parse(value.strip() if isinstance(value, str) else number_text(value))
 
 
 def _custom(kind: type, value: Any) -> Any:

@@ -1,7 +1,7 @@
 """The files that `-f` names, as bytes: files, directories as kubectl walks them, standard input."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +18,12 @@ class File(NamedTuple):
     content: bytes
 
 
-def read_files(filenames: Sequence[str]) -> Iterator[File]:
-    """The files named, in order; a directory stands for its manifests, by name, not those further down.
+def named_files(filenames: Sequence[str], *, recursive: bool = False) -> list[str]:
+    """The files meant, in order; a directory stands for its manifests, sorted by path.
 
+    Those in directories further down count only if `recursive`. Standard input stays `-`.
     Follows: v1.36, cli-runtime/pkg/resource/visitor.go, ExpandPathsToFileVisitors.
-    Errors:  InputError naming each path that is not there or cannot be read, before anything is read.
+    Errors:  InputError naming each path that is not there and each directory without manifests.
     """
     paths: list[str] = []
     faults: list[Fault] = []
@@ -30,34 +31,32 @@ def read_files(filenames: Sequence[str]) -> Iterator[File]:
         if name == STDIN:
             paths.append(name)
         elif Path(name).is_dir():
-            paths.extend(_manifests_in(Path(name), faults))
+            found = _manifests_in(Path(name), recursive=recursive)
+            paths.extend(found)
+            if not found:
+                faults.append(Fault(rule=f"no files that end in one of {' '.join(SUFFIXES)}", source=name))
         elif Path(name).exists():
             paths.append(name)
         else:
             faults.append(Fault(rule=f'the path "{name}" does not exist'))
     if faults:
         raise InputError(faults)
-    return (_read(path) for path in paths)
+    return paths
 
 
-def _manifests_in(directory: Path, faults: list[Fault]) -> list[str]:
-    try:
-        found = sorted(
-            str(path) for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file()
-        )
-    except OSError as error:
-        faults.append(Fault(rule=f"cannot be read: {error.strerror}", source=str(directory)))
-        return []
-    if not found:
-        endings = " ".join(SUFFIXES)
-        faults.append(Fault(rule=f"no files that end in one of {endings}", source=str(directory)))
-    return found
+def read_file(path: str) -> File:
+    """The file's content; `-` is standard input.
 
-
-def _read(path: str) -> File:
+    Errors: InputError with what the system says against it.
+    """
     try:
         if path == STDIN:
             return File("stdin", sys.stdin.buffer.read())
         return File(path, Path(path).read_bytes())
     except OSError as error:
         raise InputError([Fault(rule=f"cannot be read: {error.strerror}", source=path)]) from None
+
+
+def _manifests_in(directory: Path, *, recursive: bool) -> list[str]:
+    within = directory.rglob("*") if recursive else directory.iterdir()
+    return sorted(str(path) for path in within if path.suffix in SUFFIXES and path.is_file())

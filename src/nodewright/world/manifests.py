@@ -21,10 +21,11 @@ from nodewright.model.objects import ObjectMeta, Pod, PriorityClass
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.files import File, read_files
+from nodewright.world.files import File, named_files, read_file
 from nodewright.world.places import Place
 from nodewright.world.schema import checked
 from nodewright.world.templates import POD, TEMPLATES, pod_of, uid_of
+from nodewright.world.yaml import MAX_YAML_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +54,27 @@ class Loaded:
     warnings: tuple[str, ...] = ()
 
 
-def load_workloads(filenames: Sequence[str], namespace: str = "default") -> Loaded:
+def load_workloads(
+    filenames: Sequence[str],
+    namespace: str = "default",
+    *,
+    recursive: bool = False,
+    max_bytes: int = MAX_YAML_BYTES,
+) -> Loaded:
     """The workloads in the files, directories or standard input (`-`) named.
 
-    `namespace` is for objects that name none.
+    `namespace` is for objects that name none; `recursive` goes down into directories.
+    Units:  max_bytes in bytes of YAML a file; JSON may be larger.
     Errors: InputError with the faults of all documents at once.
     """
-    loading = _Loading(namespace)
-    for file in read_files(filenames):
-        loading.take_file(file)
+    loading = _Loading(namespace, max_bytes)
+    for path in named_files(filenames, recursive=recursive):
+        try:
+            file = read_file(path)
+        except InputError as error:
+            loading.faults.extend(error.faults)
+        else:
+            loading.take_file(file)
     return loading.result()
 
 
@@ -75,6 +88,7 @@ def workloads_from(content: bytes, source: str, namespace: str = "default") -> L
 _PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
 _SERVED = {kind: version for version, kind in (*TEMPLATES, POD, _PRIORITY_CLASS)}
 _FORMER_GROUP = "extensions"
+_MISSED = (ErrorType.REQUIRED, ErrorType.FORBIDDEN)  # "HugePages require cpu or memory"
 
 
 @dataclass(slots=True)
@@ -82,6 +96,7 @@ class _Loading:
     """What was found so far."""
 
     namespace: str
+    max_bytes: int = MAX_YAML_BYTES
     workloads: list[Workload] = field(default_factory=list)
     classes: list[PriorityClass] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
@@ -103,7 +118,7 @@ class _Loading:
     def take_file(self, file: File) -> None:
         """Take in the documents of a file."""
         try:
-            documents = parse_documents(file.content, file.source)
+            documents = parse_documents(file.content, file.source, max_bytes=self.max_bytes)
         except InputError as error:
             self.faults.extend(error.faults)
             return
@@ -220,12 +235,14 @@ def _class_violations(one: PriorityClass) -> Iterator[Violation]:
 
 
 def _follows(violation: Violation, faults: Sequence[Fault]) -> bool:
-    """Whether the violation may only be there because of what was left out: it is about the same, or around it."""
+    """Whether the violation may be there only because the faults were left out.
+
+    That is so for what is said of the same field or within it, and where something is missed around it.
+    """
     path = violation.path
+    around = (f"{path}.", f"{path}[") if violation.type in _MISSED else ()
     return any(
-        fault.path == path
-        or fault.path.startswith((f"{path}.", f"{path}["))
-        or path.startswith(f"{fault.path}.")
+        fault.path == path or fault.path.startswith(around) or path.startswith(f"{fault.path}.")
         for fault in faults
     )
 

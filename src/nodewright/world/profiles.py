@@ -7,6 +7,7 @@ from nodewright.model.profile import API_VERSION, NodeProfile
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
+from nodewright.world.files import read_file
 from nodewright.world.machine.check import contradictions
 from nodewright.world.places import Place
 from nodewright.world.schema import faults_in
@@ -19,12 +20,8 @@ def load_profile(path: str | Path) -> NodeProfile:
 
     Errors: InputError with all faults of the file.
     """
-    source = str(path)
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError([Fault(rule=f"cannot be read: {error.strerror}", source=source)]) from None
-    return profile_from(content, source)
+    file = read_file(str(path))
+    return profile_from(file.content, file.source)
 
 
 def profile_from(content: bytes, source: str) -> NodeProfile:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from decimal import Decimal
 from functools import lru_cache
 
 from nodewright.values.units import INT64_MAX, INT64_MIN
@@ -24,7 +25,7 @@ _INTEGER = re.compile(r"([+-]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+
 _BASES = (16, 2, 8, 10)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _UINT64_MAX = 2**64 - 1
-_PLAIN_FLOAT = 1e21  # Go writes larger floats with an exponent, and so they stay floats
+_LEAST_PLAIN, _PLAIN_FLOAT = 1e-6, 1e21  # beyond, Go writes floats with an exponent
 
 
 class NotJSON(ValueError):  # noqa: N818 - named for what it says
@@ -56,8 +57,25 @@ def resolve(text: str) -> str | int | float | bool | None:
     if _FLOAT.fullmatch(plain):
         value = float(plain)
         if math.isfinite(value):
-            return int(value) if value.is_integer() and abs(value) < _PLAIN_FLOAT else value
+            return whole_if_it_is(value)
     return text
+
+
+def whole_if_it_is(value: float) -> int | float:
+    """The number as an integer where Go writes it without a fraction, so that it comes back as one."""
+    # By way of the digits that are written: 2**64 comes back as 18446744073709552000.
+    return int(Decimal(repr(value))) if value.is_integer() and abs(value) < _PLAIN_FLOAT else value
+
+
+def number_text(value: float) -> str:
+    """The number as Go writes it into JSON, which is what an amount is read from.
+
+    >>> number_text(0.00005), number_text(2), number_text(1e30)
+    ('0.00005', '2', '1e+30')
+    """
+    if isinstance(value, float) and _LEAST_PLAIN <= abs(value) < 1:
+        return format(Decimal(repr(value)), "f")
+    return repr(value)
 
 
 def key_text(value: object) -> str | None:

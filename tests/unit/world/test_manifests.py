@@ -1,33 +1,229 @@
-from nodewright.world.manifests import workloads_from
+from pathlib import Path
 
-DEPLOYMENT = b"""
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers:
-      - {name: main, image: nginx, resources: {requests: {cpu: 250m}}}
+import pytest
+
+from nodewright.world.errors import InputError
+from nodewright.world.manifests import Loaded, load_workloads, workloads_from
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples" / "manifests"
+GOLDEN = ROOT / "tests" / "golden" / "errors"
+
+
+def loaded(text: str, namespace: str = "default") -> Loaded:
+    return workloads_from(text.encode(), "f.yaml", namespace)
+
+
+def refusal(text: str) -> list[str]:
+    with pytest.raises(InputError) as refused:
+        loaded(text)
+    return [str(fault) for fault in refused.value.faults]
+
+
+def pods(result: Loaded) -> list[str]:
+    return [f"{one.kind} {one.pod.full_name}" for one in result.workloads]
+
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: main}]}\n"
+
+# What each example holds: pods and how many of them, then what makes none.
+HELD = [
+    ("database.yaml", ["StatefulSet default/ledger-1 x3"], {"PodDisruptionBudget": 1}),
+    ("dpdk-forwarder.yaml", ["Pod dataplane/forwarder x1"], {}),
+    ("gpu-training.yaml", ["Job default/train-0 x4"], {"Service": 1}),
+    (
+        "ingress-controller.yaml",
+        ["DaemonSet ingress/edge-proxy-0 xNone", "Job ingress/edge-proxy-admission-create-0 x1"],
+        {
+            "ClusterRole": 1,
+            "ClusterRoleBinding": 1,
+            "ConfigMap": 1,
+            "IngressClass": 1,
+            "Namespace": 1,
+            "Service": 1,
+            "ServiceAccount": 1,
+            "ValidatingWebhookConfiguration": 1,
+        },
+    ),
+    (
+        "list.json",
+        ["Pod kube-system/resolver-6d4b75cb6d-7xk2p x1", "Pod default/batch-1 x1"],
+        {"Service": 1},
+    ),
+    ("mesh-checkout.yaml", ["Deployment shop/checkout-0 x3"], {}),
+    ("nightly-backup.yaml", ["CronJob default/backup-0 x1"], {}),
+    (
+        "crds",
+        ["Deployment default/widget-operator-0 x1"],
+        {"CustomResourceDefinition": 1, "Job.batch.volcano.example": 1, "Widget": 2},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "held", "skipped"), HELD)
+def test_manifests_as_projects_ship_them_load_unchanged(
+    name: str, held: list[str], skipped: dict[str, int]
+) -> None:
+    result = load_workloads([str(EXAMPLES / name)])
+    assert [f"{one.kind} {one.pod.full_name} x{one.replicas}" for one in result.workloads] == held
+    assert dict(result.skipped) == skipped
+    assert result.warnings == ()
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in EXAMPLES.iterdir()} == {name for name, _, _ in HELD}
+
+
+def test_a_directory_is_read_with_what_is_further_down_only_if_wanted() -> None:
+    flat = load_workloads([str(EXAMPLES)])
+    deep = load_workloads([str(EXAMPLES)], recursive=True)
+    assert len(deep.workloads) == len(flat.workloads) + 1
+
+
+GOLDENS = sorted(path.name for path in GOLDEN.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_all_faults_of_a_file_are_told_at_once(name: str) -> None:
+    with pytest.raises(InputError) as refused:
+        workloads_from((GOLDEN / name).read_bytes(), name)
+    assert f"{refused.value}\n" == (GOLDEN / name).with_suffix(".txt").read_text("utf-8")
+
+
+def test_there_are_golden_errors() -> None:
+    assert len(GOLDENS) >= 4
+
+
+LISTS = [
+    "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: &s {containers: [{name: b}]}}\n",
+    "apiVersion: v1\nkind: PodList\nitems:\n- {metadata: {name: a}, spec: {containers: [{name: b}]}}\n",
+    (
+        "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: PodList\n  items: [{metadata: {name: a}, "
+        "spec: {containers: [{name: b}]}}]\n"
+    ),
+]
+
+
+@pytest.mark.parametrize("text", LISTS)
+def test_lists_are_opened(text: str) -> None:
+    assert pods(loaded(text)) == ["Pod default/a"]
+
+
+def test_faults_in_a_list_name_the_item() -> None:
+    text = "apiVersion: v1\nkind: PodList\nitems:\n- spec: {containers: [{name: b, x: 1}]}\n"
+    assert refusal(text) == [
+        "f.yaml:4:3, Pod: metadata.name: Required value: name or generateName is required",
+        "f.yaml:4:33, Pod: spec.containers[0].x: unknown field",
+    ]
+
+
+def test_the_namespace_given_is_for_objects_that_name_none() -> None:
+    text = POD % "a" + "---\n" + POD % "b, namespace: mine"
+    assert pods(loaded(text, "given")) == ["Pod given/a", "Pod mine/b"]
+
+
+def test_a_name_may_be_generated() -> None:
+    (one,) = loaded(POD.replace("name: %s", "generateName: run-")).workloads
+    assert (one.name, one.pod.full_name) == ("run-0", "default/run-0")
+
+
+def test_pods_that_occur_twice_are_told_apart() -> None:
+    result = loaded(POD % "a" + "---\n" + POD % "a")
+    first, second = result.workloads
+    assert first.pod.uid != second.pod.uid
+    assert result.warnings == ("default/a is there more than once; each is taken for a pod of its own",)
+
+
+NO_OBJECTS = [
+    ("[]", ["f.yaml:1:1: an object is a mapping with apiVersion and kind"]),
+    ("just text", ["f.yaml:1:1: an object is a mapping with apiVersion and kind"]),
+    ("a: 1", ["f.yaml:1:1: apiVersion: Object 'apiVersion' is missing", "f.yaml:1:1: kind: Object 'Kind' is missing"]),
+    ("apiVersion: 1\nkind: Pod", ["f.yaml:1:1: apiVersion: Object 'apiVersion' is missing"]),
+    ("apiVersion: v1\nkind: ''", ["f.yaml:2:1: kind: Object 'Kind' is missing"]),
+    ("apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: web}",
+     [('f.yaml:1:1, Deployment default/web: apiVersion: no matches for kind "Deployment" in version '
+      '"extensions/v1beta1"; Kubernetes serves apps/v1')]),
+    ("apiVersion: v2\nkind: Pod",
+     ['f.yaml:1:1, Pod: apiVersion: no matches for kind "Pod" in version "v2"; Kubernetes serves v1']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "faults"), NO_OBJECTS)
+def test_what_is_no_object_of_kubernetes_is_refused(text: str, faults: list[str]) -> None:
+    assert refusal(text) == faults
+
+
+def test_kinds_of_other_groups_are_skipped_with_their_group() -> None:
+    result = loaded("apiVersion: example.org/v1\nkind: Pod\n---\napiVersion: v1\nkind: Secret\n")
+    assert dict(result.skipped) == {"Pod.example.org": 1, "Secret": 1}
+
+
+CLASSES = """
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: low}
+value: 10
+globalDefault: true
 ---
-apiVersion: v1
-kind: Service
-metadata: {name: web}
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+preemptionPolicy: Never
+---
 """
 
 
-def test_a_deployment_gives_the_pod_that_its_controller_would_make() -> None:
-    loaded = workloads_from(DEPLOYMENT, "web.yaml")
-    (workload,) = loaded.workloads
-    assert (workload.kind, workload.name, workload.namespace, workload.replicas) == (
-        "Deployment",
-        "web",
-        "shop",
-        3,
+def test_priority_classes_count_wherever_they_stand() -> None:
+    urgent = POD.replace("spec: {", "spec: {priorityClassName: high, ")
+    result = loaded(urgent % "a" + "---\n" + POD % "b" + "---" + CLASSES)
+    assert [(one.pod.spec.priority, one.pod.spec.preemption_policy) for one in result.workloads] == [
+        (1000, "Never"),
+        (10, "PreemptLowerPriority"),
+    ]
+
+
+def test_priorities_that_cannot_be_known_are_told() -> None:
+    unknown = POD.replace("spec: {", "spec: {priorityClassName: high, ") % "a"
+    differing = POD.replace("spec: {", "spec: {priority: 7, ") % "b"
+    assert loaded(unknown + "---\n" + differing).warnings == (
+        'default/a: no PriorityClass with name "high" is known; priority 0 is assumed',
+        "default/b: spec.priority 7 is kept, though the API server would refuse it: it computes 0",
     )
-    assert workload.pod.full_name == "shop/web-0"
-    assert workload.pod.metadata.labels == {"app": "web"}
-    assert dict(loaded.skipped) == {"Service": 1}
+
+
+BAD_CLASSES = [
+    ("name: system-mine}\nvalue: 1",
+     [("f.yaml:3:12, PriorityClass default/system-mine: metadata.name: Forbidden: priority class names with 'system-' "
+      "prefix are reserved for system use only")]),
+    ("name: huge}\nvalue: 1000000001",
+     [("f.yaml:4:1, PriorityClass default/huge: value: Forbidden: maximum allowed value of a user defined priority "
+      "is 1000000000")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rest", "faults"), BAD_CLASSES)
+def test_priority_classes_are_checked(rest: str, faults: list[str]) -> None:
+    assert refusal(f"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{{rest}\n") == faults
+
+
+def test_faults_of_all_files_are_told_together(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("[")
+    (tmp_path / "b.yaml").write_text("kind: Pod")
+    (tmp_path / "c.yaml").symlink_to(tmp_path / "a.yaml")
+    with pytest.raises(InputError) as refused:
+        load_workloads([str(tmp_path), "/proc/self/mem"])
+    assert [fault.source.rpartition("/")[2].split(":")[0] for fault in refused.value.faults] == [
+        "a.yaml",
+        "b.yaml",
+        "c.yaml",
+        "mem",
+    ]
+
+
+def test_a_document_may_be_larger_if_that_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(POD % "a")
+    with pytest.raises(InputError, match="bytes of YAML; the most taken is 20"):
+        load_workloads([str(path)], max_bytes=20)
+    assert load_workloads([str(path)], max_bytes=2000).workloads

@@ -1,0 +1,46 @@
+import io
+from pathlib import Path
+
+import pytest
+
+from nodewright.world.errors import InputError
+from nodewright.world.files import named_files, read_file
+
+
+def test_a_directory_stands_for_its_manifests_by_name(tmp_path: Path) -> None:
+    for name in ("b.yaml", "a.yml", "c.json", "notes.txt", "d.YAML"):
+        (tmp_path / name).touch()
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "e.yaml").touch()
+    (tmp_path / "folder.yaml").mkdir()
+    names = [Path(path).name for path in named_files([str(tmp_path)])]
+    assert names == ["a.yml", "b.yaml", "c.json"]
+    names = [Path(path).name for path in named_files([str(tmp_path)], recursive=True)]
+    assert names == ["a.yml", "b.yaml", "c.json", "e.yaml"]
+
+
+def test_a_file_counts_whatever_its_ending(tmp_path: Path) -> None:
+    path = tmp_path / "manifest"
+    path.write_bytes(b"a: 1")
+    assert named_files([str(path), "-"]) == [str(path), "-"]
+    assert read_file(str(path)).content == b"a: 1"
+
+
+def test_all_paths_that_are_no_good_are_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        named_files(["absent.yaml", str(tmp_path), "gone"])
+    assert [str(fault) for fault in refused.value.faults] == [
+        'the path "absent.yaml" does not exist',
+        f"{tmp_path}: no files that end in one of .json .yaml .yml",
+        'the path "gone" does not exist',
+    ]
+
+
+def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        read_file(str(tmp_path))
+
+
+def test_standard_input_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xffa")))
+    assert read_file("-") == ("stdin", b"\xffa")

@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from nodewright.world.errors import InputError
+from nodewright.world.profiles import load_profile, profile_from
+
+HEAD = b"apiVersion: nodewright.dev/v1alpha1\nkind: NodeProfile\n"
+SPEC = b"""metadata: {name: small}
+spec:
+  rootFsCapacity: 100000000000
+  machineInfo:
+    machine_id: passed over
+    num_cores: 2
+    memory_capacity: 8589934592
+    topology:
+    - {node_id: 0, memory: 8589934592, caches: [], cores: [{core_id: 0, thread_ids: [0, 1], socket_id: 0}]}
+  kubeletConfiguration: {kubeReserved: {cpu: 100m}, futureField: 1}
+  devices: {vendor.example/gpu: [{id: gpu0, numaNodes: [0], healthy: true}]}
+  pods:
+  - metadata: {name: web, uid: "1"}
+    spec: {containers: [{name: main, resources: {requests: {cpu: 1}}}]}
+"""
+
+
+def refusal(content: bytes) -> list[str]:
+    with pytest.raises(InputError) as refused:
+        profile_from(content, "node.yaml")
+    return [str(fault) for fault in refused.value.faults]
+
+
+def test_a_profile_is_read_with_its_machine_and_its_pods(tmp_path: Path) -> None:
+    path = tmp_path / "node.yaml"
+    path.write_bytes(HEAD + SPEC)
+    profile = load_profile(path)
+    assert profile.spec.machine_info.topology[0].cores[0].thread_ids == (0, 1)
+    assert [pod.full_name for pod in profile.spec.pods] == ["default/web"]
+    assert profile.spec.kubelet_configuration["futureField"] == 1
+
+
+REFUSED = [
+    (HEAD + b"spec: {machineInfo: {num_cores: x}, kubletConfiguration: {}, devices: {gpu: [{}]}, "
+            b"pods: [{spec: {containers: [{resorces: 1}]}}]}",
+     ['node.yaml:3:22: spec.machineInfo.num_cores: Invalid value: "x": must be a whole number of 64 bits, not a text',
+      'node.yaml:3:37: spec.kubletConfiguration: unknown field; did you mean "kubeletConfiguration"?',
+      "node.yaml:3:78: spec.devices[gpu][0].id: Required value",
+      'node.yaml:3:113: spec.pods[0].spec.containers[0].resorces: unknown field; did you mean "resources"?']),
+    (b"apiVersion: v1\nkind: Pod",
+     ["node.yaml: a document with apiVersion: nodewright.dev/v1alpha1 and kind: NodeProfile is wanted"]),
+    (b"[]", ["node.yaml: a document with apiVersion: nodewright.dev/v1alpha1 and kind: NodeProfile is wanted"]),
+    (b"", ["node.yaml: one NodeProfile is wanted, not 0 documents"]),
+    (HEAD + b"---\n" + HEAD, ["node.yaml: one NodeProfile is wanted, not 2 documents"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "faults"), REFUSED)
+def test_a_profile_that_is_none_is_refused_with_all_its_faults(content: bytes, faults: list[str]) -> None:
+    assert refusal(content) == faults
+
+
+def test_a_machine_that_contradicts_itself_is_refused_at_its_line() -> None:
+    content = HEAD + SPEC.replace(b"thread_ids: [0, 1]", b"thread_ids: [0, 0]")
+    faults = refusal(content)
+    assert faults
+    assert all(fault.startswith(("node.yaml:11:", "node.yaml:8:")) for fault in faults), faults
+
+
+def test_a_profile_that_is_not_there_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="cannot be read: No such file or directory"):
+        load_profile("absent.yaml")
