@@ -13,6 +13,7 @@ from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
 from nodewright.node.actions import Action
 from nodewright.node.config import Defects, NodeConfig, NodeFacts
 from nodewright.node.events import PodArrived, PodFound, PodGone
+from nodewright.node.preview import Preview, preview
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, step
 from nodewright.render.messages import Message, message
@@ -167,6 +168,10 @@ class Node:
             node=replace(self, state=taken.state),
         )
 
+    def preview(self, pod: Pod) -> Preview:
+        """Who would make way for a pod that is assigned to the node now, and who else could have."""
+        return preview(self.state, with_defaults(pod))
+
     def admit_all(self, pods: Iterable[Pod]) -> Iterator[Answer]:
         """What the node says to each of the pods, one after the other."""
         node = self
@@ -212,9 +217,13 @@ def _config(profile: NodeProfile, loaded: LoadedConfig, release: RulesOf) -> Nod
         "kubernetes.io/arch": "amd64",
         **spec.labels,
     }
+    advertised = {name: amount.value() for name, amount in spec.extended_resources.items()}
     devices = {
-        resource: (len(devices), sum(device.healthy for device in devices))
-        for resource, devices in spec.devices.items()
+        **{name: (count, count) for name, count in advertised.items()},
+        **{
+            resource: (len(devices), sum(device.healthy for device in devices))
+            for resource, devices in spec.devices.items()
+        },
     }
     return NodeConfig.of(
         release=release,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from nodewright.model.machine import MachineInfo
-from nodewright.model.objects import ObjectMeta, Pod, Taint
+from nodewright.model.objects import ObjectMeta, Pod, ResourceList, Taint
 
 API_VERSION = "nodewright.dev/v1alpha1"
 
@@ -60,6 +60,8 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
     root_fs_capacity: int = 0
     kubelet_configuration: dict[str, Any] = {}
     devices: dict[str, tuple[Device, ...]] = {}
+    extended_resources: ResourceList = {}
+    """What somebody else than a device plugin put into the node's capacity, e.g. licences."""
     preferred_allocation: dict[str, str] = {}
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()

@@ -9,6 +9,7 @@ from nodewright.core.preemption.greedy import (
     Victims,
     candidates_for,
     preempt,
+    shortfalls,
     still_missing,
 )
 from nodewright.core.preemption.optimal import BUDGET, ExactSolver, Optimum, Toll, optimum
@@ -27,5 +28,6 @@ __all__ = [
     "candidates_for",
     "optimum",
     "preempt",
+    "shortfalls",
     "still_missing",
 ]

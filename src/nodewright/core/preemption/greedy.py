@@ -90,14 +90,19 @@ def preempt(pod: Pod, active: Sequence[Pod], failures: Sequence[PredicateFailure
     others = tuple(one for one in failures if not isinstance(one, InsufficientResource))
     if others:
         return Refused(others)
-    missing = tuple(
-        Missing(one.resource, one.missing) for one in failures if isinstance(one, InsufficientResource)
-    )
+    missing = shortfalls(failures)
     candidates = candidates_for(pod, active)
     unmet = still_missing(missing, candidates)
     if unmet:
         return Refused((NoVictimsSuffice(unmet=unmet),))
     return Granted(_chosen(missing, candidates))
+
+
+def shortfalls(failures: Iterable[PredicateFailure]) -> tuple[Missing, ...]:
+    """How much is missing of what, in the order of the failures."""
+    return tuple(
+        Missing(one.resource, one.missing) for one in failures if isinstance(one, InsufficientResource)
+    )
 
 
 def candidates_for(pod: Pod, active: Iterable[Pod]) -> tuple[Candidate, ...]:
