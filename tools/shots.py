@@ -24,6 +24,11 @@ SHOTS = {
     "admit": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml",
     "admit-wide": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o wide",
     "admit-yaml": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o yaml",
+    "help-preempt": "nodewright preempt --help",
+    "preempt": "nodewright preempt -f examples/preemption/critical.yaml --node examples/preemption/node.yaml",
+    "preempt-optimal": (
+        "nodewright preempt -f examples/preemption/crowded.yaml --node examples/preemption/crowded-node.yaml --optimal"
+    ),
     "help-node": "nodewright node --help",
     "node-catalogue": "nodewright node catalogue",
     "node-show-laptop": "nodewright node show --node laptop-i7-1370p",
