@@ -37,9 +37,9 @@ def take_packed(topology: CPUTopology, free: Mask, count: int, manner: Manner) -
         return NotEnoughCPUs(requested=count, available=free.bit_count())
     work = _Work(topology, known, count, follow=manner.follow_defects)
     for phase in _phases(work, manner):
-        if topology.cpus_per_core == 0 and phase == work.take_uncore_caches and work.follow:
-            return KubeletCrashes(divisor="CPUs per core")
         phase()
+        if work.has_crashed:
+            return KubeletCrashes(divisor="CPUs per core")
         if work.needed < 1:
             return work.taken
     return CPUsNotFound(requested=count)
@@ -59,7 +59,7 @@ class _Work:
     twice; the kubelet then takes it twice and counts it twice.
     """
 
-    __slots__ = ("follow", "free", "needed", "taken", "topology")
+    __slots__ = ("follow", "free", "has_crashed", "needed", "taken", "topology")
 
     def __init__(self, topology: CPUTopology, free: Mask, needed: int, *, follow: bool) -> None:
         self.topology = topology
@@ -67,6 +67,7 @@ class _Work:
         self.needed = needed
         self.taken = 0
         self.follow = follow
+        self.has_crashed = False
 
     def take(self, cpus: Mask) -> None:
         self.taken |= cpus
@@ -109,12 +110,15 @@ class _Work:
                 self.take_whole(_cache_order(topology, self.free), topology.in_uncore_cache)
             if self.needed > 0:
                 self.take_part_of_cache(cache)
-            if self.needed < 1:
+            if self.needed < 1 or self.has_crashed:
                 return
 
     def take_part_of_cache(self, cache: int) -> None:
         """The lowest cores with a free CPU in this cache, if their free CPUs are just what is needed."""
-        per_core = self.topology.cpus_per_core or 1
+        per_core = self.topology.cpus_per_core
+        if per_core == 0:
+            self.has_crashed = self.follow
+            return
         wanted_cores = -(-self.needed // per_core)
         cores = [core for core in self.topology.cores_in_uncore_cache[cache] if self.free & core.inside]
         cpus = 0

@@ -1,0 +1,81 @@
+"""The quick pickers against the slow ones, and what holds of every pick."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodewright.core.cpu.assign import Picking, take_cpus
+from nodewright.core.cpu.packed import Manner
+from nodewright.core.cpu.topology import CPUTopology
+from nodewright.model.cpu_reasons import (
+    CPUAccountingWrong,
+    CPUsNotFound,
+    CPUsNotFree,
+    KubeletCrashes,
+    KubeletHangs,
+    NotEnoughCPUs,
+)
+from nodewright.model.verdict import Granted, Refused
+from nodewright.testing.topologies import odd_topologies, regular_topologies, topologies
+from nodewright.values.idset import CPUSet
+from tests.laws.slow_cpus import CPUs, Machine, Refusal, slow_distributed, slow_packed
+
+
+@st.composite
+def questions(
+    draw: st.DrawFn, machines: st.SearchStrategy[CPUTopology]
+) -> tuple[CPUTopology, CPUSet, int]:
+    """A machine, the CPUs that are free on it, and how many are wanted."""
+    topology = draw(machines)
+    free = CPUSet(draw(st.integers(0, 2 ** len(topology.places) - 1)))
+    by_place = CPUSet.from_ids(topology.places[index].cpu for index in free)
+    found = topology.cpus if draw(st.integers(0, 3)) == 0 else by_place
+    return topology, found, draw(st.integers(0, len(found) + 1))
+
+
+def outcome(topology: CPUTopology, free: CPUSet, count: int, picking: Picking) -> CPUs | str:
+    match take_cpus(topology, free, count, picking):
+        case Granted(value=taken):
+            return frozenset(taken)
+        case Refused(because=(NotEnoughCPUs(), *_)):
+            return "not enough"
+        case Refused(because=(KubeletHangs(), *_)):
+            return "hang"
+        case Refused(because=(KubeletCrashes(), *_)):
+            return "crash"
+        case Refused(because=(CPUsNotFound(), *_)):
+            return "not found"
+        case Refused(because=(CPUAccountingWrong(remaining=remaining), *_)):
+            return f"accounting {remaining}"
+        case other:
+            raise AssertionError(other)
+
+
+@settings(max_examples=150)
+@given(question=questions(topologies()), spread=st.booleans(), caches=st.booleans())
+def test_the_packed_pick_is_the_slow_one(
+    question: tuple[CPUTopology, CPUSet, int], *, spread: bool, caches: bool
+) -> None:
+    topology, free, count = question
+    expected: CPUs | str
+    try:
+        expected = slow_packed(Machine(topology), frozenset(free), count, spread=spread, caches=caches)
+    except Refusal as refusal:
+        expected = str(refusal)
+    manner = Manner(spread=spread, prefer_uncore_cache=caches)
+    assert outcome(topology, free, count, Picking(manner=manner)) == expected
+
+
+@settings(max_examples=150)
+@given(question=questions(topologies()), group=st.integers(0, 4), spread=st.booleans())
+def test_the_distributed_pick_is_the_slow_one(
+    question: tuple[CPUTopology, CPUSet, int], group: int, *, spread: bool
+) -> None:
+    topology, free, count = question
+    expected: CPUs | str
+    try:
+        expected = slow_distributed(Machine(topology), frozenset(free), count, group, spread=spread)
+    except Refusal as refusal:
+        expected = str(refusal)
+    picking = Picking(manner=Manner(spread=spread), group=group)
+    assert outcome(topology, free, count, picking) == expected
