@@ -1,30 +1,25 @@
 """The quick pickers against the slow ones, and what holds of every pick."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.laws.slow_cpus import CPUs, Machine, Refusal, slow_distributed, slow_packed
 
 from nodewright.core.cpu.assign import Picking, take_cpus
 from nodewright.core.cpu.packed import Manner
 from nodewright.core.cpu.topology import CPUTopology
 from nodewright.model.cpu_reasons import (
     CPUAccountingWrong,
-    CPUsNotFound,
-    CPUsNotFree,
     KubeletCrashes,
     KubeletHangs,
     NotEnoughCPUs,
 )
 from nodewright.model.verdict import Granted, Refused
-from nodewright.testing.topologies import odd_topologies, regular_topologies, topologies
+from nodewright.testing.topologies import topologies
 from nodewright.values.idset import CPUSet
-from tests.laws.slow_cpus import CPUs, Machine, Refusal, slow_distributed, slow_packed
 
 
 @st.composite
-def questions(
-    draw: st.DrawFn, machines: st.SearchStrategy[CPUTopology]
-) -> tuple[CPUTopology, CPUSet, int]:
+def questions(draw: st.DrawFn, machines: st.SearchStrategy[CPUTopology]) -> tuple[CPUTopology, CPUSet, int]:
     """A machine, the CPUs that are free on it, and how many are wanted."""
     topology = draw(machines)
     free = CPUSet(draw(st.integers(0, 2 ** len(topology.places) - 1)))
@@ -43,8 +38,6 @@ def outcome(topology: CPUTopology, free: CPUSet, count: int, picking: Picking) -
             return "hang"
         case Refused(because=(KubeletCrashes(), *_)):
             return "crash"
-        case Refused(because=(CPUsNotFound(), *_)):
-            return "not found"
         case Refused(because=(CPUAccountingWrong(remaining=remaining), *_)):
             return f"accounting {remaining}"
         case other:

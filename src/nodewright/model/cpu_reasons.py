@@ -268,13 +268,6 @@ class CPUAccountingWrong:
     remaining: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUsNotFound:
-    """The kubelet's picking ended without the CPUs that it had counted."""
-
-    requested: int
-
-
 # ---------------------------------------------------------------- known defects of the kubelet
 
 
@@ -324,7 +317,6 @@ CPURefusal: TypeAlias = (
     | NotEnoughWholeCores
     | PodSharedPoolEmpty
     | CPUAccountingWrong
-    | CPUsNotFound
     | KubeletHangs
     | KubeletCrashes
 )

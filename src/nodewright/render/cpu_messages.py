@@ -1,9 +1,9 @@
 """The kubelet's own texts for what the CPU manager finds."""
 
-import json
 from typing import assert_never
 
 from nodewright.model import cpu_reasons as cpu
+from nodewright.values.golang import quoted, text_map
 
 
 def cpu_message(reason: cpu.CPUReason) -> str:
@@ -51,19 +51,19 @@ def _policy(reason: cpu.PolicyFault) -> str:
         case cpu.CPUPolicyUnknown(policy=policy):
             return f'unknown policy: "{policy}"'
         case cpu.CPUPolicyTakesNoOptions(options=options):
-            pairs = " ".join(f"{name}:{value}" for name, value in options)
-            return f"new none policy error: None policy: received unsupported options=map[{pairs}]"
+            unsupported = text_map(dict(options))
+            return f"new none policy error: None policy: received unsupported options={unsupported}"
         case cpu.CPUOptionUnknown(option=option):
-            return f"{STATIC}unknown CPU Manager Policy option: {_quoted(option)}"
+            return f"{STATIC}unknown CPU Manager Policy option: {quoted(option)}"
         case cpu.CPUOptionGated(option=option, stage=stage):
             return (
                 f"{STATIC}CPU Manager Policy {stage}-level Options not enabled, "
-                f"but option {_quoted(option)} provided"
+                f"but option {quoted(option)} provided"
             )
         case cpu.CPUOptionValueInvalid(option=option, value=value):
             return (
-                f"{STATIC}bad value for option {_quoted(option)}: "
-                f"strconv.ParseBool: parsing {_quoted(value)}: invalid syntax"
+                f"{STATIC}bad value for option {quoted(option)}: "
+                f"strconv.ParseBool: parsing {quoted(value)}: invalid syntax"
             )
         case cpu.CPUOptionsExclusive(one=one, other=other):
             return f"{STATIC}static policy options {one} and {other} can not be used at the same time"
@@ -152,8 +152,6 @@ def _refusal(reason: cpu.CPURefusal) -> str:
         case cpu.CPUAccountingWrong(remaining=remaining):
             extent = "not enough" if remaining > 0 else "too many"
             return f"accounting error, {extent} CPUs allocated, remaining: {remaining}"
-        case cpu.CPUsNotFound():
-            return "failed to allocate cpus"
         case cpu.KubeletHangs(requested=requested, group=group, numa=numa):
             return (
                 f"the kubelet would hang: it would deal {requested} CPUs in groups of {group} "
@@ -173,8 +171,3 @@ def _remark(reason: cpu.CPURemark) -> str:
             return f"the kubelet finds NUMA nodes {{{best}}} best and then uses {{{used}}}"
         case _:
             assert_never(reason)
-
-
-def _quoted(text: str) -> str:
-    """The text in double quotes, as Go's %q prints it (control characters apart)."""
-    return json.dumps(text, ensure_ascii=False)

@@ -113,6 +113,7 @@ class _Search:
         self.follow = follow
         left, nodes = sum(room.values()) - count, len(room)
         self.mean_thousandths = (2000 * left + nodes) // (2 * nodes)
+        self.squares = sum(each * each for each in room.values())
         self.constant = nodes * self.mean_thousandths**2 - 2000 * self.mean_thousandths * left
         self.regular = len(room) == len(order)
         self.looked_at = 0
@@ -159,18 +160,19 @@ class _Search:
             return None
         if sum(room // self.group for room in rooms) * self.group < self.count:
             return None
-        left = dict(self.room)
+        left: dict[int, int] = {}
         for numa in nodes:
-            left[numa] -= share
+            left[numa] = left.get(numa, self.room[numa]) - share
+        squares = self.squares + sum(room * room - self.room[numa] ** 2 for numa, room in left.items())
         rest = self.count - share * len(nodes)
         if rest == 0:
-            return _Rest(self.deviation(sum(room * room for room in left.values())))
-        return self.best_rest(left, tuple(numa for numa in nodes if left[numa] >= self.group), rest)
+            return _Rest(self.deviation(squares), squares)
+        return self.best_rest(left, tuple(numa for numa in nodes if left[numa] >= self.group), rest, squares)
 
     def best_rest(
-        self, left: dict[int, int], nodes: tuple[int, ...], rest: int
+        self, left: Room, nodes: tuple[int, ...], rest: int, squares: int
     ) -> "_Rest | KubeletHangs | NotJudged | None":
-        squares = sum(room * room for room in left.values())
+        """The best dealing of the rest to some of these nodes, of which `left` says what each still has."""
         least = self.least_deviation(left, nodes, rest, squares)
         best: _Rest | None = None
         for size in range(len(nodes), 0, -1):
@@ -244,7 +246,7 @@ class _Rest:
     """How even what is left would be, and the nodes that give what cannot be shared out evenly."""
 
     deviation: int
-    squares: int = 0
+    squares: int
     nodes: tuple[int, ...] = ()
     """The candidates."""
     places: tuple[int, ...] = ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from nodewright.core.cpu.topology import CPUTopology
 from nodewright.model.cpu_reasons import (
@@ -13,6 +14,7 @@ from nodewright.model.cpu_reasons import (
     CPUOptionValueInvalid,
     PolicyFault,
 )
+from nodewright.model.gates import FeatureGates
 from nodewright.model.verdict import Granted, Refused, Verdict
 
 FULL_PCPUS_ONLY = "full-pcpus-only"
@@ -56,6 +58,16 @@ class CPUGates:
     """PodLevelResources."""
     pod_level_managers: bool = False
     """PodLevelResourceManagers."""
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> Self:
+        """What these feature gates come to."""
+        return cls(
+            alpha_options=gates["CPUManagerPolicyAlphaOptions"],
+            beta_options=gates["CPUManagerPolicyBetaOptions"],
+            pod_level_resources=gates["PodLevelResources"],
+            pod_level_managers=gates["PodLevelResourceManagers"],
+        )
 
 
 DEFAULT_CPU_GATES = CPUGates()

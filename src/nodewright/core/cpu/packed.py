@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nodewright.core.cpu.topology import CPUTopology, Mask, Parts
-from nodewright.model.cpu_reasons import CPURefusal, CPUsNotFound, KubeletCrashes, NotEnoughCPUs
+from nodewright.model.cpu_reasons import CPURefusal, KubeletCrashes, NotEnoughCPUs
 
 Order: TypeAlias = list[tuple[int, int]]
 """Units in the order in which they are tried, each as (free CPUs, id)."""
@@ -41,8 +41,10 @@ def take_packed(topology: CPUTopology, free: Mask, count: int, manner: Manner) -
         if work.has_crashed:
             return KubeletCrashes(divisor="CPUs per core")
         if work.needed < 1:
-            return work.taken
-    return CPUsNotFound(requested=count)
+            break
+    # No step takes more from the free CPUs than from the need, and the last one tries every free CPU.
+    assert work.needed < 1
+    return work.taken
 
 
 def numa_order(topology: CPUTopology, free: Mask) -> Order:

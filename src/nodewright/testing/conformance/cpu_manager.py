@@ -9,6 +9,7 @@ from nodewright.core.cpu.options import CPUGates
 from nodewright.core.cpu.policy import CPUPolicy, CPUSettings, NonePolicy, create_policy, start
 from nodewright.core.cpu.state import Assignments, CPUState
 from nodewright.core.cpu.wants import PodWants
+from nodewright.model.gates import DEFAULT_GATES, FeatureGates
 from nodewright.model.hints import ProviderHints
 from nodewright.model.objects import Container, Pod
 from nodewright.model.verdict import Refused, Verdict
@@ -38,7 +39,9 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any]) -> Any:
 
 
 def _settings(question: dict[str, Any]) -> CPUSettings:
-    gates = question.get("featureGates") or {}
+    gates: dict[str, bool] = question.get("featureGates") or {}
+    on = {gate for gate, is_on in gates.items() if is_on}
+    off = {gate for gate, is_on in gates.items() if not is_on}
     reserved = question.get("reservedCPU")
     return CPUSettings(
         policy=question["policy"],
@@ -46,12 +49,7 @@ def _settings(question: dict[str, Any]) -> CPUSettings:
         reservation=None if reserved is None else Quantity.parse(reserved),
         reserved_cpus=CPUSet.parse(question.get("reservedCPUSet") or ""),
         topology_policy=question.get("topologyManagerPolicy") or "none",
-        gates=CPUGates(
-            alpha_options=gates.get("CPUManagerPolicyAlphaOptions", False),
-            beta_options=gates.get("CPUManagerPolicyBetaOptions", True),
-            pod_level_resources=gates.get("PodLevelResources", True),
-            pod_level_managers=gates.get("PodLevelResourceManagers", False),
-        ),
+        gates=CPUGates.of(FeatureGates(on=DEFAULT_GATES.on - off | on)),
     )
 
 
