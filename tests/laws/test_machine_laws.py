@@ -1,8 +1,10 @@
+import contextlib
 import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nodewright.model.machine import MachineInfo
 from nodewright.model.machine_faults import machine_faults
@@ -12,7 +14,10 @@ from nodewright.render.machine import machine_lines
 from nodewright.render.profiles import profile_yaml
 from nodewright.testing.machines import machine_files, machines, write_files
 from nodewright.world.catalogue import REAL, catalogue
+from nodewright.world.errors import InputError
+from nodewright.world.machine.cadvisor import read_machine_info
 from nodewright.world.machine.capture import capture_copy
+from nodewright.world.machine.lscpu import read_lscpu
 from nodewright.world.profiles import profile_from
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - thousands of small files, faster in memory
@@ -65,3 +70,33 @@ def test_a_picture_names_every_cpu_once(machine: MachineInfo) -> None:
         for number in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
     ]
     assert sorted(numbers) == list(range(machine.num_cores))
+
+
+SMALL = machine_files(catalogue()["1s-2n-4c-smt2"].machine)
+TORN = st.sampled_from(
+    ["", "\n", "x", "-1", "0-", "-", "0,,1", "9" * 25, "10 10", "MemTotal: 1 kB", "ff,", "\x00", "é"]
+)
+
+
+@settings(max_examples=60)
+@given(damage=st.dictionaries(st.sampled_from(sorted(SMALL)), st.none() | TORN, min_size=1, max_size=3))
+def test_damaged_files_are_refused_with_reasons_or_read(damage: dict[str, str | None]) -> None:
+    """Files that lack (None), are empty or torn: an InputError or a machine, never anything else."""
+    files = {path: damage.get(path, text) for path, text in SMALL.items()}
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        kept = {path: text for path, text in files.items() if text is not None}
+        with contextlib.suppress(InputError):
+            capture_copy(write_files(kept, Path(directory)))
+
+
+@settings(max_examples=60)
+@given(
+    content=st.binary(max_size=60)
+    | st.sampled_from([b"{", b'{"cpus": [{}]}', b'{"lscpu": [{"field": "CPU(s):"}]}'])
+)
+def test_any_bytes_are_refused_or_read_as_descriptions(content: bytes) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(content)
+        for reader in (read_lscpu, lambda paths: read_machine_info(paths[0])):
+            with contextlib.suppress(InputError):
+                reader([Path(file.name)])

@@ -102,3 +102,17 @@ def test_folded_cores_of_two_kinds_are_two_lines() -> None:
     drawn = "\n".join(machine_lines(machine, 80, ASCII))
     assert "| 40 cores x 2: 0-79" in drawn
     assert "| 20 cores x 1: 80-99" in drawn
+
+
+def test_scattered_cpus_of_many_nodes_wrap_below_their_title() -> None:
+    nodes = tuple(
+        NUMANode(
+            node_id=node,
+            cores=tuple(Core(core_id=6 * core + node, thread_ids=(6 * core + node,)) for core in range(40)),
+        )
+        for node in range(6)
+    )
+    lines = machine_lines(MachineInfo(num_cores=240, num_sockets=1, topology=nodes), 80, ASCII)
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith("| NUMA 0, 0 B")
+    assert lines[2].startswith("|   40 cores x 1: 0,6,12,18")

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class Host:
     image_fs: ImageFS | None
 
 
-def this_host(kubelet_root: Path = KUBELET_ROOT) -> Host:
+def this_host(kubelet_root: Path = KUBELET_ROOT, image_roots: Sequence[Path] = IMAGE_ROOTS) -> Host:
     """The system that we run on, as its kubelet would see it; its root directory need not exist yet."""
     existing = next(place for place in (kubelet_root, *kubelet_root.parents) if place.exists())
     room = os.statvfs(existing)
@@ -41,7 +42,7 @@ def this_host(kubelet_root: Path = KUBELET_ROOT) -> Host:
         architecture=kubernetes_arch(platform.machine()),
         page_size_bytes=os.sysconf("SC_PAGE_SIZE"),
         root_fs_capacity=room.f_frsize * room.f_blocks,
-        image_fs=_image_fs(existing),
+        image_fs=_image_fs(existing, image_roots),
     )
 
 
@@ -50,9 +51,9 @@ def kubernetes_arch(processor: str) -> str:
     return ARCHITECTURES.get(processor, processor)
 
 
-def _image_fs(kubelet_root: Path) -> ImageFS | None:
+def _image_fs(kubelet_root: Path, image_roots: Sequence[Path]) -> ImageFS | None:
     """The file system of images where a container runtime keeps them on another one than the kubelet's."""
-    for place in IMAGE_ROOTS:
+    for place in image_roots:
         if place.exists() and place.stat().st_dev != kubelet_root.stat().st_dev:
             room = os.statvfs(place)
             return ImageFS(capacity_bytes=room.f_frsize * room.f_blocks, inodes=room.f_files)
