@@ -201,6 +201,11 @@ def test_static_pods_put_up_with_every_taint() -> None:
     assert refusal(a_static_pod(), tainted) == []
 
 
+def test_a_toleration_lets_a_pod_onto_a_tainted_node() -> None:
+    tainted = view(taints=[{"key": "maintenance", "effect": "NoExecute"}])
+    assert refusal(a_pod(tolerations=[{"key": "maintenance", "operator": "Exists"}]), tainted) == []
+
+
 def test_the_node_is_fetched_again_only_if_nothing_but_its_labels_speaks_against_the_pod() -> None:
     choosy = a_pod(requests={"cpu": 1}, nodeSelector={"zone": "b"})
     cached = view({"cpu": 1}, labels={"zone": "a"})

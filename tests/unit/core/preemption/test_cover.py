@@ -80,3 +80,10 @@ def test_one_item_more_of_a_precious_tier_is_worse_than_all_of_the_lesser_ones()
 def test_what_the_others_make_superfluous_is_left_out_the_most_precious_first() -> None:
     cover = Cover((2,), tuple(Item(tier, (1,), (0,)) for tier in (2, 0, 1, 2)), (None,))
     assert cover.without_spares(cover.indices) == (0, 3)
+
+
+def test_an_item_that_gives_nothing_of_what_is_still_needed_is_left_out() -> None:
+    gives = ((5, 0), (4, 0), (1, 0), (0, 3), (0, 2))
+    items = tuple(Item(1, give, (1,)) for give in gives)
+    found = smallest_cover(Cover((5, 5), items, (None,)), (1, 2, 3, 4), budget=AMPLE)
+    assert (found.taken, found.proved) == ((0, 3, 4), True)
