@@ -1,6 +1,6 @@
 """The quick pickers against the slow ones, and what holds of every pick."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.slow_cpus import CPUs, Machine, Refusal, slow_distributed, slow_packed
 
@@ -44,7 +44,6 @@ def outcome(topology: CPUTopology, free: CPUSet, count: int, picking: Picking) -
             raise AssertionError(other)
 
 
-@settings(max_examples=150)
 @given(question=questions(topologies()), spread=st.booleans(), caches=st.booleans())
 def test_the_packed_pick_is_the_slow_one(
     question: tuple[CPUTopology, CPUSet, int], *, spread: bool, caches: bool
@@ -59,7 +58,6 @@ def test_the_packed_pick_is_the_slow_one(
     assert outcome(topology, free, count, Picking(manner=manner)) == expected
 
 
-@settings(max_examples=150)
 @given(question=questions(topologies()), group=st.integers(0, 4), spread=st.booleans())
 def test_the_distributed_pick_is_the_slow_one(
     question: tuple[CPUTopology, CPUSet, int], group: int, *, spread: bool

@@ -3,7 +3,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.model.machine import MachineInfo
@@ -29,13 +29,11 @@ def read_back(machine: MachineInfo) -> MachineInfo:
         return capture_copy(written).profile.spec.machine_info
 
 
-@settings(max_examples=40)
 @given(machine=machines())
 def test_a_machine_that_is_written_as_files_reads_back(machine: MachineInfo) -> None:
     assert read_back(machine) == machine
 
 
-@settings(max_examples=60)
 @given(machine=machines())
 def test_such_machines_contradict_themselves_nowhere(machine: MachineInfo) -> None:
     assert [fault for fault in machine_faults(machine) if not fault.tolerated] == []
@@ -50,14 +48,12 @@ def test_a_shape_of_the_catalogue_is_what_the_kubelet_would_read(name: str) -> N
     assert read_back(machine) == machine
 
 
-@settings(max_examples=40)
 @given(machine=machines())
 def test_a_profile_reads_back_from_its_yaml(machine: MachineInfo) -> None:
     profile = NodeProfile(spec=NodeProfileSpec(machine_info=machine))
     assert profile_from(profile_yaml(profile).encode(), "profile") == profile
 
 
-@settings(max_examples=40)
 @given(machine=machines())
 def test_a_picture_names_every_cpu_once(machine: MachineInfo) -> None:
     """Each CPU stands in brackets, alone or with those of its core."""
@@ -78,7 +74,6 @@ TORN = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
 @given(damage=st.dictionaries(st.sampled_from(sorted(SMALL)), st.none() | TORN, min_size=1, max_size=3))
 def test_damaged_files_are_refused_with_reasons_or_read(damage: dict[str, str | None]) -> None:
     """Files that lack (None), are empty or torn: an InputError or a machine, never anything else."""
@@ -89,7 +84,6 @@ def test_damaged_files_are_refused_with_reasons_or_read(damage: dict[str, str | 
             capture_copy(write_files(kept, Path(directory)))
 
 
-@settings(max_examples=60)
 @given(
     content=st.binary(max_size=60)
     | st.sampled_from([b"{", b'{"cpus": [{}]}', b'{"lscpu": [{"field": "CPU(s):"}]}'])

@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.core.predicates import NodeView, Others, judge, others_of
@@ -19,7 +19,6 @@ pods = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(asked=amounts, used=amounts, count=st.integers(0, 5), room=rooms)
 def test_a_shortage_is_exact(
     asked: Mapping[str, int], used: Mapping[str, int], count: int, room: Mapping[str, int]
@@ -33,7 +32,6 @@ def test_a_shortage_is_exact(
         assert short.resource in [one.resource for one in shortages(asked, others, one_less)]
 
 
-@settings(max_examples=40, deadline=None)
 @given(pod=pods, others=st.lists(pods, max_size=3), one_more=pods, room=rooms)
 def test_one_more_pod_never_makes_room(
     pod: Pod, others: list[Pod], one_more: Pod, room: Mapping[str, int]
@@ -46,7 +44,6 @@ def test_one_more_pod_never_makes_room(
     assert short <= {one.resource for one in after.failures if isinstance(one, InsufficientResource)}
 
 
-@settings(max_examples=40, deadline=None)
 @given(others=st.lists(pods, max_size=4), gone=pods)
 def test_taking_a_pod_away_undoes_adding_it(others: list[Pod], gone: Pod) -> None:
     before = others_of(others)

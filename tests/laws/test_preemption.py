@@ -1,6 +1,6 @@
 from itertools import chain, combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.core.preemption import Candidate, Missing, Toll, Victims, optimum, preempt, still_missing
@@ -50,7 +50,6 @@ def granted(active: list[Pod], failures: list[InsufficientResource]) -> Victims 
     return found.value if isinstance(found, Granted) else None
 
 
-@settings(max_examples=100, deadline=None)
 @given(active=pods, failures=shortages)
 def test_preemption_frees_enough_or_nobody_could(
     active: list[Pod], failures: list[InsufficientResource]
@@ -68,7 +67,6 @@ def test_preemption_frees_enough_or_nobody_could(
         assert reason.unmet
 
 
-@settings(max_examples=50, deadline=None)
 @given(active=pods, failures=shortages, priority=st.none() | st.integers(-5, 1_999_999_999))
 def test_only_a_critical_pod_preempts(
     active: list[Pod], failures: list[InsufficientResource], priority: int | None
@@ -76,7 +74,6 @@ def test_only_a_critical_pod_preempts(
     assert preempt(a_pod(priority=priority), active, failures) == Refused(tuple(failures))
 
 
-@settings(max_examples=50, deadline=None)
 @given(active=pods, failures=shortages, at=st.integers(0, 3))
 def test_nobody_goes_if_anything_but_a_shortage_speaks_against_the_pod(
     active: list[Pod], failures: list[InsufficientResource], at: int
@@ -86,7 +83,6 @@ def test_nobody_goes_if_anything_but_a_shortage_speaks_against_the_pod(
     assert preempt(CRITICAL, active, mixed) == Refused((elsewhere,))
 
 
-@settings(max_examples=100, deadline=None)
 @given(active=pods, failures=shortages)
 def test_no_guaranteed_pod_goes_while_lesser_ones_hold_enough(
     active: list[Pod], failures: list[InsufficientResource]
@@ -99,7 +95,6 @@ def test_no_guaranteed_pod_goes_while_lesser_ones_hold_enough(
         assert all(one.qos_class is not QOSClass.GUARANTEED for one in found.victims)
 
 
-@settings(max_examples=100, deadline=None)
 @given(active=pods, failures=shortages, budget=st.sampled_from([0, 3, 100_000]))
 def test_the_optimum_frees_enough_spares_whom_it_can_and_is_never_worse_than_the_kubelets_choice(
     active: list[Pod], failures: list[InsufficientResource], budget: int
@@ -115,7 +110,6 @@ def test_the_optimum_frees_enough_spares_whom_it_can_and_is_never_worse_than_the
         assert still_missing(found.missing, rest)
 
 
-@settings(max_examples=60, deadline=None)
 @given(active=pods, failures=shortages)
 def test_with_budget_enough_no_choice_at_all_is_smaller(
     active: list[Pod], failures: list[InsufficientResource]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.core.topology import TopologyManager, merge
@@ -74,7 +74,6 @@ def questions(draw: st.DrawFn, *, with_rules: bool) -> tuple[TopologyManager, li
     ), [Offer(str(at), hints) for at, hints in enumerate(found)]
 
 
-@settings(max_examples=100)
 @given(questions(with_rules=False))
 def test_folding_lists_gives_what_every_combination_gives(
     question: tuple[TopologyManager, list[Offer]],
@@ -84,7 +83,6 @@ def test_folding_lists_gives_what_every_combination_gives(
     assert (merged.hint, merged.admit, merged.proved) == (*by_every_combination(manager, offers), True)
 
 
-@settings(max_examples=100)
 @given(questions(with_rules=True))
 def test_a_rule_stands_for_the_list_that_it_expands_to(question: tuple[TopologyManager, list[Offer]]) -> None:
     manager, offers = question
@@ -113,7 +111,6 @@ def test_searching_and_writing_out_all_sets_find_the_same_preferred_set(data: st
         assert found == best_common(some, common, sizes, far)
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_searching_and_writing_out_all_sets_find_the_same_common_set(data: st.DataObject) -> None:
     nodes = data.draw(st.integers(1, 5))

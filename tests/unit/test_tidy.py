@@ -182,6 +182,12 @@ def test_tests_use_fakes_not_mocks() -> None:
     assert not bad, places(bad)
 
 
+def test_laws_leave_the_number_of_examples_to_the_profile() -> None:
+    """Else many by night would be as few as at the desk."""
+    bad = [module.place for module in modules("tests") if "settings(max_examples" in module.text]
+    assert not [place for place in bad if place != "tests/unit/test_tidy.py"], places(bad)
+
+
 def test_unit_tests_stand_where_their_module_stands() -> None:
     astray = [
         module.place
