@@ -8,6 +8,8 @@ from nodewright.world.machine.lacks import Fact, Lack
 def lack_sentence(lack: Lack) -> str:
     """What is missing and what stands in the profile instead."""
     match lack.fact:
+        case Fact.KUBELET_CONFIGURATION if lack.instead:
+            return f"kubelet configuration: none given (--kubelet-config), the kubelet's defaults are assumed, but {lack.instead}"
         case Fact.KUBELET_CONFIGURATION:
             return "kubelet configuration: none given (--kubelet-config), the kubelet's defaults are assumed"
         case Fact.NUMA_NODES:

@@ -112,10 +112,13 @@ def _unknown(facts: tuple[Fact, ...]) -> tuple[Lack, ...]:
 
 
 def _capture(sources: Sources, host: Host | None, configuration: Mapping[str, Any] | None) -> Captured:
+    version = cgroup_version(sources)
+    # By default a kubelet does not start on cgroup v1; one that runs there has been told to.
+    usual = {"failCgroupV1": False} if version == 1 else {}
     spec = NodeProfileSpec(
         machine_info=read_machine(sources),
-        kubelet_configuration=dict(configuration or {}),
-        cgroup_version=cgroup_version(sources),
+        kubelet_configuration=usual if configuration is None else dict(configuration),
+        cgroup_version=version,
         swap_bytes=swap_capacity(sources),
         pid_max=process_limit(sources),
     )
@@ -132,7 +135,7 @@ def _capture(sources: Sources, host: Host | None, configuration: Mapping[str, An
             labels=labels(host.name, host.architecture),
         )
     if configuration is None:
-        sources.lack(Fact.KUBELET_CONFIGURATION)
+        sources.lack(Fact.KUBELET_CONFIGURATION, instead="failCgroupV1: false" if usual else "")
     return Captured(profile=NodeProfile(metadata=metadata, spec=spec), lacks=sources.end())
 
 

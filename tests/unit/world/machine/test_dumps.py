@@ -113,3 +113,15 @@ def groups(machine: MachineInfo) -> list[object]:
                     caches.setdefault((cache.id, cache.size), []).append(core.thread_ids)
             rows.append((node.node_id, listed, [(size, own) for (_, size), own in caches.items()]))
     return rows
+
+
+def test_a_kubelet_on_cgroup_v1_must_have_been_told_to_run_there(tmp_path: Path) -> None:
+    files = unpacked((DUMPS / "offline.txt").read_text())
+    on_v1 = {place.replace("cgroup.controllers", "cpu/tasks"): text for place, text in files.items()}
+    found = capture_copy(write_files(on_v1, tmp_path))
+    assert found.profile.spec.cgroup_version == 1
+    assert found.profile.spec.kubelet_configuration == {"failCgroupV1": False}
+    assert [lack.instead for lack in found.lacks if lack.fact is Fact.KUBELET_CONFIGURATION] == [
+        "failCgroupV1: false"
+    ]
+    assert capture_copy(tmp_path, {"maxPods": 9}).profile.spec.kubelet_configuration == {"maxPods": 9}
