@@ -21,7 +21,8 @@ def test_capture_says_the_same_in_json(capsys: Captured) -> None:
     assert run(["node", "capture", "-o", "json"]) == YES
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "NodeProfile"
-    assert document["spec"]["kubeletConfiguration"] == {}
+    on_v1 = document["spec"]["cgroupVersion"] == 1
+    assert document["spec"]["kubeletConfiguration"] == ({"failCgroupV1": False} if on_v1 else {})
 
 
 def test_capture_takes_the_kubelets_configuration(tmp_path: Path, capsys: Captured) -> None:
