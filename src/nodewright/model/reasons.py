@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nodewright.model.cpu_reasons import CPUReason
+from nodewright.model.device_reasons import DeviceReason
 from nodewright.model.objects import Taint
 from nodewright.model.topology_reasons import TopologyReason
 
@@ -222,4 +223,4 @@ AdmissionReason: TypeAlias = (
 )
 """What decides without any resource manager."""
 
-Reason: TypeAlias = AdmissionReason | CPUReason | TopologyReason
+Reason: TypeAlias = AdmissionReason | CPUReason | DeviceReason | TopologyReason

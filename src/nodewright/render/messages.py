@@ -3,6 +3,7 @@
 from typing import NamedTuple, assert_never
 
 from nodewright.model.cpu_reasons import CPUReason, KubeletCrashes, KubeletHangs
+from nodewright.model.device_reasons import DeviceReason, DeviceUnlisted
 from nodewright.model.reasons import (
     AdmissionReason,
     HostPortsTaken,
@@ -26,6 +27,7 @@ from nodewright.model.reasons import (
 )
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.cpu_messages import cpu_error_type, cpu_message
+from nodewright.render.device_messages import device_message
 from nodewright.render.topology_messages import topology_message
 
 
@@ -44,6 +46,8 @@ def message(reason: Reason) -> Message:
     """
     if isinstance(reason, CPUReason):
         return _of_cpus(reason)
+    if isinstance(reason, DeviceReason):
+        return _of_devices(reason)
     if isinstance(reason, TopologyReason):
         return Message(*topology_message(reason))
     return _of_admission(reason)
@@ -153,6 +157,14 @@ def _of_cpus(reason: CPUReason) -> Message:
     error_type = cpu_error_type(reason)
     if error_type is not None:
         return Message(error_type, text)
+    return _unexpected(f"Allocate failed due to {text}, which is unexpected")
+
+
+def _of_devices(reason: DeviceReason) -> Message:
+    """What becomes of a pod that the device manager fails; of one that crashes the kubelet as above."""
+    text = device_message(reason)
+    if isinstance(reason, DeviceUnlisted):
+        return Message("KubeletCrashes", text)
     return _unexpected(f"Allocate failed due to {text}, which is unexpected")
 
 

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from nodewright.model.cpu_reasons import CPUReason
+from nodewright.model.device_reasons import DeviceReason
 from nodewright.model.objects import Taint
 from nodewright.model.reasons import (
     AdmissionReason,
@@ -32,6 +33,7 @@ from nodewright.model.resource_names import PODS
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.amounts import readable, told_apart
 from nodewright.render.cpu_messages import cpu_message
+from nodewright.render.device_messages import device_sentence
 from nodewright.render.topology_messages import topology_message
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared, not bound to
@@ -45,6 +47,8 @@ def sentence(reason: Reason) -> str:
     """
     if isinstance(reason, CPUReason):
         return cpu_message(reason)
+    if isinstance(reason, DeviceReason):
+        return device_sentence(reason)
     if isinstance(reason, TopologyReason):
         return topology_message(reason)[1]
     return _of_admission(reason)

@@ -1,0 +1,168 @@
+"""Which devices there are and who has them: the device manager's state, as a value."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeAlias
+
+from nodewright.model.profile import Device
+from nodewright.values.idset import LARGEST_ID
+
+Ids: TypeAlias = frozenset[str]
+Held: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Ids]]]
+"""Devices by pod uid, container name and resource."""
+
+NONE: Ids = frozenset()
+NOWHERE = -1
+"""The NUMA node of devices without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceList:
+    """The devices of one resource as its plugin listed them last. A device listed twice is as it was listed last."""
+
+    devices: Mapping[str, Device]
+    healthy: Ids
+    unhealthy: Ids
+    masks: Mapping[str, int]
+    """The NUMA nodes of each device, as a mask."""
+    counts: tuple[tuple[int, int], ...]
+    """How many devices there are for each mask, healthy or not."""
+    placeless: Ids
+    """Devices that name no NUMA node."""
+    has_topology: bool
+    """Whether any device names a NUMA node."""
+
+    @classmethod
+    def of(cls, listed: Iterable[Device]) -> Self:
+        """The list of these devices."""
+        listed = tuple(listed)
+        devices = {device.id: device for device in listed}
+        masks = {name: _mask(device.numa_nodes or ()) for name, device in devices.items()}
+        counts: dict[int, int] = {}
+        for mask in masks.values():
+            counts[mask] = counts.get(mask, 0) + 1
+        return cls(
+            devices=devices,
+            healthy=frozenset(device.id for device in listed if device.healthy),
+            unhealthy=frozenset(device.id for device in listed if not device.healthy),
+            masks=masks,
+            counts=tuple(sorted(counts.items())),
+            placeless=frozenset(
+                name for name, device in devices.items() if not {*(device.numa_nodes or ())} - {NOWHERE}
+            ),
+            has_topology=any(device.numa_nodes for device in devices.values()),
+        )
+
+
+UNLISTED = DeviceList.of(())
+
+
+@dataclass(frozen=True, slots=True)
+class Reusable:
+    """Devices of a pod's init containers by resource, which its other containers take over first."""
+
+    pod: str
+    devices: Mapping[str, Ids]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """The devices, and who has which. Never changed in place.
+
+    Follows: v1.36, devicemanager/manager.go, ManagerImpl; `reusable` is lost at a restart of the kubelet.
+    """
+
+    lists: Mapping[str, DeviceList] = field(default_factory=dict)
+    """The devices of every registered resource."""
+    held: Held = field(default_factory=dict)
+    in_use: Mapping[str, Ids] = field(default_factory=dict)
+    """The devices by resource that are not given to others. The kubelet keeps this beside `held`: it can be more."""
+    reusable: Reusable | None = None
+    running: frozenset[tuple[str, str]] | None = None
+    """While a kubelet that has just started does not know all pods: the containers that it found running."""
+
+    @classmethod
+    def of(cls, devices: Mapping[str, Iterable[Device]], held: Held | None = None) -> Self:
+        """The state after all plugins have registered, in which containers hold these devices."""
+        lists = {resource: DeviceList.of(listed) for resource, listed in devices.items()}
+        return cls(lists=lists, held=held or {}, in_use=_all_held(held or {}))
+
+    def knows(self, resource: str) -> bool:
+        """Whether the resource is, or was, one of device plugins.
+
+        Follows: v1.36, devicemanager/manager.go, isDevicePluginResource.
+        """
+        return resource in self.lists or resource in self.in_use
+
+    def free(self, resource: str) -> Ids:
+        """The healthy devices that are not in use."""
+        return self.lists.get(resource, UNLISTED).healthy - self.in_use.get(resource, NONE)
+
+    def of_container(self, pod: str, container: str) -> Mapping[str, Ids]:
+        """What the container holds, by resource."""
+        return self.held.get(pod, {}).get(container, {})
+
+    def of_pod(self, pod: str, resource: str) -> Ids:
+        """What the containers of the pod hold together."""
+        return NONE.union(*(held.get(resource, NONE) for held in self.held.get(pod, {}).values()))
+
+    def reusable_by(self, pod: str) -> Mapping[str, Ids]:
+        """What the pod's next container takes over first, by resource."""
+        return self.reusable.devices if self.reusable is not None and self.reusable.pod == pod else {}
+
+    def holders(self, resource: str) -> Iterator[tuple[str, str, Ids]]:
+        """Every pod and container that holds devices of the resource, by name, and which."""
+        for pod, containers in sorted(self.held.items()):
+            for container, held in sorted(containers.items()):
+                if held.get(resource):
+                    yield pod, container, held[resource]
+
+    def with_devices(self, resource: str, devices: Iterable[Device]) -> "DeviceState":
+        """The state after the plugin sent this list of devices."""
+        return replace(self, lists={**self.lists, resource: DeviceList.of(devices)})
+
+    def with_held(self, pod: str, container: str, resource: str, devices: Ids) -> "DeviceState":
+        """The state in which the container holds these devices of the resource."""
+        containers = self.held.get(pod, {})
+        of_container = {**containers.get(container, {}), resource: devices}
+        return replace(self, held={**self.held, pod: {**containers, container: of_container}})
+
+    def with_in_use(self, resource: str, devices: Ids) -> "DeviceState":
+        """The state in which these devices are in use, too."""
+        return replace(self, in_use={**self.in_use, resource: self.in_use.get(resource, NONE) | devices})
+
+    def recounted(self) -> "DeviceState":
+        """The state in which just those devices are in use that containers hold."""
+        return replace(self, in_use=_all_held(self.held))
+
+    def restarted(self, running: Collection[tuple[str, str]] = ()) -> "DeviceState":
+        """The state when the kubelet has started anew: no plugin has listed devices yet.
+
+        `running` are the containers (pod uid, name) that the runtime reports as running; after a reboot, none.
+
+        Follows: v1.36, devicemanager/manager.go, Start, readCheckpoint.
+        """
+        lists = dict.fromkeys(self.lists, UNLISTED)
+        return DeviceState(lists, self.held, _all_held(self.held), running=frozenset(running))
+
+    def with_all_pods_known(self) -> "DeviceState":
+        """The state when the kubelet has heard of all its pods."""
+        return replace(self, running=None)
+
+
+def _all_held(held: Held) -> dict[str, Ids]:
+    together: dict[str, Ids] = {}
+    for containers in held.values():
+        for resources in containers.values():
+            for resource, devices in resources.items():
+                together[resource] = together.get(resource, NONE) | devices
+    return together
+
+
+def _mask(nodes: Iterable[int]) -> int:
+    mask = 0
+    for node in nodes:
+        # A plugin may say anything; beyond these there is no machine.
+        if 0 <= node <= LARGEST_ID:
+            mask |= 1 << node
+    return mask
