@@ -70,11 +70,13 @@ def capture(
     """
     if sum(map(bool, (sysfs, lscpu, machine_info))) > 1:
         raise click.UsageError("--sysfs, --lscpu and --machine-info exclude one another")
-    configuration = read_configuration(kubelet_config) if kubelet_config else None
-    captured = _captured(sysfs, lscpu, machine_info, configuration)
+    written = read_configuration(kubelet_config) if kubelet_config else None
+    captured = _captured(sysfs, lscpu, machine_info, written.document if written else None)
     click.echo(_document(captured.profile, output), nl=False)
     for lack in captured.lacks:
         click.echo(lack_sentence(lack), err=True)
+    for path in written.unknown if written else ():
+        click.echo(f'warning: {kubelet_config}: unknown field "{path}"', err=True)
     _warn(captured.profile)
     return YES
 

@@ -28,12 +28,13 @@ def test_capture_says_the_same_in_json(capsys: Captured) -> None:
 def test_capture_takes_the_kubelets_configuration(tmp_path: Path, capsys: Captured) -> None:
     config = tmp_path / "kubelet.yaml"
     config.write_text(
-        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\nfoo: 1\n"
     )
     assert run(["node", "capture", "--kubelet-config", str(config)]) == YES
     printed = capsys.readouterr()
     profile = profile_from(printed.out.encode(), "stdout")
-    assert profile.spec.kubelet_configuration == {"cpuManagerPolicy": "static"}
+    assert profile.spec.kubelet_configuration == {"cpuManagerPolicy": "static", "foo": 1}
+    assert f'{config}: unknown field "foo"' in printed.err
     assert "kubelet configuration" not in printed.err
 
 
@@ -41,7 +42,7 @@ def test_capture_refuses_another_kind_of_configuration(tmp_path: Path, capsys: C
     config = tmp_path / "kubelet.yaml"
     config.write_text("apiVersion: v1\nkind: Pod\n")
     assert run(["node", "capture", "--kubelet-config", str(config)]) == ERROR
-    assert "KubeletConfiguration is wanted" in capsys.readouterr().err
+    assert 'no kind "Pod" is registered' in capsys.readouterr().err
 
 
 def test_sources_exclude_one_another(tmp_path: Path, capsys: Captured) -> None:

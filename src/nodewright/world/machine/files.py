@@ -33,7 +33,8 @@ class Tree:
         try:
             if not self._holds(place) or not stat.S_ISREG(place.stat().st_mode):
                 return None
-            return _bytes(place).decode("utf-8", "replace").strip()
+            # tar fills files of sysfs with zeros up to the page that they claim to be.
+            return _bytes(place).rstrip(b"\0").decode("utf-8", "replace").strip()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

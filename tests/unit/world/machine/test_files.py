@@ -55,7 +55,17 @@ def test_processors_are_named_as_kubernetes_names_them() -> None:
 def test_another_document_is_no_configuration(text: str, tmp_path: Path) -> None:
     file = tmp_path / "kubelet.yaml"
     file.write_text(text)
-    with pytest.raises(InputError, match="KubeletConfiguration is wanted"):
+    with pytest.raises(InputError, match="failed to decode"):
+        read_configuration(file)
+
+
+def test_a_configuration_is_kept_as_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "kubelet.yaml"
+    head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+    file.write_text(f"{head}maxPods: 20\nmaxPod: 3\n---\nanother: document\n")
+    assert read_configuration(file) == ({"maxPods": 20, "maxPod": 3}, ("maxPod",))
+    file.write_text(f"{head}maxPods: many\n")
+    with pytest.raises(InputError, match="maxPods"):
         read_configuration(file)
 
 

@@ -160,6 +160,14 @@ def test_cpuinfo_alone_makes_a_machine(tmp_path: Path) -> None:
     assert Fact.TOPOLOGY in facts(found)
 
 
+def test_zeros_with_which_tar_fills_files_are_passed_over(tmp_path: Path) -> None:
+    def change(files: Files) -> None:
+        files.update({path: text + "\0" * 9 for path, text in files.items() if not text.startswith("->")})
+
+    padded = read(tmp_path / "padded", GROUPS, change)
+    assert padded.profile == read(tmp_path / "plain", GROUPS, lambda _: None).profile
+
+
 def test_a_copy_of_sys_itself_is_taken(tmp_path: Path) -> None:
     files = {
         path.removeprefix("sys/"): text
