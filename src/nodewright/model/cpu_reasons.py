@@ -191,7 +191,7 @@ StateFault: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CPUHolder:
-    """A container with CPUs of its own; no container: they belong to the pod as a whole."""
+    """A container with CPUs of its own; no container: a pod with CPUs that none of its containers has."""
 
     pod: str
     container: str

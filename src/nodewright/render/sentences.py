@@ -32,7 +32,7 @@ from nodewright.model.reasons import (
 from nodewright.model.resource_names import PODS
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.amounts import readable, told_apart
-from nodewright.render.cpu_messages import cpu_message
+from nodewright.render.cpu_sentences import cpu_sentence
 from nodewright.render.device_messages import device_sentence
 from nodewright.render.topology_messages import topology_message
 
@@ -46,7 +46,7 @@ def sentence(reason: Reason) -> str:
     'cpu: 2 asked for, 1.5 of 4 left: 0.5 short'
     """
     if isinstance(reason, CPUReason):
-        return cpu_message(reason)
+        return cpu_sentence(reason)
     if isinstance(reason, DeviceReason):
         return device_sentence(reason)
     if isinstance(reason, TopologyReason):

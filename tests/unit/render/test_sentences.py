@@ -147,7 +147,7 @@ SENTENCES: list[tuple[Reason, str]] = [
     ),
     (
         NotEnoughCPUs(requested=2, available=1),
-        "not enough cpus available to satisfy request: requested=2, available=1",
+        "2 CPUs asked for, 1 can be given",
     ),
     (TopologyScopeUnknown(scope="rack"), 'unknown scope: "rack"'),
 ]

@@ -101,8 +101,7 @@ class _Search:
     """The search among the combinations of NUMA nodes of one request.
 
     The balance of a choice is the standard deviation of what is left on all nodes, to three decimals. The
-    mean is the same for all choices of a request, so the sum of the squares tells which is better, and the
-    rounded deviation is needed only to see whether it is better by enough.
+    mean is the same for all choices of a request, so it follows from the sum of the squares of what is left.
     """
 
     def __init__(self, order: Sequence[int], room: Room, count: int, group: int, *, follow: bool) -> None:
@@ -166,7 +165,7 @@ class _Search:
         squares = self.squares + sum(room * room - self.room[numa] ** 2 for numa, room in left.items())
         rest = self.count - share * len(nodes)
         if rest == 0:
-            return _Rest(self.deviation(squares), squares)
+            return _Rest(self.deviation(squares))
         return self.best_rest(left, tuple(numa for numa in nodes if left[numa] >= self.group), rest, squares)
 
     def best_rest(
@@ -183,11 +182,11 @@ class _Search:
                 change = self.deal(left, [nodes[place] for place in places], rest)
                 if isinstance(change, KubeletHangs):
                     return change
-                if change is None or (best is not None and squares + change >= best.squares):
+                if change is None:
                     continue
                 deviation = self.deviation(squares + change)
                 if best is None or deviation < best.deviation:
-                    best = _Rest(deviation, squares + change, nodes, places)
+                    best = _Rest(deviation, nodes, places)
                     if deviation == least:
                         return best
         return best
@@ -246,7 +245,6 @@ class _Rest:
     """How even what is left would be, and the nodes that give what cannot be shared out evenly."""
 
     deviation: int
-    squares: int
     nodes: tuple[int, ...] = ()
     """The candidates."""
     places: tuple[int, ...] = ()

@@ -41,10 +41,9 @@ def take_packed(topology: CPUTopology, free: Mask, count: int, manner: Manner) -
         if work.has_crashed:
             return KubeletCrashes(divisor="CPUs per core")
         if work.needed < 1:
-            break
+            return work.taken
     # No step takes more from the free CPUs than from the need, and the last one tries every free CPU.
-    assert work.needed < 1
-    return work.taken
+    raise AssertionError(f"{work.needed} of {count} CPUs missing")
 
 
 def numa_order(topology: CPUTopology, free: Mask) -> Order:
@@ -142,10 +141,10 @@ class _Work:
     def take_in_order(self, order: Order, units: Mapping[int, Mask]) -> None:
         at_first = self.free
         for _, one in order:
+            if self.needed < 1:
+                break
             cpus = units[one] & (at_first if self.follow else self.free)
             self.take(_lowest(cpus, self.needed))
-            if self.needed < 1:
-                return
 
 
 def _phases(work: _Work, manner: Manner) -> list[Callable[[], None]]:

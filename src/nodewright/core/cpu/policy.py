@@ -128,13 +128,11 @@ def _static(
     picking = _picking(options, topology, follow_defects=settings.follow_defects)
     reserved = settings.reserved_cpus
     if not reserved:
-        match take_cpus(topology, topology.cpus, wanted, picking):
-            case Granted(value=picked):
-                reserved = picked
-            case Refused(because=(KubeletHangs() | KubeletCrashes() | NotJudged(), *_)) as stuck:
-                return stuck
-            case Refused():  # the kubelet passes over this error and says what comes of it
-                reserved = NO_CPUS
+        picked = take_cpus(topology, topology.cpus, wanted, picking)
+        if isinstance(picked, Granted):
+            reserved = picked.value
+        elif isinstance(picked.because[0], KubeletHangs | KubeletCrashes | NotJudged):
+            return picked  # any other refusal the kubelet passes over, and says what comes of it
     if len(reserved) != wanted:
         return Refused((CPUReservationUnmet(reserved=reserved, wanted=wanted),))
     for cpu in reserved - topology.cpus:

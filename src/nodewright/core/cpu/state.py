@@ -65,10 +65,12 @@ class CPUState:
         return replace(self, default=cpus)
 
     def holders(self) -> Iterator[CPUHolder]:
-        """All that have CPUs, by pod and container; a pod's own CPUs stand after those of its containers."""
+        """All that have CPUs, by pod and container, and pods with CPUs that none of their containers has."""
         for pod in sorted({*self.assignments, *self.pods}):
             of_pod = self.assignments.get(pod, {})
+            rest = self.pods.get(pod, NO_CPUS)
             for container in sorted(of_pod):
                 yield CPUHolder(pod=pod, container=container, cpus=of_pod[container])
-            if pod in self.pods:
-                yield CPUHolder(pod=pod, container="", cpus=self.pods[pod])
+                rest -= of_pod[container]
+            if rest:
+                yield CPUHolder(pod=pod, container="", cpus=rest)

@@ -14,6 +14,7 @@ from nodewright.model.cpu_reasons import (
     CPUsNotFree,
     CPUsOfNUMA,
     KubeletCrashes,
+    KubeletHangs,
     NotEnoughCPUs,
     NotEnoughWholeCores,
     NotWholeCores,
@@ -303,6 +304,25 @@ def test_a_pod_whose_cpus_cannot_be_divided_keeps_them_as_the_kubelet_has_it(whe
     sane = Node.of(policy(follow=False))
     assert sane.run_pod(pod) == "NotEnoughCPUs"
     assert sane.state == CPUState(TWO_NODES.cpus)
+
+
+def test_a_pod_that_kept_its_cpus_is_named_as_their_holder() -> None:
+    node = Node.of(policy())
+    node.run_pod(a_guaranteed("p", "2", app="3"))
+    node.run(a_guaranteed("q", app="1"), numa="1")
+    holders = [CPUHolder(pod="p", container="", cpus=CPUSet.of(1, 5))]
+    holders.append(CPUHolder(pod="q", container="app", cpus=CPUSet.of(2)))
+    assert list(node.state.holders()) == holders
+
+
+@pytest.mark.parametrize("numa", [None, "0-3"])
+def test_a_kubelet_that_hangs_gives_nothing(numa: str | None) -> None:
+    machine = topology(numa_per_socket=4, cores=3)
+    node = Node.of(policy(machine, full_pcpus_only=True, distribute_cpus_across_numa=True))
+    node.state = node.state.with_default(CPUSet.parse("0-2,4-7,9-13,15,17-22"))
+    done = node.allocation(a_guaranteed("p", app="14"), numa=numa)
+    assert isinstance(done.verdict, Refused)
+    assert done.verdict.because == (KubeletHangs(requested=14, group=2, numa=NUMASet.of(2, 3)),)
 
 
 def test_a_pod_asked_for_twice_gets_cpus_twice_as_the_kubelet_has_it() -> None:

@@ -1,7 +1,9 @@
+from collections.abc import Sequence
+
 import pytest
 
+from nodewright.core.cpu import distribute
 from nodewright.core.cpu.assign import Picking, take_cpus
-from nodewright.core.cpu.distribute import BUDGET
 from nodewright.core.cpu.packed import Manner
 from nodewright.core.cpu.topology import CPUPlace, CPUTopology
 from nodewright.model.cpu_reasons import (
@@ -100,6 +102,14 @@ def test_nodes_that_were_overwritten_may_have_too_few_cpus() -> None:
     assert len(sane.value) == 39
 
 
+def test_nodes_for_the_rest_that_have_nothing_left_make_the_kubelet_hang() -> None:
+    """What overwritten nodes could lead to; no machine is known on which they do."""
+    search = distribute._Search([0, 1], {0: 2, 1: 4}, 5, 1, follow=True)
+    found = distribute._Found((0, 1), (0,))
+    hanging = distribute._take(TWO_NODES, CPUSet.parse("0-1,4-7").mask, found, search, Manner())
+    assert hanging == KubeletHangs(requested=5, group=1, numa=NUMASet.of(0))
+
+
 def test_more_than_is_free_is_refused() -> None:
     verdict = take_cpus(TWO_NODES, CPUSet.parse("0-2"), 4, Picking(group=1))
     assert verdict == Refused((NotEnoughCPUs(requested=4, available=3),))
@@ -116,17 +126,31 @@ def test_groups_of_none_make_the_kubelet_divide_by_zero() -> None:
     assert sane == Granted(CPUSet.parse("0-1"))
 
 
-def test_a_search_without_end_in_sight_is_left_open() -> None:
-    """Sixty nodes of sixty sizes: more combinations than anybody waits for."""
+def of_sizes(sizes: Sequence[int]) -> CPUTopology:
+    """One socket with NUMA nodes of so many cores, a CPU each."""
     places: list[CPUPlace] = []
-    for numa in range(60):
-        places += [CPUPlace(len(places) + cpu, numa, 0, len(places) + cpu, 0) for cpu in range(numa + 1)]
-    machine = CPUTopology(len(places), len(places), 1, 60, 1, tuple(places))
-    verdict = take_cpus(machine, machine.cpus, 200, Picking(group=1))
+    for numa, size in enumerate(sizes):
+        places += [CPUPlace(cpu, numa, 0, cpu, 0) for cpu in range(len(places), len(places) + size)]
+    return CPUTopology(len(places), len(places), 1, len(sizes), 1, tuple(places))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count", "group"),
+    [
+        (range(1, 61), 200, 1),  # sixty nodes of sixty sizes: C(60, 7) sets of them
+        (range(101, 121, 2), 1010, 2),  # ten nodes, all needed: 2**9 ways to give the rest
+    ],
+)
+def test_a_search_without_end_in_sight_is_left_open(
+    sizes: Sequence[int], count: int, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distribute, "BUDGET", 200)
+    machine = of_sizes(sizes)
+    verdict = take_cpus(machine, machine.cpus, count, Picking(group=group))
     assert isinstance(verdict, Refused)
     (reason,) = verdict.because
     assert isinstance(reason, NotJudged)
-    assert str(BUDGET) in reason.because
+    assert "200 combinations" in reason.because
 
 
 def test_nodes_that_are_alike_are_looked_at_once() -> None:

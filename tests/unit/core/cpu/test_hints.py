@@ -52,6 +52,7 @@ HINTS = """
     free 1,2     reuse -    want 2  ->  0-1
     free 1-7     reuse -    want 5  ->  0-1!
     free 1-7     reuse -    want 8  ->
+    free 1-7     reuse -    want 9  ->
     free 2-7     reuse 1    want 2  ->  0! 0-1
     free 1-3     reuse 6    want 2  ->  1! 0-1
     free 4       reuse 1,6  want 2  ->  0-1
@@ -106,6 +107,12 @@ def test_where_sockets_outnumber_nodes_alignment_by_socket_says_nothing() -> Non
 def test_cpus_that_the_machine_lacks_are_taken_to_be_on_node_0() -> None:
     assert texts(cpu_hints(policy(TWO_NODES), CPUSet.of(2, 98, 99), NO_CPUS, 2)) == ["0!", "0-1"]
     assert texts(cpu_hints(policy(TWO_NODES), CPUSet.parse("1-7"), CPUSet.of(99), 2)) == ["0!", "0-1"]
+
+
+def test_without_a_node_0_they_are_nowhere() -> None:
+    shifted = CPUTopology(8, 4, 2, 2, 2, tuple(one._replace(numa=one.numa + 1) for one in TWO_NODES.places))
+    assert texts(cpu_hints(policy(shifted), CPUSet.of(2, 98, 99), NO_CPUS, 2)) == []
+    assert texts(cpu_hints(policy(shifted), CPUSet.parse("1-7"), CPUSet.of(99), 2)) == []
 
 
 def test_sixty_four_nodes_make_one_rule_and_no_list() -> None:
