@@ -27,9 +27,9 @@ run nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worke
 say 'Who would have to go for a critical pod?'
 run nodewright preempt -f examples/preemption/critical.yaml --node examples/preemption/node.yaml
 
-say 'This machine as a node, and whether it would take the examples'
+say 'This machine as a node, and what would become of the examples on it'
 run nodewright node show
-run nodewright admit -f examples/manifests
+run nodewright admit -f examples/manifests --kubelet-config examples/kubelet/any-cgroup.yaml
 
 say 'Machines that come with nodewright'
 run nodewright node show --node laptop-i7-1370p

@@ -1,1 +1,1 @@
-"""Floor 6: servers."""
+"""Floor 7: servers."""

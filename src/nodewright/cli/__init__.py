@@ -1,4 +1,4 @@
-"""Floor 7: the command line, one module a command."""
+"""Floor 9: the command line, one module a command."""
 
 import os
 import sys
