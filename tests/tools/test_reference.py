@@ -1,11 +1,8 @@
-import pytest
-
 from tools.changelog import CHANGELOG, with_release
 from tools.reference import DEPARTURES, FLOORS, departures, followed, page
 from tools.source import PACKAGE, Module, modules
 
 
-@pytest.mark.slow
 def test_the_page_of_departures_is_what_docstrings_say() -> None:
     assert DEPARTURES.read_text("utf-8") == departures(), "make docs"
 
