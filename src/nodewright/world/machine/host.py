@@ -35,7 +35,7 @@ class Host:
 
 def this_host(kubelet_root: Path = KUBELET_ROOT, image_roots: Sequence[Path] = IMAGE_ROOTS) -> Host:
     """The system that we run on, as its kubelet would see it; its root directory need not exist yet."""
-    existing = next(place for place in (kubelet_root, *kubelet_root.parents) if place.exists())
+    existing = next(place for place in (kubelet_root, *kubelet_root.parents) if _device(place) is not None)
     room = os.statvfs(existing)
     return Host(
         name=platform.node().strip().lower(),
@@ -54,10 +54,18 @@ def kubernetes_arch(processor: str) -> str:
 def _image_fs(kubelet_root: Path, image_roots: Sequence[Path]) -> ImageFS | None:
     """The file system of images where a container runtime keeps them on another one than the kubelet's."""
     for place in image_roots:
-        if place.exists() and place.stat().st_dev != kubelet_root.stat().st_dev:
+        if _device(place) not in (None, _device(kubelet_root)):
             room = os.statvfs(place)
             return ImageFS(capacity_bytes=room.f_frsize * room.f_blocks, inodes=room.f_files)
     return None
+
+
+def _device(place: Path) -> int | None:
+    """The file system of a directory; None: it is not there, or not for us to see."""
+    try:
+        return place.stat().st_dev
+    except OSError:
+        return None
 
 
 def cgroup_version(sources: Sources) -> int:

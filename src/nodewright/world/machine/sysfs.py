@@ -42,7 +42,8 @@ def topology(sources: Sources) -> Topology:
 
     Follows: v1.36, cadvisor/utils/sysinfo/sysinfo.go, GetNodesInfo.
     Departs: a file that is no number is an error; cAdvisor logs it and goes on without CPUs. A copy that
-        has lost the links from NUMA nodes to CPUs is read by `cpulist`.
+        has lost the links from NUMA nodes to CPUs is read by `cpulist`. Books and drawers (s390x) are not
+        told apart.
     """
     names = [name for name in sources.sys.names(NODES) if _NODE.fullmatch(name)]
     if not names:

@@ -43,6 +43,12 @@ def test_images_on_another_file_system_are_told_apart(tmp_path: Path) -> None:
     assert host.this_host(tmp_path, (tmp_path,)).image_fs is None
 
 
+def test_directories_that_may_not_be_looked_at_count_as_missing(tmp_path: Path) -> None:
+    unspeakable = tmp_path / ("x" * 5000)
+    found = host.this_host(unspeakable, (unspeakable,))
+    assert (found.root_fs_capacity > 0, found.image_fs) == (True, None)
+
+
 def test_processors_are_named_as_kubernetes_names_them() -> None:
     assert [host.kubernetes_arch(name) for name in ("x86_64", "aarch64", "riscv64")] == [
         "amd64",
