@@ -39,7 +39,7 @@ def faults_in(document: Any, type_name: str) -> list[Fault]:
 def checked(document: Any, type_name: str) -> "Checked":
     """The same faults, and what is left of the document without them."""
     found: list[_Found] = []
-    _check(document, _shape(type_name), None, found)
+    _check(document, shape_of(type_name), None, found)
     return Checked(document, found)
 
 
@@ -254,7 +254,8 @@ def _text(path: Path) -> str:
 
 
 @cache
-def _shape(name: str) -> Shape:
+def shape_of(name: str) -> Shape:
+    """The type of that name, as the tables have it."""
     return _Tables().shape(name)
 
 
