@@ -5,10 +5,10 @@ import click
 from nodewright.ask import Answer, Node
 from nodewright.cli import options
 from nodewright.cli.app import ERROR, NO, YES
-from nodewright.cli.inputs import tell
+from nodewright.cli.inputs import tell, workloads
 from nodewright.render.admission import Entry, admission_document, admission_text, admitted_names
 from nodewright.render.documents import as_json, as_yaml
-from nodewright.world.manifests import Workload, load_workloads
+from nodewright.world.manifests import Workload
 
 
 @click.command("admit")
@@ -32,7 +32,7 @@ def command(
     Of an object that makes pods (Deployment, DaemonSet, Job, ...) one pod is judged. Exit code 0 if all pods get in,
     3 if any is refused or undecided.
     """
-    loaded = load_workloads(filenames, namespace)
+    loaded = workloads(filenames, namespace)
     asked = Node.open(node, kubelet_config=kubelet_config)
     warnings = (*loaded.warnings, *asked.warnings)
     tell(warnings, loaded.skipped)

@@ -1,8 +1,20 @@
 """What commands do with their input before they ask."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
+
+from nodewright.cli.options import Manifests
+from nodewright.world.manifests import Loaded, load_workloads
+
+
+def workloads(filenames: Sequence[str], namespace: str) -> Loaded:
+    """The workloads that the command line asks about.
+
+    Errors: InputError with all faults of all files.
+    """
+    asked = Manifests.asked()
+    return load_workloads(filenames, namespace, recursive=asked.recursive, max_bytes=asked.max_bytes)
 
 
 def tell(warnings: Iterable[str], skipped: Mapping[str, int]) -> None:

@@ -1,13 +1,57 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
 import click
 
+from nodewright.values.quantity import Quantity, QuantityError
+from nodewright.world.yaml import MAX_YAML_BYTES
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-filenames = click.option(
+_RECURSIVE = "nodewright.recursive"
+_MAX_BYTES = "nodewright.max_bytes"
+
+
+def filenames(command: Command) -> Command:
+    """The options that say which manifests are meant; `Manifests.asked` has those besides -f."""
+    for option in (_max_document_size, _recursive, _filenames):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """How manifests are to be read.
+
+    Units: max_bytes in bytes of YAML a file.
+    """
+
+    recursive: bool = False
+    max_bytes: int = MAX_YAML_BYTES
+
+    @classmethod
+    def asked(cls) -> Self:
+        """What the command line that runs says."""
+        meta = click.get_current_context().meta
+        return cls(recursive=meta[_RECURSIVE], max_bytes=meta[_MAX_BYTES])
+
+
+def _bytes(context: click.Context, option: click.Parameter, text: str) -> None:
+    try:
+        size = Quantity.parse(text)
+    except QuantityError as error:
+        raise click.BadParameter(str(error), context, option) from None
+    context.meta[_MAX_BYTES] = size.value()
+
+
+def _depth(context: click.Context, _option: click.Parameter, recursive: bool) -> None:  # noqa: FBT001 - click's call
+    context.meta[_RECURSIVE] = recursive
+
+
+_filenames = click.option(
     "-f",
     "--filename",
     "filenames",
@@ -15,6 +59,23 @@ filenames = click.option(
     required=True,
     metavar="FILE|DIR|-",
     help="Manifests: YAML or JSON, several documents, List kinds; a directory; - for standard input. Repeatable.",
+)
+_recursive = click.option(
+    "-R",
+    "--recursive",
+    is_flag=True,
+    expose_value=False,
+    callback=_depth,
+    help="Go down into the directories named by -f.",
+)
+_max_document_size = click.option(
+    "--max-document-size",
+    default="3Mi",
+    show_default=True,
+    metavar="SIZE",
+    expose_value=False,
+    callback=_bytes,
+    help="The most YAML that is taken from one file; JSON may be larger.",
 )
 namespace = click.option(
     "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none."

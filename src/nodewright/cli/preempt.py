@@ -7,14 +7,13 @@ import click
 from nodewright.ask import Node
 from nodewright.cli import options
 from nodewright.cli.app import ERROR, NO, YES
-from nodewright.cli.inputs import tell
+from nodewright.cli.inputs import tell, workloads
 from nodewright.core.preemption import BUDGET, ExactSolver, Optimum, optimum
 from nodewright.node.preview import Preview
 from nodewright.node.step import Decision
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.preemption import Entry, preemption_document, preemption_text, victim_names
 from nodewright.world.highs import cheapest_cover
-from nodewright.world.manifests import load_workloads
 
 
 @click.command("preempt")
@@ -54,7 +53,7 @@ def command(  # noqa: PLR0913 - one argument an option
     Only critical pods push others out: static ones, and those of priority 2000000000 and above. With -o name the
     victims alone, in the order in which they are ended. Exit code 0 if all pods get in, 3 if any does not.
     """
-    loaded = load_workloads(filenames, namespace)
+    loaded = workloads(filenames, namespace)
     asked = Node.open(node, kubelet_config=kubelet_config)
     warnings = (*loaded.warnings, *asked.warnings)
     tell(warnings, loaded.skipped)

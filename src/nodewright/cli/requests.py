@@ -6,13 +6,14 @@ import click
 
 from nodewright.cli import options
 from nodewright.cli.app import YES
+from nodewright.cli.inputs import workloads
 from nodewright.core.requests import asked
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.requests import Entry, requests_names, requests_text, requests_wide
 from nodewright.render.requests_document import requests_document
 from nodewright.values.quantity import Quantity, QuantityError
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.manifests import Workload, load_workloads
+from nodewright.world.manifests import Workload
 from nodewright.world.nodes import find_profile
 
 WIDEST = 100
@@ -41,7 +42,7 @@ def command(
     Each with what decides it: which container, init container, sidecar, overhead or pod-level entry. Of an object
     that makes pods (Deployment, DaemonSet, Job, ...) its pod template is looked at.
     """
-    loaded = load_workloads(filenames, namespace)
+    loaded = workloads(filenames, namespace)
     memory_bytes, memory_of = _memory(memory_capacity, node)
     entries = [_entry(workload, memory_bytes) for workload in loaded.workloads]
     for warning in loaded.warnings:

@@ -8,6 +8,7 @@ from nodewright.values.quantity import Quantity, QuantityError
 from nodewright.world.scalars import number_text
 
 T = TypeVar("T")
+_HOLDERS = frozenset({dict, list})
 
 
 def decode(document: Any, kind: type[T]) -> T:
@@ -21,10 +22,15 @@ def decode(document: Any, kind: type[T]) -> T:
 
 def without_nulls(document: Any) -> Any:
     """The document without its null members, which mean "absent" in Kubernetes."""
+    # Most values hold no others: asking for their type here is cheaper than a call for each.
     if isinstance(document, dict):
-        return {key: without_nulls(value) for key, value in document.items() if value is not None}
+        return {
+            key: without_nulls(value) if type(value) in _HOLDERS else value
+            for key, value in document.items()
+            if value is not None
+        }
     if isinstance(document, list):
-        return [without_nulls(item) for item in document]
+        return [without_nulls(item) if type(item) in _HOLDERS else item for item in document]
     return document
 
 

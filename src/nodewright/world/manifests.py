@@ -165,7 +165,6 @@ class _Loading:
             priority_class = decode(value, PriorityClass)
             self.classes.append(priority_class)
             return _class_violations(priority_class)
-        meta = decode(value.get("metadata") or {}, ObjectMeta)
         replicas: int | None = 1
         if (version, kind) == POD:
             pod = decode(value, Pod)
@@ -173,6 +172,7 @@ class _Loading:
             pod = self._named(pod)
             meta = pod.metadata
         else:
+            meta = decode(value.get("metadata") or {}, ObjectMeta)
             pod, replicas = pod_of(value, meta.namespace or self.namespace)
             prefix = TEMPLATES[version, kind].text
             inner = violations(pod, is_template=True)

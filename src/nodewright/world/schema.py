@@ -145,8 +145,9 @@ def _check_fields(value: dict[str, Any], shape: Shape, path: Path, found: list[_
                 found.append(_at((path, key), _unknown(key, fields)))
         elif item is not None and type(item) not in sub.accepts:
             _check(item, sub, (path, key), found)
-    missing = (name for name in shape.required if value.get(name) is None)
-    found.extend(_at((path, name), "", error="Required value") for name in missing)
+    if shape.required:
+        missing = (name for name in shape.required if value.get(name) is None)
+        found.extend(_at((path, name), "", error="Required value") for name in missing)
 
 
 def _check_items(value: list[Any], shape: Shape, path: Path, found: list[_Found]) -> None:

@@ -28,6 +28,17 @@ _VALUE_RULE = f"a valid label must be an empty string or {_KEY_RULE.removeprefix
 _EMPTY = "must be non-empty"
 
 
+def _shape(rule: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+_NO_LABEL = _shape(_LABEL_RULE, _LABEL, "my-name", "123-abc")
+_NO_SUBDOMAIN = _shape(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com")
+_NO_KEY = _shape(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
+_NO_VALUE = _shape(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345")
+
+
 def label_rules(text: str) -> list[str]:
     """What keeps the text from being one part of a domain name, as containers' names are.
 
@@ -38,7 +49,7 @@ def label_rules(text: str) -> list[str]:
         if _SUBDOMAIN_RE.fullmatch(text):
             rules.append("must not contain dots")
         else:
-            rules.append(_shape(_LABEL_RULE, _LABEL, "my-name", "123-abc"))
+            rules.append(_NO_LABEL)
     return rules
 
 
@@ -49,7 +60,7 @@ def subdomain_rules(text: str) -> list[str]:
     """
     rules = _too_long(text, 253)
     if not _SUBDOMAIN_RE.fullmatch(text):
-        rules.append(_shape(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com"))
+        rules.append(_NO_SUBDOMAIN)
     return rules
 
 
@@ -58,18 +69,17 @@ def key_rules(text: str) -> list[str]:
 
     Follows: v1.36, apimachinery/pkg/api/validate/content/kube.go, IsLabelKey.
     """
-    shape = _shape(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
     *prefixes, name = text.split("/")
     if len(prefixes) > 1:
         return [
-            f"a valid label key {shape} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            f"a valid label key {_NO_KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         ]
     rules: list[str] = []
     for prefix in prefixes:
         rules.extend(f"prefix part {rule}" for rule in (subdomain_rules(prefix) if prefix else [_EMPTY]))
     rules.extend(f"name part {rule}" for rule in (_too_long(name, 63) if name else [_EMPTY]))
     if not _KEY_RE.fullmatch(name):
-        rules.append(f"name part {shape}")
+        rules.append(f"name part {_NO_KEY}")
     return rules
 
 
@@ -80,14 +90,9 @@ def value_rules(text: str) -> list[str]:
     """
     rules = _too_long(text, 63)
     if not _VALUE_RE.fullmatch(text):
-        rules.append(_shape(_VALUE_RULE, _VALUE, "MyValue", "my_value", "12345"))
+        rules.append(_NO_VALUE)
     return rules
 
 
 def _too_long(text: str, most: int) -> list[str]:
     return [f"must be no more than {most} bytes"] if len(text.encode()) > most else []
-
-
-def _shape(rule: str, pattern: str, *examples: str) -> str:
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"

@@ -112,9 +112,10 @@ def _overflow(name: str, amount: Quantity, path: str) -> Iterator[Violation]:
     Departs: the API server takes such amounts; the kubelet and the scheduler then calculate with what is
         left of them in 64 bits, which may be anything.
     """
-    scale, unit = (1000, "thousandths of a CPU") if name == CPU else (1, "whole units")
-    exact = amount.exact() * scale
-    if exact <= 0 or fits_int64(-(-exact.numerator // exact.denominator)):
+    power, unit = (3, "thousandths of a CPU") if name == CPU else (0, "whole units")
+    power += amount.scale
+    exact = amount.unscaled * 10**power if power >= 0 else -(-amount.unscaled // 10**-power)
+    if exact <= 0 or fits_int64(exact):
         return
     counted = amount.milli_value() if name == CPU else amount.value()
     rule = f"is too large: Kubernetes counts {unit} in 64 bits, where this comes to {counted}"
