@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from nodewright.core.topology import TopologyManager, merge
 from nodewright.core.topology.dense import best_common, best_intersection
 from nodewright.core.topology.lists import resource_lists
-from nodewright.core.topology.search import Budget, Distances
 from nodewright.core.topology.sparse import Search, search_common, search_intersections
 from nodewright.model.hints import Fitting, Hint, HintList, Offer
 from nodewright.values.idset import NUMASet
+from nodewright.values.search import Budget, Distances
 from nodewright.values.subsets import Demand, fewest, masks
 
 POLICIES = ("best-effort", "restricted", "single-numa-node")

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from nodewright.model.cpu_reasons import CPUReason
 from nodewright.model.device_reasons import DeviceReason
+from nodewright.model.memory_reasons import MemoryReason
 from nodewright.model.objects import Taint
 from nodewright.model.topology_reasons import TopologyReason
 
@@ -223,4 +224,4 @@ AdmissionReason: TypeAlias = (
 )
 """What decides without any resource manager."""
 
-Reason: TypeAlias = AdmissionReason | CPUReason | DeviceReason | TopologyReason
+Reason: TypeAlias = AdmissionReason | CPUReason | DeviceReason | MemoryReason | TopologyReason

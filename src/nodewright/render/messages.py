@@ -4,6 +4,7 @@ from typing import NamedTuple, assert_never
 
 from nodewright.model.cpu_reasons import CPUReason, KubeletCrashes, KubeletHangs
 from nodewright.model.device_reasons import DeviceReason, DeviceUnlisted
+from nodewright.model.memory_reasons import MemoryReason
 from nodewright.model.reasons import (
     AdmissionReason,
     HostPortsTaken,
@@ -28,6 +29,7 @@ from nodewright.model.reasons import (
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.cpu_messages import cpu_error_type, cpu_message
 from nodewright.render.device_messages import device_message
+from nodewright.render.memory_messages import memory_error_type, memory_message
 from nodewright.render.topology_messages import topology_message
 
 
@@ -48,6 +50,8 @@ def message(reason: Reason) -> Message:
         return _of_cpus(reason)
     if isinstance(reason, DeviceReason):
         return _of_devices(reason)
+    if isinstance(reason, MemoryReason):
+        return _of_allocation(memory_message(reason), memory_error_type(reason))
     if isinstance(reason, TopologyReason):
         return Message(*topology_message(reason))
     return _of_admission(reason)
@@ -154,7 +158,14 @@ def _of_cpus(reason: CPUReason) -> Message:
     text = cpu_message(reason)
     if isinstance(reason, KubeletHangs | KubeletCrashes):
         return Message(type(reason).__name__, text)
-    error_type = cpu_error_type(reason)
+    return _of_allocation(text, cpu_error_type(reason))
+
+
+def _of_allocation(text: str, error_type: str | None) -> Message:
+    """What becomes of a pod that a resource manager fails.
+
+    Follows: v1.36, cm/admission/errors.go, GetPodAdmitResult.
+    """
     if error_type is not None:
         return Message(error_type, text)
     return _unexpected(f"Allocate failed due to {text}, which is unexpected")

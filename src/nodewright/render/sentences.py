@@ -4,6 +4,7 @@ from typing import assert_never
 
 from nodewright.model.cpu_reasons import CPUReason
 from nodewright.model.device_reasons import DeviceReason
+from nodewright.model.memory_reasons import MemoryReason
 from nodewright.model.objects import Taint
 from nodewright.model.reasons import (
     AdmissionReason,
@@ -34,7 +35,8 @@ from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.amounts import readable, told_apart
 from nodewright.render.cpu_sentences import cpu_sentence
 from nodewright.render.device_messages import device_sentence
-from nodewright.render.topology_messages import topology_message
+from nodewright.render.memory_sentences import memory_sentence
+from nodewright.render.topology_sentences import topology_sentence
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared, not bound to
 
@@ -49,8 +51,10 @@ def sentence(reason: Reason) -> str:
         return cpu_sentence(reason)
     if isinstance(reason, DeviceReason):
         return device_sentence(reason)
+    if isinstance(reason, MemoryReason):
+        return memory_sentence(reason)
     if isinstance(reason, TopologyReason):
-        return topology_message(reason)[1]
+        return topology_sentence(reason)
     return _of_admission(reason)
 
 

@@ -54,8 +54,12 @@ def fewest(places: int, demands: Sequence[Demand], budget: int = 50_000) -> Fewe
     everything = places.bit_count()
     if not all(demand.met_by(places) for demand in demands):
         return Fewest(everything)
-    most = _at_most(places, demands)
+    if len(demands) == 1 and all(where & (where - 1) == 0 for where, _ in demands[0].shares):
+        return Fewest(_at_least(places, demands[0]))
     least = max((_at_least(places, demand) for demand in demands), default=1)
+    if _simply_met(places, demands, least):
+        return Fewest(least)
+    most = _at_most(places, demands)
     steps = 0
     for size in range(least, most):
         for chosen in _reaching(places, demands, size):
@@ -104,6 +108,16 @@ def _at_least(places: int, demand: Demand) -> int:
             break
         missing, size = missing - amount, size + 1
     return max(size, 1)
+
+
+def _simply_met(places: int, demands: Sequence[Demand], size: int) -> bool:
+    """Whether the places that bring most of all together do, counted in parts of what is needed."""
+    parts = dict.fromkeys(bits(places), 0.0)
+    for demand in demands:
+        for place, amount in _worth(places, demand).items():
+            parts[place] += amount / max(demand.needed, 1)
+    chosen = sum(sorted(parts, key=lambda place: (-parts[place], place))[:size])
+    return all(demand.met_by(chosen) for demand in demands)
 
 
 def _at_most(places: int, demands: Sequence[Demand]) -> int:

@@ -13,7 +13,6 @@ from nodewright.core.topology import (
     resource_hints,
     topology_manager,
 )
-from nodewright.core.topology.search import Budget
 from nodewright.core.topology.sparse import search_common
 from nodewright.model.hints import IMPOSSIBLE, Fitting, Hint, HintList, Offer, by_node
 from nodewright.model.machine import NUMANode
@@ -26,6 +25,7 @@ from nodewright.model.topology_reasons import (
 from nodewright.model.verdict import Granted, Refused
 from nodewright.render.messages import message
 from nodewright.values.idset import NUMASet
+from nodewright.values.search import Budget
 from nodewright.values.subsets import Demand
 
 ALL_POLICIES = ("best-effort", "restricted", "single-numa-node")

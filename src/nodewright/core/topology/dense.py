@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from nodewright.core.topology.lists import ResourceList, demands_of
-from nodewright.core.topology.search import Distances
 from nodewright.model.hints import Fitting
 from nodewright.values.families import (
     LARGEST,
@@ -16,6 +15,7 @@ from nodewright.values.families import (
     pair_sums,
     smallest_member,
 )
+from nodewright.values.search import Distances
 from nodewright.values.subsets import Demand, bits
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from nodewright.core.topology.dense import best_common, best_intersection
 from nodewright.core.topology.lists import ResourceList, resource_lists
 from nodewright.core.topology.policy import BEST_EFFORT, NONE, SINGLE_NUMA_NODE, TopologyManager
-from nodewright.core.topology.search import Budget, Distances
 from nodewright.core.topology.sparse import Search, search_common, search_intersections
 from nodewright.model.hints import Fitting, Hint, Offer
 from nodewright.values.families import LARGEST
 from nodewright.values.idset import NUMASet
+from nodewright.values.search import Budget, Distances
 
 SMALL = 8
 """Over so few NUMA nodes all sets are written out: that is quickest."""

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nodewright.core.topology.search import Distances
 from nodewright.model.machine import NUMANode
 from nodewright.model.topology_reasons import (
     NUMADistancesUnknown,
@@ -18,6 +17,7 @@ from nodewright.model.topology_reasons import (
 )
 from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.values.idset import NUMASet
+from nodewright.values.search import Distances
 from nodewright.values.units import fits_int64
 
 NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = "none", "best-effort", "restricted", "single-numa-node"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from nodewright.core.topology.dense import Frame, rules_intersection
 from nodewright.core.topology.lists import ResourceList, demands_of
-from nodewright.core.topology.search import Budget, Colex, Distances, Meeting
 from nodewright.model.hints import Fitting
 from nodewright.values.families import LARGEST
+from nodewright.values.search import Budget, Colex, Distances, Meeting
 from nodewright.values.subsets import Demand, bits
 
 State = tuple[int, tuple[int, ...]]

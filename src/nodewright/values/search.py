@@ -1,4 +1,4 @@
-"""Looking for the best choice of NUMA nodes where there are too many choices to write down.
+"""Looking for the best choice of places (NUMA nodes) where there are too many choices to write down.
 
 The best choice of a given size is the closest one (where distances count), then the numerically
 smallest. Choices are made from the highest node down, so that they come up in numerical order and
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
 
-from nodewright.values.subsets import Demand, bits
+from nodewright.values.subsets import Demand, bits, fewest
 
 Distances = Mapping[int, Sequence[int]]
 """Distance from a NUMA node to each other one, by node id and indexed by node id."""
@@ -148,6 +148,26 @@ class Meeting:
     def accepts(self, mask: int) -> bool:
         """Whether every demand is met."""
         return all(demand.met_by(mask) for demand in self.demands)
+
+
+def narrowest_meeting(places: int, demands: Sequence[Demand], at_least: int = 1) -> int:
+    """The set of fewest places, but so many at least, that meets all demands; 0: there is none.
+
+    Among equally many places the numerically smallest set.
+
+    >>> bin(narrowest_meeting(0b111, [Demand(3, ((1, 1), (2, 2), (4, 2)))]))
+    '0b11'
+    """
+    if not all(demand.met_by(places) for demand in demands):
+        return 0
+    size = max(fewest(places, demands).size, at_least)
+    walk = Colex(places, Meeting(places, demands), Budget())
+    while size < places.bit_count():
+        found = walk.find(size)
+        if found or walk.budget.spent:
+            return found or places
+        size += 1
+    return places if size == places.bit_count() else 0
 
 
 def _worth(node: int, demand: Demand) -> int:

@@ -1,0 +1,1 @@
+"""Whose memory and huge pages, on which NUMA nodes? The memory manager."""
