@@ -10,16 +10,18 @@ from nodewright.model.objects import Pod, ResourceList
 from nodewright.model.profile import NodeProfile
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
+from nodewright.model.verdict import Refused
 from nodewright.node.actions import Action
-from nodewright.node.config import Defects, NodeConfig, NodeFacts
-from nodewright.node.events import PodArrived, PodFound, PodGone
+from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts
+from nodewright.node.events import PodArrived, PodFound, PodGone, PodStarted
 from nodewright.node.preview import Preview, preview
+from nodewright.node.start import start
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, step
-from nodewright.render.messages import Message, message
+from nodewright.render.messages import Message, message, start_error
 from nodewright.render.sentences import sentence
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.kubelet_config import Host, LoadedConfig, kubelet_config_from, load_kubelet_config
+from nodewright.world.kubelet_config import Host, kubelet_config_from, load_kubelet_config
 from nodewright.world.manifests import load_workloads
 from nodewright.world.nodes import find_profile
 
@@ -112,19 +114,16 @@ class Node:
         cls, profile: NodeProfile, *, kubelet_config: str | None = None, source: str = "profile"
     ) -> "Node":
         """The node that a profile describes, with the pods that it has; else as `open`."""
-        spec = profile.spec
-        host = Host(machine=spec.machine_info, cgroup_version=spec.cgroup_version)
-        if kubelet_config is None:
-            place = f"{source}: spec.kubeletConfiguration"
-            loaded = kubelet_config_from(spec.kubelet_configuration, place, host=host)
-        else:
-            loaded = load_kubelet_config(kubelet_config, host=host)
-        release = _release(spec.kubernetes_version, source)
-        state = NodeState(_config(profile, loaded, release))
-        for pod in spec.pods:
+        parts, warnings = parts_of(profile, kubelet_config=kubelet_config, source=source)
+        started = start(parts)
+        if isinstance(started, Refused):
+            rule = f"the kubelet does not start: {start_error(started.because[0])}"
+            raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])
+        state = started.value
+        for pod in profile.spec.pods:
             if pod.status.phase not in ("Succeeded", "Failed"):
                 state = step(state, PodFound(with_defaults(pod))).state
-        return cls(state, (*_foreign(release), *loaded.warnings))
+        return cls(state, warnings)
 
     @property
     def config(self) -> NodeConfig:
@@ -159,13 +158,14 @@ class Node:
         pod = with_defaults(pod)
         taken = step(self.state, PodArrived(pod))
         assert taken.decision is not None
+        after = step(taken.state, PodStarted(pod.uid)).state
         return Answer(
             pod=pod,
             decision=taken.decision,
             because=taken.because,
             victims=taken.victims,
             actions=taken.actions,
-            node=replace(self, state=taken.state),
+            node=replace(self, state=after),
         )
 
     def preview(self, pod: Pod) -> Preview:
@@ -208,15 +208,21 @@ def _foreign(release: RulesOf) -> tuple[str, ...]:
     return (f"Kubernetes {text} has no rules of its own here: those of {release.rules_of} are applied",)
 
 
-def _config(profile: NodeProfile, loaded: LoadedConfig, release: RulesOf) -> NodeConfig:
+def parts_of(
+    profile: NodeProfile, *, kubelet_config: str | None = None, source: str = "profile"
+) -> tuple[NodeParts, tuple[str, ...]]:
+    """What the node of a profile is made of, and what is odd about it; else as `Node.open`."""
     spec = profile.spec
+    host = Host(machine=spec.machine_info, cgroup_version=spec.cgroup_version)
+    if kubelet_config is None:
+        loaded = kubelet_config_from(
+            spec.kubelet_configuration, f"{source}: spec.kubeletConfiguration", host=host
+        )
+    else:
+        loaded = load_kubelet_config(kubelet_config, host=host)
+    release = _release(spec.kubernetes_version, source)
     name = profile.metadata.name or DEFAULT_NAME
-    labels = {
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
-        **spec.labels,
-    }
+    labels = {"hostname": name, "os": "linux", "arch": "amd64"}
     advertised = {name: amount.value() for name, amount in spec.extended_resources.items()}
     devices = {
         **{name: (count, count) for name, count in advertised.items()},
@@ -225,14 +231,21 @@ def _config(profile: NodeProfile, loaded: LoadedConfig, release: RulesOf) -> Nod
             for resource, devices in spec.devices.items()
         },
     }
-    return NodeConfig.of(
+    parts = NodeParts(
         release=release,
         gates=loaded.gates,
         kubelet=loaded.config,
         machine=spec.machine_info,
-        facts=NodeFacts(name=name, labels=labels, taints=spec.taints, devices=spec.devices),
+        facts=NodeFacts(
+            name=name,
+            labels={**{f"kubernetes.io/{key}": value for key, value in labels.items()}, **spec.labels},
+            taints=spec.taints,
+            devices=spec.devices,
+            preferred_allocation=spec.preferred_allocation,
+        ),
         resources=node_resources(
             spec.machine_info, spec.root_fs_capacity, loaded.config, devices, pid_max=spec.pid_max
         ),
         defects=Defects(spec.kubelet_defects),
     )
+    return parts, (*_foreign(release), *loaded.warnings)

@@ -1,7 +1,7 @@
 """Everything about a node that stays as it is while pods come and go."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nodewright.core.allocatable import NodeResources
@@ -13,6 +13,7 @@ from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import Node, NodeFeatures, NodeSpec, NodeStatus, ObjectMeta, Taint
 from nodewright.model.profile import Device
 from nodewright.model.release import RulesOf
+from nodewright.node.alignment import Managers
 
 
 class Defects(StrEnum):
@@ -30,6 +31,8 @@ class NodeFacts:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, tuple[Device, ...]]
+    preferred_allocation: Mapping[str, str] = field(default_factory=dict)
+    """By resource, which devices its plugin prefers: `lowest` or `highest` ids."""
     has_supplemental_groups_policy: bool | None = None
     """Whether the runtime can keep to `supplementalGroupsPolicy: Strict`; None: not known."""
     has_app_armor: bool | None = None
@@ -37,8 +40,8 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig:
-    """The node as its kubelet found it when it started."""
+class NodeParts:
+    """What a node is made of."""
 
     release: RulesOf
     gates: FeatureGates
@@ -47,41 +50,54 @@ class NodeConfig:
     facts: NodeFacts
     resources: NodeResources
     defects: Defects = Defects.FOLLOW
-    # What follows from these, worked out once.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """The node as its kubelet found it when it started, and what follows from it, worked out once."""
+
+    parts: NodeParts
+    managers: Managers
     view: NodeView
     rules: Rules
     sysctls: SysctlAllowlist
     declared_features: frozenset[str]
 
     @classmethod
-    def of(  # noqa: PLR0913 - the parts of a node, each by name
-        cls,
-        *,
-        release: RulesOf,
-        gates: FeatureGates,
-        kubelet: KubeletConfiguration,
-        machine: MachineInfo,
-        facts: NodeFacts,
-        resources: NodeResources,
-        defects: Defects = Defects.FOLLOW,
-    ) -> "NodeConfig":
+    def of(cls, parts: NodeParts, managers: Managers) -> "NodeConfig":
         """The node made of these parts."""
+        gates = parts.gates
         return cls(
-            release=release,
-            gates=gates,
-            kubelet=kubelet,
-            machine=machine,
-            facts=facts,
-            resources=resources,
-            defects=defects,
-            view=NodeView.of(_node_object(facts, resources)),
+            parts=parts,
+            managers=managers,
+            view=NodeView.of(_node_object(parts.facts, parts.resources)),
             rules=Rules(
                 taint_comparisons=gates["TaintTolerationComparisonOperators"],
                 claimed_extended_resources=gates["DRAExtendedResource"],
             ),
-            sysctls=SysctlAllowlist.of(kubelet.allowed_unsafe_sysctls),
+            sysctls=SysctlAllowlist.of(parts.kubelet.allowed_unsafe_sysctls),
             declared_features=_declared(gates),
         )
+
+    @property
+    def gates(self) -> FeatureGates:
+        """The feature gates."""
+        return self.parts.gates
+
+    @property
+    def facts(self) -> NodeFacts:
+        """What the node is beside its machine and its kubelet's configuration."""
+        return self.parts.facts
+
+    @property
+    def resources(self) -> NodeResources:
+        """Its capacity and what pods can have of it."""
+        return self.parts.resources
+
+    @property
+    def release(self) -> RulesOf:
+        """Whose rules it is judged by."""
+        return self.parts.release
 
 
 def _node_object(facts: NodeFacts, resources: NodeResources) -> Node:

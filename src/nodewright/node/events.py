@@ -24,6 +24,13 @@ class PodFound:
 
 
 @dataclass(frozen=True, slots=True)
+class PodStarted:
+    """All containers of an admitted pod have been started, one after the other."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class PodGone:
     """A pod has ended or was deleted; nothing happens if it was not there."""
 
@@ -37,4 +44,4 @@ class KillFailed:
     pod: Pod
 
 
-Event: TypeAlias = PodArrived | PodFound | PodGone | KillFailed
+Event: TypeAlias = PodArrived | PodFound | PodStarted | PodGone | KillFailed

@@ -7,30 +7,7 @@ from nodewright.node.config import NodeConfig
 
 def open_questions(config: NodeConfig, pod: Pod) -> tuple[NotJudged, ...]:
     """The questions whose answers could turn this pod away; none: the verdict stands."""
-    return (*_managers(config, pod), *_host(config, pod))
-
-
-def _managers(config: NodeConfig, pod: Pod) -> list[NotJudged]:
-    kubelet = config.kubelet
-    found = [
-        NotJudged(what=what, because=f"{field}: {value}")
-        for what, field, value, off in (
-            ("CPU manager", "cpuManagerPolicy", kubelet.cpu_manager_policy, "none"),
-            ("memory manager", "memoryManagerPolicy", kubelet.memory_manager_policy, "None"),
-            ("topology manager", "topologyManagerPolicy", kubelet.topology_manager_policy, "none"),
-        )
-        if value != off
-    ]
-    asked = {
-        name
-        for container in (*pod.spec.init_containers, *pod.spec.containers)
-        for name in container.resources.limits
-    }
-    found += [
-        NotJudged(what="device manager", because=f"the pod asks for {name}")
-        for name in sorted(asked & config.facts.devices.keys())
-    ]
-    return found
+    return tuple(_host(config, pod))
 
 
 def _host(config: NodeConfig, pod: Pod) -> list[NotJudged]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace as changed
 from nodewright.core.predicates import NOBODY, Others
 from nodewright.model.objects import Pod
 from nodewright.node.config import NodeConfig
+from nodewright.node.providers import Holdings
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,8 @@ class NodeState:
     """The state that events change: active pods in the order of their admission, and their sums."""
 
     config: NodeConfig
+    held: Holdings
+    """What pods hold of CPUs, memory and devices; of pods that are gone until it is collected."""
     pods: Mapping[str, Pod] = field(default_factory=dict)
     """The active pods by uid, in the order of their admission."""
     totals: Others = NOBODY
@@ -32,6 +35,27 @@ class NodeState:
             open_pods=self.open_pods | {pod.uid} if assumed else self.open_pods,
         )
 
+    def active(self) -> dict[str, tuple[str, ...]]:
+        """The containers of every active pod, init containers first, by the pod's uid."""
+        return {uid: container_names(pod) for uid, pod in self.pods.items()}
+
+    def collected(self) -> "NodeState":
+        """The state once the managers have taken back what no active pod holds."""
+        held, active = self.held, self.active()
+        for provider in self.config.managers.providers:
+            held = provider.collected(held, active)
+        return replace(self, held=held)
+
+    def started(self, uid: str) -> "NodeState":
+        """The state once the containers of a pod have been started: memory of init containers that ended is free."""
+        pod = self.pods.get(uid)
+        if pod is None:
+            return self
+        held = self.held
+        for provider in self.config.managers.providers:
+            held = provider.started(held, pod)
+        return replace(self, held=held)
+
     def without_pod(self, uid: str) -> "NodeState":
         """The state without a pod; the same if it is not there."""
         if uid not in self.pods:
@@ -42,6 +66,11 @@ class NodeState:
             totals=self.totals.minus(self.pods[uid]),
             open_pods=self.open_pods - {uid},
         )
+
+
+def container_names(pod: Pod) -> tuple[str, ...]:
+    """The names of the pod's containers, init containers first."""
+    return tuple(one.name for one in (*pod.spec.init_containers, *pod.spec.containers))
 
 
 def as_counted(pod: Pod, config: NodeConfig) -> Pod:

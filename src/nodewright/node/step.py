@@ -1,9 +1,10 @@
 """The node as one function: a state and an event in; the next state, what to do, and why, out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
+from nodewright.core.devices.allocate import in_use_counts
 from nodewright.core.podfeatures import disabled_pod_level_resources, forbidden_sysctl, missing_features
 from nodewright.core.predicates import judge
 from nodewright.core.preemption import Victims, preempt
@@ -11,10 +12,12 @@ from nodewright.model.objects import Pod
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.verdict import Granted, Refused
 from nodewright.node.actions import Action, AdmitPod, RejectPod
-from nodewright.node.events import Event, KillFailed, PodArrived, PodFound, PodGone
+from nodewright.node.alignment import align
+from nodewright.node.events import Event, KillFailed, PodArrived, PodFound, PodGone, PodStarted
 from nodewright.node.judging import open_questions
 from nodewright.node.preempting import preempting
-from nodewright.node.state import NodeState, as_counted
+from nodewright.node.providers import Holdings
+from nodewright.node.state import NodeState, as_counted, container_names
 
 
 class Decision(StrEnum):
@@ -49,7 +52,11 @@ def step(state: NodeState, event: Event) -> Step:
     match event:
         case PodArrived(pod):
             return _arrived(state, pod)
-        case PodFound(pod) | KillFailed(pod):
+        case PodFound(pod):
+            return _found(state, pod)
+        case PodStarted(uid):
+            return Step(state.started(uid))
+        case KillFailed(pod):
             return Step(state.with_pod(pod))
         case PodGone(uid):
             return Step(state.without_pod(uid))
@@ -63,6 +70,17 @@ class _Admission:
 
     refused_for: tuple[Reason, ...] = ()
     victims: Victims | None = None
+    held: Holdings | None = None
+    """What is held after the managers have dealt with it; None: they were not asked."""
+    because: tuple[Reason, ...] = ()
+    """The hints and choices behind what the managers granted."""
+
+
+def _found(state: NodeState, pod: Pod) -> Step:
+    """The state with a pod that runs; the managers are asked what it may hold, as they were when it came."""
+    aligned = align(state.config.managers, state.held, pod, {**state.active(), pod.uid: container_names(pod)})
+    after = replace(state, held=aligned.held).with_pod(pod).started(pod.uid)
+    return Step(after, because=(*aligned.refused_for, *aligned.because))
 
 
 def _arrived(state: NodeState, pod: Pod) -> Step:
@@ -81,15 +99,19 @@ def _arrived(state: NodeState, pod: Pod) -> Step:
     if not refused:
         doubts = (*unknown, *doubts)
     after = _without_victims(state, admission.victims)
+    if admission.held is not None:
+        after = replace(after, held=admission.held)
     if doubts:
-        because = (*doubts, *refused)
+        because = (*doubts, *refused, *admission.because)
         return Step(after.with_pod(pod, assumed=True), (), because, Decision.UNDECIDED, admission.victims)
     killing = preempting(admission.victims) if admission.victims else ()
     if refused:
         actions = (*killing, RejectPod(pod_uid=pod.uid, because=refused))
-        return Step(after, actions, (*refused, *unknown), Decision.REFUSED, admission.victims)
+        return Step(
+            after, actions, (*refused, *unknown, *admission.because), Decision.REFUSED, admission.victims
+        )
     actions = (*killing, AdmitPod(pod_uid=pod.uid))
-    return Step(after.with_pod(pod), actions, (), Decision.ADMITTED, admission.victims)
+    return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)
 
 
 def _without_victims(state: NodeState, victims: Victims | None) -> NodeState:
@@ -120,20 +142,25 @@ def _admission(state: NodeState, pod: Pod) -> _Admission:
     forbidden = forbidden_sysctl(pod, config.sysctls)
     if forbidden is not None:
         return _Admission((forbidden,))
-    room = _room(state, as_counted(pod, config))
+    aligned = align(config.managers, state.held, pod, {**state.active(), pod.uid: container_names(pod)})
+    if aligned.refused_for:
+        return _Admission(aligned.refused_for, held=aligned.held, because=aligned.because)
+    room = _room(state, as_counted(pod, config), aligned.held)
+    room = replace(room, held=aligned.held, because=aligned.because)
     if room.refused_for:
         return room
     late = disabled_pod_level_resources(pod, gate=config.gates["PodLevelResources"]) or missing_features(
         pod, config.declared_features
     )
     # Pods that had to make way are gone by now, whatever becomes of the one that they went for.
-    return _Admission((late,), room.victims) if late else room
+    return replace(room, refused_for=(late,)) if late else room
 
 
-def _room(state: NodeState, pod: Pod) -> _Admission:
+def _room(state: NodeState, pod: Pod, held: Holdings) -> _Admission:
     """The predicates and, where a critical pod fails them, preemption."""
     config = state.config
-    judgement = judge(pod, config.view, state.totals, fresh=config.view, rules=config.rules)
+    view = config.view.with_allocated_devices(in_use_counts(held.devices))
+    judgement = judge(pod, view, state.totals, fresh=view, rules=config.rules)
     if isinstance(judgement.verdict, Granted):
         return _Admission()
     if not judgement.failures:

@@ -1,7 +1,7 @@
 """What a node says to pods, as a table, as a document and as names."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from nodewright.core.preemption import Victims
@@ -12,6 +12,7 @@ from nodewright.model.reasons import NotJudged, Reason
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision
 from nodewright.render.amounts import amount_text, readable
+from nodewright.render.documents import fact_document
 from nodewright.render.messages import Message, message
 from nodewright.render.sentences import sentence
 from nodewright.render.tables import table
@@ -142,7 +143,7 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
     if entry.kubelet.reason:
         document["reason"], document["message"] = entry.kubelet
     document["why"] = [sentence(reason) for reason in entry.because]
-    document["because"] = [reason_document(reason) for reason in entry.because]
+    document["because"] = [fact_document(reason) for reason in entry.because]
     document["notJudged"] = [
         {"what": reason.what, "because": reason.because}
         for reason in entry.because
@@ -153,11 +154,6 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
         for victim in entry.preempted
     ]
     return document
-
-
-def reason_document(reason: Reason) -> dict[str, Any]:
-    """The reason with its numbers, by the names of its fields."""
-    return {"type": type(reason).__name__, **asdict(reason)}
 
 
 def admitted_names(entries: Iterable[Entry]) -> str:

@@ -1,11 +1,13 @@
 """Answers as documents: JSON and YAML, the same content in both."""
 
 import json
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
 import yaml
 
+from nodewright.model.objects import Pod
 from nodewright.values.idset import IdSet
 from nodewright.values.quantity import Quantity
 
@@ -18,7 +20,26 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, Quantity | IdSet | StrEnum):
         return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return fact_document(value)
+    if isinstance(value, Pod):
+        meta = value.metadata
+        return {"namespace": meta.namespace or "default", "name": meta.name, "uid": meta.uid}
     return value
+
+
+def fact_document(fact: Any) -> dict[str, Any]:
+    """A fact with its numbers: its type, then its fields by name in camel case, without those that are None."""
+    values = {_camel(each.name): getattr(fact, each.name) for each in fields(fact)}
+    return {
+        "type": type(fact).__name__,
+        **{name: plain(value) for name, value in values.items() if value is not None},
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def as_json(value: Any) -> str:

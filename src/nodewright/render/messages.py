@@ -57,6 +57,18 @@ def message(reason: Reason) -> Message:
     return _of_admission(reason)
 
 
+def start_error(reason: Reason) -> str:
+    """The error with which the kubelet ends when it cannot start because of this.
+
+    Follows: v1.36, cm/container_manager_linux.go, NewContainerManager.
+    """
+    if isinstance(reason, CPUReason):
+        return cpu_message(reason)
+    if isinstance(reason, MemoryReason):
+        return memory_message(reason)
+    return message(reason).message
+
+
 def _of_admission(reason: AdmissionReason) -> Message:
     match reason:
         case NodeUnavailable():

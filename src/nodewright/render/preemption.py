@@ -9,8 +9,8 @@ from nodewright.model.objects import Pod
 from nodewright.model.profile import API_VERSION
 from nodewright.node.preview import Preview
 from nodewright.node.step import Decision
-from nodewright.render.admission import reason_document
 from nodewright.render.amounts import readable
+from nodewright.render.documents import fact_document
 from nodewright.render.messages import message
 from nodewright.render.sentences import sentence
 from nodewright.render.tables import table
@@ -178,7 +178,7 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
     if taken.decision is Decision.REFUSED:
         document["reason"], document["message"] = message(taken.because[0])
     document["why"] = [sentence(reason) for reason in taken.because]
-    document["because"] = [reason_document(reason) for reason in taken.because]
+    document["because"] = [fact_document(reason) for reason in taken.because]
     document["missing"] = dict(preview.missing)
     document["candidates"] = [
         {**_reference(one.pod), "qosClass": one.qos_class.value, "requests": dict(one.requests)}

@@ -1,13 +1,13 @@
 """What pods ask for, as a document: the same content in JSON and YAML."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
-from nodewright.core.requests import Addend, Asked, Default, Derivation, OOMReason, QOSFact, Role
+from nodewright.core.requests import Addend, Asked, Derivation, Role
 from nodewright.model.objects import Container, ResourceRequirements
 from nodewright.model.profile import API_VERSION
 from nodewright.model.release import RULED
+from nodewright.render.documents import fact_document
 from nodewright.render.request_sentences import qos_sentence, score_sentence
 from nodewright.render.requests import Entry
 
@@ -112,17 +112,3 @@ def _container(container: Container, role: Role) -> dict[str, Any]:
 
 def _resources(resources: ResourceRequirements) -> dict[str, Any]:
     return {"requests": resources.requests, "limits": resources.limits}
-
-
-def fact_document(fact: Default | QOSFact | OOMReason) -> dict[str, Any]:
-    """The fact with its numbers, by the names of its fields."""
-    values = {_camel(each.name): getattr(fact, each.name) for each in fields(fact)}
-    return {
-        "type": type(fact).__name__,
-        **{name: value for name, value in values.items() if value is not None},
-    }
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
