@@ -107,14 +107,11 @@ def allocate_pod(
     if isinstance(chosen, Refused):
         return Allocation(chosen, state)
     nodes = tuple(chosen.value)
-    divided = _divided(wants, total)
-    if isinstance(divided, MemoryRequestInexact):
-        return Allocation(Refused((divided,)), state)
     blocks = _blocks(nodes, total)
     machine = state.machine
     for block in blocks:
         machine = with_block(machine, block)
-    held = {name: _blocks(nodes, amounts) for name, amounts in divided.items()}
+    held = {name: _blocks(nodes, amounts) for name, amounts in _divided(wants, total).items()}
     uid = wants.pod.uid
     after = replace(
         state,
@@ -267,7 +264,7 @@ def _init_blocks_shrunk(
     return state
 
 
-def _divided(wants: MemoryWants, total: Amounts) -> Mapping[str, Amounts] | MemoryRequestInexact:
+def _divided(wants: MemoryWants, total: Amounts) -> Mapping[str, Amounts]:
     """Each container's part of the pod's memory; who asks for none shares what is left.
 
     An init container without a part of its own has the whole, but for what earlier sidecars hold.
@@ -277,8 +274,7 @@ def _divided(wants: MemoryWants, total: Amounts) -> Mapping[str, Amounts] | Memo
     pool = dict(total)
     for container in wants.pod.spec.init_containers:
         wanted = wants.container(container)
-        if isinstance(wanted, MemoryRequestInexact):
-            return wanted
+        assert not isinstance(wanted, MemoryRequestInexact)  # the shared pool was checked with every request
         if wanted:
             parts[container.name] = _positive(wanted)
             if container.is_sidecar:
@@ -287,8 +283,7 @@ def _divided(wants: MemoryWants, total: Amounts) -> Mapping[str, Amounts] | Memo
             parts[container.name] = _positive(pool)
     for container in wants.pod.spec.containers:
         wanted = wants.container(container)
-        if isinstance(wanted, MemoryRequestInexact):
-            return wanted
+        assert not isinstance(wanted, MemoryRequestInexact)  # the shared pool was checked with every request
         if wanted:
             parts[container.name] = _positive(wanted)
             pool = _taken(pool, wanted)

@@ -290,3 +290,21 @@ def test_containers_that_are_gone_are_forgotten() -> None:
     assert list(left.assignments) == ["b"]
     assert without_stale(policy, left, {}).machine == policy.idle
     assert remove(policy, left, "a", "app") is left
+
+
+def test_a_container_that_shares_has_no_hints_and_no_memory_of_its_own() -> None:
+    policy = memory_policy(100, gates=ALL_GATES)
+    one = whole_pod(container("rest"))
+    wants, state = policy.wants(one), MemoryState(machine=policy.idle)
+    assert container_hints(policy, state, wants, one.spec.containers[0]) == Granted({})
+    here = Hint(NUMASet.of(0), preferred=True)
+    done = allocate(policy, state, wants, one.spec.containers[0], here)
+    assert done.verdict == Granted((), done.verdict.because)
+    assert done.state.blocks("p", "rest") == ()
+
+
+def test_sidecars_that_share_count_as_sharers() -> None:
+    policy = memory_policy(100, gates=ALL_GATES)
+    one = whole_pod(guaranteed("app", "memory=60Mi"), init=(sidecar("free"),))
+    verdict = allocate_pod(policy, MemoryState(machine=policy.idle), policy.wants(one)).verdict
+    assert "leaving no memory for shared containers" in said(verdict)
