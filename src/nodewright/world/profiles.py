@@ -8,8 +8,8 @@ from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import read_file
-from nodewright.world.machine.check import contradictions
 from nodewright.world.places import Place
+from nodewright.world.profile_faults import profile_faults
 from nodewright.world.schema import faults_in
 
 KIND = "NodeProfile"
@@ -37,6 +37,6 @@ def profile_from(content: bytes, source: str) -> NodeProfile:
     if faults := faults_in(value, KIND):
         raise InputError(place.all_of(faults))
     profile = decode(value, NodeProfile)
-    if faults := contradictions(profile.spec.machine_info, source):
+    if faults := list(profile_faults(profile)):
         raise InputError(place.all_of(faults))
     return profile

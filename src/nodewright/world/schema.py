@@ -83,8 +83,6 @@ class Shape:
         """The value of this type that says least."""
         if self.fields is not None or self.kind == "map":
             return {}
-        if self.kind == "list":
-            return []
         return {"bool": False, "int32": 0, "int64": 0, "quantity": "0"}.get(self.kind, "")
 
 
@@ -155,6 +153,8 @@ def _check_items(value: list[Any], shape: Shape, path: Path, found: list[_Found]
     assert sub is not None
     for index, item in enumerate(value):
         if item is None:
+            if sub.kind == "any":
+                continue
             found.append(_at((path, index), f"must be {sub.wanted}, not null", sub))
         elif type(item) not in sub.accepts:
             _check(item, sub, (path, index), found)

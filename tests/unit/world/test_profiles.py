@@ -58,6 +58,27 @@ def test_a_profile_that_is_none_is_refused_with_all_its_faults(content: bytes, f
     assert refusal(content) == faults
 
 
+SETTINGS = [
+    ("kubeletDefects: mend", 'spec.kubeletDefects: Unsupported value: "mend": supported values: "follow", "avoid"'),
+    ("cgroupVersion: 3", "spec.cgroupVersion: Invalid value: 3: must be 1 or 2"),
+    ("rootFsCapacity: -1", "spec.rootFsCapacity: Invalid value: -1: must be greater than or equal to 0"),
+    ("swapBytes: -1", "spec.swapBytes: Invalid value: -1: must be greater than or equal to 0"),
+    ("pidMax: -1", "spec.pidMax: Invalid value: -1: must be greater than or equal to 0"),
+    ("pageSizeBytes: 0", "spec.pageSizeBytes: Invalid value: 0: must be greater than zero"),
+    ("devices: {a.b/c: [{id: x}, {id: z}, {id: x}]}", 'spec.devices[a.b/c]: Duplicate value: "x"'),
+    ("allocations: [{pod: a, container: b}, {pod: a, container: b, cpus: 3-1}]",
+     'spec.allocations[1].cpus: Invalid value: "3-1": \'3-1\' ends before it begins'),
+    ("pods: [{spec: {containers: [{name: a, resources: {requests: {cpu: -1}}}]}}]",
+     'spec.pods[0].spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("setting", "fault"), SETTINGS)
+def test_a_profile_may_not_say_what_there_is_not(setting: str, fault: str) -> None:
+    faults = refusal(HEAD + f"spec:\n  {setting}\n".encode())
+    assert fault in [one.split(": ", 1)[1] for one in faults]
+
+
 def test_a_machine_that_contradicts_itself_is_refused_at_its_line() -> None:
     content = HEAD + SPEC.replace(b"thread_ids: [0, 1]", b"thread_ids: [0, 0]")
     faults = refusal(content)
