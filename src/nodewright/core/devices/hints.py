@@ -1,6 +1,7 @@
 """On which NUMA nodes could these devices be? Hints as rules, one for each resource of device plugins."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from nodewright.core.devices.manager import DeviceManager
 from nodewright.core.devices.state import NONE, UNLISTED, DeviceList, DeviceState, Ids
@@ -10,7 +11,7 @@ from nodewright.model.hints import IMPOSSIBLE, Fitting, HintList, ProviderHints
 from nodewright.model.objects import Container, Pod
 from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import Demand, fewest
+from nodewright.values.subsets import Demand, Fewest, fewest
 
 _WITHOUT_OVERHEAD = RequestOptions(exclude_overhead=True)
 
@@ -51,26 +52,36 @@ def _hints(
 ) -> Verdict[ProviderHints | None]:
     found: dict[str, HintList | None] = {}
     for resource, count in sorted(requested.items()):
-        listed = state.lists.get(resource, UNLISTED)
-        if not listed.has_topology:
-            found[resource] = None
-            continue
-        available, again = held.get(resource, NONE), NONE
-        if not available:
-            available, again = state.free(resource), reusable.get(resource, NONE)
-        elif len(available) != count:
-            found[resource] = IMPOSSIBLE
-            continue
-        if len(available | again) < count:
-            found[resource] = IMPOSSIBLE
-            continue
-        gone = sorted((available | again) - listed.devices.keys())
-        if gone and manager.follows_defects:
-            return Refused((DeviceUnlisted(resource=resource, device=gone[0]),))
-        if not manager.follows_defects:
-            available, again = available - {*gone}, again & listed.healthy
-        found[resource] = device_hints(manager, listed, available, again, count)
+        its = held.get(resource, NONE), reusable.get(resource, NONE)
+        hints = _resource_hints(manager, state, resource, count, its)
+        if isinstance(hints, DeviceUnlisted):
+            return Refused((hints,))
+        found[resource] = hints
     return Granted(found)
+
+
+def _resource_hints(
+    manager: DeviceManager, state: DeviceState, resource: str, requested: int, its: tuple[Ids, Ids]
+) -> HintList | DeviceUnlisted | None:
+    """The hints for one resource, of which these devices are held already, or are reusable."""
+    held, reusable = its
+    listed = state.lists.get(resource, UNLISTED)
+    if not listed.has_topology:
+        return None
+    if held:
+        if len(held) != requested:
+            return IMPOSSIBLE
+        available, reusable = held, NONE
+    else:
+        available = state.free(resource)
+        if len(available | reusable) < requested:
+            return IMPOSSIBLE
+    gone = sorted((held or reusable) - listed.masks.keys())
+    if gone and manager.follows_defects:
+        return DeviceUnlisted(resource=resource, device=gone[0])
+    if not manager.follows_defects:
+        available, reusable = available.difference(gone), reusable & listed.healthy
+    return device_hints(manager, listed, available, reusable, requested)
 
 
 def device_hints(
@@ -90,7 +101,7 @@ def device_hints(
     again = [masks[name] & nodes for name in reusable if listed.devices[name].numa_nodes is not None]
     free = _shares([masks[name] & nodes for name in available] + again)
     total = tuple((mask & nodes, count) for mask, count in listed.counts if mask & nodes)
-    smallest = fewest(nodes, [Demand(requested, total)])
+    smallest = smallest_size(nodes, Demand(requested, total))
     fitting = Fitting(
         nodes=NUMASet(nodes),
         demands=(Demand(requested, free),),
@@ -99,6 +110,12 @@ def device_hints(
         proved=smallest.proved,
     )
     return HintList(fitting=fitting)
+
+
+@lru_cache(maxsize=1024)
+def smallest_size(nodes: int, demand: Demand) -> Fewest:
+    """The fewest nodes that have enough; remembered, because only the machine and the request decide it."""
+    return fewest(nodes, [demand])
 
 
 def _shares(masks: Iterable[int]) -> tuple[tuple[int, int], ...]:
