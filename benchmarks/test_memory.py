@@ -10,7 +10,7 @@ from nodewright.core.memory.state import MemoryState
 from nodewright.core.memory.wants import MemoryWants
 from nodewright.model.machine import HugePages, NUMANode
 from nodewright.model.verdict import Granted
-from nodewright.testing.pods import amounts, container, pod
+from nodewright.testing.objects import amounts, container, pod
 
 GIB = 2**30
 

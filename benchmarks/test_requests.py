@@ -3,7 +3,7 @@
 from typing import Any
 
 from nodewright.core.requests import scheduler_requests, with_defaults
-from nodewright.testing.pods import container, pod, sidecar
+from nodewright.testing.objects import container, pod, sidecar
 from nodewright.values.quantity import Quantity
 
 POD = pod(

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from nodewright.core.predicates import judge
 from nodewright.core.preemption import Candidate, Missing, candidates_for, shortfalls
 from nodewright.core.requests import is_critical
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import NoVictimsSuffice
 from nodewright.node.events import PodArrived
 from nodewright.node.state import NodeState, as_counted
-from nodewright.node.step import Step, step
+from nodewright.node.step import Step, judged, step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +42,10 @@ def preview(state: NodeState, pod: Pod) -> Preview:
     if not found.unmet:
         return found
     before, counted = state.without_pod(pod.uid), as_counted(pod, state.config)
-    view, rules = state.config.view, state.config.rules
-    failures = judge(counted, view, before.totals, fresh=view, rules=rules).failures
     return Preview(
         pod=pod,
         critical=critical,
         step=taken,
-        missing=shortfalls(failures),
+        missing=shortfalls(judged(before, counted, taken.state.held).failures),
         candidates=candidates_for(counted, before.pods.values()),
     )

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from nodewright.core.devices.allocate import in_use_counts
 from nodewright.core.podfeatures import disabled_pod_level_resources, forbidden_sysctl, missing_features
-from nodewright.core.predicates import judge
+from nodewright.core.predicates import Judgement, judge
 from nodewright.core.preemption import Victims, preempt
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import NotJudged, Reason
@@ -158,12 +158,17 @@ def _admission(state: NodeState, pod: Pod) -> _Admission:
 
 def _room(state: NodeState, pod: Pod, held: Holdings) -> _Admission:
     """The predicates and, where a critical pod fails them, preemption."""
-    config = state.config
-    view = config.view.with_allocated_devices(in_use_counts(held.devices))
-    judgement = judge(pod, view, state.totals, fresh=view, rules=config.rules)
+    judgement = judged(state, pod, held)
     if isinstance(judgement.verdict, Granted):
         return _Admission()
     if not judgement.failures:
         return _Admission(judgement.verdict.because)
     found = preempt(pod, tuple(state.pods.values()), judgement.failures)
     return _Admission(found.because) if isinstance(found, Refused) else _Admission(victims=found.value)
+
+
+def judged(state: NodeState, pod: Pod, held: Holdings) -> Judgement:
+    """What the predicates say of a pod when these holdings are on the node, its own among them."""
+    config = state.config
+    view = config.view.with_allocated_devices(in_use_counts(held.devices))
+    return judge(pod, view, state.totals, fresh=view, rules=config.rules)

@@ -6,9 +6,10 @@ from nodewright.core.memory.state import MemoryState
 from nodewright.core.memory.wants import DEFAULT_MEMORY_GATES, MemoryGates
 from nodewright.model.hints import Hint
 from nodewright.model.machine import HugePages, NUMANode
-from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from nodewright.model.objects import Container, Pod
 from nodewright.model.verdict import Granted
-from nodewright.testing.pods import amounts, container
+from nodewright.testing import objects
+from nodewright.testing.objects import amounts, container
 
 MIB = 2**20
 RESERVED = amounts("memory=10Mi")
@@ -54,10 +55,7 @@ def pod_of(uid: str, *apps: Container, init: tuple[Container, ...] = (), whole: 
     >>> pod_of("p", whole="cpu=1 memory=1Gi").spec.resources is None
     False
     """
-    asked = amounts(whole)
-    level = ResourceRequirements(requests=asked, limits=asked) if whole else None
-    spec = PodSpec(containers=apps, init_containers=init, resources=level)
-    return Pod(metadata=ObjectMeta(name=uid, uid=uid), spec=spec)
+    return objects.pod(*apps, name=uid, uid=uid, init=init, whole=whole)
 
 
 def placed_on(state: MemoryState, policy: StaticPolicy, pod: Pod, name: str, where: Hint) -> MemoryState:

@@ -1,18 +1,32 @@
-"""Pods and nodes for tests, in one line each."""
+"""Pods, their containers, and nodes in a few words, for tests and notebooks.
+
+`a_pod` is a pod as its manifest would have it, with one container in a line; `pod` is a pod of these containers.
+Amounts are texts (`50m/100Mi`, `cpu=1 nvidia.com/gpu=2`) or mappings.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from nodewright.model.objects import Node, Pod
+from nodewright.model.objects import (
+    Container,
+    Node,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceList,
+    ResourceRequirements,
+)
+from nodewright.model.resource_names import CPU, MEMORY
+from nodewright.values.quantity import Quantity
 from nodewright.world.decode import decode
 
-Amounts = Mapping[str, str | int]
+Amounts: TypeAlias = str | Mapping[str, str | int]
 
 
 def a_pod(
     name: str = "web",
-    requests: Amounts | None = None,
-    limits: Amounts | None = None,
+    requests: Amounts = "",
+    limits: Amounts = "",
     *,
     metadata: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
@@ -23,7 +37,7 @@ def a_pod(
     >>> a_pod("db", {"cpu": "500m"}, priority=7).spec.containers[0].resources.requests
     {'cpu': Quantity('500m')}
     """
-    resources = {"requests": dict(requests or {}), "limits": dict(limits or {})}
+    resources = {"requests": _texts(requests), "limits": _texts(limits)}
     document = {
         "metadata": {"name": name, "namespace": "default", "uid": name, **(metadata or {})},
         "spec": {"containers": [{"name": "main", "resources": resources}], **spec},
@@ -32,13 +46,58 @@ def a_pod(
     return decode(document, Pod)
 
 
-def a_static_pod(name: str = "proxy", requests: Amounts | None = None, **spec: Any) -> Pod:
+def a_static_pod(name: str = "proxy", requests: Amounts = "", **spec: Any) -> Pod:
     """A pod from a file on the node, which makes it critical."""
     annotations = {"kubernetes.io/config.source": "file"}
     return a_pod(name, requests, metadata={"annotations": annotations}, **spec)
 
 
-def a_node(allocatable: Amounts | None = None, *, name: str = "node1", **metadata_or_spec: Any) -> Node:
+def a_guaranteed_pod(name: str, asked: Amounts, **spec: Any) -> Pod:
+    """A pod whose container has requests and limits alike.
+
+    >>> a_guaranteed_pod("db", "2/1Gi").spec.containers[0].resources.limits["cpu"]
+    Quantity('2')
+    """
+    return a_pod(name, asked, asked, **spec)
+
+
+def pod(
+    *containers: Container,
+    name: str = "pod",
+    uid: str = "",
+    init: tuple[Container, ...] = (),
+    overhead: Amounts = "",
+    whole: Amounts = "",
+) -> Pod:
+    """A pod with these containers and init containers; `whole` are requests and limits of the pod itself.
+
+    >>> pod(container("app", "50m/100Mi")).full_name
+    'default/pod'
+    >>> pod(whole="1/1Gi").spec.resources is None
+    False
+    """
+    level = ResourceRequirements(requests=amounts(whole), limits=amounts(whole)) if whole else None
+    spec = PodSpec(containers=containers, init_containers=init, overhead=amounts(overhead), resources=level)
+    return Pod(metadata=ObjectMeta(name=name, uid=uid), spec=spec)
+
+
+def container(name: str, requests: Amounts = "", limits: Amounts = "") -> Container:
+    """A container, or an ordinary init container."""
+    return Container(
+        name=name, resources=ResourceRequirements(requests=amounts(requests), limits=amounts(limits))
+    )
+
+
+def sidecar(name: str, requests: Amounts = "", limits: Amounts = "") -> Container:
+    """An init container that keeps running (`restartPolicy: Always`)."""
+    return Container(
+        name=name,
+        restart_policy="Always",
+        resources=ResourceRequirements(requests=amounts(requests), limits=amounts(limits)),
+    )
+
+
+def a_node(allocatable: Amounts = "", *, name: str = "node1", **metadata_or_spec: Any) -> Node:
     """A node with room for 110 pods and with what is given; `labels` and `taints` go where they belong.
 
     >>> str(a_node({"cpu": 4}).status.allocatable["pods"])
@@ -48,6 +107,27 @@ def a_node(allocatable: Amounts | None = None, *, name: str = "node1", **metadat
     document = {
         "metadata": {"name": name, "labels": labels},
         "spec": metadata_or_spec,
-        "status": {"allocatable": {"pods": 110, **(allocatable or {})}},
+        "status": {"allocatable": {"pods": 110, **_texts(allocatable)}},
     }
     return decode(document, Node)
+
+
+def amounts(asked: Amounts) -> ResourceList:
+    """Amounts by resource: `cpu/memory`, or name=amount with blanks between, or a mapping.
+
+    >>> amounts("50m/100Mi")
+    {'cpu': Quantity('50m'), 'memory': Quantity('100Mi')}
+    >>> amounts("memory=1Gi nvidia.com/gpu=2")
+    {'memory': Quantity('1Gi'), 'nvidia.com/gpu': Quantity('2')}
+    """
+    return {name: Quantity.parse(str(amount)) for name, amount in _texts(asked).items()}
+
+
+def _texts(asked: Amounts) -> dict[str, str | int]:
+    if not isinstance(asked, str):
+        return dict(asked)
+    if asked and "=" not in asked:
+        cpu, memory = asked.split("/")
+        return {CPU: cpu, MEMORY: memory}
+    pairs = (pair.rsplit("=", 1) for pair in asked.split())
+    return {name: str(amount) for name, amount in pairs}

@@ -18,7 +18,7 @@ from nodewright.model.objects import (
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.requests import Entry, memory_text, requests_names, requests_text, requests_wide
 from nodewright.render.requests_document import requests_document
-from nodewright.testing.pods import amounts, container, pod, sidecar
+from nodewright.testing.objects import amounts, container, pod, sidecar
 
 GI = 2**30
 NODE_CRITICAL = "system-node-critical"

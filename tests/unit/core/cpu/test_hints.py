@@ -8,8 +8,7 @@ from nodewright.core.cpu.topology import CPUTopology
 from nodewright.model.hints import HintList, ProviderHints
 from nodewright.model.objects import Pod
 from nodewright.model.verdict import Granted
-from nodewright.testing.objects import a_pod
-from nodewright.testing.pods import container, pod, sidecar
+from nodewright.testing.objects import a_pod, container, pod, sidecar
 from nodewright.testing.topologies import topology
 from nodewright.values.idset import CPUSet, NUMASet
 from nodewright.values.quantity import Quantity

@@ -4,8 +4,7 @@ from nodewright.core.cpu.options import CPUGates
 from nodewright.core.cpu.wants import PodWants
 from nodewright.model.cpu_reasons import PodSharedPoolEmpty
 from nodewright.model.objects import Container, Pod
-from nodewright.testing.objects import a_pod
-from nodewright.testing.pods import container, pod, sidecar
+from nodewright.testing.objects import a_pod, container, pod, sidecar
 
 MANAGED = CPUGates(pod_level_managers=True)
 

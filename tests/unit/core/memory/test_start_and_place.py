@@ -38,7 +38,7 @@ from nodewright.testing.memory import (
     placed_on,
     pod_of,
 )
-from nodewright.testing.pods import amounts
+from nodewright.testing.objects import amounts
 from nodewright.values.idset import NUMASet
 
 

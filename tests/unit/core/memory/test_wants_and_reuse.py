@@ -32,7 +32,7 @@ from nodewright.testing.memory import (
     placed_on,
     pod_of,
 )
-from nodewright.testing.pods import container, sidecar
+from nodewright.testing.objects import container, sidecar
 from nodewright.values.idset import NUMASet
 
 

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from nodewright.core.requests import QOSClass, asked, pod_limits, pod_requests
 from nodewright.model.objects import ContainerStatus, PodStatus, ResourceRequirements
-from nodewright.testing.pods import amounts, container, pod, sidecar
+from nodewright.testing.objects import amounts, container, pod, sidecar
 
 GI = 2**30
 

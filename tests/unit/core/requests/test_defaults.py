@@ -11,7 +11,7 @@ from nodewright.core.requests import (
     with_defaults,
 )
 from nodewright.model.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
-from nodewright.testing.pods import amounts, container, pod, sidecar
+from nodewright.testing.objects import amounts, container, pod, sidecar
 from nodewright.values.quantity import Quantity
 
 

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from nodewright.core.requests import Addend, Moment, RequestOptions, Role, Side, derivations
 from nodewright.model.objects import ClaimStatus, PodStatus, ResourceRequirements
-from nodewright.testing.pods import amounts, container, pod, sidecar
+from nodewright.testing.objects import amounts, container, pod, sidecar
 from nodewright.values.quantity import Quantity
 
 Q = Quantity.parse

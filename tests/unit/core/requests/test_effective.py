@@ -16,7 +16,7 @@ from nodewright.core.requests import (
     pod_requests,
 )
 from nodewright.model.objects import ContainerStatus, Pod, PodCondition, PodStatus, ResourceRequirements
-from nodewright.testing.pods import amounts, container, pod, sidecar
+from nodewright.testing.objects import amounts, container, pod, sidecar
 
 
 def both(asked: Pod) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from nodewright.core.requests import (
     scheduler_usage,
 )
 from nodewright.model.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
-from nodewright.testing.pods import amounts, container, pod
+from nodewright.testing.objects import amounts, container, pod
 
 GI = 2**30
 

@@ -11,7 +11,7 @@ from nodewright.core.requests import (
     oom_scores,
 )
 from nodewright.model.objects import Pod, ResourceRequirements
-from nodewright.testing.pods import amounts, container, pod, sidecar
+from nodewright.testing.objects import amounts, container, pod, sidecar
 
 GI = 2**30
 

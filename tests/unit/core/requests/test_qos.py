@@ -16,7 +16,7 @@ from nodewright.core.requests import (
     with_defaults,
 )
 from nodewright.model.objects import Pod, PodStatus, ResourceRequirements
-from nodewright.testing.pods import amounts, container, pod, sidecar
+from nodewright.testing.objects import amounts, container, pod, sidecar
 
 EQUAL = container("app", "500m/1Gi", "500m/1Gi")
 

@@ -5,7 +5,7 @@ import pytest
 from nodewright.core.validation.resources import container_violations, over_pod_level, pod_level_violations
 from nodewright.core.validation.violation import Violation
 from nodewright.model.objects import ResourceRequirements
-from nodewright.testing.pods import amounts
+from nodewright.testing.objects import amounts
 
 
 def text(one: Violation) -> str:
