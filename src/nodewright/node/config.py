@@ -32,7 +32,7 @@ class NodeFacts:
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, tuple[Device, ...]]
     preferred_allocation: Mapping[str, str] = field(default_factory=dict)
-    """By resource, which devices its plugin prefers: `lowest` or `highest` ids."""
+    """By resource, which ids its plugin prefers: `lowest` (so if nothing is said), `highest`, or `absent`: none."""
     has_supplemental_groups_policy: bool | None = None
     """Whether the runtime can keep to `supplementalGroupsPolicy: Strict`; None: not known."""
     has_app_armor: bool | None = None

@@ -1,8 +1,9 @@
 """What a NodeProfile may not say, though its fields and types are right."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from nodewright.core.devices.manager import PREFERENCES
 from nodewright.core.validation import violations
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.values.idset import CPUSet, IdSetError
@@ -34,12 +35,9 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
 
 
 def _settings(spec: NodeProfileSpec) -> Iterator[Fault]:
-    if spec.kubelet_defects not in _DEFECTS:
-        values = ", ".join(f'"{one}"' for one in _DEFECTS)
-        rule = f"supported values: {values}"
-        yield Fault(
-            path="spec.kubeletDefects", error="Unsupported value", value=spec.kubelet_defects, rule=rule
-        )
+    yield from _unsupported("spec.kubeletDefects", spec.kubelet_defects, _DEFECTS)
+    for resource, preference in sorted(spec.preferred_allocation.items()):
+        yield from _unsupported(f"spec.preferredAllocation[{resource}]", preference, PREFERENCES)
     if spec.cgroup_version not in _CGROUP_VERSIONS:
         yield Fault(path="spec.cgroupVersion", value=spec.cgroup_version, rule="must be 1 or 2")
     for field, amount in (
@@ -51,3 +49,9 @@ def _settings(spec: NodeProfileSpec) -> Iterator[Fault]:
             yield Fault(path=f"spec.{field}", value=amount, rule="must be greater than or equal to 0")
     if spec.page_size_bytes <= 0:
         yield Fault(path="spec.pageSizeBytes", value=spec.page_size_bytes, rule="must be greater than zero")
+
+
+def _unsupported(path: str, value: str, supported: Collection[str]) -> Iterator[Fault]:
+    if value not in supported:
+        values = ", ".join(f'"{one}"' for one in supported)
+        yield Fault(path=path, error="Unsupported value", value=value, rule=f"supported values: {values}")

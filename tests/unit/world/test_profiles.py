@@ -60,6 +60,9 @@ def test_a_profile_that_is_none_is_refused_with_all_its_faults(content: bytes, f
 
 SETTINGS = [
     ("kubeletDefects: mend", 'spec.kubeletDefects: Unsupported value: "mend": supported values: "follow", "avoid"'),
+    ("preferredAllocation: {a.b/c: lowest, a.b/d: loudest}",
+     ('spec.preferredAllocation[a.b/d]: Unsupported value: "loudest": '
+     'supported values: "absent", "lowest", "highest"')),
     ("cgroupVersion: 3", "spec.cgroupVersion: Invalid value: 3: must be 1 or 2"),
     ("rootFsCapacity: -1", "spec.rootFsCapacity: Invalid value: -1: must be greater than or equal to 0"),
     ("swapBytes: -1", "spec.swapBytes: Invalid value: -1: must be greater than or equal to 0"),
