@@ -99,7 +99,18 @@ class NoCommonNUMA:
     merged: HintsMerged
 
 
-TopologyReason: TypeAlias = TopologyFault | HintsMerged | NoCommonNUMA
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistanceMissing:
+    """Distances count, and a list of distances ends before a NUMA node that hints name: the kubelet crashes."""
+
+    numa: int
+    """The node whose list is too short."""
+    other: int
+    """The node that is not in it."""
+    listed: int
+
+
+TopologyReason: TypeAlias = TopologyFault | HintsMerged | NoCommonNUMA | DistanceMissing
 
 # ---------------------------------------------------------------- what a merge came to, looked at closely
 

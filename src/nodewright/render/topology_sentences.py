@@ -10,6 +10,11 @@ def topology_sentence(reason: topology.TopologyReason) -> str:
     """The reason in words, without a full stop."""
     if isinstance(reason, topology.HintsMerged):
         return _merged(reason)
+    if isinstance(reason, topology.DistanceMissing):
+        return (
+            f"the kubelet crashes: it looks up the distance from NUMA node {reason.numa} to {reason.other} "
+            f"in a list of {reason.listed}"
+        )
     if isinstance(reason, topology.NoCommonNUMA):
         whose = f"container {reason.container}" if reason.container else "the pod as a whole"
         return (

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from nodewright.core.topology.lists import resource_lists
 from nodewright.core.topology.merge import merge
-from nodewright.core.topology.policy import TopologyManager
+from nodewright.core.topology.policy import SINGLE_NUMA_NODE, TopologyManager
 from nodewright.model.hints import Hint, Offer
-from nodewright.model.topology_reasons import HintsMerged, NoCommonNUMA
+from nodewright.model.topology_reasons import DistanceMissing, HintsMerged, NoCommonNUMA
 from nodewright.model.verdict import Granted, Refused, Verdict
 
 
@@ -22,6 +23,9 @@ def affinity(
     Follows: v1.36, topologymanager/{scope_container,scope_pod}.go, Admit.
     """
     given = tuple(offers)
+    crash = _missing_distance(manager, given)
+    if crash is not None:
+        return Refused((crash,))
     merged = merge(manager, given)
     evidence = HintsMerged(
         policy=manager.policy, numa=manager.numa, offers=given, hint=merged.hint, proved=merged.proved
@@ -30,3 +34,24 @@ def affinity(
         return Granted(merged.hint, (evidence,))
     refusal = NoCommonNUMA(scope=manager.scope, container=container, pod_level=pod_level, merged=evidence)
     return Refused((refusal,))
+
+
+def _missing_distance(manager: TopologyManager, offers: Iterable[Offer]) -> DistanceMissing | None:
+    """The distance that the kubelet looks up and that is not there: lists are indexed by node id, whatever the ids.
+
+    Follows: v1.36, topologymanager/numa_info.go, CalculateAverageFor.
+    Departs: wherever a hint names such a node; the kubelet gets by if it never has two sets of one size to compare.
+    """
+    if manager.distances is None or manager.policy == SINGLE_NUMA_NODE:
+        return None
+    nodes = list(manager.numa)
+    lacking = [(one, other) for one in nodes for other in nodes if other >= len(manager.distances[one])]
+    if not lacking:
+        return None
+    named = 0
+    for one in resource_lists(offers):
+        named |= one.reach() or 0
+    for numa, other in lacking:
+        if named >> numa & 1 and named >> other & 1:
+            return DistanceMissing(numa=numa, other=other, listed=len(manager.distances[numa]))
+    return None

@@ -1,0 +1,43 @@
+"""Distance lists that end before a NUMA node's id, as on a machine whose nodes are numbered 0 and 8."""
+
+import pytest
+
+from nodewright.core.topology import TopologyManager, affinity
+from nodewright.model.hints import Hint, HintList, Offer
+from nodewright.model.topology_reasons import DistanceMissing
+from nodewright.model.verdict import Granted, Refused
+from nodewright.render.messages import message
+from nodewright.render.sentences import sentence
+from nodewright.values.idset import NUMASet
+
+NUMA = NUMASet.of(0, 8)
+SHORT = {0: (10, 20), 8: (20, 10)}
+
+
+def manager(policy: str = "best-effort", *, counts: bool = True) -> TopologyManager:
+    return TopologyManager(policy=policy, numa=NUMA, distances=SHORT if counts else None)
+
+
+def offer(*nodes: int) -> Offer:
+    return Offer("cpu", {"cpu": HintList(tuple(Hint(NUMASet.of(node), preferred=True) for node in nodes))})
+
+
+def test_the_kubelet_crashes_over_a_distance_that_is_not_listed() -> None:
+    verdict = affinity(manager(), [offer(0, 8)])
+    crash = DistanceMissing(numa=0, other=8, listed=2)
+    assert verdict == Refused((crash,))
+    assert message(crash) == ("KubeletCrashes", "index out of range [8] with length 2")
+    assert sentence(crash).startswith("the kubelet crashes: it looks up the distance from NUMA node 0 to 8")
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered"),
+    [
+        (manager(), offer(0)),
+        (manager(counts=False), offer(0, 8)),
+        (manager("single-numa-node"), offer(0, 8)),
+        (manager(), Offer("cpu", None)),
+    ],
+)
+def test_it_does_not_where_no_such_distance_counts(asked: TopologyManager, offered: Offer) -> None:
+    assert isinstance(affinity(asked, [offered]), Granted)
