@@ -37,21 +37,14 @@ def affinity(
 
 
 def _missing_distance(manager: TopologyManager, offers: Iterable[Offer]) -> DistanceMissing | None:
-    """The distance that the kubelet looks up and that is not there: lists are indexed by node id, whatever the ids.
+    """The distance that the kubelet looks up and that is not there.
 
     Follows: v1.36, topologymanager/numa_info.go, CalculateAverageFor.
     Departs: wherever a hint names such a node; the kubelet gets by if it never has two sets of one size to compare.
     """
-    if manager.distances is None or manager.policy == SINGLE_NUMA_NODE:
-        return None
-    nodes = list(manager.numa)
-    lacking = [(one, other) for one in nodes for other in nodes if other >= len(manager.distances[one])]
-    if not lacking:
+    if not manager.unlisted or manager.policy == SINGLE_NUMA_NODE:
         return None
     named = 0
     for one in resource_lists(offers):
         named |= one.reach() or 0
-    for numa, other in lacking:
-        if named >> numa & 1 and named >> other & 1:
-            return DistanceMissing(numa=numa, other=other, listed=len(manager.distances[numa]))
-    return None
+    return next((one for one in manager.unlisted if named >> one.numa & named >> one.other & 1), None)

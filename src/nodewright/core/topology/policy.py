@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nodewright.model.machine import NUMANode
 from nodewright.model.topology_reasons import (
+    DistanceMissing,
     NUMADistancesUnknown,
     TooManyNUMANodes,
     TopologyFault,
@@ -39,7 +40,9 @@ class TopologyManager:
     numa: NUMASet = NO_NODES
     """All NUMA nodes of the machine."""
     distances: Distances | None = None
-    """Where prefer-closest-numa-nodes makes them count."""
+    """Where prefer-closest-numa-nodes makes them count; by node id, 0 where none is listed."""
+    unlisted: tuple[DistanceMissing, ...] = ()
+    """Distances that the machine does not list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +66,12 @@ def topology_manager(
     if isinstance(read, Refused):
         return read
     numa = NUMASet.from_ids(node.node_id for node in topology)
-    distances = None
+    distances: Distances | None = None
+    unlisted: tuple[DistanceMissing, ...] = ()
     if read.value.prefer_closest:
         if not all(node.distances for node in topology):
             return Refused((NUMADistancesUnknown(),))
-        distances = {node.node_id: node.distances for node in topology}
+        distances, unlisted = _distances(topology)
     refusal: TopologyFault | None = None
     if len(topology) > read.value.max_nodes:
         refusal = TooManyNUMANodes(nodes=len(topology), limit=read.value.max_nodes)
@@ -77,7 +81,22 @@ def topology_manager(
         refusal = TopologyScopeUnknown(scope=scope)
     if refusal is not None:
         return Refused((refusal,))
-    return Granted(TopologyManager(policy=policy, scope=scope, numa=numa, distances=distances))
+    return Granted(
+        TopologyManager(policy=policy, scope=scope, numa=numa, distances=distances, unlisted=unlisted)
+    )
+
+
+def _distances(topology: Sequence[NUMANode]) -> tuple[Distances, tuple[DistanceMissing, ...]]:
+    """The distances by node id, and those that are not listed: lists are indexed by id, whatever the ids are."""
+    size = max((node.node_id for node in topology), default=0) + 1
+    padded = {node.node_id: (*node.distances, *([0] * (size - len(node.distances)))) for node in topology}
+    unlisted = tuple(
+        DistanceMissing(numa=node.node_id, other=other.node_id, listed=len(node.distances))
+        for node in topology
+        for other in topology
+        if other.node_id >= len(node.distances)
+    )
+    return padded, unlisted
 
 
 def topology_options(options: Mapping[str, str]) -> Verdict[TopologyOptions]:

@@ -2,20 +2,23 @@
 
 import pytest
 
-from nodewright.core.topology import TopologyManager, affinity
+from nodewright.core.topology import TopologyManager, affinity, topology_manager
 from nodewright.model.hints import Hint, HintList, Offer
+from nodewright.model.machine import NUMANode
 from nodewright.model.topology_reasons import DistanceMissing
 from nodewright.model.verdict import Granted, Refused
 from nodewright.render.messages import message
 from nodewright.render.sentences import sentence
 from nodewright.values.idset import NUMASet
 
-NUMA = NUMASet.of(0, 8)
-SHORT = {0: (10, 20), 8: (20, 10)}
+TOPOLOGY = [NUMANode(node_id=0, distances=(10, 20)), NUMANode(node_id=8, distances=(20, 10))]
 
 
 def manager(policy: str = "best-effort", *, counts: bool = True) -> TopologyManager:
-    return TopologyManager(policy=policy, numa=NUMA, distances=SHORT if counts else None)
+    options = {"prefer-closest-numa-nodes": str(counts).lower()}
+    found = topology_manager(policy, "container", options, TOPOLOGY)
+    assert isinstance(found, Granted)
+    return found.value
 
 
 def offer(*nodes: int) -> Offer:
