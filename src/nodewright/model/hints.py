@@ -15,15 +15,15 @@ None for a resource is "no opinion, anything is preferred"; an empty list is "im
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Self, TypeAlias
+
+import msgspec
 
 from nodewright.values.idset import NUMASet
 from nodewright.values.subsets import Demand, fewest, masks
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(msgspec.Struct, frozen=True):
     """NUMA nodes that could serve a request; None stands for no opinion on which."""
 
     numa: NUMASet | None
@@ -34,8 +34,7 @@ class Hint:
         return f"{where} {'preferred' if self.preferred else 'not preferred'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Fitting:
+class Fitting(msgspec.Struct, frozen=True):
     """All sets of these NUMA nodes that meet the demands, as a rule instead of a list.
 
     The larger a set the better it fits: whatever contains a fitting set fits, too.
@@ -87,8 +86,7 @@ class Fitting:
                 yield Hint(NUMASet(mask), self.prefers(mask))
 
 
-@dataclass(frozen=True, slots=True)
-class HintList:
+class HintList(msgspec.Struct, frozen=True):
     """The hints for one resource: those listed and those of the rule. Without any: impossible."""
 
     listed: tuple[Hint, ...] = ()
@@ -110,8 +108,7 @@ ProviderHints: TypeAlias = Mapping[str, HintList | None]
 """What one provider says: a list by resource; None: no opinion on it. Without entries: no opinion at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """What a provider (`cpu`, `memory`, `devices`) answered when it was asked for hints."""
 
     provider: str

@@ -1,23 +1,22 @@
 """The two answers to a question, each with the facts that decided it."""
 
-from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
+
+import msgspec
 
 from nodewright.model.reasons import Reason
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Granted(Generic[T_co]):
+class Granted(msgspec.Struct, Generic[T_co], frozen=True):
     """Yes, and what it comes to."""
 
     value: T_co
     because: tuple[Reason, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """No. The first reason is the one that the kubelet reports."""
 
     because: tuple[Reason, ...]

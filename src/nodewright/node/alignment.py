@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from nodewright.core.requests import pod_level_resources_set
 from nodewright.core.topology import TopologyManager, affinity
 from nodewright.core.topology.policy import NONE, POD
@@ -24,8 +26,7 @@ class Managers:
     """The gate PodLevelResourceManagers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aligned:
+class Aligned(msgspec.Struct, frozen=True):
     """What became of a pod, and what is held after it; a refused pod keeps what it was given until collected."""
 
     held: Holdings

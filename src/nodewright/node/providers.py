@@ -1,8 +1,11 @@
 """The resource managers of a node as the topology manager sees them: they give hints, allocate, and collect."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.core.cpu import allocate as cpus
 from nodewright.core.cpu.hints import container_hints as cpu_container_hints
@@ -27,14 +30,13 @@ Active: TypeAlias = Mapping[str, Collection[str]]
 """The containers, init containers included, of every active pod by its uid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
+class Holdings(msgspec.Struct, frozen=True):
     """What pods hold of the node's CPUs, memory and devices, and the hints that they follow."""
 
     cpu: CPUState
     memory: MemoryState
     devices: DeviceState
-    hints: Mapping[str, Mapping[str, Hint]] = field(default_factory=dict)
+    hints: Mapping[str, Mapping[str, Hint]] = {}
     """By pod uid and container name."""
 
     def hint(self, pod: str, container: str) -> Hint:

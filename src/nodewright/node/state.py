@@ -1,9 +1,9 @@
 """What a node is at one moment: its configuration and the pods that it has taken."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
-from msgspec.structs import replace as changed
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.core.predicates import NOBODY, Others
 from nodewright.model.objects import Pod
@@ -11,14 +11,13 @@ from nodewright.node.config import NodeConfig
 from nodewright.node.providers import Holdings
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(msgspec.Struct, frozen=True):
     """The state that events change: active pods in the order of their admission, and their sums."""
 
     config: NodeConfig
     held: Holdings
     """What pods hold of CPUs, memory and devices; of pods that are gone until it is collected."""
-    pods: Mapping[str, Pod] = field(default_factory=dict)
+    pods: Mapping[str, Pod] = {}
     """The active pods by uid, in the order of their admission."""
     totals: Others = NOBODY
     """What the active pods take together."""
@@ -77,4 +76,4 @@ def as_counted(pod: Pod, config: NodeConfig) -> Pod:
     """The pod as this kubelet counts it: without pod-level resources where their gate is off."""
     if pod.spec.resources is None or config.gates["PodLevelResources"]:
         return pod
-    return changed(pod, spec=changed(pod.spec, resources=None))
+    return replace(pod, spec=replace(pod.spec, resources=None))

@@ -1,8 +1,10 @@
 """The node as one function: a state and an event in; the next state, what to do, and why, out."""
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.core.devices.allocate import in_use_counts
 from nodewright.core.podfeatures import disabled_pod_level_resources, forbidden_sysctl, missing_features
@@ -28,8 +30,7 @@ class Decision(StrEnum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What an event led to."""
 
     state: NodeState
@@ -64,8 +65,7 @@ def step(state: NodeState, event: Event) -> Step:
             assert_never(event)
 
 
-@dataclass(frozen=True, slots=True)
-class _Admission:
+class _Admission(msgspec.Struct, frozen=True):
     """What the handlers say of a pod: why it is turned away (nothing: it is not), and who has to go."""
 
     refused_for: tuple[Reason, ...] = ()

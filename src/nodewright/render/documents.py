@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 import yaml
 
 from nodewright.model.objects import Pod
@@ -20,17 +21,20 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, Quantity | IdSet | StrEnum):
         return str(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return fact_document(value)
     if isinstance(value, Pod):
         meta = value.metadata
         return {"namespace": meta.namespace or "default", "name": meta.name, "uid": meta.uid}
+    if isinstance(value, msgspec.Struct) or (is_dataclass(value) and not isinstance(value, type)):
+        return fact_document(value)
     return value
 
 
 def fact_document(fact: Any) -> dict[str, Any]:
     """A fact with its numbers: its type, then its fields by name in camel case, without those that are None."""
-    values = {_camel(each.name): getattr(fact, each.name) for each in fields(fact)}
+    names = (
+        fact.__struct_fields__ if isinstance(fact, msgspec.Struct) else [each.name for each in fields(fact)]
+    )
+    values = {_camel(name): getattr(fact, name) for name in names}
     return {
         "type": type(fact).__name__,
         **{name: plain(value) for name, value in values.items() if value is not None},

@@ -6,15 +6,15 @@ place is a plain amount, and a share of several is something that hangs on all o
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
+
+import msgspec
 
 Share = tuple[int, int]
 """Places, and what choosing any of them brings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True):
     """An amount that the chosen places must have together.
 
     >>> half = Demand(4, ((0b001, 2), (0b010, 2), (0b110, 1)))
@@ -34,8 +34,7 @@ class Demand:
         return self.total(chosen) >= self.needed
 
 
-@dataclass(frozen=True, slots=True)
-class Fewest:
+class Fewest(msgspec.Struct, frozen=True):
     """The smallest number of places that have enough; `proved` is False if the search was cut short."""
 
     size: int

@@ -1,7 +1,9 @@
 """Giving CPUs to containers and pods, and taking them back."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.core.cpu.assign import take_cpus
 from nodewright.core.cpu.evidence import with_holders
@@ -15,8 +17,7 @@ from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.values.idset import CPUSet, NUMASet
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(msgspec.Struct, frozen=True):
     """The verdict, and the state after it.
 
     Granted None: the container runs in a shared pool. After a refusal the state is as before, but for one

@@ -1,8 +1,10 @@
 """Who has which CPUs: the CPU manager's state, as a value."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.model.cpu_reasons import CPUHolder
 from nodewright.values.idset import CPUSet
@@ -13,16 +15,14 @@ Assignments: TypeAlias = Mapping[str, Mapping[str, CPUSet]]
 """CPUs by pod uid and container name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reusable:
+class Reusable(msgspec.Struct, frozen=True):
     """CPUs of a pod's init containers, which its other containers may have."""
 
     pod: str
     cpus: CPUSet
 
 
-@dataclass(frozen=True, slots=True)
-class CPUState:
+class CPUState(msgspec.Struct, frozen=True):
     """The shared pool, and the CPUs that containers and pods have for themselves. Never changed in place.
 
     Follows: v1.36, cpumanager/state/state.go; `reusable` is in the kubelet's policy, and lost at a restart.
@@ -30,8 +30,8 @@ class CPUState:
 
     default: CPUSet = NO_CPUS
     """The shared pool: where all containers without CPUs of their own run."""
-    assignments: Assignments = field(default_factory=dict)
-    pods: Mapping[str, CPUSet] = field(default_factory=dict)
+    assignments: Assignments = {}
+    pods: Mapping[str, CPUSet] = {}
     """CPUs of pods that were given them as a whole."""
     reusable: Reusable | None = None
 

@@ -1,6 +1,5 @@
 """How many CPUs of their own do a pod's containers get?"""
 
-from dataclasses import dataclass
 from typing import Self
 
 import msgspec
@@ -14,8 +13,7 @@ from nodewright.values.quantity import ZERO, Quantity
 from nodewright.values.units import wrap_int64
 
 
-@dataclass(frozen=True, slots=True)
-class PodWants:
+class PodWants(msgspec.Struct, frozen=True):
     """What a pod asks of the static policy. Only Guaranteed pods, and only whole CPUs, get any.
 
     Units:   CPUs.

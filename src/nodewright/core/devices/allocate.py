@@ -1,7 +1,9 @@
 """Giving devices to containers, and taking them back."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.core.devices.choose import Wanted, choose
 from nodewright.core.devices.evidence import device_stock
@@ -28,8 +30,7 @@ Devices = Mapping[str, tuple[str, ...]]
 """Ids by resource, ascending."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(msgspec.Struct, frozen=True):
     """The verdict, and the state after it; a refusal may leave devices in use that nobody holds.
 
     Granted: all that the container holds now.

@@ -1,7 +1,8 @@
 """Which of the free devices? Those of the pod's init containers first, then aligned ones, and so on."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from nodewright.core.devices.evidence import device_stock
 from nodewright.core.devices.manager import DeviceManager, PluginError
@@ -19,8 +20,7 @@ from nodewright.values.idset import NUMASet
 Why: TypeAlias = Literal["reuse", "aligned", "preferred", "unaligned", "withoutTopology"]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """So many devices of a resource for a container, on these NUMA nodes if possible."""
 
     resource: str
@@ -30,8 +30,7 @@ class Wanted:
     """What the pod's init containers leave."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The devices picked, rank by rank; with a refusal, those picked before it."""
 
     picked: Ids

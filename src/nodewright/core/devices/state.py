@@ -1,8 +1,11 @@
 """Which devices there are and who has them: the device manager's state, as a value."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Self, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.model.profile import Device
 from nodewright.values.idset import LARGEST_ID
@@ -57,25 +60,23 @@ class DeviceList:
 UNLISTED = DeviceList.of(())
 
 
-@dataclass(frozen=True, slots=True)
-class Reusable:
+class Reusable(msgspec.Struct, frozen=True):
     """Devices of a pod's init containers by resource, which its other containers take over first."""
 
     pod: str
     devices: Mapping[str, Ids]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceState:
+class DeviceState(msgspec.Struct, frozen=True):
     """The devices, and who has which. Never changed in place.
 
     Follows: v1.36, devicemanager/manager.go, ManagerImpl; `reusable` is lost at a restart of the kubelet.
     """
 
-    lists: Mapping[str, DeviceList] = field(default_factory=dict)
+    lists: Mapping[str, DeviceList] = {}
     """The devices of every registered resource."""
-    held: Held = field(default_factory=dict)
-    in_use: Mapping[str, Ids] = field(default_factory=dict)
+    held: Held = {}
+    in_use: Mapping[str, Ids] = {}
     """The devices by resource that are not given to others. The kubelet keeps this beside `held`: it can be more."""
     reusable: Reusable | None = None
     running: frozenset[tuple[str, str]] | None = None

@@ -1,7 +1,9 @@
 """Setting memory aside for containers and pods, and giving it back."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.core.memory.hints import best_hint, enough, memory_hints, missing_type
 from nodewright.core.memory.policy import MemoryPolicy, NonePolicy
@@ -33,8 +35,7 @@ from nodewright.values.idset import NUMASet
 NOWHERE = Hint(None, preferred=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(msgspec.Struct, frozen=True):
     """The verdict, and the state after it; a refusal leaves the state as it was.
 
     Granted None: the container gets no memory of its own.

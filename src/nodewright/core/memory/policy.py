@@ -1,8 +1,10 @@
 """The memory manager as it is configured, and the state that it starts on."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from nodewright.core.memory.state import Block, Machine, MemoryState, MemoryTable, NUMAMemory, with_block
 from nodewright.core.memory.wants import DEFAULT_MEMORY_GATES, WORD, MemoryGates, MemoryWants

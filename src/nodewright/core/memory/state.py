@@ -4,9 +4,11 @@ Units: all sizes are bytes, unsigned 64-bit numbers as the kubelet keeps them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.model.memory_reasons import NUMAMemoryLeft
 from nodewright.values.idset import NUMASet
@@ -14,8 +16,7 @@ from nodewright.values.idset import NUMASet
 EMPTY: Mapping[str, "tuple[Block, ...]"] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """Memory of one kind that a container or pod holds on NUMA nodes together.
 
     Units: size in bytes.
@@ -31,8 +32,7 @@ class Block:
         return NUMASet.from_ids(self.numa).mask
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTable:
+class MemoryTable(msgspec.Struct, frozen=True):
     """One kind of memory on one NUMA node.
 
     Units: bytes.
@@ -49,8 +49,7 @@ class MemoryTable:
         return replace(self, reserved=self.reserved + size, free=self.free - size)
 
 
-@dataclass(frozen=True, slots=True)
-class NUMAMemory:
+class NUMAMemory(msgspec.Struct, frozen=True):
     """The memory of one NUMA node."""
 
     assignments: int
@@ -65,15 +64,14 @@ Machine: TypeAlias = Mapping[int, NUMAMemory]
 """The memory of each NUMA node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reusable:
+class Reusable(msgspec.Struct, frozen=True):
     """What the init containers of the pod placed last leave to its later containers.
 
     Units: bytes.
     """
 
     pod: str = ""
-    sizes: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    sizes: Mapping[tuple[int, str], int] = {}
     """By exact set of NUMA nodes (bit i is node i) and kind of memory."""
 
     def of(self, pod: str) -> Mapping[tuple[int, str], int]:
@@ -84,14 +82,13 @@ class Reusable:
 NOTHING_REUSABLE = Reusable()
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryState:
+class MemoryState(msgspec.Struct, frozen=True):
     """Everything that the memory manager remembers; `reusable` alone does not outlive a restart."""
 
-    machine: Machine = field(default_factory=dict)
-    assignments: Mapping[str, Mapping[str, tuple[Block, ...]]] = field(default_factory=dict)
+    machine: Machine = {}
+    assignments: Mapping[str, Mapping[str, tuple[Block, ...]]] = {}
     """Blocks by pod uid and container."""
-    pods: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
+    pods: Mapping[str, tuple[Block, ...]] = {}
     """Blocks of pods that hold memory as a whole."""
     reusable: Reusable = NOTHING_REUSABLE
 

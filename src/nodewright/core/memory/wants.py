@@ -29,8 +29,7 @@ class MemoryGates:
 DEFAULT_MEMORY_GATES = MemoryGates()
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryWants:
+class MemoryWants(msgspec.Struct, frozen=True):
     """What a pod asks of the static policy. Only Guaranteed pods get memory of their own.
 
     Units:   bytes.

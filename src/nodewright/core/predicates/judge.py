@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import msgspec
 from msgspec.structs import replace as changed
 
 from nodewright.core.predicates.affinity import affinity_mismatch
@@ -94,8 +95,7 @@ class NodeView:
         return replace(self, allocatable={**self.allocatable, **raised}) if raised else self
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """The answer of the predicates."""
 
     verdict: Granted[None] | Refused

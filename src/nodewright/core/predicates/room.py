@@ -1,9 +1,10 @@
 """What the other pods take of a node: requests and host ports, as sums that grow and shrink with each pod."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import reduce
 from typing import NamedTuple
+
+import msgspec
 
 from nodewright.core.requests import scheduler_usage
 from nodewright.model.objects import Pod, ResourceList
@@ -30,15 +31,14 @@ class HeldPort(NamedTuple):
     holder: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Others:
+class Others(msgspec.Struct, frozen=True, kw_only=True):
     """The other pods as far as they matter to one that wants in: their number, requests and host ports.
 
     Units: requests in thousandths for cpu, else bytes or pieces.
     """
 
     pods: int = 0
-    requests: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[str, int] = {}
     ports: tuple[HeldPort, ...] = ()
 
     def plus(self, pod: Pod) -> "Others":

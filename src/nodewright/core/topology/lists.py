@@ -1,7 +1,8 @@
 """What providers answered, as the merge sees it: one list for each resource, with what it always needs of it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from nodewright.model.hints import Fitting, Hint, HintList, Offer
 from nodewright.values.subsets import Demand, fewest
@@ -10,8 +11,7 @@ NO_OPINION = HintList((Hint(None, True),))
 NOTHING_DOES = HintList((Hint(None, False),))
 
 
-@dataclass(slots=True)
-class ResourceList:
+class ResourceList(msgspec.Struct):
     """The hints for one resource of one provider, those listed as sets of masks."""
 
     provider: str

@@ -10,7 +10,8 @@ that the neediest list asks for first.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from nodewright.core.topology.dense import best_common, best_intersection
 from nodewright.core.topology.lists import ResourceList, resource_lists
@@ -30,8 +31,7 @@ _FEW = 2_000
 """Up to so many pairs of masks are met one by one; for more, families are quicker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True):
     """The hint that all providers' hints come to."""
 
     hint: Hint

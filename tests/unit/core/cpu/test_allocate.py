@@ -1,8 +1,9 @@
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.core.cpu.allocate import Allocation, allocate, allocate_pod, remove, without_stale
 from nodewright.core.cpu.options import CPUGates

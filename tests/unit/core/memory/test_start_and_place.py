@@ -1,10 +1,11 @@
 """The memory manager: starting, placing, groups of NUMA nodes, reuse, and what it refuses."""
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.core.memory.allocate import allocate, allocate_pod
 from nodewright.core.memory.hints import container_hints
@@ -72,7 +73,9 @@ def test_a_manager_is_made_or_says_what_is_wrong(line: str) -> None:
     reserved = [
         Reservation(int(numa), amounts(text)) for numa, text in zip(entries[::2], entries[1::2], strict=True)
     ]
-    verdict = create_policy(numa_nodes(100, 100), replace(STATIC, policy=policy, reserved=reserved))
+    verdict = create_policy(
+        numa_nodes(100, 100), dataclasses.replace(STATIC, policy=policy, reserved=reserved)
+    )
     assert said(verdict) == outcome.strip()
 
 
@@ -169,7 +172,7 @@ def test_a_group_with_a_node_that_is_not_there_crashes_the_kubelet() -> None:
     policy = memory_policy(100, pages=10)
     cells = NUMASet.of(0, 7)
     machine = {0: replace(policy.idle[0], cells=cells)}
-    verdict = start(replace(policy, idle=machine), MemoryState(machine))
+    verdict = start(dataclasses.replace(policy, idle=machine), MemoryState(machine))
     assert said(verdict) == "the kubelet crashes: NUMA node 7 lists no hugepages-2Mi"
 
 
@@ -177,7 +180,7 @@ def test_a_pod_that_held_memory_as_a_whole_is_checked_as_a_whole() -> None:
     policy = memory_policy(100, gates=ALL_GATES)
     one = pod_of("p", guaranteed("app", "memory=20Mi"), whole="cpu=2 memory=30Mi")
     done = allocate_pod(policy, MemoryState(machine=policy.idle), policy.wants(one))
-    stored = replace(done.state)
+    stored = done.state
     assert start(policy, stored) == Granted(stored)
 
 
