@@ -30,6 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Everything slow, with very many examples.")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("tests", nargs="*", help="default: all")
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
     commit = subprocess.run(
@@ -39,7 +40,7 @@ def main() -> int:
     began_s = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), f"--junitxml={results}"]
     laws = ["--hypothesis-profile=soak", f"--hypothesis-seed={options.seed}"]
-    ran = subprocess.run([*command, *laws], cwd=ROOT, check=False)
+    ran = subprocess.run([*command, *laws, *options.tests], cwd=ROOT, check=False)
     found = figures(
         results.read_text("utf-8"), seed=options.seed, commit=commit, seconds=time.monotonic() - began_s
     )
