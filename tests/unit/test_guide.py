@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.testing.conformance.families import FAMILIES, is_answered
 from tools.consoles import blocks, is_as_shown, outputs
 from tools.refresh_guide import documents
 from tools.source import ROOT
@@ -45,6 +46,13 @@ def test_examples_in_python_run(page: str) -> None:
             runner.run(test, out=report.append, clear_globs=False)
             names = test.globs
     assert not report, "".join(report)
+
+
+def test_the_readme_names_what_is_not_answered() -> None:
+    missing = ", ".join(f"`{family}`" for family in FAMILIES if not is_answered(family))
+    assert not missing or f"Not answered yet: {missing}." in " ".join(
+        (ROOT / "README.md").read_text().split()
+    )
 
 
 def links(page: Path) -> list[str]:
