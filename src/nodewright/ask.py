@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nodewright.core.allocatable import node_resources
+from nodewright.core.arrival import identified
 from nodewright.core.preemption import Victims
 from nodewright.core.requests import QOSClass, qos_class, with_defaults
 from nodewright.model.objects import Pod, ResourceList
@@ -122,7 +123,7 @@ class Node:
         state = started.value
         for pod in profile.spec.pods:
             if pod.status.phase not in ("Succeeded", "Failed"):
-                state = step(state, PodFound(with_defaults(pod))).state
+                state = step(state, PodFound(with_defaults(identified(pod)))).state
         return cls(state, warnings)
 
     @property
@@ -155,7 +156,7 @@ class Node:
 
     def admit(self, pod: Pod) -> Answer:
         """What the node says to a pod that is assigned to it now."""
-        pod = with_defaults(pod)
+        pod = with_defaults(identified(pod))
         taken = step(self.state, PodArrived(pod))
         assert taken.decision is not None
         after = step(taken.state, PodStarted(pod.uid)).state
@@ -170,7 +171,7 @@ class Node:
 
     def preview(self, pod: Pod) -> Preview:
         """Who would make way for a pod that is assigned to the node now, and who else could have."""
-        return preview(self.state, with_defaults(pod))
+        return preview(self.state, with_defaults(identified(pod)))
 
     def admit_all(self, pods: Iterable[Pod]) -> Iterator[Answer]:
         """What the node says to each of the pods, one after the other."""

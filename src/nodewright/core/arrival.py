@@ -116,3 +116,16 @@ def _ported(container: Container, *, host_network: bool) -> Container:
         for port in container.ports
     )
     return replace(container, ports=ports)
+
+
+def identified(pod: Pod) -> Pod:
+    """The pod with a uid: its own, else its namespace and name, which tell pods apart as well at one moment.
+
+    Departs: the API server draws a random one.
+
+    >>> identified(Pod(ObjectMeta(name="web"))).uid
+    'default/web'
+    """
+    if pod.uid:
+        return pod
+    return replace(pod, metadata=replace(pod.metadata, uid=pod.full_name))

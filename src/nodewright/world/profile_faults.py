@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 
+from nodewright.core.arrival import identified
 from nodewright.core.devices.manager import PREFERENCES
 from nodewright.core.validation import violations
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
@@ -28,7 +29,12 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
             CPUSet.parse(allocation.cpus or "")
         except IdSetError as error:
             yield Fault(path=f"spec.allocations[{index}].cpus", value=allocation.cpus, rule=str(error))
+    seen: set[str] = set()
     for index, pod in enumerate(spec.pods):
+        if (uid := identified(pod).uid) in seen:
+            rule = "another pod of the profile has this uid, or the same namespace and name without one"
+            yield Fault(path=f"spec.pods[{index}]", error="Duplicate value", value=uid, rule=rule)
+        seen.add(uid)
         for one in violations(pod, is_template=True):
             path = f"spec.pods[{index}].{one.path}"
             yield Fault(path=path, error=str(one.type), value=one.value, rule=one.rule)

@@ -201,3 +201,11 @@ def test_a_pod_that_arrives_twice_is_not_its_own_neighbour() -> None:
     again = step(step(node.state, PodArrived(web)).state, PodArrived(web))
     assert again.decision is Decision.ADMITTED
     assert again.state.totals.requests["cpu"] == 2000
+
+
+def test_pods_without_a_uid_are_told_apart_by_their_names() -> None:
+    nameless = [
+        decode({"metadata": {"name": name}, "spec": {"containers": [{"name": "c"}]}}, Pod) for name in "ab"
+    ]
+    answers = [*a_node().admit_all(nameless)]
+    assert [pod.uid for pod in answers[-1].node.pods] == ["default/a", "default/b"]

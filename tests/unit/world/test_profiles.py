@@ -92,3 +92,10 @@ def test_a_machine_that_contradicts_itself_is_refused_at_its_line() -> None:
 def test_a_profile_that_is_not_there_is_an_input_error() -> None:
     with pytest.raises(InputError, match="cannot be read: No such file or directory"):
         load_profile("absent.yaml")
+
+
+def test_pods_of_a_node_must_be_told_apart() -> None:
+    pod = "{metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}"
+    with pytest.raises(InputError) as caught:
+        profile_from(HEAD + f"spec:\n  pods:\n  - {pod}\n  - {pod}\n".encode(), "node.yaml")
+    assert [(fault.path, fault.value) for fault in caught.value.faults] == [("spec.pods[1]", "default/web")]
