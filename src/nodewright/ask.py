@@ -15,6 +15,7 @@ from nodewright.model.verdict import Refused
 from nodewright.node.actions import Action
 from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts
 from nodewright.node.events import PodArrived, PodFound, PodGone, PodStarted
+from nodewright.node.placement import Placement, placement_of
 from nodewright.node.preview import Preview, preview
 from nodewright.node.start import start
 from nodewright.node.state import NodeState
@@ -42,7 +43,9 @@ class Answer:
     actions: tuple[Action, ...]
     """What a kubelet would do."""
     node: "Node"
-    """The node afterwards."""
+    """The node afterwards, with the pod's containers started."""
+    decided: NodeState
+    """The node when the decision had fallen, before any container started."""
 
     @property
     def admitted(self) -> bool:
@@ -73,6 +76,11 @@ class Answer:
     def preempted(self) -> tuple[Pod, ...]:
         """The pods that have to go, in this order."""
         return tuple(one.pod for one in self.victims.victims) if self.victims else ()
+
+    @property
+    def placement(self) -> Placement | None:
+        """The CPUs, memory and devices that the pod was given for itself; None: it is not taken."""
+        return placement_of(self.decided, self.pod) if self.pod.uid in self.decided.pods else None
 
     @property
     def not_judged(self) -> tuple[NotJudged, ...]:
@@ -167,6 +175,7 @@ class Node:
             victims=taken.victims,
             actions=taken.actions,
             node=replace(self, state=after),
+            decided=taken.state,
         )
 
     def preview(self, pod: Pod) -> Preview:

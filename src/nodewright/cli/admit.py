@@ -60,5 +60,6 @@ def _entry(answer: Answer, workload: Workload) -> Entry:
         decision=answer.decision,
         because=answer.because,
         victims=answer.victims,
+        placement=answer.placement,
         origin="" if workload.kind == "Pod" else f"{workload.kind} {workload.name}",
     )

@@ -9,11 +9,13 @@ from nodewright.core.requests import qos_class, scheduler_requests
 from nodewright.model.objects import Pod
 from nodewright.model.profile import API_VERSION
 from nodewright.model.reasons import NotJudged, Reason
+from nodewright.node.placement import Placement
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision
 from nodewright.render.amounts import amount_text, readable
 from nodewright.render.documents import fact_document
 from nodewright.render.messages import Message, message
+from nodewright.render.placement import left_document, placement_document, placement_texts
 from nodewright.render.sentences import sentence
 from nodewright.render.tables import table
 
@@ -26,6 +28,8 @@ class Entry:
     decision: Decision
     because: tuple[Reason, ...]
     victims: Victims | None
+    placement: Placement | None = None
+    """What the pod was given for itself; None: it is not taken."""
     origin: str = ""
     """Where the pod comes from, e.g. `Deployment web`."""
 
@@ -44,6 +48,7 @@ def admission_text(entries: Sequence[Entry], after: NodeState, *, wide: bool = F
     """The answers as a table, the reasons below it, and what remains of the node."""
     parts = [_verdicts(entries, wide=wide)]
     parts += [_explained(entry) for entry in entries if entry.because or entry.victims]
+    parts += placement_texts([(entry.pod, entry.placement) for entry in entries], after, wide=wide)
     parts.append(remaining_text(after))
     return "\n".join(parts)
 
@@ -122,6 +127,7 @@ def admission_document(
         "capacity": dict(config.resources.capacity),
         "allocatable": dict(config.resources.allocatable),
         "remaining": {name: amount_text(name, has - used) for name, has, used in _amounts(after)},
+        **left_document(after),
         "skipped": dict(skipped),
         "warnings": list(warnings),
     }
@@ -153,6 +159,8 @@ def _entry_document(entry: Entry) -> dict[str, Any]:
         {"name": victim.metadata.name, "namespace": victim.metadata.namespace or "default", "uid": victim.uid}
         for victim in entry.preempted
     ]
+    if entry.placement is not None:
+        document["placement"] = placement_document(entry.placement)
     return document
 
 

@@ -21,6 +21,27 @@ Files = dict[str, str]
 # ---------------------------------------------------------------- machines
 
 
+def regular_machine(numa: int = 1, cpus: int = 4, *, memory_bytes: int = 4 << 30) -> MachineInfo:
+    """A machine with a socket for each NUMA node, which has so many CPUs, one a core, and so much memory.
+
+    >>> [str(CPUSet.from_ids(core.thread_ids[0] for core in node.cores)) for node in regular_machine(2).topology]
+    ['0-3', '4-7']
+    """
+    nodes = tuple(
+        NUMANode(
+            node_id=place,
+            memory=memory_bytes,
+            distances=tuple(10 if other == place else 20 for other in range(numa)),
+            cores=tuple(
+                Core(core_id=cpu, socket_id=place, thread_ids=(cpu,))
+                for cpu in range(place * cpus, (place + 1) * cpus)
+            ),
+        )
+        for place in range(numa)
+    )
+    return _counted(nodes, ())
+
+
 @st.composite
 def machines(draw: st.DrawFn, *, max_numa: int = 5) -> MachineInfo:
     """Machines that contradict themselves nowhere, in cAdvisor's order.

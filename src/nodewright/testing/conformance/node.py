@@ -1,19 +1,18 @@
 """Family node: a whole node through a list of events."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from nodewright.ask import parts_of
-from nodewright.core.devices.allocate import devices_of, free_devices
+from nodewright.core.memory.state import Block
 from nodewright.core.predicates import alternatives
-from nodewright.core.topology.policy import NONE
-from nodewright.model.hints import Hint
 from nodewright.model.objects import Pod
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.model.reasons import PredicateFailure
 from nodewright.model.verdict import Refused
 from nodewright.node.events import PodArrived, PodGone, PodStarted
+from nodewright.node.placement import left_of, placement_of
 from nodewright.node.start import start
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, Step, step
@@ -85,57 +84,52 @@ def _refusal(done: Step) -> dict[str, Any]:
 
 def _placement(state: NodeState, pod: Pod) -> dict[str, Any]:
     """What the pod's containers hold."""
-    held, uid = state.held, pod.uid
-    parts = state.config.parts
+    placed = placement_of(state, pod)
     containers = []
-    for container in (*pod.spec.init_containers, *pod.spec.containers):
-        cpus = held.cpu.exclusive(uid, container.name)
-        entry: dict[str, Any] = {"name": container.name, "cpus": None if cpus is None else str(cpus)}
-        blocks = held.memory.blocks(uid, container.name)
-        if blocks:
-            entry["memory"] = _blocks(blocks)
-        devices = devices_of(held.devices, uid, container.name)
-        if devices:
-            entry["devices"] = devices
-        if parts.kubelet.topology_manager_policy != NONE:
-            entry["hint"] = _hint(held.hint(uid, container.name))
+    for container in placed.containers:
+        entry: dict[str, Any] = {
+            "name": container.name,
+            "cpus": None if container.cpus is None else str(container.cpus),
+        }
+        if container.memory:
+            entry["memory"] = _blocks(container.memory)
+        if container.devices:
+            entry["devices"] = container.devices
+        if container.hint is not None:
+            numa = container.hint.numa
+            entry["hint"] = {
+                "numaNodes": None if numa is None else list(numa),
+                "preferred": container.hint.preferred,
+            }
         containers.append(entry)
     found: dict[str, Any] = {"containers": containers}
-    if uid in held.cpu.pods:
-        found["podCPUs"] = str(held.cpu.pods[uid])
-    if uid in held.memory.pods:
-        found["podMemory"] = _blocks(held.memory.pods[uid])
+    if placed.cpus is not None:
+        found["podCPUs"] = str(placed.cpus)
+    if placed.memory is not None:
+        found["podMemory"] = _blocks(placed.memory)
     return found
 
 
-def _hint(hint: Hint) -> dict[str, Any]:
-    return {"numaNodes": None if hint.numa is None else list(hint.numa), "preferred": hint.preferred}
-
-
-def _blocks(blocks: Any) -> list[dict[str, Any]]:
-    return [
-        {"numaNodes": list(block.numa), "type": block.resource, "size": block.size}
-        for block in sorted(blocks, key=lambda one: one.resource)
-    ]
+def _blocks(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    return [{"numaNodes": list(block.numa), "type": block.resource, "size": block.size} for block in blocks]
 
 
 def _state(state: NodeState) -> dict[str, Any]:
-    held, parts = state.held, state.config.parts
-    kubelet = parts.kubelet
+    left = left_of(state)
     shown: dict[str, Any] = {
-        "sharedCPUs": str(held.cpu.default) if kubelet.cpu_manager_policy == "static" else None,
+        "sharedCPUs": None if left.shared_cpus is None else str(left.shared_cpus),
         "pods": list(state.pods),
     }
-    if parts.facts.devices:
-        shown["freeDevices"] = free_devices(held.devices)
-    if kubelet.memory_manager_policy == "Static":
+    if state.config.facts.devices:
+        shown["freeDevices"] = left.devices
+    if left.memory:
         shown["memory"] = [
             {
-                "numaNode": numa,
-                "group": list(node.cells),
-                "assignments": node.assignments,
-                "free": {kind: table.free for kind, table in node.tables.items()},
+                "numaNode": one.numa,
+                "group": list(one.group),
+                "assignments": one.assignments,
+                "free": one.free,
             }
-            for numa, node in sorted(held.memory.machine.items())
+            for one in left.memory
         ]
     return shown
