@@ -7,6 +7,7 @@ from nodewright.model.cpu_reasons import CPUReason
 from nodewright.model.device_reasons import DeviceReason
 from nodewright.model.memory_reasons import MemoryReason
 from nodewright.model.objects import Taint
+from nodewright.model.state_reasons import StateFileReason
 from nodewright.model.topology_reasons import TopologyReason
 
 
@@ -224,4 +225,6 @@ AdmissionReason: TypeAlias = (
 )
 """What decides without any resource manager."""
 
-Reason: TypeAlias = AdmissionReason | CPUReason | DeviceReason | MemoryReason | TopologyReason
+Reason: TypeAlias = (
+    AdmissionReason | CPUReason | DeviceReason | MemoryReason | TopologyReason | StateFileReason
+)

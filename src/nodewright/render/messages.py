@@ -26,10 +26,12 @@ from nodewright.model.reasons import (
     SysctlForbidden,
     UntoleratedTaints,
 )
+from nodewright.model.state_reasons import StateFileReason
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.cpu_messages import cpu_error_type, cpu_message
 from nodewright.render.device_messages import device_message
 from nodewright.render.memory_messages import memory_error_type, memory_message
+from nodewright.render.state_messages import state_message
 from nodewright.render.topology_messages import topology_message
 
 
@@ -54,6 +56,9 @@ def message(reason: Reason) -> Message:
         return _of_allocation(memory_message(reason), memory_error_type(reason))
     if isinstance(reason, TopologyReason):
         return Message(*topology_message(reason))
+    if isinstance(reason, StateFileReason):
+        # No pod is told of it: the kubelet does not start.
+        return Message("", state_message(reason))
     return _of_admission(reason)
 
 

@@ -31,11 +31,13 @@ from nodewright.model.reasons import (
     UntoleratedTaints,
 )
 from nodewright.model.resource_names import PODS
+from nodewright.model.state_reasons import StateFileReason
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.amounts import readable, told_apart
 from nodewright.render.cpu_sentences import cpu_sentence
 from nodewright.render.device_messages import device_sentence
 from nodewright.render.memory_sentences import memory_sentence
+from nodewright.render.state_messages import state_sentence
 from nodewright.render.topology_sentences import topology_sentence
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - compared, not bound to
@@ -55,6 +57,8 @@ def sentence(reason: Reason) -> str:
         return memory_sentence(reason)
     if isinstance(reason, TopologyReason):
         return topology_sentence(reason)
+    if isinstance(reason, StateFileReason):
+        return state_sentence(reason)
     return _of_admission(reason)
 
 

@@ -1,0 +1,169 @@
+"""State files give back what was written; any bytes give a state or say why not."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from nodewright.core.cpu.state import CPUState
+from nodewright.core.memory.state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.model.verdict import Granted, Refused, Verdict
+from nodewright.render.messages import start_error
+from nodewright.render.sentences import sentence
+from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.world.errors import InputError
+from nodewright.world.state.cpu import CPUStateReading, cpu_state_file, read_cpu_state
+from nodewright.world.state.devices import DeviceEntry, DeviceFile, device_state_file, read_device_state
+from nodewright.world.state.gosyntax import GoJSONError, Members, NumberText, parse
+from nodewright.world.state.memory import MemoryStateReading, memory_state_file, read_memory_state
+
+# Go keeps no halves of pairs in its texts.
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
+CPUS = st.integers(0, 2**40 - 1).map(CPUSet)
+WORDS = st.integers(0, 2**64 - 1)
+NUMA = st.integers(0, 9)
+KINDS = st.sampled_from(("memory", "hugepages-2Mi", "hugepages-1Gi"))
+BLOCK = st.builds(Block, st.lists(NUMA, max_size=3).map(tuple), KINDS, WORDS)
+BLOCKS = st.lists(BLOCK, max_size=2).map(tuple)
+SOME_BLOCKS = st.lists(BLOCK, min_size=1, max_size=2).map(tuple)
+POLICIES = st.sampled_from(("static", "none", "Static", ""))
+
+
+def by_text(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(TEXTS, values, max_size=3)
+
+
+CPU_STATES = st.builds(CPUState, CPUS, by_text(by_text(CPUS)), by_text(CPUS))
+TABLES = st.builds(MemoryTable, WORDS, WORDS, WORDS, WORDS, WORDS)
+NODES = st.builds(
+    NUMAMemory,
+    st.integers(-9, 9),
+    st.integers(0, 1023).map(NUMASet),
+    st.dictionaries(KINDS, TABLES, max_size=2),
+)
+MEMORY_STATES = st.builds(
+    MemoryState,
+    st.dictionaries(NUMA, NODES, max_size=3),
+    by_text(by_text(BLOCKS)),
+    by_text(SOME_BLOCKS),
+)
+IDS = st.lists(TEXTS, max_size=3).map(tuple)
+ENTRIES = st.builds(
+    DeviceEntry,
+    pod=TEXTS,
+    container=TEXTS,
+    resource=TEXTS,
+    devices=st.dictionaries(st.integers(-1, 12), IDS, max_size=3),
+    response=st.binary(max_size=8),
+)
+DEVICE_FILES = st.builds(DeviceFile, st.none() | st.lists(ENTRIES, max_size=3).map(tuple), by_text(IDS))
+
+
+@given(state=CPU_STATES, policy=POLICIES)
+def test_cpus_are_read_as_they_were_written(state: CPUState, policy: str) -> None:
+    reading = CPUStateReading(path="", policy=policy, pod_level=True)
+    assert read_cpu_state(cpu_state_file(state, policy, pod_level=True), reading) == Granted(state)
+
+
+@given(state=MEMORY_STATES, policy=POLICIES)
+def test_memory_is_read_as_it_was_written(state: MemoryState, policy: str) -> None:
+    reading = MemoryStateReading(path="", policy=policy, pod_level=True)
+    assert read_memory_state(memory_state_file(state, policy, pod_level=True), reading) == Granted(state)
+
+
+@given(file=DEVICE_FILES)
+def test_devices_are_read_as_they_were_written(file: DeviceFile) -> None:
+    assert read_device_state(device_state_file(file), "") == Granted(file)
+
+
+FRAGMENTS = st.sampled_from(
+    (
+        *('{"policyName":', '"static"', '"defaultCpuSet":', '"0-3"', '"entries":', '"podEntries":', '"p"', "{", "}"),
+        *('{"Data":', '"PodDeviceEntries":', '"DeviceIDs":', '"AllocResp":', '"machineState":', '"memoryMap":'),
+        *('"1":', '"cpuSet":', '"memoryBlocks":', '"checksum":0}', "null", "[", "]", ",", "-1", "1e9", '"\\u00', "\xff"),
+    )
+)  # fmt: skip
+WHOLE = st.sampled_from(
+    (
+        cpu_state_file(CPUState(CPUSet.of(0), {"p": {"a": CPUSet.of(1)}}, {"q": CPUSet.of(2)}), "static"),
+        memory_state_file(MemoryState({0: NUMAMemory(0, NUMASet.of(0), {})}), "static", pod_level=True),
+        device_state_file(DeviceFile()),
+    )
+)
+
+
+@st.composite
+def edited(draw: st.DrawFn) -> bytes:
+    """A file in which some bytes were changed, left out or put in."""
+    content = bytearray(draw(WHOLE))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(content)))
+        content[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(content)
+
+
+@example(b'{"policyName":"static","entries":{"p":{"a":"0-99999999"}},"checksum":0}')
+@example(b'{"policyName":"static","machineState":{"0":null},"checksum":0}')
+@given(
+    content=st.binary(max_size=30)
+    | edited()
+    | st.lists(FRAGMENTS, max_size=12).map(lambda parts: "".join(parts).encode())
+)
+def test_any_bytes_give_a_state_or_say_why_not(content: bytes) -> None:
+    for pod_level in (False, True):
+        cpus = CPUStateReading(path="", policy="static", pod_level=pod_level)
+        memory = MemoryStateReading(path="", policy="static", pod_level=pod_level)
+        assert_answered(partial(read_cpu_state, content, cpus))
+        assert_answered(partial(read_memory_state, content, memory))
+    assert_answered(partial(read_device_state, content, ""))
+
+
+def assert_answered(read: Callable[[], Verdict[Any]]) -> None:
+    try:
+        found = read()
+    except InputError as error:
+        # Numbers that the kubelet would take and we do not.
+        assert "are read" in str(error)  # noqa: PT017 - it may be raised or not
+        return
+    if isinstance(found, Refused):
+        assert start_error(found.because[0])
+        assert sentence(found.because[0])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(document=JSON, ascii_only=st.booleans(), indent=st.none() | st.integers(0, 2))
+def test_json_is_read_as_python_reads_it(document: Any, ascii_only: bool, indent: int | None) -> None:
+    def plain(node: Any) -> Any:
+        if isinstance(node, Members):
+            return {name: plain(value) for name, value in node.pairs}
+        if isinstance(node, list):
+            return [plain(each) for each in node]
+        return json.loads(node.text) if isinstance(node, NumberText) else node
+
+    text = json.dumps(document, ensure_ascii=ascii_only, indent=indent)
+    assert plain(parse(text.encode())) == document
+
+
+@given(text=st.text('{}[]",:0123456789.eE+-truefalsn \\u', max_size=12))
+def test_go_refuses_what_python_refuses(text: str) -> None:
+    try:
+        json.loads(text)
+    except ValueError:
+        is_json = False
+    else:
+        is_json = True
+    try:
+        parse(text.encode())
+    except GoJSONError:
+        assert not is_json
+    else:
+        assert is_json
