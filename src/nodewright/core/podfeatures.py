@@ -114,6 +114,8 @@ def missing_features(pod: Pod, declared: Iterable[str]) -> NodeFeaturesMissing |
         needed.append("RestartAllContainersOnContainerExits")
     if spec.host_network and spec.host_users is False:
         needed.append("UserNamespacesHostNetworkSupport")
+    if not needed:
+        return None
     have = frozenset(declared)
     lacking = tuple(sorted(name for name in needed if name not in have))
     return NodeFeaturesMissing(features=lacking) if lacking else None

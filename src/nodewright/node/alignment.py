@@ -25,6 +25,12 @@ class Managers:
     pod_level: bool = False
     """The gate PodLevelResourceManagers."""
 
+    def collected(self, held: Holdings, active: Active) -> Holdings:
+        """The holdings without those of containers that are not active."""
+        for provider in self.providers:
+            held = provider.collected(held, active)
+        return held
+
 
 class Aligned(msgspec.Struct, frozen=True):
     """What became of a pod, and what is held after it; a refused pod keeps what it was given until collected."""
@@ -35,15 +41,16 @@ class Aligned(msgspec.Struct, frozen=True):
     """The hints and choices behind what was granted, in order."""
 
 
-def align(managers: Managers, held: Holdings, pod: Pod, active: Active) -> Aligned:
+def align(managers: Managers, held: Holdings, pod: Pod, active: Active | None) -> Aligned:
     """The pod with everything allocated to its containers that they hold for themselves, or the refusal.
 
-    ``active`` are the containers of all active pods, this one included.
+    ``active`` are the containers of all active pods, this one included: what is held for others is collected
+    first. None: nothing is.
 
     Follows: v1.36, topologymanager/{scope,scope_container,scope_pod}.go, Admit.
     """
-    for provider in managers.providers:
-        held = provider.collected(held, active)
+    if active is not None:
+        held = managers.collected(held, active)
     alignment = _Alignment(managers, pod, held)
     if managers.topology.policy == NONE:
         refused = alignment.serve_each(None)

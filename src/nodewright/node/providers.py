@@ -47,6 +47,12 @@ class Holdings(msgspec.Struct, frozen=True):
         """The holdings with a hint for the container."""
         return replace(self, hints={**self.hints, pod: {**self.hints.get(pod, {}), container: hint}})
 
+    def without_hints(self, pod: str) -> "Holdings":
+        """The holdings without the hints that the pod's containers follow."""
+        if pod not in self.hints:
+            return self
+        return replace(self, hints={uid: hints for uid, hints in self.hints.items() if uid != pod})
+
 
 NO_HINT = Hint(None, preferred=False)
 
@@ -107,11 +113,11 @@ class CPUs:
             done = cpus.allocate_pod(self.policy, held.cpu, wants, hint.numa)
         else:
             done = cpus.allocate(self.policy, held.cpu, wants, container, hint.numa)
-        return replace(held, cpu=done.state), done.verdict
+        return _with_cpu(held, done.state), done.verdict
 
     def collected(self, held: Holdings, active: Active) -> Holdings:
         """As Provider."""
-        return replace(held, cpu=cpus.without_stale(self.policy, held.cpu, active))
+        return _with_cpu(held, cpus.without_stale(self.policy, held.cpu, active))
 
     def started(self, held: Holdings, pod: Pod) -> Holdings:
         """As Provider: CPUs of init containers stay theirs until the pod goes."""
@@ -150,11 +156,11 @@ class Memory:
             done = memory.allocate_pod(self.policy, held.memory, wants, hint)
         else:
             done = memory.allocate(self.policy, held.memory, wants, container, hint)
-        return replace(held, memory=done.state), done.verdict
+        return _with_memory(held, done.state), done.verdict
 
     def collected(self, held: Holdings, active: Active) -> Holdings:
         """As Provider."""
-        return replace(held, memory=memory.without_stale(self.policy, held.memory, active))
+        return _with_memory(held, memory.without_stale(self.policy, held.memory, active))
 
     def started(self, held: Holdings, pod: Pod) -> Holdings:
         """As Provider: init containers that have ended hold no memory any more.
@@ -165,7 +171,7 @@ class Memory:
         for container in pod.spec.init_containers:
             if not container.is_sidecar:
                 state = memory.remove(self.policy, state, pod.uid, container.name)
-        return replace(held, memory=state)
+        return _with_memory(held, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +202,28 @@ class Devices:
         if container is None:
             return held, Granted(None)
         done = devices.allocate(self.manager, held.devices, wants, container, hint.numa)
-        return replace(held, devices=done.state), done.verdict
+        return _with_devices(held, done.state), done.verdict
 
     def collected(self, held: Holdings, active: Active) -> Holdings:
         """As Provider."""
-        return replace(held, devices=devices.without_stale(held.devices, active))
+        return _with_devices(held, devices.without_stale(held.devices, active))
 
     def started(self, held: Holdings, pod: Pod) -> Holdings:
         """As Provider: devices stay with the containers until the pod goes."""
         del pod
         return held
+
+
+# Most pods leave most of this as it was.
+
+
+def _with_cpu(held: Holdings, state: CPUState) -> Holdings:
+    return held if state is held.cpu else replace(held, cpu=state)
+
+
+def _with_memory(held: Holdings, state: MemoryState) -> Holdings:
+    return held if state is held.memory else replace(held, memory=state)
+
+
+def _with_devices(held: Holdings, state: DeviceState) -> Holdings:
+    return held if state is held.devices else replace(held, devices=state)

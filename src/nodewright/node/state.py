@@ -1,6 +1,7 @@
 """What a node is at one moment: its configuration and the pods that it has taken."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -8,7 +9,9 @@ from msgspec.structs import replace
 from nodewright.core.predicates import NOBODY, Others
 from nodewright.model.objects import Pod
 from nodewright.node.config import NodeConfig
-from nodewright.node.providers import Holdings
+from nodewright.node.providers import Active, Holdings
+
+T = TypeVar("T")
 
 
 class NodeState(msgspec.Struct, frozen=True):
@@ -19,10 +22,14 @@ class NodeState(msgspec.Struct, frozen=True):
     """What pods hold of CPUs, memory and devices; of pods that are gone until it is collected."""
     pods: Mapping[str, Pod] = {}
     """The active pods by uid, in the order of their admission."""
+    containers: Active = {}
+    """The containers of the active pods, init containers first, by the pod's uid."""
     totals: Others = NOBODY
     """What the active pods take together."""
     open_pods: frozenset[str] = frozenset()
     """The uids of those whose admission could not be judged and is only assumed."""
+    settled: bool = False
+    """Whether nothing is held for containers that are not active: then there is nothing to collect."""
 
     def with_pod(self, pod: Pod, *, assumed: bool = False) -> "NodeState":
         """The state with one more active pod, the last of them."""
@@ -30,20 +37,28 @@ class NodeState(msgspec.Struct, frozen=True):
         return replace(
             self,
             pods={**self.pods, pod.uid: pod},
+            containers=self.active_with(pod),
             totals=self.totals.plus(pod),
             open_pods=self.open_pods | {pod.uid} if assumed else self.open_pods,
         )
 
-    def active(self) -> dict[str, tuple[str, ...]]:
-        """The containers of every active pod, init containers first, by the pod's uid."""
-        return {uid: container_names(pod) for uid, pod in self.pods.items()}
+    def active_with(self, pod: Pod) -> Active:
+        """The containers of the active pods and of this one."""
+        return {**self.containers, pod.uid: container_names(pod)}
+
+    def unsettled(self, pod: Pod) -> Active | None:
+        """The containers that may hold something when this pod comes; None: no others do."""
+        return None if self.settled else self.active_with(pod)
 
     def collected(self) -> "NodeState":
         """The state once the managers have taken back what no active pod holds."""
-        held, active = self.held, self.active()
-        for provider in self.config.managers.providers:
-            held = provider.collected(held, active)
-        return replace(self, held=held)
+        if self.settled:
+            return self
+        return replace(self, held=self.config.managers.collected(self.held, self.containers), settled=True)
+
+    def turned_away(self, uid: str) -> "NodeState":
+        """The state after a pod was refused: what it was given is collected before the next one is looked at."""
+        return replace(self, held=self.held.without_hints(uid), settled=False)
 
     def started(self, uid: str) -> "NodeState":
         """The state once the containers of a pod have been started: memory of init containers that ended is free."""
@@ -61,10 +76,19 @@ class NodeState(msgspec.Struct, frozen=True):
             return self
         return replace(
             self,
-            pods={other: pod for other, pod in self.pods.items() if other != uid},
+            held=self.held.without_hints(uid),
+            pods=_without(self.pods, uid),
+            containers=_without(self.containers, uid),
             totals=self.totals.minus(self.pods[uid]),
             open_pods=self.open_pods - {uid},
+            settled=False,
         )
+
+
+def _without(by_uid: Mapping[str, T], uid: str) -> dict[str, T]:
+    left = dict(by_uid)
+    del left[uid]
+    return left
 
 
 def container_names(pod: Pod) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from nodewright.node.events import Event, KillFailed, PodArrived, PodFound, PodG
 from nodewright.node.judging import open_questions
 from nodewright.node.preempting import preempting
 from nodewright.node.providers import Holdings
-from nodewright.node.state import NodeState, as_counted, container_names
+from nodewright.node.state import NodeState, as_counted
 
 
 class Decision(StrEnum):
@@ -78,8 +78,8 @@ class _Admission(msgspec.Struct, frozen=True):
 
 def _found(state: NodeState, pod: Pod) -> Step:
     """The state with a pod that runs; the managers are asked what it may hold, as they were when it came."""
-    aligned = align(state.config.managers, state.held, pod, {**state.active(), pod.uid: container_names(pod)})
-    after = replace(state, held=aligned.held).with_pod(pod).started(pod.uid)
+    aligned = align(state.config.managers, state.held, pod, state.unsettled(pod))
+    after = replace(state, held=aligned.held, settled=True).with_pod(pod).started(pod.uid)
     return Step(after, because=(*aligned.refused_for, *aligned.because))
 
 
@@ -98,18 +98,16 @@ def _arrived(state: NodeState, pod: Pod) -> Step:
     # What is not known of a pod could only turn it away: for one that is turned away it changes no more than the reason.
     if not refused:
         doubts = (*unknown, *doubts)
-    after = _without_victims(state, admission.victims)
-    if admission.held is not None:
-        after = replace(after, held=admission.held)
+    after = state if admission.held is None else replace(state, held=admission.held, settled=True)
+    after = _without_victims(after, admission.victims)
     if doubts:
         because = (*doubts, *refused, *admission.because)
         return Step(after.with_pod(pod, assumed=True), (), because, Decision.UNDECIDED, admission.victims)
     killing = preempting(admission.victims) if admission.victims else ()
     if refused:
         actions = (*killing, RejectPod(pod_uid=pod.uid, because=refused))
-        return Step(
-            after, actions, (*refused, *unknown, *admission.because), Decision.REFUSED, admission.victims
-        )
+        because = (*refused, *unknown, *admission.because)
+        return Step(after.turned_away(pod.uid), actions, because, Decision.REFUSED, admission.victims)
     actions = (*killing, AdmitPod(pod_uid=pod.uid))
     return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)
 
@@ -142,7 +140,7 @@ def _admission(state: NodeState, pod: Pod) -> _Admission:
     forbidden = forbidden_sysctl(pod, config.sysctls)
     if forbidden is not None:
         return _Admission((forbidden,))
-    aligned = align(config.managers, state.held, pod, {**state.active(), pod.uid: container_names(pod)})
+    aligned = align(config.managers, state.held, pod, state.unsettled(pod))
     if aligned.refused_for:
         return _Admission(aligned.refused_for, held=aligned.held, because=aligned.because)
     room = _room(state, as_counted(pod, config), aligned.held)

@@ -52,11 +52,12 @@ def allocate(
     if state.reusable is not None and state.reusable.pod != pod.uid:
         state = replace(state, reusable=None)
     because: list[DeviceReason] = []
-    for resource, amount in sorted(container.resources.limits.items()):
-        if not state.knows(resource) or (manager.skips_claimed and _is_claimed(pod, container, resource)):
+    limits = container.resources.limits
+    for resource in sorted(filter(state.knows, limits)):
+        if manager.skips_claimed and _is_claimed(pod, container, resource):
             continue
         reusable = state.reusable_by(pod.uid).get(resource, NONE)
-        wanted = Wanted(resource, amount.value(), affinity, reusable)
+        wanted = Wanted(resource, limits[resource].value(), affinity, reusable)
         state, found = _served(manager, state, (pod.uid, container.name), wanted)
         if isinstance(found, Refused):
             return Allocation(state, found)
@@ -201,8 +202,10 @@ def _plugin_failure(
 def _with_reuse(state: DeviceState, pod: Pod, container: Container) -> DeviceState:
     """The state with what the pod's next containers take over: an init container's devices, no sidecar's."""
     held, before = state.of_container(pod.uid, container.name), state.reusable_by(pod.uid)
+    if not held:
+        return state
     is_init = any(one.name == container.name and not one.is_sidecar for one in pod.spec.init_containers)
-    if not held or not (is_init or before):
+    if not (is_init or before):
         return state
     after = dict(before)
     for resource, devices in held.items():

@@ -64,8 +64,9 @@ def missing_type(machine: Machine, requested: Amounts, nodes: Sequence[int]) -> 
 
     Follows: v1.36, memorymanager/policy_static.go, calculateHints, isAffinitySatisfyRequest.
     """
+    kinds = sorted(requested)
     for numa in nodes:
-        for kind in sorted(requested):
+        for kind in kinds:
             if numa not in machine or kind not in machine[numa].tables:
                 return MemoryTypeMissing(numa=numa, resource=kind)
     return None

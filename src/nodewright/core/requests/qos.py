@@ -111,12 +111,15 @@ def computed_qos_class(pod: Pod) -> QOSClass:
     Follows: v1.36, pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS.
     """
     lists = _lists(pod)
-    requests, limits = _positive_sums(lists)
-    if not requests and not limits:
+    if not any(map(_asks, lists)):
         return QOSClass.BEST_EFFORT
-    if requests == limits and not any(map(_unlimited, lists)):
+    if any(map(_unlimited, lists)):
+        return QOSClass.BURSTABLE
+    # Where requests equal limits in each container, they do in all; only else is there something to add up.
+    if all(map(_is_level, lists)):
         return QOSClass.GUARANTEED
-    return QOSClass.BURSTABLE
+    requests, limits = _positive_sums(lists)
+    return QOSClass.GUARANTEED if requests == limits else QOSClass.BURSTABLE
 
 
 def qos_verdict(pod: Pod) -> QOSVerdict:
@@ -155,6 +158,20 @@ def _askers(pod: Pod) -> list[_Asker]:
             for container in pod.spec.init_containers
         ),
     ]
+
+
+def _asks(resources: ResourceRequirements) -> bool:
+    for amounts in (resources.requests, resources.limits):
+        for name in COUNTED:
+            amount = amounts.get(name)
+            if amount is not None and amount.unscaled > 0:
+                return True
+    return False
+
+
+def _is_level(resources: ResourceRequirements) -> bool:
+    requests, limits = resources.requests, resources.limits
+    return all(requests.get(name, ZERO) == limits[name] for name in COUNTED)
 
 
 def _positive_sums(lists: Iterable[ResourceRequirements]) -> tuple[ResourceList, ResourceList]:
