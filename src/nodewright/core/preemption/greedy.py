@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import count
+from typing import Any, NamedTuple
 
 from nodewright.core.requests import QOSClass, can_preempt, is_critical, preemption_requests, qos_class
 from nodewright.model.objects import Pod
@@ -51,11 +52,16 @@ class Round:
     qos_class: QOSClass
     missing: tuple[Missing, ...]
     """What is missing before."""
-    distances: tuple[Distance, ...]
-    """Every candidate left in the class, in the order in which the kubelet comes by them."""
+    candidates: tuple[Candidate, ...]
+    """All that are left in the class, in the order in which the kubelet comes by them."""
     picked: Candidate
     left: tuple[Missing, ...]
     """What is missing after."""
+
+    @property
+    def distances(self) -> tuple[Distance, ...]:
+        """The distance of every candidate, worked out again for whoever reads it."""
+        return tuple(Distance(one, _distance(self.missing, one.requests)) for one in self.candidates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,36 +164,38 @@ def _nearest(pool: list[Candidate], missing: tuple[Missing, ...]) -> list[Round]
     Follows: v1.36, pkg/kubelet/preemption/preemption.go, getPodsToPreemptByDistance.
     """
     pool, rounds = list(pool), []
+    names = [one.resource for one in missing]
+    # Many pods are alike: what each frees tells them apart, and how far it is from enough is worked out once a round.
+    freed = [tuple([one.frees(name) for name in names]) for one in pool]
+    sizes = [(one.frees(MEMORY), one.frees(CPU)) for one in pool]
     while missing:
-        distances = [_distance(missing, one) for one in pool]
+        distances = {each: _distance(missing, dict(zip(names, each, strict=True))) for each in set(freed)}
         # Of the nearest the one that requests least, and of those the last.
-        best = min(
-            range(len(pool)),
-            key=lambda index: (
-                distances[index],
-                pool[index].frees(MEMORY),
-                pool[index].frees(CPU),
-                -index,
-            ),
-        )
+        _, _, before_last = min(zip(map(distances.__getitem__, freed), sizes, count(0, -1), strict=False))
+        best = -before_last
         picked, left = pool[best], still_missing(missing, (pool[best],))
         rounds.append(
             Round(
                 qos_class=picked.qos_class,
                 missing=missing,
-                distances=tuple(map(Distance, pool, distances)),
+                candidates=tuple(pool),
                 picked=picked,
                 left=left,
             )
         )
         # The last one takes the place of the one picked, which decides who comes last in the next round.
-        pool[best] = pool[-1]
-        pool.pop()
+        for column in (pool, freed, sizes):
+            _take_out(column, best)
         missing = left
     return rounds
 
 
-def _distance(missing: tuple[Missing, ...], candidate: Candidate) -> float:
+def _take_out(column: list[Any], index: int) -> None:
+    column[index] = column[-1]
+    column.pop()
+
+
+def _distance(missing: tuple[Missing, ...], frees: Mapping[str, int]) -> float:
     """The sum of the squares of the shares that would stay missing.
 
     Follows: v1.36, pkg/kubelet/preemption/preemption.go, admissionRequirementList.distance, in float64 as
@@ -195,7 +203,7 @@ def _distance(missing: tuple[Missing, ...], candidate: Candidate) -> float:
     """
     distance = 0.0
     for name, amount in missing:
-        left = amount - candidate.requests.get(name, 0)
+        left = amount - frees.get(name, 0)
         if left > 0:
             share = float(left) / float(amount)
             distance += share * share
