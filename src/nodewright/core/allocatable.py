@@ -10,7 +10,7 @@ from nodewright.model.objects import ResourceList
 from nodewright.model.reservations import Reservations, read_reservations
 from nodewright.model.thresholds import Signal
 from nodewright.values.quantity import ZERO, Format, Quantity
-from nodewright.values.units import MilliCPU, cpu_shares, wrap_int64
+from nodewright.values.units import wrap_int64
 
 HUGE_PAGES = "hugepages-"
 
@@ -44,19 +44,6 @@ class OverReserved:
     resource: str
     reservation: Quantity
     capacity: Quantity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CgroupLimits:
-    """What a cgroup is set to for amounts of resources; None: the setting is left alone.
-
-    Units: memory in bytes; huge pages as page size in bytes -> bytes.
-    """
-
-    memory_bytes: int | None = None
-    cpu_shares: int | None = None
-    pids: int | None = None
-    huge_pages: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,31 +158,6 @@ def enforcement_limits(capacity: ResourceList, reservations: Reservations) -> Re
                 left -= amounts.get(name, ZERO)
         limits[name] = _not_negative(left)
     return limits
-
-
-def cgroup_limits(resources: ResourceList | None, *, compressible_only: bool = False) -> CgroupLimits | None:
-    """What a cgroup is set to for these amounts; None where nothing is configured.
-
-    Follows: v1.36, kubelet/cm/node_container_manager_linux.go, getCgroupConfigInternal.
-    """
-    if resources is None:
-        return None
-    cpu = resources.get("cpu")
-    shares = None if cpu is None else cpu_shares(MilliCPU(cpu.milli_value()))
-    if compressible_only:
-        return CgroupLimits(cpu_shares=shares)
-    pages: dict[int, int] = {}
-    for name, amount in resources.items():
-        if name.startswith(HUGE_PAGES):
-            page_bytes = Quantity.parse(name.removeprefix(HUGE_PAGES)).value()
-            pages[page_bytes] = pages.get(page_bytes, 0) + amount.value()
-    memory, pids = resources.get("memory"), resources.get("pid")
-    return CgroupLimits(
-        memory_bytes=None if memory is None else memory.value(),
-        cpu_shares=shares,
-        pids=None if pids is None else pids.value(),
-        huge_pages=pages,
-    )
 
 
 def over_reserved(capacity: ResourceList, reservation: ResourceList) -> tuple[OverReserved, ...]:

@@ -146,6 +146,40 @@ def parse_int(text: str, function: str = "Atoi") -> int:
     return number
 
 
+def clean_path(path: str) -> str:
+    """The shortest path that is the same by its text alone; `.` for none.
+
+    Follows: Go, path.Clean.
+
+    >>> clean_path("a//b/./c/.."), clean_path("/.."), clean_path("../a"), clean_path("")
+    ('a/b', '/', '../a', '.')
+    """
+    is_rooted = path.startswith("/")
+    kept: list[str] = []
+    for part in path.split("/"):
+        if part in ("", "."):
+            continue
+        if part != ".." or not (is_rooted or kept) or kept[-1:] == [".."]:
+            kept.append(part)
+        elif kept:
+            kept.pop()
+    cleaned = "/".join(kept)
+    return f"/{cleaned}" if is_rooted else cleaned or "."
+
+
+def base_path(path: str) -> str:
+    """The last element of a path; `.` for none, `/` for slashes alone.
+
+    Follows: Go, path.Base.
+
+    >>> base_path("/a/b/"), base_path("//"), base_path("")
+    ('b', '/', '.')
+    """
+    if not path:
+        return "."
+    return path.rstrip("/").rpartition("/")[2] or "/"
+
+
 def _hex(text: str) -> float:
     try:
         return float.fromhex(text.replace("_", ""))

@@ -27,19 +27,3 @@ def wrap_int64(number: int) -> int:
 def fits_int64(number: int) -> bool:
     """Whether a signed 64-bit integer can hold the number."""
     return INT64_MIN <= number <= INT64_MAX
-
-
-CPU_SHARES_MIN, CPU_SHARES_MAX = 2, 262_144
-
-
-def cpu_shares(milli: MilliCPU) -> int:
-    """The weight that a cgroup gets for an amount of CPU.
-
-    Units:   thousandths of a CPU in, shares (1024 a CPU) out.
-    Follows: v1.36, kubelet/cm/helpers_linux.go, MilliCPUToShares.
-
-    >>> cpu_shares(MilliCPU(1500)), cpu_shares(MilliCPU(0))
-    (1536, 2)
-    """
-    # Less than the least weight is cut to it, so that the direction of rounding below zero does not show.
-    return max(CPU_SHARES_MIN, min(wrap_int64(milli * 1024) // 1000, CPU_SHARES_MAX))

@@ -2,6 +2,7 @@
 
 from nodewright.core.requests.asked import Asked, asked
 from nodewright.core.requests.criticality import (
+    CONFIG_MIRROR,
     can_preempt,
     is_critical,
     is_mirror,
@@ -68,6 +69,7 @@ from nodewright.core.requests.qos import (
 
 __all__ = [
     "AS_IT_IS",
+    "CONFIG_MIRROR",
     "WITH_STATUS",
     "Addend",
     "Asked",

@@ -5,8 +5,6 @@ from typing import Any
 
 from nodewright.core.allocatable import (
     HUGE_PAGES,
-    CgroupLimits,
-    cgroup_limits,
     enforcement_limits,
     machine_capacity,
     most_pods,
@@ -14,10 +12,13 @@ from nodewright.core.allocatable import (
     over_reserved,
     reserved,
 )
+from nodewright.core.cgroups.facts import GroupSettings, Origin
+from nodewright.core.cgroups.levels import level_settings
 from nodewright.model.machine import HugePages, MachineInfo
 from nodewright.model.objects import ResourceList
 from nodewright.model.reservations import Reservations
 from nodewright.model.thresholds import EvictionSettings, parse_thresholds
+from nodewright.testing.conformance.cgroup import plain_settings
 from nodewright.values.quantity import Quantity
 
 
@@ -36,9 +37,9 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any]) -> Any:
     answered: dict[str, Any] = {
         "reservation": _texts(reservation),
         "enforcementLimits": _texts(limits),
-        "nodeCgroup": _plain(cgroup_limits(limits)),
+        "nodeCgroup": _plain(level_settings(limits, Origin.NODE)),
         "systemReservedCgroup": _plain(
-            cgroup_limits(reservations.system, compressible_only=compressible_only)
+            level_settings(reservations.system, Origin.SYSTEM_RESERVED, compressible_only=compressible_only)
         ),
         "overReserved": [one.resource for one in over_reserved(capacity, reservation)],
     }
@@ -72,15 +73,5 @@ def _texts(amounts: ResourceList) -> dict[str, str]:
     return {name: str(amount) for name, amount in amounts.items()}
 
 
-def _plain(limits: CgroupLimits | None) -> dict[str, Any] | None:
-    if limits is None:
-        return None
-    plain: dict[str, Any] = {
-        "memory": limits.memory_bytes,
-        "cpuShares": limits.cpu_shares,
-        "pidsLimit": limits.pids,
-        "hugePageLimit": None
-        if limits.huge_pages is None
-        else {str(size): total for size, total in limits.huge_pages.items()},
-    }
-    return {name: value for name, value in plain.items() if value is not None}
+def _plain(settings: GroupSettings | None) -> dict[str, Any] | None:
+    return None if settings is None else plain_settings(settings)

@@ -1,0 +1,1 @@
+"""What should each cgroup file say?"""
