@@ -8,7 +8,7 @@ from nodewright.core.arrival import identified
 from nodewright.core.preemption import Victims
 from nodewright.core.requests import QOSClass, qos_class, with_defaults
 from nodewright.model.objects import Pod, ResourceList
-from nodewright.model.profile import NodeProfile
+from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
 from nodewright.model.verdict import Refused
@@ -17,11 +17,13 @@ from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts
 from nodewright.node.events import PodArrived, PodFound, PodGone, PodStarted
 from nodewright.node.placement import Placement, placement_of
 from nodewright.node.preview import Preview, preview
+from nodewright.node.restore import restored
 from nodewright.node.start import start
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, step
 from nodewright.render.messages import Message, message, start_error
 from nodewright.render.sentences import sentence
+from nodewright.world.allocations import allocation_faults, kept_by, policy_faults
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.kubelet_config import Host, kubelet_config_from, load_kubelet_config
 from nodewright.world.manifests import load_workloads
@@ -128,11 +130,8 @@ class Node:
         if isinstance(started, Refused):
             rule = f"the kubelet does not start: {start_error(started.because[0])}"
             raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])
-        state = started.value
-        for pod in profile.spec.pods:
-            if pod.status.phase not in ("Succeeded", "Failed"):
-                state = step(state, PodFound(with_defaults(identified(pod)))).state
-        return cls(state, warnings)
+        state, unlikely = _with_pods(started.value, profile.spec, source)
+        return cls(state, (*warnings, *unlikely))
 
     @property
     def config(self) -> NodeConfig:
@@ -193,6 +192,45 @@ class Node:
     def without(self, uid: str) -> "Node":
         """The node once the pod with this uid is gone."""
         return replace(self, state=step(self.state, PodGone(uid)).state)
+
+
+def _with_pods(state: NodeState, spec: NodeProfileSpec, source: str) -> tuple[NodeState, tuple[str, ...]]:
+    """The node with its pods, and what is odd about them.
+
+    They hold what their allocations say, else what they would be given one after the other.
+    """
+    if spec.allocations is not None:
+        state = _restored(state, spec, source)
+    odd = []
+    for pod in spec.pods:
+        if pod.has_ended:
+            continue
+        found = step(state, PodFound(with_defaults(identified(pod)), is_placed=spec.allocations is not None))
+        state = found.state
+        if found.decision is Decision.REFUSED:
+            said = message(found.because[0])
+            odd.append(
+                f"pod {pod.full_name} is on the node, but with the pods before it there it would not get in: "
+                f"{said.reason}: {said.message}"
+            )
+    # What pods hold that have ended is taken back before anybody is asked.
+    return state.collected(), tuple(odd)
+
+
+def _restored(state: NodeState, spec: NodeProfileSpec, source: str) -> NodeState:
+    config = state.config
+    faults = [
+        *allocation_faults(spec),
+        *policy_faults(spec, config.parts.kubelet, pod_level=config.gates["PodLevelResourceManagers"]),
+    ]
+    if faults:
+        raise InputError([replace(fault, source=source) for fault in faults])
+    started = restored(state, kept_by(spec))
+    if isinstance(started, Refused):
+        reason = started.because[0]
+        rule = f"the kubelet does not start with them: {start_error(reason)} ({sentence(reason)})"
+        raise InputError([Fault(path="spec.allocations", rule=rule, source=source)])
+    return started.value
 
 
 def load_pods(*filenames: str, namespace: str = "default") -> tuple[Pod, ...]:

@@ -257,6 +257,11 @@ class Pod(msgspec.Struct, frozen=True):
         return self.metadata.uid
 
     @property
+    def has_ended(self) -> bool:
+        """Whether its containers have stopped for good."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
     def full_name(self) -> str:
         """Namespace and name, as kubectl prints them."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"

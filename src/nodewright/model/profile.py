@@ -1,11 +1,13 @@
 """NodeProfile: everything about a node that its kubelet's decisions depend on, as one document."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import ObjectMeta, Pod, ResourceList, Taint
+from nodewright.values.idset import CPUSet
 
 API_VERSION = "nodewright.dev/v1alpha1"
 
@@ -33,10 +35,20 @@ class ContainerAllocation(msgspec.Struct, frozen=True, rename="camel"):
     """What a container of a running pod really holds; absent CPUs: it runs in the shared pool."""
 
     pod: str
-    container: str
+    """Its uid, or namespace and name with a slash between."""
+    container: str = ""
+    """Empty: what the pod holds as a whole, by the gate PodLevelResourceManagers; its containers divide it."""
     cpus: str | None = None
     memory: tuple[MemoryBlock, ...] = ()
     devices: dict[str, tuple[str, ...]] = {}
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What pods hold, by their uid and the container; what a pod holds as a whole is under an empty name."""
+
+    cpus: Mapping[str, Mapping[str, CPUSet]] = {}
+    memory: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]] = {}
+    devices: Mapping[str, Mapping[str, Mapping[str, frozenset[str]]]] = {}
 
 
 class ImageFS(msgspec.Struct, frozen=True, rename="camel"):

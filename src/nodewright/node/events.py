@@ -18,9 +18,11 @@ class PodArrived:
 
 @dataclass(frozen=True, slots=True)
 class PodFound:
-    """A pod that the node has taken already, before we came to look: it is counted, not judged."""
+    """A pod that the node has taken already, before we came to look: it is counted, whatever is said of it."""
 
     pod: Pod
+    is_placed: bool = False
+    """Whether the state says what it holds; else the managers are asked, as they were when it came."""
 
 
 @dataclass(frozen=True, slots=True)

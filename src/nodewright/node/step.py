@@ -14,7 +14,7 @@ from nodewright.model.objects import Pod
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.verdict import Granted, Refused
 from nodewright.node.actions import Action, AdmitPod, RejectPod
-from nodewright.node.alignment import align
+from nodewright.node.alignment import Aligned, align
 from nodewright.node.events import Event, KillFailed, PodArrived, PodFound, PodGone, PodStarted
 from nodewright.node.judging import open_questions
 from nodewright.node.preempting import preempting
@@ -39,7 +39,7 @@ class Step(msgspec.Struct, frozen=True):
     because: tuple[Reason, ...] = ()
     """Why; the first reason is the one that the kubelet reports."""
     decision: Decision | None = None
-    """On a pod that arrived."""
+    """On a pod that arrived or was found."""
     victims: Victims | None = None
     """Who makes way for it, and how they were chosen."""
 
@@ -53,8 +53,8 @@ def step(state: NodeState, event: Event) -> Step:
     match event:
         case PodArrived(pod):
             return _arrived(state, pod)
-        case PodFound(pod):
-            return _found(state, pod)
+        case PodFound(pod, is_placed):
+            return Step(state.with_pod(pod)) if is_placed else _found(state, pod)
         case PodStarted(uid):
             return Step(state.started(uid))
         case KillFailed(pod):
@@ -77,10 +77,14 @@ class _Admission(msgspec.Struct, frozen=True):
 
 
 def _found(state: NodeState, pod: Pod) -> Step:
-    """The state with a pod that runs; the managers are asked what it may hold, as they were when it came."""
-    aligned = align(state.config.managers, state.held, pod, state.unsettled(pod))
-    after = replace(state, held=aligned.held, settled=True).with_pod(pod).started(pod.uid)
-    return Step(after, because=(*aligned.refused_for, *aligned.because))
+    """The state with a pod that runs, and what would be said of it if it came now; nobody makes way for it."""
+    admission = _admission(state, pod)
+    held = admission.held
+    if held is None:
+        held = _aligned(state, pod).held
+    after = replace(state, held=held, settled=True).with_pod(pod).started(pod.uid)
+    decision = Decision.REFUSED if admission.refused_for else Decision.ADMITTED
+    return Step(after, because=(*admission.refused_for, *admission.because), decision=decision)
 
 
 def _arrived(state: NodeState, pod: Pod) -> Step:
@@ -140,7 +144,7 @@ def _admission(state: NodeState, pod: Pod) -> _Admission:
     forbidden = forbidden_sysctl(pod, config.sysctls)
     if forbidden is not None:
         return _Admission((forbidden,))
-    aligned = align(config.managers, state.held, pod, state.unsettled(pod))
+    aligned = _aligned(state, pod)
     if aligned.refused_for:
         return _Admission(aligned.refused_for, held=aligned.held, because=aligned.because)
     room = _room(state, as_counted(pod, config), aligned.held)
@@ -152,6 +156,10 @@ def _admission(state: NodeState, pod: Pod) -> _Admission:
     )
     # Pods that had to make way are gone by now, whatever becomes of the one that they went for.
     return replace(room, refused_for=(late,)) if late else room
+
+
+def _aligned(state: NodeState, pod: Pod) -> Aligned:
+    return align(state.config.managers, state.held, pod, state.unsettled(pod))
 
 
 def _room(state: NodeState, pod: Pod, held: Holdings) -> _Admission:

@@ -1,13 +1,15 @@
 """What a NodeProfile may not say, though its fields and types are right."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from nodewright.core.arrival import identified
 from nodewright.core.devices.manager import PREFERENCES
 from nodewright.core.validation import violations
-from nodewright.model.profile import NodeProfile, NodeProfileSpec
-from nodewright.values.idset import CPUSet, IdSetError
+from nodewright.model.machine import MachineInfo
+from nodewright.model.profile import Device, NodeProfile, NodeProfileSpec
+from nodewright.values.idset import NUMASet
+from nodewright.world.allocations import allocation_faults
 from nodewright.world.errors import Fault
 from nodewright.world.machine.check import contradictions
 
@@ -24,11 +26,8 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
         counts = Counter(device.id for device in devices)
         for name in sorted(name for name, count in counts.items() if count > 1):
             yield Fault(path=f"spec.devices[{resource}]", error="Duplicate value", value=name, rule="")
-    for index, allocation in enumerate(spec.allocations or ()):
-        try:
-            CPUSet.parse(allocation.cpus or "")
-        except IdSetError as error:
-            yield Fault(path=f"spec.allocations[{index}].cpus", value=allocation.cpus, rule=str(error))
+        yield from _homeless(resource, devices, spec.machine_info)
+    yield from allocation_faults(spec)
     seen: set[str] = set()
     for index, pod in enumerate(spec.pods):
         if (uid := identified(pod).uid) in seen:
@@ -38,6 +37,16 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
         for one in violations(pod, is_template=True):
             path = f"spec.pods[{index}].{one.path}"
             yield Fault(path=path, error=str(one.type), value=one.value, rule=one.rule)
+
+
+def _homeless(resource: str, devices: Sequence[Device], machine: MachineInfo) -> Iterator[Fault]:
+    known = NUMASet.from_ids(node.node_id for node in machine.topology)
+    for index, device in enumerate(devices):
+        for place, numa in enumerate(device.numa_nodes or ()):
+            if numa < 0 or numa not in known:
+                path = f"spec.devices[{resource}][{index}].numaNodes[{place}]"
+                rule = f"is no NUMA node of the machine, which has {known or 'none'}"
+                yield Fault(path=path, value=numa, rule=rule)
 
 
 def _settings(spec: NodeProfileSpec) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.core.memory.state import Block, Machine, MemoryState, MemoryTable, NUMAMemory, with_block
 from nodewright.core.memory.wants import DEFAULT_MEMORY_GATES, WORD, MemoryGates, MemoryWants
-from nodewright.model.machine import NUMANode
+from nodewright.model.machine import HugePages, NUMANode
 from nodewright.model.memory_reasons import (
     MachineMemoryChanged,
     MemoryAssignedElsewhere,
@@ -132,6 +132,11 @@ def allocatable_memory(machine: Machine) -> tuple[Block, ...]:
     )
 
 
+def huge_pages_name(pages: HugePages) -> str:
+    """The resource that pages of this size are, e.g. `hugepages-2Mi`."""
+    return f"hugepages-{Quantity.of(pages.page_size * KIB, Format.BINARY_SI)}"
+
+
 def _reserved_bytes(
     topology: Sequence[NUMANode], settings: MemorySettings
 ) -> Verdict[Mapping[int, Mapping[str, int]]]:
@@ -169,7 +174,7 @@ def _idle_machine(topology: Sequence[NUMANode], reserved: Mapping[int, Mapping[s
     for node in topology:
         own, tables, in_huge_pages = reserved[node.node_id], {}, 0
         for pages in node.hugepages:
-            kind = f"hugepages-{Quantity.of(pages.page_size * KIB, Format.BINARY_SI)}"
+            kind = huge_pages_name(pages)
             total = pages.num_pages * pages.page_size * KIB % WORD
             tables[kind] = _idle_table(total, own.get(kind, 0), 0)
             in_huge_pages += total
