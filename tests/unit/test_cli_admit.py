@@ -74,7 +74,16 @@ def test_a_release_without_rules_of_its_own_is_told_and_refused_where_people_are
     assert "Kubernetes v1.31.4 has no rules of its own here" in captured.err
     assert json.loads(captured.out)["rulesOf"] == "1.36"
     assert run(["admit", "-f", PODS, "--node", node, "--strict"]) == ERROR
-    assert capsys.readouterr().out == ""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: Kubernetes v1.31.4 has no rules of its own here")
+
+
+def test_no_pods_at_all_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.touch()
+    assert run(["admit", "-f", str(empty), "--node", WORKER]) == YES
+    assert capsys.readouterr().err == "no pods found\n"
 
 
 def test_a_version_that_is_none_is_an_error_with_its_path(

@@ -3,17 +3,23 @@
 import os
 import sys
 
+_INTERRUPTED = 130
+
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    from nodewright.cli.app import run  # noqa: PLC0415 - click is loaded only to run
-
+    if sys.__stdout__ is None:  # as in `nodewright ... >&-`
+        sys.exit("error: standard output is closed")
     try:
+        from nodewright.cli.app import run  # noqa: PLC0415 - click is loaded only to run
+
         code = run(sys.argv[1:], prog_name=_prog_name())
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except KeyboardInterrupt:  # before anything was asked
+        code = _INTERRUPTED
     sys.exit(code)
 
 

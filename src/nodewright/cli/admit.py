@@ -4,7 +4,7 @@ import click
 
 from nodewright.ask import Answer, Node
 from nodewright.cli import options
-from nodewright.cli.app import ERROR, NO, YES
+from nodewright.cli.app import NO, YES
 from nodewright.cli.inputs import tell, workloads
 from nodewright.render.admission import Entry, admission_document, admission_text, admitted_names
 from nodewright.render.documents import as_json, as_yaml
@@ -35,9 +35,7 @@ def command(
     loaded = workloads(filenames, namespace)
     asked = Node.open(node, kubelet_config=kubelet_config)
     warnings = (*loaded.warnings, *asked.warnings)
-    tell(warnings, loaded.skipped)
-    if strict and warnings:
-        return ERROR
+    tell(loaded, warnings, strict=strict)
     entries = []
     for workload in loaded.workloads:
         answer = asked.admit(workload.pod)

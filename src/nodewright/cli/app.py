@@ -64,9 +64,13 @@ def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
         for fault in error.faults:
             click.echo(f"error: {fault}", err=True)
         return ERROR
-    except (WorldError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        said = (error.filename, error.strerror or str(error))
+        click.echo("error: " + ": ".join(str(part) for part in said if part), err=True)
+        return ERROR
+    except WorldError as error:
         click.echo(f"error: {error}", err=True)
         return ERROR
     except (click.Abort, KeyboardInterrupt):

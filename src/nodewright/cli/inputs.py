@@ -1,10 +1,11 @@
 """What commands do with their input before they ask."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 
 from nodewright.cli.options import Manifests
+from nodewright.world.errors import Fault, InputError
 from nodewright.world.manifests import Loaded, load_workloads
 
 
@@ -17,10 +18,17 @@ def workloads(filenames: Sequence[str], namespace: str) -> Loaded:
     return load_workloads(filenames, namespace, recursive=asked.recursive, max_bytes=asked.max_bytes)
 
 
-def tell(warnings: Iterable[str], skipped: Mapping[str, int]) -> None:
-    """Say on stderr what is odd about the input and what was passed over."""
+def tell(loaded: Loaded, warnings: Sequence[str], *, strict: bool = False) -> None:
+    """Say on stderr what is odd about the input, what was passed over, and if there are no pods at all.
+
+    Errors: InputError with the warnings, if people are strict.
+    """
+    if strict and warnings:
+        raise InputError([Fault(rule=warning) for warning in warnings])
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-    if skipped:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in skipped.items())
+    if loaded.skipped:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in loaded.skipped.items())
         click.echo(f"skipped: {kinds}", err=True)
+    if not loaded.workloads:
+        click.echo("no pods found", err=True)

@@ -6,7 +6,7 @@ import click
 
 from nodewright.ask import Node
 from nodewright.cli import options
-from nodewright.cli.app import ERROR, NO, YES
+from nodewright.cli.app import NO, YES
 from nodewright.cli.inputs import tell, workloads
 from nodewright.core.preemption import BUDGET, ExactSolver, Optimum, optimum
 from nodewright.node.preview import Preview
@@ -51,14 +51,15 @@ def command(  # noqa: PLR0913 - one argument an option
     """Say for each pod, in order, who would have to make way for it on the node, and how the kubelet picks them.
 
     Only critical pods push others out: static ones, and those of priority 2000000000 and above. With -o name the
-    victims alone, in the order in which they are ended. Exit code 0 if all pods get in, 3 if any does not.
+    victims alone, in the order in which they are ended (with --optimal, those of the smallest choice). Exit code 0 if
+    all pods get in, 3 if any does not.
     """
+    if exact and not optimal:
+        raise click.UsageError("--exact goes with --optimal")
     loaded = workloads(filenames, namespace)
     asked = Node.open(node, kubelet_config=kubelet_config)
     warnings = (*loaded.warnings, *asked.warnings)
-    tell(warnings, loaded.skipped)
-    if strict and warnings:
-        return ERROR
+    tell(loaded, warnings, strict=strict)
     entries = []
     for workload in loaded.workloads:
         preview = asked.preview(workload.pod)

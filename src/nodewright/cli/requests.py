@@ -6,7 +6,7 @@ import click
 
 from nodewright.cli import options
 from nodewright.cli.app import YES
-from nodewright.cli.inputs import workloads
+from nodewright.cli.inputs import tell, workloads
 from nodewright.core.requests import asked
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.requests import Entry, requests_names, requests_text, requests_wide
@@ -45,18 +45,13 @@ def command(
     loaded = workloads(filenames, namespace)
     memory_bytes, memory_of = _memory(memory_capacity, node)
     entries = [_entry(workload, memory_bytes) for workload in loaded.workloads]
-    for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    if loaded.skipped:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in loaded.skipped.items())
-        click.echo(f"skipped: {kinds}", err=True)
+    tell(loaded, loaded.warnings)
     if output in ("json", "yaml"):
         document = requests_document(
             entries, memory_of, memory_bytes, skipped=loaded.skipped, warnings=loaded.warnings
         )
         text = (as_json if output == "json" else as_yaml)(document)
     elif not entries:
-        click.echo("no pods found", err=True)
         text = ""
     elif output == "wide":
         text = requests_wide(entries)

@@ -1,12 +1,16 @@
 """The files that `-f` names, as bytes: files, directories as kubectl walks them, standard input."""
 
+import codecs
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from nodewright.world.errors import Fault, InputError
+from nodewright.world.yaml import MAX_YAML_BYTES
 
+_WIDEST_CHARACTER = 4  # bytes, in UTF-32
+_BEFORE_JSON = b" \t\r\n\0" + codecs.BOM_UTF8 + codecs.BOM_UTF16_LE
 SUFFIXES = (".json", ".yaml", ".yml")
 STDIN = "-"
 
@@ -44,17 +48,31 @@ def named_files(filenames: Sequence[str], *, recursive: bool = False) -> list[st
     return paths
 
 
-def read_file(path: str) -> File:
+def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES) -> File:
     """The file's content; `-` is standard input.
 
-    Errors: InputError with what the system says against it.
+    Units:  max_bytes in bytes of YAML; JSON may be larger.
+    Errors: InputError with what the system says against it; where a file that is no JSON does not end.
     """
+    source = "stdin" if path == STDIN else path
     try:
         if path == STDIN:
-            return File("stdin", sys.stdin.buffer.read())
-        return File(path, Path(path).read_bytes())
+            return File(source, _content(sys.stdin.buffer, source, max_bytes))
+        with Path(path).open("rb") as file:
+            return File(source, _content(file, source, max_bytes))
     except OSError as error:
         raise InputError([Fault(rule=f"cannot be read: {error.strerror}", source=path)]) from None
+
+
+def _content(file: BinaryIO, source: str, max_bytes: int) -> bytes:
+    most = _WIDEST_CHARACTER * max_bytes + len(codecs.BOM_UTF32_LE)
+    content = file.read(most + 1)
+    if len(content) <= most:
+        return content
+    if content.translate(None, _BEFORE_JSON)[:1] == b"{":
+        return content + file.read()
+    rule = f"more than {max_bytes} bytes, the most that is taken of YAML (JSON may be larger)"
+    raise InputError([Fault(rule=rule, source=source)])
 
 
 def _manifests_in(directory: Path, *, recursive: bool) -> list[str]:

@@ -17,6 +17,7 @@ from nodewright.values.golang import quoted
 from nodewright.values.quantity import Quantity
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
+from nodewright.world.files import read_file
 from nodewright.world.gojson import Decoded, decode_as_go
 
 DROP_IN_SUFFIX = ".conf"
@@ -134,10 +135,7 @@ def _read_file(file: Path, warnings: list[str]) -> KubeletConfiguration:
 
 def _document_in(file: Path, warnings: list[str]) -> Any:
     """The first document of a file; the kubelet does not look at others."""
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise InputError([Fault(rule=f"cannot be read: {error.strerror}", source=str(file))]) from None
+    content = read_file(str(file)).content
     if not content:
         raise InputError([Fault(rule=f"kubelet config file {quoted(str(file))} was empty", source=str(file))])
     documents = parse_documents(content, str(file))

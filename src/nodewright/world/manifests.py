@@ -70,7 +70,7 @@ def load_workloads(
     loading = _Loading(namespace, max_bytes)
     for path in named_files(filenames, recursive=recursive):
         try:
-            file = read_file(path)
+            file = read_file(path, max_bytes=max_bytes)
         except InputError as error:
             loading.faults.extend(error.faults)
         else:

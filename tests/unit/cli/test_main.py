@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.cli import app, main
+
 PROGRAMS = Path(sys.executable).parent
 
 
@@ -29,3 +31,19 @@ def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     command = f"{PROGRAMS / 'nodewright'} verify --help | head -n 1"
     ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert (ran.stdout, ran.stderr) == ("Usage: nodewright verify [OPTIONS] FILE...\n", "")
+
+
+def test_a_closed_standard_output_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "__stdout__", None)
+    with pytest.raises(SystemExit, match=r"^error: standard output is closed$"):
+        main()
+
+
+def test_an_interrupt_before_the_command_runs_is_one_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "run", interrupted)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == app.INTERRUPTED

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import ERROR, NO, YES, run
+from nodewright.cli.app import ERROR, NO, USAGE, YES, run
 
 FOLDER = Path(__file__).parents[3] / "examples" / "preemption"
 NODE = ["--node", str(FOLDER / "node.yaml")]
@@ -75,3 +75,8 @@ def test_strict_takes_warnings_for_errors(tmp_path: Path, capsys: pytest.Capture
     assert run(arguments) == YES
     assert "has no rules of its own here" in capsys.readouterr().err
     assert run([*arguments, "--strict"]) == ERROR
+
+
+def test_exact_goes_with_optimal_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["preempt", *CROWDED, "--exact"]) == USAGE
+    assert "--exact goes with --optimal" in capsys.readouterr().err

@@ -44,3 +44,12 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
 def test_standard_input_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xffa")))
     assert read_file("-") == ("stdin", b"\xffa")
+
+
+def test_what_does_not_end_is_read_only_as_far_as_it_may_count(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^/dev/zero: more than 1000 bytes, the most that is taken of YAML"):
+        read_file("/dev/zero", max_bytes=1000)
+    path = tmp_path / "list.json"
+    for content in (b'\n {"items": []}', '\ufeff{"items": []}'.encode("utf-16-le")):
+        path.write_bytes(content)
+        assert read_file(str(path), max_bytes=1).content == content

@@ -9,6 +9,7 @@ from nodewright.model.machine import MachineInfo
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
+from nodewright.world.files import read_file
 from nodewright.world.machine.check import contradictions
 
 WithSwap: TypeAlias = tuple[MachineInfo, int | None]
@@ -20,11 +21,8 @@ def read_machine_info(path: str | Path) -> WithSwap:
 
     Errors: InputError with the first field of a wrong type, or with everything that contradicts itself.
     """
-    source = str(path)
-    try:
-        documents = parse_documents(Path(path).read_bytes(), source)
-    except OSError as error:
-        raise InputError([Fault(source=source, rule=f"cannot be read: {error.strerror}")]) from None
+    content, source = read_file(str(path)).content, str(path)
+    documents = parse_documents(content, source)
     value: Any = documents[0].value if len(documents) == 1 else None
     if not isinstance(value, dict) or "num_cores" not in value:
         rule = "must be one MachineInfo of cAdvisor: an object with num_cores and topology"

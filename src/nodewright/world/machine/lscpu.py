@@ -10,6 +10,7 @@ from nodewright.model.machine import MachineInfo
 from nodewright.values.idset import CPUSet, IdSetError
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
+from nodewright.world.files import read_file
 from nodewright.world.machine.assemble import CPURow, machine_from_rows
 from nodewright.world.machine.check import contradictions
 from nodewright.world.machine.lacks import Fact, Lack
@@ -85,10 +86,8 @@ def read_lscpu(paths: Sequence[str | Path]) -> FromLscpu:
 
 
 def _read(path: Path, said: _Said) -> None:
-    try:
-        documents = parse_documents(_BARE_DASH.sub(rb"\1null\2", path.read_bytes()), str(path))
-    except OSError as error:
-        raise InputError([Fault(source=str(path), rule=f"cannot be read: {error.strerror}")]) from None
+    content = _BARE_DASH.sub(rb"\1null\2", read_file(str(path)).content)
+    documents = parse_documents(content, str(path))
     for document in documents:
         value = document.value
         known = isinstance(value, dict) and {"lscpu", "cpus", "caches"} & value.keys()
