@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from nodewright.values.instant import Instant
 from nodewright.values.quantity import Quantity
 
 ResourceList: TypeAlias = dict[str, Quantity]
@@ -34,8 +35,10 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
-    creation_timestamp: str = ""
-    deletion_timestamp: str = ""
+    resource_version: str = ""
+    creation_timestamp: Instant | None = None
+    deletion_timestamp: Instant | None = None
+    deletion_grace_period_seconds: int | None = None
 
 
 class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel"):

@@ -4,6 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from nodewright.values.instant import Instant, InstantError
 from nodewright.values.quantity import Quantity, QuantityError
 from nodewright.world.scalars import number_text
 
@@ -44,6 +45,10 @@ def amount(value: str | float) -> Quantity:
 
 
 def _custom(kind: type, value: Any) -> Any:
+    if kind is Instant:
+        if not isinstance(value, str):
+            raise InstantError(f"a time is a text, not {value!r}")
+        return Instant.parse(value)
     if kind is Quantity:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise QuantityError(f"an amount is a string or a number, not {value!r}")

@@ -9,6 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, TypeAlias
 
+from nodewright.values.instant import Instant, InstantError
 from nodewright.values.quantity import QuantityError
 from nodewright.values.units import INT64_MAX, INT64_MIN
 from nodewright.world.decode import amount
@@ -105,7 +106,6 @@ _PLAIN = {
     "any": Shape("anything", frozenset({str, bool, int, float, list, dict}), "any"),
 }
 _BITS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX)}
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _WORDS = {
     str: "a text",
     bool: "true or false",
@@ -176,7 +176,11 @@ def _plain_rule(value: Any, shape: Shape) -> str:
             return str(error)
         return ""
     if shape.kind == "time" and isinstance(value, str):
-        return "" if _TIME.fullmatch(value) else f"must be {shape.wanted}"
+        try:
+            Instant.parse(value)
+        except InstantError:
+            return f"must be {shape.wanted}"
+        return ""
     return _not(shape, value)
 
 

@@ -41,6 +41,9 @@ FAULTY: list[tuple[Any, list[str]]] = [
      ["metadata.labels[a]: Invalid value: 1: must be a text, not a number: put it in quotes",
       'metadata.creationTimestamp: Invalid value: "today": must be a time such as 2026-01-31T12:00:00Z',
       "metadata.deletionTimestamp: Invalid value: 5: must be a time such as 2026-01-31T12:00:00Z, not a number"]),
+    ({"metadata": {"deletionTimestamp": "2026-02-30T12:00:00Z", "creationTimestamp": "2026-02-28T12:00:00+01:00"}},
+     [('metadata.deletionTimestamp: Invalid value: "2026-02-30T12:00:00Z": '
+      "must be a time such as 2026-01-31T12:00:00Z")]),
     ({"spec": {"nodeSelector": ["a"]}}, ["spec.nodeSelector: must be a mapping, not a list"]),
     ({"spec": {"a.b": 1, "c[0]": 2}}, ["spec[a.b]: unknown field", "spec[c[0]]: unknown field"]),
     ({"spec": {"containers": [{"livenessProbe": {"httpGet": {"port": 1.5}}}]}},

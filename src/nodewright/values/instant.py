@@ -1,0 +1,95 @@
+"""Moments as Kubernetes writes them (`2026-01-31T12:00:00Z`): whole nanoseconds since 1970."""
+
+import re
+from functools import total_ordering
+
+_TEXT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})"
+    r"(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_DAYS_BEFORE_MONTH = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
+_DAYS_BEFORE_1970 = 719_528  # from the first day of year 0
+
+
+class InstantError(ValueError):
+    """A text that is no moment."""
+
+
+@total_ordering
+class Instant:
+    """A moment, equal and ordered by time, wherever its clock stood.
+
+    Follows: Go, time.Parse with time.RFC3339, as metav1.Time reads it.
+
+    >>> Instant.parse("1970-01-02T00:00:00Z").nanoseconds == 86_400 * 10**9
+    True
+    >>> Instant.parse("2026-01-31T13:00:00+01:00") == Instant.parse("2026-01-31T12:00:00Z")
+    True
+    """
+
+    __slots__ = ("nanoseconds",)
+    nanoseconds: int
+
+    def __init__(self, nanoseconds: int) -> None:
+        object.__setattr__(self, "nanoseconds", nanoseconds)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("an Instant cannot be changed")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Instant, (self.nanoseconds,)
+
+    @classmethod
+    def parse(cls, text: str) -> "Instant":
+        """The moment that a text in the format of RFC 3339 stands for.
+
+        Digits beyond nanoseconds are cut off.
+        Errors: InstantError.
+        """
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise InstantError(f"{text!r} is no time such as 2026-01-31T12:00:00Z")
+        year, month, day, hour, minute, second = map(int, match.groups()[:6])
+        fraction, sign, ahead_h, ahead_min = match.groups()[6:]
+        ahead_h, ahead_min = int(ahead_h or 0), int(ahead_min or 0)
+        if not (1 <= month <= 12 and 1 <= day <= _days_in(year, month)):
+            raise InstantError(f"{text!r} names a day that there is not")
+        # Go lets people write offsets of 24 hours and of 60 minutes.
+        if hour > 23 or minute > 59 or second > 59 or ahead_h > 24 or ahead_min > 60:
+            raise InstantError(f"{text!r} names a time of day that there is not")
+        seconds = (_days_since_1970(year, month, day) * 24 + hour) * 3600 + minute * 60 + second
+        offset = ahead_h * 3600 + ahead_min * 60
+        seconds += offset if sign == "-" else -offset
+        return cls(seconds * 10**9 + int((fraction or "")[:9].ljust(9, "0")))
+
+    def __repr__(self) -> str:
+        return f"Instant({self.nanoseconds})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Instant) and self.nanoseconds == other.nanoseconds
+
+    def __lt__(self, other: "Instant") -> bool:
+        return self.nanoseconds < other.nanoseconds
+
+    def __hash__(self) -> int:
+        return hash(("Instant", self.nanoseconds))
+
+
+ZERO_TIME = Instant(-62_135_596_800 * 10**9)
+"""The first moment of year 1: what Go has in the place of a time that is not given."""
+
+
+def _is_leap(year: int) -> bool:
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def _days_in(year: int, month: int) -> int:
+    if month == 2 and _is_leap(year):
+        return 29
+    return _DAYS_BEFORE_MONTH[month] - _DAYS_BEFORE_MONTH[month - 1]
+
+
+def _days_since_1970(year: int, month: int, day: int) -> int:
+    leap_days = (year + 3) // 4 - (year + 99) // 100 + (year + 399) // 400  # of the years before this one
+    in_year = _DAYS_BEFORE_MONTH[month - 1] + day - 1 + (1 if month > 2 and _is_leap(year) else 0)
+    return year * 365 + leap_days + in_year - _DAYS_BEFORE_1970
