@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodewright.core.requests import qos_class, with_defaults
-from nodewright.model.objects import Pod, ResourceList, ResourceRequirements
+from nodewright.model.objects import Pod, ResourceRequirements
+from nodewright.testing.conformance.amounts import texts
 from nodewright.world.decode import decode
 
 
@@ -21,14 +22,10 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any]) -> Any:
     if spec.resources is not None:
         found["podResources"] = _resources(spec.resources)
     if spec.overhead:
-        found["overhead"] = _texts(spec.overhead)
+        found["overhead"] = texts(spec.overhead)
     return found
 
 
 def _resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
-    lists = {"requests": _texts(resources.requests), "limits": _texts(resources.limits)}
+    lists = {"requests": texts(resources.requests), "limits": texts(resources.limits)}
     return {name: texts for name, texts in lists.items() if texts}
-
-
-def _texts(amounts: ResourceList) -> dict[str, str]:
-    return {name: str(amount) for name, amount in amounts.items()}

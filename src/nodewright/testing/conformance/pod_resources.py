@@ -18,7 +18,8 @@ from nodewright.core.requests import (
     pod_requests,
     qos_class,
 )
-from nodewright.model.objects import Pod, ResourceList
+from nodewright.model.objects import Pod
+from nodewright.testing.conformance.amounts import texts
 from nodewright.world.decode import decode
 
 
@@ -28,10 +29,10 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any]) -> Any:
     pod = decode(question["pod"], Pod)
     options = decode(question.get("options") or {}, RequestOptions)
     return {
-        "podRequests": _texts(pod_requests(pod, options)),
-        "podLimits": _texts(pod_limits(pod, options)),
-        "containerRequests": _texts(container_requests(pod, options)),
-        "containerLimits": _texts(container_limits(pod, options)),
+        "podRequests": texts(pod_requests(pod, options)),
+        "podLimits": texts(pod_limits(pod, options)),
+        "containerRequests": texts(container_requests(pod, options)),
+        "containerLimits": texts(container_limits(pod, options)),
         "perContainerRequests": _per_container(per_container_requests(pod, options)),
         "perContainerLimits": _per_container(per_container_limits(pod, options)),
         "podLevelResourcesSet": pod_level_resources_set(pod),
@@ -43,8 +44,4 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any]) -> Any:
 
 
 def _per_container(found: tuple[InUse, ...]) -> list[dict[str, Any]] | None:
-    return [{"type": each.type, "resources": _texts(each.resources)} for each in found] or None
-
-
-def _texts(amounts: ResourceList) -> dict[str, str]:
-    return {name: str(amount) for name, amount in amounts.items()}
+    return [{"type": each.type, "resources": texts(each.resources)} for each in found] or None
