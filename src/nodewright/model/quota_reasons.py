@@ -1,0 +1,131 @@
+"""Why a quota forbids something: facts with their amounts, as `status.used` and `spec.hard` have them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from nodewright.model.quota_objects import ScopeTerm
+from nodewright.values.quantity import ZERO, Quantity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unspecified:
+    """A resource that must be requested or limited, and the containers that do not, by name."""
+
+    resource: str
+    """As a quota names it: `requests.cpu`, `limits.memory`, …"""
+    containers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MustSpecify:
+    """A quota on cpu or memory is for this pod, and not every container says what it needs of them."""
+
+    quota: str
+    unspecified: tuple[Unspecified, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusUnknown:
+    """What is in use of a quota's resources has not been worked out yet."""
+
+    quota: str
+    resources: tuple[str, ...]
+    """All the resources of the quota that the object's kind is charged for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NegativeUsage:
+    """The object would use less than nothing."""
+
+    usage: tuple[tuple[str, Quantity], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorObjectMissing:
+    """An update cannot be charged without the object as it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoQuotaForResources:
+    """The API server is set up so that these resources cannot be used without a quota for them."""
+
+    usage: tuple[tuple[str, Quantity], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoQuotaForScopes:
+    """The API server is set up so that objects in these scopes are not let in without a quota for the scope."""
+
+    terms: tuple[ScopeTerm, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrun:
+    """A resource of which a quota has less left than is charged."""
+
+    resource: str
+    requested: Quantity
+    used: Quantity | None
+    """None: the quota's status does not name it."""
+    limited: Quantity
+
+    @property
+    def missing(self) -> Quantity:
+        """How much would have to be freed, or added to the quota."""
+        return (self.used or ZERO) + self.requested - self.limited
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaExceeded:
+    """A quota has less left than the object would be charged; all its resources that fall short are listed."""
+
+    quota: str
+    overruns: tuple[Overrun, ...]
+
+
+class SelectorRule(StrEnum):
+    """A rule for scope selectors."""
+
+    OPERATOR = "known operator"
+    VALUES_NEEDED = "In and NotIn need values"
+    NO_VALUES = "Exists and DoesNotExist have no values"
+    LABEL_VALUE = "values are label values"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorFault:
+    """A rule that a scope selector breaks."""
+
+    rule: SelectorRule
+    index: int = 0
+    """The place of the value that breaks it, if one does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableScope:
+    """A scope selector that cannot be evaluated, and why: at least one fault."""
+
+    term: ScopeTerm
+    faults: tuple[SelectorFault, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUnreadable:
+    """A scope selector of a quota cannot be evaluated."""
+
+    quota: str
+    scope: UnreadableScope
+
+
+QuotaReason: TypeAlias = (
+    MustSpecify
+    | StatusUnknown
+    | NegativeUsage
+    | PriorObjectMissing
+    | NoQuotaForResources
+    | NoQuotaForScopes
+    | QuotaExceeded
+    | QuotaUnreadable
+)
+"""Why the API server refuses an object on account of quotas."""

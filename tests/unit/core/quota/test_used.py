@@ -1,0 +1,83 @@
+"""What is in use, with worked cases."""
+
+import pytest
+from tests.unit.core.quota.objects import NOW, a_quota, a_service, a_term, short
+
+from nodewright.ask import load_pods
+from nodewright.core.quota import SERVICES, Population, calculated, counted, pods, usage_of
+from nodewright.core.requests import with_defaults
+from nodewright.model.api_request import GroupResource
+from nodewright.model.objects import Pod
+from nodewright.model.quota_objects import CountedObject, ResourceQuota, ScopeTerm
+from nodewright.testing.objects import a_pod
+from nodewright.world.decode import decode
+
+COMPUTE = a_quota("limits.cpu=1 limits.memory=1Gi requests.cpu=1 requests.memory=1Gi pods=10")
+
+
+def with_init_containers() -> list[Pod]:
+    """The pods of the example, as the API server stores them."""
+    return [with_defaults(pod) for pod in load_pods("examples/requests/init-containers.yaml")]
+
+
+# Each of the three pods alone in its namespace.
+ALONE = """
+    init-decides              ->  limits.memory=430Mi limits.cpu=210m
+    greatest-init-decides     ->  limits.memory=450Mi limits.cpu=200m
+    sidecars-run-beside-main  ->  limits.memory=730Mi limits.cpu=200m
+"""
+
+
+@pytest.mark.parametrize("line", ALONE.strip().splitlines())
+def test_init_containers_count_as_much_as_is_in_use_at_any_time(line: str) -> None:
+    name, _, used = line.partition("->")
+    alone = [pod for pod in with_init_containers() if pod.metadata.name == name.strip()]
+    found = calculated(COMPUTE, [Population(pods(NOW), alone)]).status.used
+    assert " ".join(f"{each}={found[each]}" for each in ("limits.memory", "limits.cpu")) == used.strip()
+    # What has a limit and no request requests its limit.
+    assert found["requests.memory"] == found["limits.memory"]
+
+
+def test_pods_add_up() -> None:
+    together = calculated(COMPUTE, [Population(pods(NOW), with_init_containers())])
+    assert short(together.status.used) == (
+        "limits.cpu=610m limits.memory=1610Mi pods=3 requests.cpu=610m requests.memory=1610Mi"
+    )
+
+
+def test_objects_count_that_match_all_the_terms() -> None:
+    some = [
+        a_pod("low", "1/1Gi", priorityClassName="low"),
+        a_pod("high", "2/1Gi", priorityClassName="high"),
+        a_pod("timed", "4/1Gi", priorityClassName="high", activeDeadlineSeconds=5),
+        a_pod("plain", "8/1Gi"),
+    ]
+
+    def cpu(*terms: str) -> str:
+        read = [decode(a_term(term), ScopeTerm) for term in terms]
+        return str(usage_of(pods(NOW), some, ["cpu"], read)["cpu"])
+
+    assert cpu() == "15"
+    assert cpu("PriorityClass In high") == "6"
+    assert cpu("PriorityClass In high", "NotTerminating Exists") == "2"
+    assert cpu("PriorityClass NotIn high", "PriorityClass Exists") == "1"
+    # Nothing is counted, and nobody is told.
+    assert cpu("PriorityClass In") == "0"
+
+
+def test_a_status_names_what_is_hard_and_known() -> None:
+    hard = {"services": "5", "services.nodeports": "1", "configmaps": "9", "pods": "1", "old": "1"}
+    status = {"hard": {"secrets": "1"}, "used": {"secrets": "1", "services": "7", "old": "4"}}
+    quota = decode({"spec": {"hard": hard}, "status": status}, ResourceQuota)
+    found = calculated(
+        quota,
+        [
+            Population(SERVICES, [a_service("NodePort", 0, 0), a_service()]),
+            Population(counted(GroupResource("configmaps")), [CountedObject()] * 3),
+            Population(counted(GroupResource("secrets")), [CountedObject()]),
+        ],
+    )
+    assert found.status.hard == quota.spec.hard
+    # Nobody looked at pods; what nobody counts keeps its last figure.
+    assert "pods" not in found.status.used
+    assert short(found.status.used) == "configmaps=3 old=4 services=2 services.nodeports=2"
