@@ -24,6 +24,9 @@ run nodewright requests -f examples/requests/init-containers.yaml
 say 'Does a node take these pods? The verdicts, reasons and messages are those of its kubelet.'
 run nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml
 
+say 'Why not, and what would help? Every change that is told was tried.'
+run nodewright explain -f examples/numa/split-pods.yaml --node examples/numa/split-node.yaml
+
 say 'Who would have to go for a critical pod?'
 run nodewright preempt -f examples/preemption/critical.yaml --node examples/preemption/node.yaml
 

@@ -24,6 +24,11 @@ SHOTS = {
     "admit": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml",
     "admit-wide": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o wide",
     "admit-yaml": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o yaml",
+    "help-explain": "nodewright explain --help",
+    "explain": "nodewright explain -f examples/numa/gpu-nic-pods.yaml --node examples/numa/gpu-nic-node.yaml",
+    "explain-wide": (
+        "nodewright explain -f examples/numa/memory-pods.yaml --node examples/numa/memory-node.yaml -o wide"
+    ),
     "help-preempt": "nodewright preempt --help",
     "preempt": "nodewright preempt -f examples/preemption/critical.yaml --node examples/preemption/node.yaml",
     "preempt-optimal": (

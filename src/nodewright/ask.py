@@ -14,7 +14,9 @@ from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
 from nodewright.model.verdict import Refused
 from nodewright.node.actions import Action
 from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts
+from nodewright.node.counterfactual import BUDGET
 from nodewright.node.events import PodArrived, PodFound, PodGone, PodStarted
+from nodewright.node.explanation import Explanation, explanation
 from nodewright.node.placement import Placement, placement_of
 from nodewright.node.preview import Preview, preview
 from nodewright.node.restore import restored
@@ -180,6 +182,13 @@ class Node:
     def preview(self, pod: Pod) -> Preview:
         """Who would make way for a pod that is assigned to the node now, and who else could have."""
         return preview(self.state, with_defaults(identified(pod)))
+
+    def explain(self, pod: Pod, *, budget: int = BUDGET) -> Explanation:
+        """What the node says to a pod that is assigned to it now, why, and what would let it in.
+
+        ``budget`` bounds the search for that, in decisions about pods.
+        """
+        return explanation(self.state, identified(pod), budget=budget)
 
     def admit_all(self, pods: Iterable[Pod]) -> Iterator[Answer]:
         """What the node says to each of the pods, one after the other."""

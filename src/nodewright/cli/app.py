@@ -17,6 +17,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "requests": "nodewright.cli.requests",
     "admit": "nodewright.cli.admit",
+    "explain": "nodewright.cli.explain",
     "preempt": "nodewright.cli.preempt",
     "node": "nodewright.cli.node",
     "verify": "nodewright.cli.verify",

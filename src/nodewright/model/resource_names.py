@@ -31,6 +31,11 @@ def is_huge_page(name: str) -> bool:
     return name.startswith(HUGE_PAGES_PREFIX)
 
 
+def is_in_bytes(name: str) -> bool:
+    """Whether amounts of it are bytes."""
+    return name in (MEMORY, EPHEMERAL_STORAGE) or is_huge_page(name)
+
+
 def is_pod_level(name: str) -> bool:
     """Whether `spec.resources` of a pod may name it; other names there are passed over.
 

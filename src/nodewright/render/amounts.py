@@ -1,6 +1,6 @@
 """Integer amounts in the units that people read."""
 
-from nodewright.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_huge_page
+from nodewright.model.resource_names import CPU, is_in_bytes
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
@@ -15,7 +15,7 @@ def amount_text(resource: str, amount: int) -> str:
     """
     if resource == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    if _is_in_bytes(resource):
+    if is_in_bytes(resource):
         power = 0
         while amount and amount % 1024 == 0 and power < len(_BINARY) - 1:
             amount, power = amount // 1024, power + 1
@@ -33,7 +33,7 @@ def readable(resource: str, amount: int) -> str:
     """
     if resource == CPU:
         return _trimmed(f"{amount / 1000:.3f}")
-    if _is_in_bytes(resource):
+    if is_in_bytes(resource):
         power = max(abs(amount).bit_length() - 1, 0) // 10
         return f"{_trimmed(f'{amount / (1 << 10 * power):.2f}')}{_BINARY[power]}"
     return str(amount)
@@ -47,10 +47,6 @@ def told_apart(resource: str, *amounts: int) -> list[str]:
     """
     texts = [readable(resource, amount) for amount in amounts]
     return texts if len(set(texts)) == len(set(amounts)) else list(map(str, amounts))
-
-
-def _is_in_bytes(resource: str) -> bool:
-    return resource in (MEMORY, EPHEMERAL_STORAGE) or is_huge_page(resource)
 
 
 def _trimmed(decimal: str) -> str:

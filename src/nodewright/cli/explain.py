@@ -1,0 +1,92 @@
+"""`nodewright explain`: why a node says what it says to a pod, and what would let the pod in."""
+
+import shutil
+from collections.abc import Iterable, Sequence
+
+import click
+
+from nodewright.ask import Node
+from nodewright.cli import options
+from nodewright.cli.app import NO, YES
+from nodewright.cli.inputs import tell, workloads
+from nodewright.node.counterfactual import BUDGET
+from nodewright.node.step import Decision
+from nodewright.render.documents import as_json, as_yaml
+from nodewright.render.explain import Told, explanation_text
+from nodewright.render.explain_document import explanation_document
+from nodewright.world.errors import Fault, InputError
+from nodewright.world.manifests import Workload
+
+
+@click.command("explain")
+@options.filenames
+@options.node
+@options.kubelet_config
+@options.namespace
+@options.strict
+@click.option(
+    "--pod",
+    "pods",
+    multiple=True,
+    metavar="[NAMESPACE/]NAME",
+    help="Explain this pod only; those before it come first all the same. Repeatable.",
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(min=0),
+    default=BUDGET,
+    show_default=True,
+    help="Decisions after which the search for what would let a pod in ends.",
+)
+@options.output("json", "yaml", "wide")
+def command(  # noqa: PLR0913 - one argument an option
+    filenames: tuple[str, ...],
+    node: str | None,
+    kubelet_config: str | None,
+    namespace: str,
+    *,
+    strict: bool,
+    pods: tuple[str, ...],
+    budget: int,
+    output: str | None,
+) -> int:
+    """Say for each pod, in order, why the node takes it or not, and the smallest changes that would let it in.
+
+    For a pod that asks for resources of certain NUMA nodes: what each resource manager would prefer, what the topology
+    manager makes of it, who has what is missing. Every change that is told was tried on this node. Exit codes as admit.
+    """
+    loaded = workloads(filenames, namespace)
+    asked = Node.open(node, kubelet_config=kubelet_config)
+    warnings = (*loaded.warnings, *asked.warnings)
+    tell(loaded, warnings, strict=strict)
+    chosen = _chosen(loaded.workloads, pods)
+    config, told = asked.config, []
+    for at, workload in enumerate(loaded.workloads):
+        if at in chosen:
+            origin = "" if workload.kind == "Pod" else f"{workload.kind} {workload.name}"
+            told.append(Told(explained=asked.explain(workload.pod, budget=budget), origin=origin))
+        if at < max(chosen, default=0):
+            asked = asked.admit(workload.pod).node
+    if output in ("json", "yaml"):
+        document = explanation_document(told, config, warnings=warnings, skipped=loaded.skipped)
+        text = (as_json if output == "json" else as_yaml)(document)
+    else:
+        text = explanation_text(told, width=shutil.get_terminal_size().columns, wide=output == "wide")
+    click.echo(text, nl=False)
+    return YES if all(one.explained.step.decision is Decision.ADMITTED for one in told) else NO
+
+
+def _chosen(workloads: Sequence[Workload], names: Iterable[str]) -> set[int]:
+    """The places of the workloads whose pods are meant; none named: all."""
+    found: set[int] = set()
+    faults = []
+    for name in names:
+        places = {
+            at for at, one in enumerate(workloads) if name in (one.pod.metadata.name, one.pod.full_name)
+        }
+        if not places:
+            faults.append(Fault(source="--pod", value=name, rule="is none of the pods of the manifests"))
+        found |= places
+    if faults:
+        raise InputError(faults)
+    return found or set(range(len(workloads)))

@@ -1,0 +1,69 @@
+"""`nodewright explain` as a command."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nodewright.cli.app import ERROR, NO, YES, run
+
+SPLIT = ["explain", "-f", "examples/numa/split-pods.yaml", "--node", "examples/numa/split-node.yaml"]
+GPUS = ["explain", "-f", "examples/numa/gpu-nic-pods.yaml", "--node", "examples/numa/gpu-nic-node.yaml"]
+
+
+def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*GPUS, "-o", "json"]) == NO
+    as_json = json.loads(capsys.readouterr().out)
+    assert run([*GPUS, "-o", "yaml"]) == NO
+    assert yaml.safe_load(capsys.readouterr().out) == as_json
+    first, second, third = as_json["pods"]
+    assert as_json["rulesOf"] == "1.36"
+    assert first["topologyManager"]["rounds"][0]["numa"] == [0]
+    assert second["placement"]["containers"][0]["devices"] == {
+        "example.com/gpu": ["gpu-1"],
+        "example.com/nic": ["nic-1"],
+    }
+    assert (third["reason"], third["topologyManager"]["rounds"][0]["admits"]) == (
+        "TopologyAffinityError",
+        False,
+    )
+    assert [one["kind"] for one in third["suggestions"]] == ["a pod that leaves"]
+
+
+def test_one_pod_alone_is_explained_after_those_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*GPUS, "--pod", "train-1"]) == YES
+    assert capsys.readouterr().out.startswith("ml/train-1: admitted\n")
+    assert run([*GPUS, "--pod", "ml/train-0", "--pod", "ml/train-2", "-o", "json"]) == NO
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)["pods"]] == ["train-0", "train-2"]
+
+
+def test_pods_that_are_not_there_are_all_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*GPUS, "--pod", "x", "--pod", "train-0", "--pod", "y"]) == ERROR
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        'error: --pod: Invalid value: "x": is none of the pods of the manifests',
+        'error: --pod: Invalid value: "y": is none of the pods of the manifests',
+    ]
+
+
+def test_strict_refuses_what_only_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "kubelet.yaml"
+    config.write_text(Path("examples/numa/split-best-effort.yaml").read_text() + "maxPod: 3\n")
+    assert run([*SPLIT, "--kubelet-config", str(config)]) == YES
+    assert run([*SPLIT, "--kubelet-config", str(config), "--strict"]) == ERROR
+    assert 'unknown field "maxPod"' in capsys.readouterr().err
+
+
+def test_a_deployment_is_named_as_the_origin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
+    manifest = tmp_path / "deployment.yaml"
+    manifest.write_text(
+        yaml.safe_dump(
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+        )
+    )
+    assert run(["explain", "-f", str(manifest), "--node", "vm-4"]) == YES
+    assert "(Deployment web): admitted" in capsys.readouterr().out
