@@ -30,6 +30,9 @@ run nodewright explain -f examples/numa/split-pods.yaml --node examples/numa/spl
 say 'Who would have to go for a critical pod?'
 run nodewright preempt -f examples/preemption/critical.yaml --node examples/preemption/node.yaml
 
+say 'Pods come and go: what a node decides over time'
+run nodewright replay examples/scenarios/fragmented.yaml
+
 say 'This machine as a node, and what would become of the examples on it'
 run nodewright node show
 run nodewright admit -f examples/manifests --kubelet-config examples/kubelet/any-cgroup.yaml

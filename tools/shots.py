@@ -34,6 +34,9 @@ SHOTS = {
     "preempt-optimal": (
         "nodewright preempt -f examples/preemption/crowded.yaml --node examples/preemption/crowded-node.yaml --optimal"
     ),
+    "help-replay": "nodewright replay --help",
+    "replay": "nodewright replay examples/scenarios/fragmented.yaml",
+    "replay-wide": "nodewright replay examples/scenarios/fragmented.yaml -o wide",
     "help-node": "nodewright node --help",
     "node-catalogue": "nodewright node catalogue",
     "node-show-laptop": "nodewright node show --node laptop-i7-1370p",

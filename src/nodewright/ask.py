@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nodewright.core.allocatable import node_resources
-from nodewright.core.arrival import identified
+from nodewright.core.arrival import identified, stored
 from nodewright.core.preemption import Victims
 from nodewright.core.requests import QOSClass, qos_class, with_defaults
 from nodewright.model.objects import Pod, ResourceList
@@ -214,7 +214,8 @@ def _with_pods(state: NodeState, spec: NodeProfileSpec, source: str) -> tuple[No
     for pod in spec.pods:
         if pod.has_ended:
             continue
-        found = step(state, PodFound(with_defaults(identified(pod)), is_placed=spec.allocations is not None))
+        known = with_defaults(identified(stored(pod)))
+        found = step(state, PodFound(known, is_placed=spec.allocations is not None))
         state = found.state
         if found.decision is Decision.REFUSED:
             said = message(found.because[0])

@@ -6,9 +6,12 @@ from nodewright.ask import Answer, Node
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
 from nodewright.cli.inputs import tell, workloads
+from nodewright.cli.journal import journal, node_document
 from nodewright.render.admission import Entry, admission_document, admission_text, admitted_names
 from nodewright.render.documents import as_json, as_yaml
+from nodewright.render.replay import arrival_event, journal_event
 from nodewright.world.manifests import Workload
+from nodewright.world.nodes import find_profile
 
 
 @click.command("admit")
@@ -17,6 +20,7 @@ from nodewright.world.manifests import Workload
 @options.kubelet_config
 @options.namespace
 @options.strict
+@options.journal
 @options.output("json", "yaml", "wide", "name")
 def command(
     filenames: tuple[str, ...],
@@ -33,14 +37,19 @@ def command(
     3 if any is refused or undecided.
     """
     loaded = workloads(filenames, namespace)
-    asked = Node.open(node, kubelet_config=kubelet_config)
+    profile = find_profile(node)
+    asked = Node.of(profile, kubelet_config=kubelet_config, source=node or "this machine")
     warnings = (*loaded.warnings, *asked.warnings)
     tell(loaded, warnings, strict=strict)
     entries = []
-    for workload in loaded.workloads:
-        answer = asked.admit(workload.pod)
-        asked = answer.node
-        entries.append(_entry(answer, workload))
+    inputs = [*filenames, *(name for name in (node, kubelet_config) if name is not None)]
+    with journal(lambda: node_document(profile, kubelet_config), inputs) as written:
+        for workload in loaded.workloads:
+            answer = asked.admit(workload.pod)
+            asked = answer.node
+            entries.append(_entry(answer, workload))
+            if written is not None:
+                written.add(journal_event(arrival_event(workload.pod), answer.actions))
     if output == "name":
         text = admitted_names(entries)
     elif output in ("json", "yaml"):

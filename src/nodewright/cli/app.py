@@ -19,6 +19,7 @@ COMMANDS = {
     "admit": "nodewright.cli.admit",
     "explain": "nodewright.cli.explain",
     "preempt": "nodewright.cli.preempt",
+    "replay": "nodewright.cli.replay",
     "node": "nodewright.cli.node",
     "verify": "nodewright.cli.verify",
 }

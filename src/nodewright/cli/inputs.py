@@ -23,12 +23,20 @@ def tell(loaded: Loaded, warnings: Sequence[str], *, strict: bool = False) -> No
 
     Errors: InputError with the warnings, if people are strict.
     """
-    if strict and warnings:
-        raise InputError([Fault(rule=warning) for warning in warnings])
-    for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+    warn(warnings, strict=strict)
     if loaded.skipped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in loaded.skipped.items())
         click.echo(f"skipped: {kinds}", err=True)
     if not loaded.workloads:
         click.echo("no pods found", err=True)
+
+
+def warn(warnings: Sequence[str], *, strict: bool) -> None:
+    """Say on stderr what is odd about the input.
+
+    Errors: InputError with the warnings, if people are strict.
+    """
+    if strict and warnings:
+        raise InputError([Fault(rule=warning) for warning in warnings])
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)

@@ -13,11 +13,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _RECURSIVE = "nodewright.recursive"
 _MAX_BYTES = "nodewright.max_bytes"
+_JOURNAL = "nodewright.journal"
 
 
 def filenames(command: Command) -> Command:
     """The options that say which manifests are meant; `Manifests.asked` has those besides -f."""
-    for option in (_max_document_size, _recursive, _filenames):
+    for option in (max_document_size, _recursive, _filenames):
         command = option(command)
     return command
 
@@ -36,7 +37,25 @@ class Manifests:
     def asked(cls) -> Self:
         """What the command line that runs says."""
         meta = click.get_current_context().meta
-        return cls(recursive=meta[_RECURSIVE], max_bytes=meta[_MAX_BYTES])
+        return cls(recursive=meta[_RECURSIVE], max_bytes=max_bytes())
+
+
+def max_bytes() -> int:
+    """What the command line that runs says with --max-document-size.
+
+    Units: bytes.
+    """
+    return int(click.get_current_context().meta[_MAX_BYTES])
+
+
+def journal_path() -> str | None:
+    """The file that the command line that runs names with --journal."""
+    found: str | None = click.get_current_context().meta[_JOURNAL]
+    return found
+
+
+def _journal(context: click.Context, _option: click.Parameter, path: str | None) -> None:
+    context.meta[_JOURNAL] = path
 
 
 def _bytes(context: click.Context, option: click.Parameter, text: str) -> None:
@@ -68,7 +87,7 @@ _recursive = click.option(
     callback=_depth,
     help="Go down into the directories named by -f.",
 )
-_max_document_size = click.option(
+max_document_size = click.option(
     "--max-document-size",
     default="3Mi",
     show_default=True,
@@ -106,4 +125,12 @@ strict = click.option(
     "strict",
     default=False,
     help="Take warnings for errors: unknown fields, a Kubernetes release without rules of its own.",
+)
+journal = click.option(
+    "--journal",
+    expose_value=False,
+    callback=_journal,
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write down what happens as a Scenario, which `nodewright replay` runs again.",
 )

@@ -6,7 +6,16 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec, PriorityClass, Toleration
+from nodewright.model.objects import (
+    Container,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PriorityClass,
+    ResourceList,
+    ResourceRequirements,
+    Toleration,
+)
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
@@ -48,7 +57,7 @@ class Arrived:
 
 
 def arrived(pod: Pod, classes: Iterable[PriorityClass] = ()) -> Arrived:
-    """The pod after the API server's default admission, as far as nodes look at it; resources apart.
+    """The pod after the API server's default admission, as far as nodes look at it; defaults of resources apart.
 
     A priority that the pod has already stays, as in pods read back from a cluster.
     Follows: v1.36, plugin/pkg/admission/priority/admission.go, Plugin.admitPod;
@@ -61,7 +70,41 @@ def arrived(pod: Pod, classes: Iterable[PriorityClass] = ()) -> Arrived:
     2000001000
     """
     spec, remarks = _with_priority(pod.spec, classes)
-    return Arrived(replace(pod, spec=_with_ports(_with_tolerations(spec))), remarks)
+    return Arrived(stored(replace(pod, spec=_with_ports(_with_tolerations(spec)))), remarks)
+
+
+def stored(pod: Pod) -> Pod:
+    """The pod with its amounts as the API server keeps them, in their canonical form.
+
+    It shows: a kubelet that reads `1.5Gi` itself finds no whole number of bytes in it; from the API server it
+    gets `1536Mi`.
+    Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.MarshalJSON.
+    """
+    spec = pod.spec
+    changed = replace(
+        spec,
+        containers=tuple(map(_stored_container, spec.containers)),
+        init_containers=tuple(map(_stored_container, spec.init_containers)),
+        overhead=_stored_amounts(spec.overhead),
+        resources=None if spec.resources is None else _stored_resources(spec.resources),
+    )
+    return replace(pod, spec=changed)
+
+
+def _stored_container(container: Container) -> Container:
+    return replace(container, resources=_stored_resources(container.resources))
+
+
+def _stored_resources(resources: ResourceRequirements) -> ResourceRequirements:
+    return replace(
+        resources,
+        requests=_stored_amounts(resources.requests),
+        limits=_stored_amounts(resources.limits),
+    )
+
+
+def _stored_amounts(amounts: ResourceList) -> ResourceList:
+    return {name: amount.stored() for name, amount in amounts.items()}
 
 
 def _with_priority(spec: PodSpec, classes: Iterable[PriorityClass]) -> tuple[PodSpec, tuple[Remark, ...]]:

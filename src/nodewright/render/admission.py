@@ -116,24 +116,39 @@ def admission_document(
 
     Units: in `because` cpu in thousandths, everything else in bytes or pieces; elsewhere amounts have their suffix.
     """
-    config = after.config
     return {
-        "apiVersion": API_VERSION,
-        "kind": "AdmissionReport",
-        "node": config.facts.name,
-        "kubernetesVersion": config.release.release.text,
-        "rulesOf": config.release.rules_of,
-        "pods": [_entry_document(entry) for entry in entries],
-        "capacity": dict(config.resources.capacity),
-        "allocatable": dict(config.resources.allocatable),
-        "remaining": {name: amount_text(name, has - used) for name, has, used in _amounts(after)},
-        **left_document(after),
+        **report_head("AdmissionReport", after),
+        "pods": [entry_document(entry) for entry in entries],
+        **remaining_document(after),
         "skipped": dict(skipped),
         "warnings": list(warnings),
     }
 
 
-def _entry_document(entry: Entry) -> dict[str, Any]:
+def report_head(kind: str, state: NodeState) -> dict[str, Any]:
+    """How a report about a node begins."""
+    config = state.config
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "node": config.facts.name,
+        "kubernetesVersion": config.release.release.text,
+        "rulesOf": config.release.rules_of,
+    }
+
+
+def remaining_document(state: NodeState) -> dict[str, Any]:
+    """What the node has, and what is left of it, as members of a report."""
+    return {
+        "capacity": dict(state.config.resources.capacity),
+        "allocatable": dict(state.config.resources.allocatable),
+        "remaining": {name: amount_text(name, has - used) for name, has, used in _amounts(state)},
+        **left_document(state),
+    }
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """The answer to one pod with all the evidence; units as in `admission_document`."""
     pod = entry.pod
     document: dict[str, Any] = {
         "name": pod.metadata.name,

@@ -37,7 +37,7 @@ class _Numbers(list[Any]):
 
 def profile_document(profile: NodeProfile) -> dict[str, Any]:
     """The profile as a document; reading it gives the profile again."""
-    document = _document(profile)
+    document = object_document(profile)
     spec = document["spec"]
     spec["machineInfo"] = spec.pop("machineInfo")  # the longest part last
     order = ("apiVersion", "kind", "metadata", "spec")
@@ -53,19 +53,20 @@ def profile_yaml(profile: NodeProfile) -> str:
     )
 
 
-def _document(value: Any) -> Any:
+def object_document(value: Any) -> Any:
+    """An object that we read, as a document; what is at its default is left out."""
     if isinstance(value, msgspec.Struct):
         kind: type[msgspec.Struct] = type(value)
         held = {
-            field.encode_name: _document(getattr(value, field.name))
+            field.encode_name: object_document(getattr(value, field.name))
             for field in msgspec.structs.fields(kind)
             if _said(kind, field, getattr(value, field.name))
         }
         return _Line(held) if isinstance(value, _ON_ONE_LINE) else held
     if isinstance(value, dict):
-        return {str(key): _document(item) for key, item in value.items()}
+        return {str(key): object_document(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        items = [_document(item) for item in value]
+        items = [object_document(item) for item in value]
         numbers = all(isinstance(item, int) for item in items)
         return _Numbers(items) if numbers else items
     return plain(value)

@@ -220,6 +220,14 @@ class Quantity:
             return f"{mantissa}{_DECIMAL_SUFFIXES.get(exponent, '')}"
         return f"{mantissa}e{exponent}" if exponent else str(mantissa)
 
+    def stored(self) -> "Quantity":
+        """The same amount as it is after it was written down and read again, as the API server does.
+
+        >>> Quantity.parse("1.5Gi").as_int64(), Quantity.parse("1.5Gi").stored().as_int64()
+        (None, 1610612736)
+        """
+        return Quantity.parse(str(self))
+
     # ------------------------------------------------------------ arithmetic
 
     def __add__(self, other: "Quantity") -> "Quantity":

@@ -84,6 +84,15 @@ def kubelet_config_from(
     return _loaded(config, source, host or Host(), warnings)
 
 
+def config_document(file: str | Path) -> dict[str, Any]:
+    """The configuration in the file as it is written there, e.g. to be put into a NodeProfile.
+
+    Errors: InputError where it cannot be read.
+    """
+    document = _document_in(Path(file), [])
+    return document if isinstance(document, dict) else {}
+
+
 def decode_document(document: Any, source: str) -> Decoded[KubeletConfiguration]:
     """The document as a configuration, defaults not yet filled in, with its faults and unknown fields.
 

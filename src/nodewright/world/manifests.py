@@ -195,7 +195,7 @@ class _Loading:
     def _arrived(self, workload: Workload) -> Workload:
         """The workload with its pod as a node sees it: known only when all priority classes are."""
         after = arrived(workload.pod, self.classes)
-        self.warnings.extend(_warning(after.pod, remark) for remark in after.remarks)
+        self.warnings.extend(remark_text(after.pod, remark) for remark in after.remarks)
         return replace(workload, pod=after.pod)
 
     def _named(self, pod: Pod) -> Pod:
@@ -251,7 +251,8 @@ def _fault(violation: Violation) -> Fault:
     return Fault(path=violation.path, error=str(violation.type), value=violation.value, rule=violation.rule)
 
 
-def _warning(pod: Pod, remark: Remark) -> str:
+def remark_text(pod: Pod, remark: Remark) -> str:
+    """What is remarkable about a pod's arrival, as a warning."""
     match remark:
         case UnknownPriorityClass(name=name, priority=priority):
             return f'{pod.full_name}: no PriorityClass with name "{name}" is known; priority {priority} is assumed'

@@ -1,0 +1,60 @@
+"""Scenario: a node and what happens to it, as one document."""
+
+from typing import Any
+
+import msgspec
+
+from nodewright.model.objects import ObjectMeta, Pod
+from nodewright.model.profile import API_VERSION, NodeProfile
+
+
+class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """One thing that happens to the node: one of the fields but the last."""
+
+    add: Pod | None = None
+    """The pod arrives; if it is taken, its containers are started before the next event."""
+    remove: str | None = None
+    """The pod of this uid, or namespace/name, has ended or was deleted."""
+    found: Pod | None = None
+    """The pod was there before anybody looked: it is counted, not judged."""
+    kill_failed: str | None = None
+    """The pod of this uid, or namespace/name, was to make way and would not go."""
+    actions: tuple[dict[str, Any], ...] | None = None
+    """In a journal: what came of it."""
+
+    @property
+    def kind(self) -> str:
+        """What happens, as documents say it."""
+        return next(name for field, name in KINDS.items() if getattr(self, field) is not None)
+
+
+KINDS = {"add": "add", "remove": "remove", "found": "found", "kill_failed": "killFailed"}
+"""The kinds of events: the field's name, and the one in documents."""
+
+
+class JournalHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """Who wrote a journal."""
+
+    nodewright: str
+    """The release of nodewright."""
+    rules_of: str
+    """The release of Kubernetes whose rules were applied."""
+
+
+class ScenarioSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The description itself."""
+
+    events: tuple[ScenarioEvent, ...] = ()
+    node: NodeProfile | None = None
+    """None: whoever replays it says which."""
+    journal: JournalHeader | None = None
+    """Where this was written by a run: its events have their actions."""
+
+
+class Scenario(msgspec.Struct, frozen=True, rename="camel"):
+    """A node and a script of events."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ScenarioSpec = ScenarioSpec()
+    api_version: str = API_VERSION
+    kind: str = "Scenario"

@@ -1,0 +1,206 @@
+"""What happened to a node, as a table, as a document, as names and as a journal."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodewright.model.objects import Pod
+from nodewright.model.profile import API_VERSION
+from nodewright.model.scenario import JournalHeader
+from nodewright.node.actions import Action, RecordEvent
+from nodewright.node.placement import Placement
+from nodewright.node.state import NodeState
+from nodewright.node.step import Decision
+from nodewright.render.admission import (
+    Entry,
+    admitted_names,
+    entry_document,
+    remaining_document,
+    remaining_text,
+    report_head,
+)
+from nodewright.render.documents import fact_document, plain
+from nodewright.render.profiles import object_document
+from nodewright.render.tables import table
+from nodewright.sim.replay import Happened
+from nodewright.values.idset import CPUSet
+
+_NOTHING = "-"
+_HEADERS = ("EVENT", "WHAT", "POD", "VERDICT", "REASON", "CPUS", "DEVICES", "PREEMPTS", "MESSAGE")
+_MAY_BE_LEFT_OUT = ("CPUS", "DEVICES", "PREEMPTS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What there is to tell of an event, without the node as it was then."""
+
+    number: int
+    what: str
+    name: str
+    """The pod in question, by namespace and name where it is known."""
+    pod: Pod | None
+    outcome: str
+    entry: Entry | None
+    """The answer to a pod that arrived."""
+    actions: tuple[Action, ...]
+
+
+def told(one: Happened) -> Told:
+    """What there is to tell of an event."""
+    event, entry = one.event, None
+    if one.decision is not None:
+        assert one.pod is not None
+        entry = Entry(
+            pod=one.pod,
+            decision=one.decision,
+            because=one.because,
+            victims=one.victims,
+            placement=one.placement,
+        )
+    return Told(
+        number=one.number,
+        what=event.kind,
+        name=one.pod.full_name if one.pod else event.remove or event.kill_failed or "",
+        pod=one.pod,
+        outcome=_outcome(one),
+        entry=entry,
+        actions=one.actions,
+    )
+
+
+def _outcome(one: Happened) -> str:
+    if one.decision is not None:
+        return one.decision.value
+    if one.pod is None:
+        return "not there"
+    if one.event.remove is not None:
+        return "removed"
+    if one.was_there:
+        return "already there"
+    return "counted" if one.event.found is not None else "stays"
+
+
+def replay_text(events: Sequence[Told], after: NodeState, *, wide: bool = False) -> str:
+    """A line an event, the sum of it, and what remains of the node."""
+    rows = [_row(one) for one in events]
+    kept = [
+        at
+        for at, header in enumerate(_HEADERS)
+        if (header not in _MAY_BE_LEFT_OUT or any(row[at] != _NOTHING for row in rows))
+        and (header != "MESSAGE" or wide)
+    ]
+    lines = table([_HEADERS[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    return "\n".join((lines, f"{_summary(events, after)}\n", remaining_text(after)))
+
+
+def _summary(events: Sequence[Told], after: NodeState) -> str:
+    """How many events there were, and how many pods came to what; nothing of what none came to."""
+    entries = [one.entry for one in events if one.entry is not None]
+    counts = Counter(entry.decision for entry in entries)
+    parts = [f"{counts[decision]} {decision}" for decision in Decision if counts[decision]]
+    preempted = sum(len(entry.preempted) for entry in entries)
+    if preempted:
+        parts.append(f"{preempted} preempted")
+    parts.append(f"{_counted(len(after.pods), 'pod')} on the node")
+    return f"{_counted(len(events), 'event')}: {', '.join(parts)}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _row(one: Told) -> tuple[str, ...]:
+    begin = (str(one.number), one.what, one.name, one.outcome)
+    if one.entry is None:
+        return (*begin, *[_NOTHING] * (len(_HEADERS) - len(begin)))
+    placement = one.entry.placement
+    kubelet = one.entry.kubelet
+    cells = (
+        kubelet.reason,
+        _cpus(placement) if placement else "",
+        _devices(placement) if placement else "",
+        ",".join(victim.full_name for victim in one.entry.preempted),
+        kubelet.message,
+    )
+    return (*begin, *(cell or _NOTHING for cell in cells))
+
+
+def _cpus(placement: Placement) -> str:
+    held = placement.cpus or CPUSet()
+    for container in placement.containers:
+        held |= container.cpus or CPUSet()
+    return str(held)
+
+
+def _devices(placement: Placement) -> str:
+    held: dict[str, set[str]] = {}
+    for container in placement.containers:
+        for resource, devices in container.devices.items():
+            held.setdefault(resource, set()).update(devices)
+    return " ".join(f"{resource}={','.join(sorted(ids))}" for resource, ids in sorted(held.items()))
+
+
+def replay_document(
+    events: Sequence[Told],
+    after: NodeState,
+    *,
+    warnings: Sequence[str] = (),
+    interrupted: bool = False,
+) -> dict[str, Any]:
+    """What happened as one document with all the evidence; units as in `admission_document`."""
+    return {
+        **report_head("ReplayReport", after),
+        "events": [_event_document(one) for one in events],
+        "interrupted": interrupted,
+        "pods": [plain(pod) for pod in after.pods.values()],
+        **remaining_document(after),
+        "warnings": list(warnings),
+    }
+
+
+def _event_document(one: Told) -> dict[str, Any]:
+    document: dict[str, Any] = {"event": one.number, "what": one.what}
+    if one.entry is not None:
+        document |= entry_document(one.entry)
+    else:
+        document |= {"name": one.name} if one.pod is None else plain(one.pod)
+        document["verdict"] = one.outcome
+    document["actions"] = action_documents(one.actions)
+    return document
+
+
+def action_documents(actions: Sequence[Action]) -> list[dict[str, Any]]:
+    """What the kubelet would do, in order."""
+    return [_action_document(action) for action in actions]
+
+
+def _action_document(action: Action) -> dict[str, Any]:
+    document = fact_document(action)
+    # The name of its class goes by another key: events have a type of their own.
+    own = document if isinstance(action, RecordEvent) else dict(list(document.items())[1:])
+    return {"action": type(action).__name__, **own}
+
+
+def replayed_names(events: Sequence[Told]) -> str:
+    """The pods that got in for certain, a line each, as kubectl names them."""
+    return admitted_names(one.entry for one in events if one.entry is not None)
+
+
+# ---------------------------------------------------------------- journals
+
+
+def journal_head(node: Mapping[str, Any], release: JournalHeader) -> dict[str, Any]:
+    """The Scenario that a journal is, without its events; ``node`` is a NodeProfile as a document."""
+    header = {"nodewright": release.nodewright, "rulesOf": release.rules_of}
+    return {"apiVersion": API_VERSION, "kind": "Scenario", "spec": {"journal": header, "node": node}}
+
+
+def journal_event(event: Mapping[str, Any], actions: Sequence[Action]) -> dict[str, Any]:
+    """An event of a journal: as it was, and what came of it."""
+    return {**event, "actions": action_documents(actions)}
+
+
+def arrival_event(pod: Pod) -> dict[str, Any]:
+    """The event of a pod that arrives, as a document."""
+    return {"add": plain(object_document(pod))}

@@ -1,0 +1,72 @@
+"""A recorded node is a profile plus events: as a Scenario it comes to the recorded decisions."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.ask import Node
+from nodewright.render.messages import message
+from nodewright.sim.replay import Happened, replay
+from nodewright.world.files import File
+from nodewright.world.scenarios import LoadedScenario, node_of, scenario_from
+
+VECTORS = Path(__file__).parent / "vectors" / "node.jsonl.gz"
+
+
+def recorded() -> list[dict[str, Any]]:
+    with gzip.open(VECTORS, "rt", encoding="utf-8") as lines:
+        return [vector for vector in map(json.loads, lines) if "error" not in vector["expect"]]
+
+
+def as_scenario(vector: dict[str, Any]) -> LoadedScenario:
+    spec = {name: value for name, value in vector["input"].items() if name not in ("events", "tag")}
+    document = {
+        "apiVersion": "nodewright.dev/v1alpha1",
+        "kind": "Scenario",
+        "spec": {"node": {"spec": spec}, "events": vector["input"]["events"]},
+    }
+    return scenario_from(File(vector["id"], json.dumps(document).encode()))
+
+
+def decided(one: Happened) -> dict[str, Any]:
+    """What came of an event, as it was recorded."""
+    found: dict[str, Any] = {"pods": list(one.after.pods)}
+    if one.decision is None:
+        return found
+    found |= {"uid": one.pod.uid if one.pod else "", "admitted": one.decision == "admitted"}
+    if one.victims is not None:
+        found["preempted"] = [victim.pod.uid for victim in one.victims.victims]
+    if not found["admitted"]:
+        said = message(one.because[0])
+        found |= {"reason": said.reason, "message": said.message}
+    return found
+
+
+def expected(event: dict[str, Any]) -> dict[str, Any]:
+    names = ("uid", "admitted", "preempted", "reason", "message")
+    return {"pods": event["state"]["pods"], **{name: event[name] for name in names if name in event}}
+
+
+def assert_as_recorded(vector: dict[str, Any]) -> None:
+    loaded = as_scenario(vector)
+    happened = replay(Node.of(node_of(loaded)).state, loaded.scenario.spec.events)
+    assert list(map(decided, happened)) == list(map(expected, vector["expect"]["events"])), vector["id"]
+
+
+def test_some_recorded_nodes_replay_as_scenarios() -> None:
+    for vector in recorded()[:600:120]:
+        assert_as_recorded(vector)
+
+
+# Their huge pages do not fit into their memory: profiles of such machines are refused.
+IMPOSSIBLE = {"node-dev-0015", "node-dev-0261"}
+
+
+@pytest.mark.slow
+def test_every_recorded_node_replays_as_a_scenario() -> None:
+    for vector in recorded():
+        if vector["id"] not in IMPOSSIBLE:
+            assert_as_recorded(vector)

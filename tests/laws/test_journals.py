@@ -1,0 +1,75 @@
+"""The journal of a run replays to the same bytes, whatever happened."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodewright.ask import Node
+from nodewright.render.documents import plain
+from nodewright.render.profiles import profile_document
+from nodewright.render.replay import journal_event, journal_head
+from nodewright.sim.replay import replay
+from nodewright.testing.nodes import STATIC_CPUS, a_profile
+from nodewright.world.files import File
+from nodewright.world.journals import JournalFile
+from nodewright.world.scenarios import LoadedScenario, node_of, scenario_from, this_release
+
+PROFILE = a_profile(
+    devices={"v/gpu": "a@0 b@1 c@1"}, **STATIC_CPUS, topologyManagerPolicy="restricted", maxPods=4
+)
+NODE = plain(profile_document(PROFILE))
+NAMES = st.sampled_from("abcdef")
+AMOUNTS = st.fixed_dictionaries(
+    {"cpu": st.sampled_from(("1", "2", "500m", "1.5")), "memory": st.sampled_from(("1Gi", "1.5Gi", "100M"))},
+    optional={"v/gpu": st.sampled_from(("1", "2"))},
+)
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> dict[str, Any]:
+    resources: dict[str, Any] = {"requests": draw(AMOUNTS)}
+    if draw(st.booleans()):
+        resources["limits"] = resources["requests"]
+    spec: dict[str, Any] = {"containers": [{"name": "c", "resources": resources}]}
+    if draw(st.integers(0, 4)) == 0:
+        spec["priorityClassName"] = draw(st.sampled_from(("system-node-critical", "gold")))
+    return {"metadata": {"name": draw(NAMES), "labels": draw(st.just({}))}, "spec": spec}
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.fixed_dictionaries({"add": pods()}),
+        st.fixed_dictionaries({"add": pods()}),
+        st.fixed_dictionaries({"found": pods()}),
+        st.fixed_dictionaries({"remove": NAMES.map(lambda name: f"default/{name}")}),
+        st.fixed_dictionaries({"killFailed": NAMES.map(lambda name: f"default/{name}")}),
+    ),
+    max_size=10,
+)
+
+
+def journal_of(loaded: LoadedScenario, folder: str) -> bytes:
+    path = Path(folder) / "journal.json"
+    assert loaded.node is not None
+    with JournalFile(path, journal_head(loaded.node, this_release())) as journal:
+        for one in replay(Node.of(node_of(loaded)).state, loaded.scenario.spec.events):
+            journal.add(journal_event(loaded.events[one.number], one.actions))
+    return path.read_bytes()
+
+
+@given(events=EVENTS)
+def test_a_journal_replays_to_the_same_bytes(events: list[dict[str, Any]]) -> None:
+    document = {
+        "apiVersion": "nodewright.dev/v1alpha1",
+        "kind": "Scenario",
+        "spec": {"node": NODE, "events": events},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        first = journal_of(scenario_from(File("scenario", json.dumps(document).encode())), folder)
+        again = scenario_from(File("journal", first))
+        assert again.events == tuple(events)
+        assert journal_of(again, folder) == first

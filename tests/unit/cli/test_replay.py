@@ -1,0 +1,162 @@
+"""The command `nodewright replay`, and the journals of replay and admit."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodewright.cli import replay as command
+from nodewright.cli.app import ERROR, INTERRUPTED, NO, USAGE, YES, run
+from nodewright.sim.replay import Happened, replay
+
+FRAGMENTED = "examples/scenarios/fragmented.yaml"
+WORKER = "examples/nodes/worker.yaml"
+PODS = "examples/admission/pods.yaml"
+HEAD = {"apiVersion": "nodewright.dev/v1alpha1", "kind": "Scenario"}
+
+Captured = pytest.CaptureFixture[str]
+
+
+def scenario(path: Path, *events: Any, **spec: Any) -> str:
+    path.write_text(json.dumps({**HEAD, "spec": {"events": list(events), **spec}}))
+    return str(path)
+
+
+def a_pod(name: str, cpu: str = "1") -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu}}
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "resources": resources}]}}
+
+
+def test_every_event_has_its_line(capsys: Captured) -> None:
+    assert run(["replay", FRAGMENTED]) == NO
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[5].split() == ["4", "add", "default/pair", "refused", "TopologyAffinityError", "-"]
+    assert "7 events: 4 admitted, 1 refused, 2 pods on the node" in lines
+
+
+def test_a_run_in_which_all_get_in_is_a_yes(tmp_path: Path, capsys: Captured) -> None:
+    events = [{"add": a_pod("web")}, {"found": a_pod("db")}, {"remove": "nobody"}, {"add": a_pod("web")}]
+    path = scenario(tmp_path / "s.json", *events, {"killFailed": "default/web"}, {"remove": "default/web"})
+    assert run(["replay", path, "--node", "vm-4"]) == YES
+    outcomes = [line.split()[2:5] for line in capsys.readouterr().out.splitlines()[1:7]]
+    assert outcomes == [
+        ["default/web", "admitted", "-"],
+        ["default/db", "counted", "-"],
+        ["nobody", "not", "there"],
+        ["default/web", "already", "there"],
+        ["default/web", "already", "there"],
+        ["default/web", "removed", "-"],
+    ]
+
+
+def test_documents_and_names(capsys: Captured) -> None:
+    run(["replay", FRAGMENTED, "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert [one["verdict"] for one in document["events"]][3:5] == ["removed", "refused"]
+    assert document["events"][6]["actions"] == [{"action": "AdmitPod", "podUid": "default/pair"}]
+    assert (document["interrupted"], [pod["name"] for pod in document["pods"]]) == (False, ["three", "pair"])
+    run(["replay", FRAGMENTED, "-o", "yaml"])
+    assert yaml.safe_load(capsys.readouterr().out) == document
+    run(["replay", FRAGMENTED, "-o", "name"])
+    assert capsys.readouterr().out == "pod/one\npod/two\npod/three\npod/pair\n"
+    run(["replay", FRAGMENTED, "-o", "wide"])
+    assert "Resources cannot be allocated with Topology locality" in capsys.readouterr().out
+
+
+def test_another_node_or_configuration_takes_the_place_of_the_scenarios_own(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    config = tmp_path / "kubelet.yaml"
+    config.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\n")
+    journal = tmp_path / "journal.json"
+    assert run(["replay", FRAGMENTED, "--kubelet-config", str(config), "--journal", str(journal)]) == NO
+    assert "OutOfpods" in capsys.readouterr().out
+    # The journal has the configuration that counted.
+    assert run(["replay", str(journal)]) == NO
+    assert "OutOfpods" in capsys.readouterr().out
+    assert run(["replay", FRAGMENTED, "--node", "vm-4"]) == YES
+    assert "7 events: 4 admitted, 2 pods" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["replay", FRAGMENTED], ["admit", "-f", PODS, "--node", WORKER]])
+def test_a_journal_replays_to_itself(arguments: list[str], tmp_path: Path, capsys: Captured) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    assert run([*arguments, "--journal", str(first)]) == NO
+    assert run(["replay", str(first), "--journal", str(second)]) == NO
+    assert capsys.readouterr().err == ""
+    assert first.read_bytes() == second.read_bytes()
+    assert len(json.loads(first.read_text())["spec"]["events"]) == len(first.read_text().splitlines()) - 2
+
+
+def test_a_journal_that_says_otherwise_is_an_error(tmp_path: Path, capsys: Captured) -> None:
+    journal = tmp_path / "journal.json"
+    run(["replay", FRAGMENTED, "--journal", str(journal)])
+    journal.write_text(
+        journal.read_text().replace(
+            '"actions":[{"action":"AdmitPod","podUid":"default/one"}]', '"actions":[]'
+        )
+    )
+    capsys.readouterr()
+    assert run(["replay", str(journal)]) == ERROR
+    assert capsys.readouterr().err == (
+        f"error: {journal}: spec.events[0].actions: the journal says otherwise\n"
+        "  then: nothing\n"
+        "  now:  AdmitPod default/one\n"
+    )
+
+
+def test_a_journal_does_not_take_the_place_of_what_is_read(tmp_path: Path, capsys: Captured) -> None:
+    path = scenario(tmp_path / "s.json", {"add": a_pod("web")})
+    before = Path(path).read_text()
+    assert run(["replay", path, "--node", "vm-4", "--journal", path]) == USAGE
+    assert "is one of the files to read" in capsys.readouterr().err
+    assert Path(path).read_text() == before
+
+
+def test_a_journal_that_cannot_be_written_is_an_error(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["replay", FRAGMENTED, "--journal", str(tmp_path / "no" / "journal.json")]) == ERROR
+    assert "error: write" in capsys.readouterr().err
+
+
+def test_warnings_are_told_and_are_errors_where_people_are_strict(tmp_path: Path, capsys: Captured) -> None:
+    pod = a_pod("web")
+    pod["spec"]["priorityClassName"] = "gold"
+    path = scenario(tmp_path / "s.json", {"add": pod})
+    assert run(["replay", path, "--node", "vm-4"]) == YES
+    assert 'warning: default/web: no PriorityClass with name "gold"' in capsys.readouterr().err
+    assert run(["replay", path, "--node", "vm-4", "--strict"]) == ERROR
+    assert capsys.readouterr().out == ""
+
+
+def test_ctrl_c_leaves_what_was_decided_so_far(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def until_somebody_tires(*arguments: Any) -> Iterator[Happened]:
+        for one in replay(*arguments):
+            if one.number == 2:
+                raise KeyboardInterrupt
+            yield one
+
+    monkeypatch.setattr(command, "replay", until_somebody_tires)
+    journal = tmp_path / "journal.json"
+    assert run(["replay", FRAGMENTED, "--journal", str(journal)]) == INTERRUPTED
+    captured = capsys.readouterr()
+    assert "2 events: 2 admitted, 2 pods on the node" in captured.out
+    assert captured.err == "interrupted: 2 of 7 events happened\n"
+    monkeypatch.undo()
+    assert run(["replay", str(journal)]) == YES
+
+
+def test_progress_is_shown_on_a_terminal_alone(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "PROGRESS_AFTER_S", 0)
+    run(["replay", FRAGMENTED])
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    run(["replay", FRAGMENTED])
+    shown = capsys.readouterr().err
+    assert shown.startswith("\r\x1b[K1 of 7 events")
+    assert shown.endswith("\r\x1b[K")
