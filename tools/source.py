@@ -95,7 +95,7 @@ class Module:
     def imported(self) -> set[str]:
         """The names of modules (and of things in them) that it imports, wherever that stands."""
         found: set[str] = set()
-        for node in ast.walk(self.tree):
+        for node in _statements(self.tree):
             if isinstance(node, ast.Import):
                 found.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -104,6 +104,16 @@ class Module:
                 found.add(node.module)
                 found.update(f"{node.module}.{alias.name}" for alias in node.names)
         return found
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every statement and what holds statements; expressions, of which there are many more, are left out."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, part, ())
 
 
 def modules(*folders: str) -> tuple[Module, ...]:

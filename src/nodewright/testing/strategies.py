@@ -52,36 +52,47 @@ def quantities() -> st.SearchStrategy[Quantity]:
 
 def requests_like() -> st.SearchStrategy[Quantity]:
     """Amounts as pods ask for: not negative, often equal, some fine, some zero."""
-    texts = ("0", "1", "2", "100m", "250m", "1500m", "64Mi", "128Mi", "1Gi", "1.5Gi", "100M", "1m", "0.1")
-    return st.one_of(
-        st.sampled_from(texts).map(Quantity.parse),
-        st.integers(0, 10**12).map(lambda units: Quantity.parse(str(units))),
-    )
+    return _REQUESTS
 
 
 def resource_lists() -> st.SearchStrategy[ResourceList]:
     """Amounts by resource."""
-    return st.dictionaries(st.sampled_from(RESOURCES), requests_like(), max_size=4)
+    return _RESOURCE_LISTS
 
 
 def requirements() -> st.SearchStrategy[ResourceRequirements]:
     """Requests and limits, which need not fit each other."""
-    return st.builds(ResourceRequirements, requests=resource_lists(), limits=resource_lists())
+    return _REQUIREMENTS
+
+
+# Made once: hypothesis looks into every strategy that it is given anew.
+_USUAL = ("0", "1", "2", "100m", "250m", "1500m", "64Mi", "128Mi", "1Gi", "1.5Gi", "100M", "1m", "0.1")
+_REQUESTS = st.sampled_from(tuple(map(Quantity.parse, _USUAL))) | st.integers(0, 10**12).map(
+    lambda units: Quantity.parse(str(units))
+)
+_RESOURCE_LISTS = st.lists(st.tuples(st.sampled_from(RESOURCES), _REQUESTS), max_size=4).map(dict)
+_REQUIREMENTS = st.tuples(_RESOURCE_LISTS, _RESOURCE_LISTS).map(
+    lambda lists: ResourceRequirements(requests=lists[0], limits=lists[1])
+)
+_CONTAINERS = st.lists(_REQUIREMENTS, min_size=1, max_size=3)
+_INIT_CONTAINERS = st.lists(st.tuples(_REQUIREMENTS, st.booleans()), max_size=4)
+_POD_LEVEL = st.none() | _REQUIREMENTS
+_OVERHEAD = st.just({}) | _RESOURCE_LISTS
 
 
 @st.composite
 def pods(draw: st.DrawFn) -> Pod:
     """Pods with containers, init containers, sidecars, overhead and pod-level resources."""
-    main = draw(st.lists(requirements(), min_size=1, max_size=3))
-    init = draw(st.lists(st.tuples(requirements(), st.booleans()), max_size=4))
-    pod_level = draw(st.none() | requirements())
+    main = draw(_CONTAINERS)
+    init = draw(_INIT_CONTAINERS)
+    pod_level = draw(_POD_LEVEL)
     spec = PodSpec(
         containers=tuple(Container(name=f"c{i}", resources=each) for i, each in enumerate(main)),
         init_containers=tuple(
             Container(name=f"i{i}", resources=each, restart_policy="Always" if keeps_running else None)
             for i, (each, keeps_running) in enumerate(init)
         ),
-        overhead=draw(st.just({}) | resource_lists()),
+        overhead=draw(_OVERHEAD),
         resources=pod_level,
     )
     return Pod(metadata=ObjectMeta(name="pod"), spec=spec)
