@@ -4,7 +4,10 @@ A test fails where a stored shot is not what its command prints now. Each shot n
 nodes of the catalogue alone: what depends on this machine has no place here.
 """
 
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +49,11 @@ SHOTS = {
     "verify": "nodewright verify tests/conformance/vectors/oom-score.jsonl.gz",
 }
 
+# Name of the picture -> command that writes a page. No test compares pictures: each Chromium draws its own.
+PICTURES = {
+    "explain": "nodewright explain -f examples/numa/gpu-nic-pods.yaml --node examples/numa/gpu-nic-node.yaml",
+}
+
 
 def path(name: str, columns: int) -> Path:
     """Where the shot is kept."""
@@ -59,6 +67,32 @@ def taken(name: str, columns: int) -> str:
     return f"$ {SHOTS[name]}\n{ran.output}{code}"
 
 
+def photographed(name: str, arguments: str) -> Path | None:
+    """The page that `nodewright ... --html` writes, as a picture; None where there is no Chromium to take it."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        return None
+    picture = FOLDER / f"{name}.png"
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.html"
+        execute(f"{arguments} --html {page}")
+        quiet = (
+            "headless",
+            "no-sandbox",
+            "disable-gpu",
+            "disable-quic",
+            "no-first-run",
+            "disable-background-networking",
+            "disable-component-update",
+            "disable-sync",
+            "hide-scrollbars",
+        )
+        command = [browser, *(f"--{option}" for option in quiet), f"--user-data-dir={folder}/profile"]
+        command += [f"--screenshot={picture}", "--window-size=900,1000", page.as_uri()]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return picture
+
+
 def strangers() -> Iterator[Path]:
     """Files in the folder that belong to no shot."""
     known = {path(name, columns) for name in SHOTS for columns in WIDTHS}
@@ -69,8 +103,13 @@ def main(names: list[str]) -> None:
     """Take the shots of these names, or all; remove those that nobody names any more."""
     FOLDER.mkdir(exist_ok=True)
     for name in names or SHOTS:
+        if name not in SHOTS:
+            continue
         for columns in WIDTHS:
             path(name, columns).write_text(taken(name, columns), "utf-8")
+    for name in names or PICTURES:
+        if name in PICTURES and photographed(name, PICTURES[name]) is None:
+            print(f"no Chromium here: {name}.png stays as it was")
     for stored in list(strangers()):
         stored.unlink()
     print(f"{len(names or SHOTS)} shots, {len(WIDTHS)} widths each, in {FOLDER.relative_to(ROOT)}")

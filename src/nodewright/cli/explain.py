@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import click
 
@@ -14,6 +15,7 @@ from nodewright.node.step import Decision
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.explain import Told, explanation_text
 from nodewright.render.explain_document import explanation_document
+from nodewright.render.report import explanation_page
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.manifests import Workload
 
@@ -38,6 +40,13 @@ from nodewright.world.manifests import Workload
     show_default=True,
     help="Decisions after which the search for what would let a pod in ends.",
 )
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a page besides, with the machine drawn as it is after the last of the pods; it needs nothing else.",
+)
 @options.output("json", "yaml", "wide")
 def command(  # noqa: PLR0913 - one argument an option
     filenames: tuple[str, ...],
@@ -48,6 +57,7 @@ def command(  # noqa: PLR0913 - one argument an option
     strict: bool,
     pods: tuple[str, ...],
     budget: int,
+    page: Path | None,
     output: str | None,
 ) -> int:
     """Say for each pod, in order, why the node takes it or not, and the smallest changes that would let it in.
@@ -65,13 +75,15 @@ def command(  # noqa: PLR0913 - one argument an option
         if at in chosen:
             origin = "" if workload.kind == "Pod" else f"{workload.kind} {workload.name}"
             told.append(Told(explained=asked.explain(workload.pod, budget=budget), origin=origin))
-        if at < max(chosen, default=0):
+        if at <= max(chosen, default=0):
             asked = asked.admit(workload.pod).node
     if output in ("json", "yaml"):
         document = explanation_document(told, config, warnings=warnings, skipped=loaded.skipped)
         text = (as_json if output == "json" else as_yaml)(document)
     else:
         text = explanation_text(told, width=shutil.get_terminal_size().columns, wide=output == "wide")
+    if page is not None:
+        page.write_text(explanation_page(told, asked.state), "utf-8")
     click.echo(text, nl=False)
     return YES if all(one.explained.step.decision is Decision.ADMITTED for one in told) else NO
 

@@ -67,3 +67,13 @@ def test_a_deployment_is_named_as_the_origin(tmp_path: Path, capsys: pytest.Capt
     )
     assert run(["explain", "-f", str(manifest), "--node", "vm-4"]) == YES
     assert "(Deployment web): admitted" in capsys.readouterr().out
+
+
+def test_a_page_is_written_besides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "why.html"
+    assert run([*GPUS, "--html", str(page)]) == NO
+    assert capsys.readouterr().out.startswith("ml/train-0: admitted\n")
+    written = page.read_text("utf-8")
+    assert written.startswith("<!doctype html>")
+    assert "ml/train-2" in written
+    assert run([*GPUS, "--html", str(tmp_path / "no" / "such" / "folder.html")]) == ERROR
