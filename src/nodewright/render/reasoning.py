@@ -127,8 +127,12 @@ def _resource(view: ResourceView, *, is_detail: bool) -> Branch:
     if hints.preferred:
         return Branch(text=f"{asked}; prefers {sets_text(hints.preferred)}", below=below)
     needs = f"{asked}; needs {_nodes(hints.narrowest)} now" if hints.narrowest else f"{asked}; nothing fits"
-    if view.enough_if_empty is not None:
-        needs += f", where {_count(view.enough_if_empty)} would do if nothing were taken: not preferred"
+    fewest = view.enough_if_empty
+    if fewest is not None and hints.narrowest and len(hints.narrowest) <= fewest:
+        # Preferred by its manager, and yet no use: the policy takes single NUMA nodes only.
+        needs += ", as few as would ever do, but more than one"
+    elif fewest is not None:
+        needs += f", where {_count(fewest)} would do if nothing were taken: not preferred"
     return Branch(text=needs, tone="no", below=below)
 
 
