@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from nodewright.model.cpu_reasons import CPUReason
 from nodewright.model.device_reasons import DeviceReason
+from nodewright.model.eviction_reasons import EvictionReason
 from nodewright.model.memory_reasons import MemoryReason
 from nodewright.model.objects import Taint
 from nodewright.model.state_reasons import StateFileReason
@@ -226,5 +227,11 @@ AdmissionReason: TypeAlias = (
 """What decides without any resource manager."""
 
 Reason: TypeAlias = (
-    AdmissionReason | CPUReason | DeviceReason | MemoryReason | TopologyReason | StateFileReason
+    AdmissionReason
+    | CPUReason
+    | DeviceReason
+    | EvictionReason
+    | MemoryReason
+    | TopologyReason
+    | StateFileReason
 )

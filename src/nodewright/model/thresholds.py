@@ -10,7 +10,7 @@ from nodewright.model.faults import ConfigFault, Stage
 from nodewright.values.duration import Duration, DurationError
 from nodewright.values.golang import NumberError, float32, parse_float32
 from nodewright.values.quantity import Format, Quantity, QuantityError
-from nodewright.values.units import INT64_MIN
+from nodewright.values.units import INT64_MIN, fits_int64
 
 NO_WAIT = Duration()
 
@@ -49,8 +49,9 @@ class ThresholdValue:
         if self.quantity is not None:
             return self.quantity
         product = float(capacity.value()) * self.fraction
-        # A fraction that is no number (`nan%`) comes to the least integer on the machines we know.
-        return Quantity.of(int(product) if isfinite(product) else INT64_MIN, Format.BINARY_SI)
+        # What is no number (`nan%`) or too large for 64 bits comes to the least integer on the machines we know.
+        fits = isfinite(product) and fits_int64(int(product))
+        return Quantity.of(int(product) if fits else INT64_MIN, Format.BINARY_SI)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

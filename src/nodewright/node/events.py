@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nodewright.model.objects import Pod
+from nodewright.model.pressure import NodeCondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +47,11 @@ class KillFailed:
     pod: Pod
 
 
-Event: TypeAlias = PodArrived | PodFound | PodStarted | PodGone | KillFailed
+@dataclass(frozen=True, slots=True)
+class ConditionsObserved:
+    """The eviction manager has been over the node: these are its conditions from now on, all of them."""
+
+    conditions: tuple[NodeCondition, ...]
+
+
+Event: TypeAlias = PodArrived | PodFound | PodStarted | PodGone | KillFailed | ConditionsObserved

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.core.predicates import NOBODY, Others
 from nodewright.model.objects import Pod
+from nodewright.model.pressure import NodeCondition
 from nodewright.node.config import NodeConfig
 from nodewright.node.providers import Active, Holdings
 
@@ -30,6 +31,8 @@ class NodeState(msgspec.Struct, frozen=True):
     """The uids of those whose admission could not be judged and is only assumed."""
     settled: bool = False
     """Whether nothing is held for containers that are not active: then there is nothing to collect."""
+    conditions: tuple[NodeCondition, ...] = ()
+    """What runs short, as the eviction manager saw it last."""
 
     def with_pod(self, pod: Pod, *, assumed: bool = False) -> "NodeState":
         """The state with one more active pod, the last of them."""

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.devices.allocate import in_use_counts
+from nodewright.core.eviction import refused_under_pressure
 from nodewright.core.podfeatures import disabled_pod_level_resources, forbidden_sysctl, missing_features
 from nodewright.core.predicates import Judgement, judge
 from nodewright.core.preemption import Victims, preempt
@@ -15,7 +16,15 @@ from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.verdict import Granted, Refused
 from nodewright.node.actions import Action, AdmitPod, RejectPod
 from nodewright.node.alignment import Aligned, align
-from nodewright.node.events import Event, KillFailed, PodArrived, PodFound, PodGone, PodStarted
+from nodewright.node.events import (
+    ConditionsObserved,
+    Event,
+    KillFailed,
+    PodArrived,
+    PodFound,
+    PodGone,
+    PodStarted,
+)
 from nodewright.node.judging import open_questions
 from nodewright.node.preempting import preempting
 from nodewright.node.providers import Holdings
@@ -61,6 +70,8 @@ def step(state: NodeState, event: Event) -> Step:
             return Step(state.with_pod(pod))
         case PodGone(uid):
             return Step(state.without_pod(uid))
+        case ConditionsObserved(conditions):
+            return Step(replace(state, conditions=conditions))
         case _:
             assert_never(event)
 
@@ -141,6 +152,13 @@ def _doubts(state: NodeState, pod: Pod, admission: _Admission) -> tuple[NotJudge
 def _admission(state: NodeState, pod: Pod) -> _Admission:
     """The handlers, one after the other; the first that refuses decides."""
     config = state.config
+    under_pressure = refused_under_pressure(
+        state.conditions,
+        as_counted(pod, config),
+        comparisons=config.gates["TaintTolerationComparisonOperators"],
+    )
+    if under_pressure is not None:
+        return _Admission((under_pressure,))
     forbidden = forbidden_sysctl(pod, config.sysctls)
     if forbidden is not None:
         return _Admission((forbidden,))

@@ -4,6 +4,7 @@ from typing import NamedTuple, assert_never
 
 from nodewright.model.cpu_reasons import CPUReason, KubeletCrashes, KubeletHangs
 from nodewright.model.device_reasons import DeviceReason, DeviceUnlisted
+from nodewright.model.eviction_reasons import EvictionReason
 from nodewright.model.memory_reasons import MemoryReason
 from nodewright.model.reasons import (
     AdmissionReason,
@@ -30,6 +31,7 @@ from nodewright.model.state_reasons import StateFileReason
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.cpu_messages import cpu_error_type, cpu_message
 from nodewright.render.device_messages import device_message
+from nodewright.render.eviction_messages import EVICTED, eviction_message
 from nodewright.render.memory_messages import memory_error_type, memory_message
 from nodewright.render.state_messages import state_message
 from nodewright.render.topology_messages import topology_message
@@ -52,6 +54,8 @@ def message(reason: Reason) -> Message:
         return _of_cpus(reason)
     if isinstance(reason, DeviceReason):
         return _of_devices(reason)
+    if isinstance(reason, EvictionReason):
+        return Message(EVICTED, eviction_message(reason))
     if isinstance(reason, MemoryReason):
         return _of_allocation(memory_message(reason), memory_error_type(reason))
     if isinstance(reason, TopologyReason):

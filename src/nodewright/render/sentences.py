@@ -4,6 +4,7 @@ from typing import assert_never
 
 from nodewright.model.cpu_reasons import CPUReason
 from nodewright.model.device_reasons import DeviceReason
+from nodewright.model.eviction_reasons import EvictionReason
 from nodewright.model.memory_reasons import MemoryReason
 from nodewright.model.objects import Taint
 from nodewright.model.reasons import (
@@ -36,6 +37,7 @@ from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.amounts import readable, told_apart
 from nodewright.render.cpu_sentences import cpu_sentence
 from nodewright.render.device_messages import device_sentence
+from nodewright.render.eviction_sentences import eviction_sentence
 from nodewright.render.memory_sentences import memory_sentence
 from nodewright.render.state_messages import state_sentence
 from nodewright.render.topology_sentences import topology_sentence
@@ -53,6 +55,8 @@ def sentence(reason: Reason) -> str:
         return cpu_sentence(reason)
     if isinstance(reason, DeviceReason):
         return device_sentence(reason)
+    if isinstance(reason, EvictionReason):
+        return eviction_sentence(reason)
     if isinstance(reason, MemoryReason):
         return memory_sentence(reason)
     if isinstance(reason, TopologyReason):

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from nodewright.ask import Node
+from nodewright.model.eviction_reasons import NodeUnderPressure
 from nodewright.model.objects import Pod
+from nodewright.model.pressure import NodeCondition
 from nodewright.model.profile import NodeProfile
 from nodewright.model.reasons import (
     InsufficientResource,
@@ -16,7 +18,7 @@ from nodewright.model.reasons import (
     SysctlForbidden,
 )
 from nodewright.node.actions import AdmitPod, CountPreemption, KillPod, RecordEvent, RejectPod
-from nodewright.node.events import KillFailed, PodArrived, PodFound, PodGone
+from nodewright.node.events import ConditionsObserved, KillFailed, PodArrived, PodFound, PodGone
 from nodewright.node.step import Decision, step
 from nodewright.world.decode import decode
 
@@ -209,3 +211,17 @@ def test_pods_without_a_uid_are_told_apart_by_their_names() -> None:
     ]
     answers = [*a_node().admit_all(nameless)]
     assert [pod.uid for pod in answers[-1].node.pods] == ["default/a", "default/b"]
+
+
+def test_while_the_node_has_conditions_the_first_handler_refuses() -> None:
+    state = step(a_node().state, ConditionsObserved((NodeCondition.MEMORY_PRESSURE,))).state
+    with_a_forbidden_sysctl = a_pod(
+        "web", securityContext={"sysctls": [{"name": "kernel.pid_max", "value": "1"}]}
+    )
+    refused = step(state, PodArrived(with_a_forbidden_sysctl))
+    assert refused.because == (
+        NodeUnderPressure(conditions=(NodeCondition.MEMORY_PRESSURE,), best_effort_only=True),
+    )
+    assert step(state, PodArrived(a_pod("web", "1"))).decision is Decision.ADMITTED
+    relieved = step(state, ConditionsObserved(())).state
+    assert step(relieved, PodArrived(a_pod("web"))).decision is Decision.ADMITTED

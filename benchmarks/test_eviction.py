@@ -1,0 +1,86 @@
+"""Who goes first among 500 pods, and an hour of passes over a node with 110."""
+
+from typing import Any
+
+from nodewright.core.eviction import (
+    Claim,
+    EvictionRules,
+    EvictionState,
+    Filesystems,
+    Observation,
+    ranking,
+    stats_by_uid,
+    synchronize,
+)
+from nodewright.model.thresholds import DEFAULT_EVICTION_HARD, EvictionSettings, Signal, parse_thresholds
+from nodewright.model.usage import Usage
+from nodewright.testing.objects import a_pod
+from nodewright.testing.usage import a_reading, a_use
+
+RULES = EvictionRules(
+    thresholds=parse_thresholds(EvictionSettings(hard=DEFAULT_EVICTION_HARD), for_pods=True).thresholds
+)
+
+
+def claims(count: int) -> tuple[Claim, ...]:
+    return tuple(
+        Claim.of(
+            a_pod(
+                f"pod-{at}",
+                f"memory={at % 7}Gi ephemeral-storage={at % 3}Gi",
+                priority=at % 5,
+                volumes=[{"name": "cache", "emptyDir": {"sizeLimit": "100Gi"}}],
+            )
+        )
+        for at in range(count)
+    )
+
+
+def reading(count: int, **signals: str) -> Usage:
+    return a_reading(
+        *(
+            a_use(
+                f"pod-{at}",
+                f"{at % 11}Gi",
+                rootfs=f"{at % 13}Gi/9",
+                logs="1Mi/2",
+                cache="1Gi/3",
+                processes=at,
+            )
+            for at in range(count)
+        ),
+        at_s=None,
+        **signals,
+    )
+
+
+def test_rank_500_pods_by_memory(benchmark: Any) -> None:
+    active, stats = claims(500), stats_by_uid(reading(500))
+    found = benchmark(lambda: ranking(Signal.MEMORY_AVAILABLE, Filesystems(), active, stats))
+    assert len(found) == 500
+
+
+def test_rank_500_pods_by_disk(benchmark: Any) -> None:
+    active, stats = claims(500), stats_by_uid(reading(500))
+    found = benchmark(lambda: ranking(Signal.NODEFS_AVAILABLE, Filesystems(), active, stats))
+    assert len(found) == 500
+
+
+def test_an_hour_of_passes_over_110_pods(benchmark: Any) -> None:
+    """360 passes; the last minutes are under pressure, and a pod goes in each of them."""
+    active, calm, short = claims(110), reading(110), reading(110, memory="50Mi/16Gi")
+
+    def hour() -> int:
+        state, left, gone = EvictionState(), active, 0
+        for number in range(360):
+            usage = short if number >= 330 else calm
+            done = synchronize(RULES, state, Observation(usage=usage, claims=left), number * 10)
+            ended = {one.claim.uid for one in done.evictions}
+            state, left, gone = (
+                done.state,
+                tuple(one for one in left if one.uid not in ended),
+                gone + len(ended),
+            )
+        return gone
+
+    assert benchmark(hour) == 30

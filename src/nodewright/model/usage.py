@@ -1,0 +1,111 @@
+"""One observation of a node: what is used of its memory, disks, inodes and processes, by whom.
+
+The shape is that of the kubelet's Summary API (`/stats/summary`), so that a summary decodes as it is.
+A figure that is None was not observed; that is not the same as nothing used.
+
+Follows: v1.36, staging/src/k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go.
+"""
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from nodewright.values.instant import Instant
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+"""Bytes or pieces; never negative, up to 64 bits."""
+
+
+class MemoryUse(msgspec.Struct, frozen=True, rename="camel"):
+    """Memory of the node, a pod or a container. The working set is what cannot be given back at once."""
+
+    time: Instant | None = None
+    available_bytes: Count | None = None
+    usage_bytes: Count | None = None
+    working_set_bytes: Count | None = None
+    rss_bytes: Count | None = None
+
+
+class FilesystemUse(msgspec.Struct, frozen=True, rename="camel"):
+    """A file system, or what something holds of one."""
+
+    time: Instant | None = None
+    available_bytes: Count | None = None
+    capacity_bytes: Count | None = None
+    used_bytes: Count | None = None
+    inodes: Count | None = None
+    inodes_free: Count | None = None
+    inodes_used: Count | None = None
+
+
+class VolumeUse(FilesystemUse, frozen=True, rename="camel"):
+    """A volume of a pod."""
+
+    name: str = ""
+
+
+class ContainerUse(msgspec.Struct, frozen=True, rename="camel"):
+    """A container: its memory, its writable layer, its logs. Also a cgroup of the system, such as `pods`."""
+
+    name: str = ""
+    memory: MemoryUse | None = None
+    rootfs: FilesystemUse | None = None
+    logs: FilesystemUse | None = None
+
+
+class ProcessUse(msgspec.Struct, frozen=True):
+    """The processes of a pod."""
+
+    process_count: Count | None = None
+
+
+class PodReference(msgspec.Struct, frozen=True):
+    """Which pod."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class PodUse(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod and its containers."""
+
+    pod_ref: PodReference = PodReference()
+    containers: tuple[ContainerUse, ...] = ()
+    memory: MemoryUse | None = None
+    volumes: tuple[VolumeUse, ...] = msgspec.field(default=(), name="volume")
+    ephemeral_storage: FilesystemUse | None = msgspec.field(default=None, name="ephemeral-storage")
+    processes: ProcessUse | None = msgspec.field(default=None, name="process_stats")
+
+
+class RuntimeUse(msgspec.Struct, frozen=True, rename="camel"):
+    """Where the container runtime keeps images and writable layers."""
+
+    image_fs: FilesystemUse | None = None
+    container_fs: FilesystemUse | None = None
+
+
+class ProcessLimit(msgspec.Struct, frozen=True):
+    """How many processes the node may have, and has."""
+
+    time: Instant | None = None
+    max_pid: int | None = msgspec.field(default=None, name="maxpid")
+    running: int | None = msgspec.field(default=None, name="curproc")
+
+
+class NodeUse(msgspec.Struct, frozen=True, rename="camel"):
+    """The node as a whole."""
+
+    node_name: str = ""
+    system_containers: tuple[ContainerUse, ...] = ()
+    memory: MemoryUse | None = None
+    fs: FilesystemUse | None = None
+    runtime: RuntimeUse | None = None
+    rlimit: ProcessLimit | None = None
+
+
+class Usage(msgspec.Struct, frozen=True, rename="camel"):
+    """The node and its pods, as one reading found them."""
+
+    node: NodeUse = NodeUse()
+    pods: tuple[PodUse, ...] = ()
