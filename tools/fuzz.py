@@ -150,6 +150,10 @@ def targets() -> Mapping[str, Target]:
         ),
         "requests": Target(_command("requests --memory-capacity 8Gi -f FILE"), pods),
         "pods to admit": Target(_command("admit --node laptop-i7-1370p -f FILE"), pods),
+        "scenarios": Target(_command("replay FILE -o json"), _files("examples/scenarios/*.yaml")),
+        "scenarios on another node": Target(
+            _command("replay FILE --node vm-4"), _files("examples/scenarios/*.yaml")
+        ),
         "node to admit to": Target(_command("admit --node FILE -f OTHER", POD), profiles),
         "configuration to admit by": Target(
             _command("admit --node vm-4 --kubelet-config FILE -f OTHER", POD), (CONFIGURATION,)

@@ -70,6 +70,7 @@ WRONG = {
     '{"add": {}, "remove": "x"}': ["s.yaml:1:71: spec.events[0]: is one thing, not add and remove"],
     '{"remove": 1}': ["s.yaml:1:72: spec.events[0].remove: Invalid value: 1: must be a text, not a number: put it in quotes"],
     '{"add": {"spec": {"container": []}}}': ['s.yaml:1:85: spec.events[0].add.spec.container: unknown field; did you mean "containers"?'],
+    '{"remove": "x", "actions": [5]}': ["s.yaml:1:82: spec.events[0].actions[0]: Invalid value: 5: must be a mapping, not a number"],
     "5": ["s.yaml:1:71: spec.events[0]: Invalid value: 5: must be a mapping, not a number"],
 }  # fmt: skip
 
