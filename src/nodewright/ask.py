@@ -23,6 +23,7 @@ from nodewright.node.restore import restored
 from nodewright.node.start import start
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, step
+from nodewright.render.allocatable import over_reservation
 from nodewright.render.messages import Message, message, start_error
 from nodewright.render.sentences import sentence
 from nodewright.world.allocations import allocation_faults, kept_by, policy_faults
@@ -131,6 +132,9 @@ class Node:
         started = start(parts)
         if isinstance(started, Refused):
             rule = f"the kubelet does not start: {start_error(started.because[0])}"
+            raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])
+        if parts.resources.over_reserved:
+            rule = f"the kubelet does not start: {over_reservation(parts.resources.over_reserved)}"
             raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])
         state, unlikely = _with_pods(started.value, profile.spec, source)
         return cls(state, (*warnings, *unlikely))

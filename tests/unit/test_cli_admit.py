@@ -127,3 +127,11 @@ def test_what_the_engine_does_not_know_is_undecided(
     manifest.write_text(yaml.safe_dump(document))
     assert run(["admit", "-f", str(manifest), "--node", WORKER]) == NO
     assert "undecided" in capsys.readouterr().out
+
+
+def test_a_node_that_keeps_more_than_it_has_does_not_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = profile(tmp_path, kubeletConfiguration={"systemReserved": {"cpu": "5"}})
+    assert run(["admit", "-f", PODS, "--node", node]) == ERROR
+    assert "the kubelet does not start: invalid Node Allocatable configuration" in capsys.readouterr().err

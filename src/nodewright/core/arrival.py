@@ -1,4 +1,4 @@
-"""What does the API server make of a pod before a node sees it? Priority, tolerations, host ports."""
+"""What does the API server make of a pod before a node sees it? Priority, runtime class, tolerations, host ports."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from nodewright.model.objects import (
     PriorityClass,
     ResourceList,
     ResourceRequirements,
+    RuntimeClass,
     Toleration,
 )
 
@@ -45,7 +46,23 @@ class PriorityDiffers:
     computed: int
 
 
-Remark: TypeAlias = UnknownPriorityClass | PriorityDiffers
+@dataclass(frozen=True, slots=True)
+class UnknownRuntimeClass:
+    """The pod names a runtime class that is not known; its overhead and its nodes are not counted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeClassDiffers:
+    """The pod says something else than its runtime class; the API server would refuse it."""
+
+    name: str
+    field: str
+    """Of the pod's spec, e.g. `overhead`."""
+
+
+Remark: TypeAlias = UnknownPriorityClass | PriorityDiffers | UnknownRuntimeClass | RuntimeClassDiffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +73,26 @@ class Arrived:
     remarks: tuple[Remark, ...] = ()
 
 
-def arrived(pod: Pod, classes: Iterable[PriorityClass] = ()) -> Arrived:
+def arrived(
+    pod: Pod, classes: Iterable[PriorityClass] = (), runtimes: Iterable[RuntimeClass] = ()
+) -> Arrived:
     """The pod after the API server's default admission, as far as nodes look at it; defaults of resources apart.
 
     A priority that the pod has already stays, as in pods read back from a cluster.
     Follows: v1.36, plugin/pkg/admission/priority/admission.go, Plugin.admitPod;
         plugin/pkg/admission/defaulttolerationseconds/admission.go, Plugin.Admit;
+        plugin/pkg/admission/runtimeclass/admission.go, RuntimeClass.Admit;
         pkg/apis/core/v1/defaults.go, defaultHostNetworkPorts and SetDefaults_ContainerPort.
-    Departs: an unknown class counts as priority 0 and a contradiction is told, where the API server refuses.
+    Departs: an unknown class counts as priority 0, an unknown runtime class for nothing, and a contradiction is
+        told, where the API server refuses.
 
     >>> from nodewright.model.objects import PodSpec
     >>> arrived(Pod(spec=PodSpec(priority_class_name="system-node-critical"))).pod.spec.priority
     2000001000
     """
     spec, remarks = _with_priority(pod.spec, classes)
-    return Arrived(stored(replace(pod, spec=_with_ports(_with_tolerations(spec)))), remarks)
+    spec, more = _with_runtime(_with_tolerations(spec), runtimes)
+    return Arrived(stored(replace(pod, spec=_with_ports(spec))), (*remarks, *more))
 
 
 def stored(pod: Pod) -> Pod:
@@ -137,6 +159,30 @@ def _with_tolerations(spec: PodSpec) -> PodSpec:
         if not any(one.key in ("", key) and one.effect in ("", "NoExecute") for one in spec.tolerations)
     )
     return replace(spec, tolerations=(*spec.tolerations, *added)) if added else spec
+
+
+def _with_runtime(spec: PodSpec, runtimes: Iterable[RuntimeClass]) -> tuple[PodSpec, tuple[Remark, ...]]:
+    """The spec with the overhead, node selector and tolerations of its runtime class."""
+    name = spec.runtime_class_name
+    if not name:
+        return spec, ()
+    found = next((one for one in runtimes if one.metadata.name == name), None)
+    if found is None:
+        # A pod that was read back from a cluster brings its overhead.
+        return spec, () if spec.overhead else (UnknownRuntimeClass(name),)
+    wanted, selector = found.overhead.pod_fixed, found.scheduling.node_selector
+    differs = {
+        "overhead": bool(spec.overhead) and spec.overhead != wanted,
+        "nodeSelector": any(spec.node_selector.get(key, value) != value for key, value in selector.items()),
+    }
+    more = tuple(one for one in found.scheduling.tolerations if one not in spec.tolerations)
+    after = replace(
+        spec,
+        overhead=spec.overhead or wanted,
+        node_selector={**selector, **spec.node_selector},
+        tolerations=(*spec.tolerations, *more),
+    )
+    return after, tuple(RuntimeClassDiffers(name, field) for field, does in differs.items() if does)
 
 
 def _with_ports(spec: PodSpec) -> PodSpec:

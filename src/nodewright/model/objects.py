@@ -279,6 +279,27 @@ class PriorityClass(msgspec.Struct, frozen=True, rename="camel"):
     preemption_policy: str | None = None
 
 
+class Overhead(msgspec.Struct, frozen=True, rename="camel"):
+    """What running a pod takes besides its containers."""
+
+    pod_fixed: ResourceList = {}
+
+
+class RuntimeScheduling(msgspec.Struct, frozen=True, rename="camel"):
+    """Which nodes can run the pods of a RuntimeClass."""
+
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class RuntimeClass(msgspec.Struct, frozen=True, rename="camel"):
+    """A way to run pods, e.g. in virtual machines: what it takes, and where it can be had."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    overhead: Overhead = Overhead()
+    scheduling: RuntimeScheduling = RuntimeScheduling()
+
+
 class Taint(msgspec.Struct, frozen=True, rename="camel"):
     """A mark on a node that keeps pods away."""
 

@@ -13,11 +13,13 @@ from nodewright.core.arrival import (
     SYSTEM_PREFIX,
     PriorityDiffers,
     Remark,
+    RuntimeClassDiffers,
     UnknownPriorityClass,
+    UnknownRuntimeClass,
     arrived,
 )
 from nodewright.core.validation import ErrorType, Violation, metadata_violations, violations
-from nodewright.model.objects import ObjectMeta, Pod, PriorityClass
+from nodewright.model.objects import ObjectMeta, Pod, PodSpec, PriorityClass, RuntimeClass
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
@@ -86,7 +88,8 @@ def workloads_from(content: bytes, source: str, namespace: str = "default") -> L
 
 
 _PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
-_SERVED = {kind: version for version, kind in (*TEMPLATES, POD, _PRIORITY_CLASS)}
+_RUNTIME_CLASS = ("node.k8s.io/v1", "RuntimeClass")
+_SERVED = {kind: version for version, kind in (*TEMPLATES, POD, _PRIORITY_CLASS, _RUNTIME_CLASS)}
 _FORMER_GROUP = "extensions"
 _MISSED = (ErrorType.REQUIRED, ErrorType.FORBIDDEN)  # "HugePages require cpu or memory"
 
@@ -99,6 +102,7 @@ class _Loading:
     max_bytes: int = MAX_YAML_BYTES
     workloads: list[Workload] = field(default_factory=list)
     classes: list[PriorityClass] = field(default_factory=list)
+    runtimes: list[RuntimeClass] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -165,6 +169,10 @@ class _Loading:
             priority_class = decode(value, PriorityClass)
             self.classes.append(priority_class)
             return _class_violations(priority_class)
+        if (version, kind) == _RUNTIME_CLASS:
+            runtime_class = decode(value, RuntimeClass)
+            self.runtimes.append(runtime_class)
+            return _runtime_violations(runtime_class)
         replicas: int | None = 1
         if (version, kind) == POD:
             pod = decode(value, Pod)
@@ -193,8 +201,8 @@ class _Loading:
         return found
 
     def _arrived(self, workload: Workload) -> Workload:
-        """The workload with its pod as a node sees it: known only when all priority classes are."""
-        after = arrived(workload.pod, self.classes)
+        """The workload with its pod as a node sees it: known only when all classes are."""
+        after = arrived(workload.pod, self.classes, self.runtimes)
         self.warnings.extend(remark_text(after.pod, remark) for remark in after.remarks)
         return replace(workload, pod=after.pod)
 
@@ -234,6 +242,31 @@ def _class_violations(one: PriorityClass) -> Iterator[Violation]:
         yield Violation("value", ErrorType.FORBIDDEN, rule=rule)
 
 
+def _runtime_violations(one: RuntimeClass) -> Iterator[Violation]:
+    """What the API server has against a RuntimeClass.
+
+    Follows: v1.36, pkg/apis/node/validation/validation.go, ValidateRuntimeClass.
+    """
+    yield from metadata_violations(one.metadata)
+    scheduling = one.scheduling
+    spec = PodSpec(
+        overhead=one.overhead.pod_fixed,
+        node_selector=scheduling.node_selector,
+        tolerations=scheduling.tolerations,
+    )
+    for found in violations(Pod(spec=spec), is_template=True):
+        for here, there in _OF_RUNTIME.items():
+            if found.path.startswith(here):
+                yield replace(found, path=there + found.path.removeprefix(here))
+
+
+_OF_RUNTIME = {
+    "spec.overhead.limits": "overhead.podFixed",
+    "spec.nodeSelector": "scheduling.nodeSelector",
+    "spec.tolerations": "scheduling.tolerations",
+}
+
+
 def _follows(violation: Violation, faults: Sequence[Fault]) -> bool:
     """Whether the violation may be there only because the faults were left out.
 
@@ -260,6 +293,15 @@ def remark_text(pod: Pod, remark: Remark) -> str:
             return (
                 f"{pod.full_name}: spec.priority {written} is kept, though the API server would refuse it: "
                 f"it computes {computed}"
+            )
+        case UnknownRuntimeClass(name=name):
+            return (
+                f'{pod.full_name}: no RuntimeClass with name "{name}" is known; no overhead of it is counted'
+            )
+        case RuntimeClassDiffers(name=name, field=name_of_field):
+            return (
+                f"{pod.full_name}: spec.{name_of_field} is kept, though the API server would refuse it: "
+                f'RuntimeClass "{name}" has another'
             )
         case _:
             assert_never(remark)

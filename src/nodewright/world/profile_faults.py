@@ -14,6 +14,7 @@ from nodewright.world.errors import Fault
 from nodewright.world.machine.check import contradictions
 
 _DEFECTS = ("follow", "avoid")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _CGROUP_VERSIONS = (1, 2)
 
 
@@ -62,6 +63,8 @@ def _settings(spec: NodeProfileSpec) -> Iterator[Fault]:
     ):
         if amount < 0:
             yield Fault(path=f"spec.{field}", value=amount, rule="must be greater than or equal to 0")
+    for index, taint in enumerate(spec.taints):
+        yield from _unsupported(f"spec.taints[{index}].effect", taint.effect, _EFFECTS)
     if spec.page_size_bytes <= 0:
         yield Fault(path="spec.pageSizeBytes", value=spec.page_size_bytes, rule="must be greater than zero")
 

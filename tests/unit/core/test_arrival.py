@@ -1,15 +1,26 @@
 import pytest
 
-from nodewright.core.arrival import PriorityDiffers, Remark, UnknownPriorityClass, arrived
+from nodewright.core.arrival import (
+    PriorityDiffers,
+    Remark,
+    RuntimeClassDiffers,
+    UnknownPriorityClass,
+    UnknownRuntimeClass,
+    arrived,
+)
 from nodewright.model.objects import (
     Container,
     ContainerPort,
     ObjectMeta,
+    Overhead,
     Pod,
     PodSpec,
     PriorityClass,
+    RuntimeClass,
+    RuntimeScheduling,
     Toleration,
 )
+from nodewright.values.quantity import Quantity
 
 HIGH = PriorityClass(metadata=ObjectMeta(name="high"), value=1000, preemption_policy="Never")
 USUAL = PriorityClass(metadata=ObjectMeta(name="usual"), value=10, global_default=True)
@@ -96,3 +107,42 @@ def test_on_the_hosts_network_every_port_is_the_hosts(host_network: bool, host_p
     for one in (after.containers[0], *after.init_containers):
         assert [port.host_port for port in one.ports] == host_ports
         assert [port.protocol for port in one.ports] == ["TCP", "UDP"]
+
+
+def runtime(name: str, *, cpu: str = "", zone: str = "", taint: str = "") -> RuntimeClass:
+    scheduling = RuntimeScheduling(
+        node_selector={"zone": zone} if zone else {},
+        tolerations=(Toleration(key=taint, operator="Exists"),) if taint else (),
+    )
+    overhead = Overhead(pod_fixed={"cpu": Quantity.parse(cpu)} if cpu else {})
+    return RuntimeClass(metadata=ObjectMeta(name=name), overhead=overhead, scheduling=scheduling)
+
+
+VM = runtime("vm", cpu="250m", zone="a", taint="vm")
+# Class, overhead and zone that are written; overhead, zone and remarks that come of them.
+RUNTIMES: list[tuple[str, str, str, tuple[str, str], tuple[Remark, ...]]] = [
+    ("", "", "", ("", ""), ()),
+    ("vm", "", "", ("250m", "a"), ()),
+    ("vm", "250m", "a", ("250m", "a"), ()),
+    ("vm", "1", "b", ("1", "b"), (RuntimeClassDiffers("vm", "overhead"), RuntimeClassDiffers("vm", "nodeSelector"))),
+    ("bare", "", "b", ("", "b"), ()),
+    ("bare", "1", "", ("1", ""), (RuntimeClassDiffers("bare", "overhead"),)),
+    ("gone", "", "", ("", ""), (UnknownRuntimeClass("gone"),)),
+    ("gone", "1", "", ("1", ""), ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "cpu", "zone", "wanted", "remarks"), RUNTIMES)
+def test_overhead_and_nodes_come_of_the_runtime_class(
+    name: str, cpu: str, zone: str, wanted: tuple[str, str], remarks: tuple[Remark, ...]
+) -> None:
+    written = PodSpec(
+        runtime_class_name=name or None,
+        overhead={"cpu": Quantity.parse(cpu)} if cpu else {},
+        node_selector={"zone": zone} if zone else {},
+    )
+    after = arrived(Pod(spec=written), runtimes=(runtime("bare"), VM))
+    spec = after.pod.spec
+    assert (str(spec.overhead.get("cpu", "")), spec.node_selector.get("zone", "")) == wanted
+    assert after.remarks == remarks
+    assert ("vm" in [one.key for one in spec.tolerations]) is (name == "vm")

@@ -207,6 +207,41 @@ def test_priority_classes_are_checked(rest: str, faults: list[str]) -> None:
     assert refusal(f"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {{{rest}\n") == faults
 
 
+VM = """
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: vm}
+handler: vm
+overhead: {podFixed: {cpu: 250m}}
+"""
+
+
+def test_runtime_classes_count_wherever_they_stand() -> None:
+    found = loaded(POD.replace("spec: {", "spec: {runtimeClassName: vm, ") % "a" + "---" + VM)
+    assert [str(one.pod.spec.overhead["cpu"]) for one in found.workloads] == ["250m"]
+    assert not found.skipped
+
+
+def test_runtime_classes_that_are_not_there_or_differ_are_told() -> None:
+    unknown = POD.replace("spec: {", "spec: {runtimeClassName: gone, ") % "a"
+    differing = POD.replace("spec: {", "spec: {runtimeClassName: vm, overhead: {cpu: 1}, ") % "b"
+    assert loaded(unknown + "---\n" + differing + "---" + VM).warnings == (
+        'default/a: no RuntimeClass with name "gone" is known; no overhead of it is counted',
+        'default/b: spec.overhead is kept, though the API server would refuse it: RuntimeClass "vm" has another',
+    )
+
+
+def test_runtime_classes_are_checked() -> None:
+    scheduling = "scheduling: {tolerations: [{key: a, operator: Is}], nodeSelector: {a b: c}}"
+    faults = refusal(VM.replace("250m", "-1").replace("handler: vm", scheduling))
+    assert [fault.split(": ")[1] for fault in faults] == [
+        "handler",
+        "scheduling.tolerations[0].operator",
+        "scheduling.nodeSelector",
+        "overhead.podFixed[cpu]",
+    ]
+
+
 def test_faults_of_all_files_are_told_together(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("[")
     (tmp_path / "b.yaml").write_text("kind: Pod")

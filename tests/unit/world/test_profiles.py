@@ -67,6 +67,9 @@ SETTINGS = [
     ("rootFsCapacity: -1", "spec.rootFsCapacity: Invalid value: -1: must be greater than or equal to 0"),
     ("swapBytes: -1", "spec.swapBytes: Invalid value: -1: must be greater than or equal to 0"),
     ("pidMax: -1", "spec.pidMax: Invalid value: -1: must be greater than or equal to 0"),
+    ("taints: [{key: a, effect: NoExecut}]",
+     ('spec.taints[0].effect: Unsupported value: "NoExecut": '
+      'supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"')),
     ("pageSizeBytes: 0", "spec.pageSizeBytes: Invalid value: 0: must be greater than zero"),
     ("devices: {a.b/c: [{id: x}, {id: z}, {id: x}]}", 'spec.devices[a.b/c]: Duplicate value: "x"'),
     ("allocations: [{pod: a, container: b}, {pod: a, container: b, cpus: 3-1}]",
