@@ -114,9 +114,6 @@ class IdSet:
     def __sub__(self, other: Self) -> Self:
         return type(self)(self.mask & ~other.mask)
 
-    def __xor__(self, other: Self) -> Self:
-        return type(self)(self.mask ^ other.mask)
-
     def __le__(self, other: Self) -> bool:
         """Whether every id is in the other set, too."""
         return self.mask & ~other.mask == 0
