@@ -11,7 +11,7 @@ from nodewright.model.objects import Pod, ResourceList
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
-from nodewright.model.verdict import Refused
+from nodewright.model.verdict import Granted, Refused
 from nodewright.node.actions import Action
 from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts
 from nodewright.node.counterfactual import BUDGET
@@ -212,9 +212,14 @@ def _with_pods(state: NodeState, spec: NodeProfileSpec, source: str) -> tuple[No
 
     They hold what their allocations say, else what they would be given one after the other.
     """
-    if spec.allocations is not None:
-        state = _restored(state, spec, source)
     odd = []
+    if spec.allocations is not None:
+        kept = _restored(state, spec, source)
+        state = kept.value
+        odd += [
+            f"a kubelet that is started on what the pods hold does not start: {start_error(one)}"
+            for one in kept.because
+        ]
     for pod in spec.pods:
         if pod.has_ended:
             continue
@@ -231,7 +236,7 @@ def _with_pods(state: NodeState, spec: NodeProfileSpec, source: str) -> tuple[No
     return state.collected(), tuple(odd)
 
 
-def _restored(state: NodeState, spec: NodeProfileSpec, source: str) -> NodeState:
+def _restored(state: NodeState, spec: NodeProfileSpec, source: str) -> Granted[NodeState]:
     config = state.config
     faults = [
         *allocation_faults(spec),
@@ -244,7 +249,7 @@ def _restored(state: NodeState, spec: NodeProfileSpec, source: str) -> NodeState
         reason = started.because[0]
         rule = f"the kubelet does not start with them: {start_error(reason)} ({sentence(reason)})"
         raise InputError([Fault(path="spec.allocations", rule=rule, source=source)])
-    return started.value
+    return started
 
 
 def load_pods(*filenames: str, namespace: str = "default") -> tuple[Pod, ...]:

@@ -301,6 +301,13 @@ class CPUsNotFree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CPUsStranded:
+    """A pod was refused for it could not divide its CPUs; the kubelet forgets to take them back, for good."""
+
+    cpus: CPUSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DistributionOverwritten:
     """The kubelet found the best NUMA nodes and then used others, because it reuses a buffer."""
 
@@ -320,5 +327,5 @@ CPURefusal: TypeAlias = (
     | KubeletHangs
     | KubeletCrashes
 )
-CPURemark: TypeAlias = CPUsNotFree | DistributionOverwritten
+CPURemark: TypeAlias = CPUsNotFree | CPUsStranded | DistributionOverwritten
 CPUReason: TypeAlias = MachineFault | PolicyFault | StateFault | CPURefusal | CPURemark

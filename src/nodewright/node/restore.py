@@ -12,8 +12,10 @@ from nodewright.core.devices import DeviceState
 from nodewright.core.memory.policy import StaticPolicy as StaticMemory
 from nodewright.core.memory.policy import start as start_memory
 from nodewright.core.memory.state import Block, Machine, MemoryState, with_block
+from nodewright.model.cpu_reasons import SharedPoolEmpty
 from nodewright.model.memory_reasons import MachineMemoryChanged
 from nodewright.model.profile import Kept, MemoryBlock
+from nodewright.model.reasons import Reason
 from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.node.providers import CPUs, Memory
 from nodewright.node.state import NodeState
@@ -26,19 +28,26 @@ WHOLE = ""
 
 
 def restored(state: NodeState, kept: Kept) -> Verdict[NodeState]:
-    """The node that has just started, with its pods' holdings, or why the kubelet does not start on them.
+    """The node that has just started, with its pods' holdings, or why that cannot be.
+
+    A state that a running kubelet may well be in, and on which it would not start again, is taken, with the reason.
 
     Follows: v1.36, cpumanager/policy_static.go, Start; memorymanager/policy_static.go, Start;
         devicemanager/manager.go, readCheckpoint.
     """
     held = state.held
+    because: tuple[Reason, ...] = ()
     for provider in state.config.managers.providers:
         match provider:
             case CPUs(policy=StaticPolicy() as policy):
-                cpus = start_cpus(policy, _cpu_state(held.cpu.default, kept.cpus))
+                books = _cpu_state(held.cpu.default, kept.cpus)
+                cpus = start_cpus(policy, books)
                 if isinstance(cpus, Refused):
-                    return cpus
-                held = replace(held, cpu=cpus.value)
+                    # With strict-cpu-reservation, pods may have all the CPUs that there are for them.
+                    if cpus.because != (SharedPoolEmpty(),):
+                        return cpus
+                    because = cpus.because
+                held = replace(held, cpu=books)
             case Memory(policy=StaticMemory() as policy):
                 stored = _memory_state(policy.idle, kept.memory)
                 memory = stored if isinstance(stored, Refused) else start_memory(policy, stored.value)
@@ -48,7 +57,7 @@ def restored(state: NodeState, kept: Kept) -> Verdict[NodeState]:
             case _:
                 pass
     held = replace(held, devices=DeviceState.of(state.config.facts.devices, kept.devices))
-    return Granted(replace(state, held=held))
+    return Granted(replace(state, held=held), because)
 
 
 def _cpu_state(default: CPUSet, kept: Mapping[str, Mapping[str, CPUSet]]) -> CPUState:

@@ -167,6 +167,8 @@ def _remark(reason: cpu.CPURemark) -> str:
     match reason:
         case cpu.CPUsNotFree(cpus=cpus):
             return f"the kubelet hands out CPUs {cpus}, which are not free"
+        case cpu.CPUsStranded(cpus=cpus):
+            return f"the kubelet does not take back CPUs {cpus}, which nobody uses"
         case cpu.DistributionOverwritten(best=best, used=used):
             return f"the kubelet finds NUMA nodes {{{best}}} best and then uses {{{used}}}"
         case _:

@@ -119,6 +119,8 @@ def _remark(reason: cpu.CPURemark) -> str:
     match reason:
         case cpu.CPUsNotFree(cpus=cpus):
             return f"CPUs {cpus} are taken though they are not free (a known defect on irregular machines)"
+        case cpu.CPUsStranded(cpus=cpus):
+            return f"CPUs {cpus} are lost until the kubelet forgets its state (a known defect)"
         case cpu.DistributionOverwritten(best=best, used=used) if best != used:
             return f"NUMA nodes {best} are best, but the kubelet uses {used} (a known defect)"
         case cpu.DistributionOverwritten(best_for_rest=best, used_for_rest=used):

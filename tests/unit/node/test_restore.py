@@ -108,3 +108,17 @@ def test_pods_as_a_cluster_lists_them_are_taken_as_they_are() -> None:
     assert node.used["cpu"] == 3000
     assert str(node.state.held.cpu.default) == "0,2-4,7"
     assert node.admit(a_guaranteed_pod("new", "cpu=1 memory=1Gi nvidia.com/gpu=1")).admitted
+
+
+def test_pods_may_have_all_cpus_though_no_kubelet_starts_on_that() -> None:
+    settings = {**STATIC_CPUS, "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
+    whole = a_guaranteed_pod("whole", "7/1Gi")
+    said = [ContainerAllocation("whole", "main", "1-7")]
+    node = Node.of(a_profile(pods=[whole], allocations=said, **settings))
+    assert (
+        node.state.held.cpu.assignments
+        == Node.of(a_profile(pods=[whole], **settings)).state.held.cpu.assignments
+    )
+    assert node.warnings == (
+        "a kubelet that is started on what the pods hold does not start: default cpuset cannot be empty",
+    )

@@ -114,6 +114,7 @@ TEXTS: list[tuple[cpu.CPUReason, str]] = [
         "the kubelet would crash: division by zero (CPUs per core)",
     ),
     (cpu.CPUsNotFree(cpus=ONE), "the kubelet hands out CPUs 1, which are not free"),
+    (cpu.CPUsStranded(cpus=ONE), "the kubelet does not take back CPUs 1, which nobody uses"),
     (
         cpu.DistributionOverwritten(
             best=NUMASet.of(0), used=NUMASet.of(1), best_for_rest=NUMASet(), used_for_rest=NUMASet()

@@ -127,6 +127,10 @@ SENTENCES: list[tuple[cpu.CPUReason, str]] = [
         "CPUs 1 are taken though they are not free (a known defect on irregular machines)",
     ),
     (
+        cpu.CPUsStranded(cpus=CPUSet.of(1)),
+        "CPUs 1 are lost until the kubelet forgets its state (a known defect)",
+    ),
+    (
         cpu.DistributionOverwritten(
             best=NUMASet.parse("0-3"),
             used=NUMASet.parse("0-2,4"),

@@ -10,7 +10,7 @@ from nodewright.core.cpu.evidence import with_holders
 from nodewright.core.cpu.policy import CPUPolicy, NonePolicy, StaticPolicy
 from nodewright.core.cpu.state import NO_CPUS, CPUState, Reusable
 from nodewright.core.cpu.wants import PodWants
-from nodewright.model.cpu_reasons import KubeletCrashes, NotEnoughWholeCores, NotWholeCores
+from nodewright.model.cpu_reasons import CPUsStranded, KubeletCrashes, NotEnoughWholeCores, NotWholeCores
 from nodewright.model.objects import Container
 from nodewright.model.reasons import Reason
 from nodewright.model.verdict import Granted, Refused, Verdict
@@ -73,7 +73,9 @@ def allocate_pod(policy: CPUPolicy, state: CPUState, wants: PodWants, affinity: 
     after = replace(state, default=state.default - found.value, pods={**state.pods, pod: found.value})
     divided = _divided(policy, wants, found.value)
     if isinstance(divided, Refused):
-        return Allocation(after if policy.follows_defects else state, divided)
+        if not policy.follows_defects:
+            return Allocation(state, divided)
+        return Allocation(after, Refused((*divided.because, CPUsStranded(cpus=found.value))))
     for container, cpus in divided.value.items():
         after = after.with_assignment(pod, container, cpus)
     return Allocation(after, Granted(found.value, (*found.because, *divided.because)))

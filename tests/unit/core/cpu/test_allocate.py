@@ -299,7 +299,7 @@ def test_a_pod_that_leaves_nothing_to_share_is_refused() -> None:
 def test_a_pod_whose_cpus_cannot_be_divided_keeps_them_as_the_kubelet_has_it(where: str) -> None:
     pod = a_guaranteed("p", "2", {"init": "3"} if where == "init" else {}, app="3" if where == "app" else "1")
     node = Node.of(policy())
-    assert node.run_pod(pod) == "NotEnoughCPUs"
+    assert node.run_pod(pod) == "NotEnoughCPUs CPUsStranded"
     assert node.state.pods == {"p": CPUSet.of(1, 5)}
     assert node.state.default == CPUSet.parse("0,2-4,6-7")
     sane = Node.of(policy(follow=False))
