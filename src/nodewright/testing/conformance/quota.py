@@ -30,7 +30,7 @@ from nodewright.model.quota_objects import (
 )
 from nodewright.render.quota_messages import must_specify, quota_error, scope_error, selector_error
 from nodewright.testing.conformance.amounts import texts
-from nodewright.values.instant import Instant
+from nodewright.values.instant import ZERO_TIME, Instant
 from nodewright.world.decode import decode
 
 Question = dict[str, Any]
@@ -138,7 +138,8 @@ def _admit(question: Question) -> Any:
     limited = decode(question.get("limitedResources") or [], tuple[LimitedResource, ...])
     verdict = charged(request, kind, quotas, limited)
     if isinstance(verdict, BeyondQuota):
-        named = ObjectMeta(name=question.get("name") or request.object.metadata.name)
+        name = question.get("name")
+        named = ObjectMeta(name=name) if name else request.object.metadata
         error = quota_error(kind.resource, named, verdict.because)
         return {"handled": True, "allowed": False, "error": error}
     used = {quota.name: texts(quota.status.used) for quota in verdict.quotas}
@@ -167,7 +168,7 @@ _FUNCTIONS: dict[str, Callable[[Question], Any]] = {
 
 def _kind_of(question: Question) -> tuple[Kind[Any], type[Any]]:
     """What quotas know of the kind in question, and its fields."""
-    now = Instant.parse(question["now"])
+    now = Instant.parse(question["now"]) if question.get("now") else ZERO_TIME
     match question["kind"]:
         case "Pod":
             return pods(now), Pod
