@@ -93,6 +93,7 @@ docs: $(STAMP)
 bench: $(STAMP)
 	@mkdir -p build
 	$(BIN)/pytest benchmarks --benchmark-only --benchmark-json=build/bench.json --benchmark-columns=min,median,rounds
+	$(BIN)/python -m tools.benchmarks
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tools.fuzz --seconds $(or $(FUZZ_SECONDS),60)

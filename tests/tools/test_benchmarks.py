@@ -1,0 +1,40 @@
+"""The page of benchmarks names tests that there are, and every figure that was taken."""
+
+import ast
+
+from tools.benchmarks import ROWS, page
+from tools.source import modules
+
+TIMED = {
+    f"{module.path.name}::{node.name}"
+    for module in modules("benchmarks")
+    for node in module.tree.body
+    if isinstance(node, ast.FunctionDef)
+}
+MACHINE = {"cpu": {"brand_raw": "CPU"}, "python_implementation": "CPython", "python_version": "3.11"}
+
+
+def test_every_row_is_timed_by_a_test_that_there_is() -> None:
+    assert {row.test.partition("[")[0] for row in ROWS} <= TIMED
+
+
+def test_a_row_has_the_shortest_and_the_median_and_a_pod_its_mean() -> None:
+    first, last = ROWS[0], ROWS[-1]
+    figures = {
+        "datetime": "2026-01-02T03:04:05",
+        "machine_info": MACHINE,
+        "benchmarks": [
+            {
+                "fullname": f"benchmarks/{first.test}",
+                "stats": {},
+                "extra_info": {"pod_mean_s": 2e-4, "pod_median_s": 1e-4},
+            },
+            {"fullname": f"benchmarks/{last.test}", "stats": {"min": 0.25, "median": 0.5}},
+        ],
+    }
+    lines = page(figures).splitlines()
+    assert lines[-2:] == [
+        f"| {first.workload} | {first.kubelet} | mean 0.200 ms | 0.100 ms |  |",
+        f"| {last.workload} |  | 250.0 ms | 500.0 ms |  |",
+    ]
+    assert "2026-01-02, CPU" in "".join(lines)

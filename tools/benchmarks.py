@@ -1,0 +1,139 @@
+"""Write docs/benchmarks.md from the figures of the last `make bench`: what was timed, the kubelet, ours, the target."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tools.source import ROOT
+
+FIGURES = ROOT / "build" / "bench.json"
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+
+class Row(NamedTuple):
+    """A line of the table: a workload, the test that times it, and what it is measured against.
+
+    Units: texts, as they are printed.
+    """
+
+    workload: str
+    test: str
+    kubelet: str
+    target: str
+    pod: str = ""
+    """The figure a pod that the test notes: `mean` stands for the mean over pods, with the median beside it."""
+
+
+ADMISSION = "test_node.py::test_every_pod_of_the_recorded_sequences"
+MERGE = "test_topology.py::test_8_nodes_every_mask"
+CPU = "test_cpu.py::"
+BIG = "big-2s-8n-16c-smt2-l3x8"
+WIDE = "big-2s-2n-64c-smt2-l3x8"
+
+ROWS = (
+    Row("Admit a pod, 1 NUMA node", f"{ADMISSION}[1]", "mean 0.37 ms, median 0.21 ms", "", "mean"),
+    Row("Admit a pod, 2 NUMA nodes", f"{ADMISSION}[2]", "mean 0.54 ms, median 0.30 ms", "", "mean"),
+    Row("Admit a pod, 4 NUMA nodes", f"{ADMISSION}[4]", "mean 0.68 ms, median 0.38 ms", "", "mean"),
+    Row("Admit a pod, 8 NUMA nodes", f"{ADMISSION}[8]", "mean 2.50 ms, median 0.70 ms", "mean < 1 ms", "mean"),
+    Row("Admit a pod, all recorded sequences", f"{ADMISSION}[all]", "mean 0.67 ms", "mean < 0.5 ms", "mean"),
+    Row("110 pods come and go, 256 CPUs, 8 NUMA nodes",
+        f"test_node.py::test_110_pods_come_and_go[container-{BIG}]", "", "< 110 ms"),
+    Row("One more guaranteed pod beside 333 others, 8 NUMA nodes",
+        "test_node.py::test_one_more_guaranteed_pod[500]", "", "< 1 ms"),
+    Row("A critical pod among 500: 4 make way", "test_node.py::test_a_critical_pod_among_500_others[8-4]", "", ""),
+    Row("A critical pod among 500: 112 make way",
+        "test_node.py::test_a_critical_pod_among_500_others[60-112]", "", ""),
+    Row("CPU hints, 256 CPUs, 8 NUMA nodes", f"{CPU}test_hints_as_a_rule[{BIG}-64]", "7.2 ms", "< 1 ms"),
+    Row("CPU hints, 256 CPUs, 2 NUMA nodes", f"{CPU}test_hints_as_a_rule[{WIDE}-64]", "0.11 ms", ""),
+    Row("Allocate 64 of 256 CPUs, 2 NUMA nodes, packed",
+        f"{CPU}test_allocate_and_remove[anywhere-{WIDE}-64-packed]", "6.0 ms", "< 1.5 ms"),
+    Row("Allocate 64 of 256 CPUs, 8 NUMA nodes, packed",
+        f"{CPU}test_allocate_and_remove[anywhere-{BIG}-64-packed]", "0.52 ms", "< 1.5 ms"),
+    Row("Allocate 64 of 256 CPUs, 2 NUMA nodes, distributed",
+        f"{CPU}test_allocate_and_remove[anywhere-{WIDE}-64-distribute]", "2.2 ms", "< 1.5 ms"),
+    Row("Distribute 97 CPUs over 8 unlike NUMA nodes",
+        f"{CPU}test_distribute_over_uneven_nodes[{BIG}-97]", "28.5 ms", ""),
+    Row("Merge 2 providers, all 255 masks of 8 NUMA nodes", f"{MERGE}[2-best-effort]", "10.1 ms", ""),
+    Row("Merge 3 providers, all 255 masks of 8 NUMA nodes", f"{MERGE}[3-best-effort]", "5,480 ms", "< 1 ms"),
+    Row("Merge 4 providers, all 255 masks of 8 NUMA nodes", f"{MERGE}[4-best-effort]", "about 20 minutes", "< 2 ms"),
+    Row("Merge 3 providers that never agree, 8 NUMA nodes", f"{MERGE}_without_agreement[3]", "", "< 1 ms"),
+    Row("CPUs, memory and devices, 16 NUMA nodes, idle",
+        "test_topology.py::test_cpu_memory_and_devices[16-False-idle]", "beyond its limit", "< 50 ms"),
+    Row("CPUs, memory and devices, 16 NUMA nodes, fragmented",
+        "test_topology.py::test_cpu_memory_and_devices[16-False-fragmented]", "beyond its limit", "< 50 ms"),
+    Row("CPUs, memory and devices, 34 NUMA nodes, 2 with CPUs, fragmented",
+        "test_topology.py::test_34_nodes_of_which_2_have_cpus[fragmented]", "beyond its limit", "< 100 ms"),
+    Row("CPUs, memory and devices, 64 NUMA nodes, fragmented",
+        "test_topology.py::test_cpu_memory_and_devices[64-False-fragmented]", "beyond its limit", "< 100 ms"),
+    Row("Check the fields of a live pod", "test_manifests.py::test_the_fields_of_a_live_pod", "", "about 0.1 ms"),
+    Row("100 live pods as kubectl prints them, from YAML text",
+        "test_manifests.py::test_a_hundred_live_pods_as_kubectl_prints_them", "", ""),
+)  # fmt: skip
+
+HEAD = """# Benchmarks
+
+How long the decisions take, beside the kubelet's own Go code. `make bench` times everything in `benchmarks/` and
+writes this page; it is not kept by hand.
+
+The kubelet's figures are those of Kubernetes v1.36.2's own packages, called in one process on objects in memory
+(Go 1.26.6): the shortest of many calls, on a virtual machine with 2 cores of an AMD EPYC. Its whole-node
+admission includes its writing of state files to a file system in memory, which ours has no need of. Where there
+is no figure, it was not measured; it takes more than 8 NUMA nodes only at one's own risk. The two machines differ:
+orders of magnitude are what counts. Our hints are a rule that stands for the kubelet's list of masks. Reasons are part of our times: every decision carries its evidence; it is put
+into words only when somebody reads it.
+
+"""
+
+
+def page(figures: dict[str, Any]) -> str:
+    """The page for the figures that pytest-benchmark wrote."""
+    tests = {one["fullname"].removeprefix("benchmarks/"): one for one in figures["benchmarks"]}
+    lines = ["| Workload | kubelet (Go) | ours, shortest | ours, median | target |", "|---|---|---|---|---|"]
+    missing = []
+    for row in ROWS:
+        found = tests.get(row.test)
+        if found is None:
+            missing.append(row.test)
+            continue
+        if row.pod:
+            extra = found["extra_info"]
+            shortest, median = f"mean {_text(extra['pod_mean_s'])}", _text(extra["pod_median_s"])
+        else:
+            shortest, median = (_text(found["stats"][name]) for name in ("min", "median"))
+        lines.append(f"| {row.workload} | {row.kubelet} | {shortest} | {median} | {row.target} |")
+    if missing:
+        print("not timed: " + ", ".join(missing), file=sys.stderr)
+    return f"{HEAD}{_conditions(figures)}\n\n" + "\n".join(lines) + "\n"
+
+
+def _conditions(figures: dict[str, Any]) -> str:
+    machine, extra = figures["machine_info"], figures.get("nodewright", {})
+    load = f"; load average {extra['load']} when they ended" if extra else ""
+    return (
+        f"Ours: {figures['datetime'][:10]}, {machine['cpu'].get('brand_raw') or machine['machine']}, "
+        f"{machine['cpu'].get('count', '?')} CPUs, {machine['python_implementation']} "
+        f"{machine['python_version']}{load}. On a shared machine the shortest of many rounds is the figure "
+        "to compare; medians include waiting for others. Admission: each pod counts with its shortest of 5 "
+        "rounds, and mean and median are over the pods."
+    )
+
+
+def _text(seconds: float) -> str:
+    milliseconds = seconds * 1000
+    digits = 3 if milliseconds < 1 else 2 if milliseconds < 10 else 1
+    return f"{milliseconds:.{digits}f} ms"
+
+
+def main(figures: Path = FIGURES) -> None:
+    """Write the page; the load is that of now."""
+    found = json.loads(figures.read_text("utf-8"))
+    if hasattr(os, "getloadavg"):
+        found["nodewright"] = {"load": f"{os.getloadavg()[1]:.1f}"}
+    PAGE.write_text(page(found), "utf-8")
+    print(f"{PAGE.relative_to(ROOT)} written")
+
+
+if __name__ == "__main__":
+    main()
