@@ -33,6 +33,10 @@ run nodewright preempt -f examples/preemption/critical.yaml --node examples/pree
 say 'Pods come and go: what a node decides over time'
 run nodewright replay examples/scenarios/fragmented.yaml
 
+say 'What do the cgroup files say, and does a tree of them say it?'
+run nodewright cgroups -f examples/cgroups/running.yaml --node examples/cgroups/node.yaml
+run nodewright cgroups -f examples/cgroups/running.yaml --node examples/cgroups/node.yaml --diff examples/cgroups/tree
+
 say 'This machine as a node, and what would become of the examples on it'
 run nodewright node show
 run nodewright admit -f examples/manifests --kubelet-config examples/kubelet/any-cgroup.yaml

@@ -40,6 +40,12 @@ SHOTS = {
     "help-replay": "nodewright replay --help",
     "replay": "nodewright replay examples/scenarios/fragmented.yaml",
     "replay-wide": "nodewright replay examples/scenarios/fragmented.yaml -o wide",
+    "help-cgroups": "nodewright cgroups --help",
+    "cgroups": "nodewright cgroups -f examples/cgroups/pods.yaml --node examples/cgroups/node.yaml",
+    "cgroups-diff": (
+        "nodewright cgroups -f examples/cgroups/running.yaml --node examples/cgroups/node.yaml "
+        "--diff examples/cgroups/tree"
+    ),
     "help-node": "nodewright node --help",
     "node-catalogue": "nodewright node catalogue",
     "node-show-laptop": "nodewright node show --node laptop-i7-1370p",

@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 
 from nodewright.core.allocatable import node_resources
 from nodewright.core.arrival import identified, stored
+from nodewright.core.cgroups.names import CgroupNameError
+from nodewright.core.cgroups.plan import Group
+from nodewright.core.cgroups.rules import CgroupRules
 from nodewright.core.preemption import Victims
 from nodewright.core.requests import QOSClass, qos_class, with_defaults
 from nodewright.model.objects import Pod, ResourceList
@@ -13,6 +16,7 @@ from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
 from nodewright.model.verdict import Granted, Refused
 from nodewright.node.actions import Action
+from nodewright.node.cgroups import AS_DESCRIBED, PlacedPod, Wish, cgroup_rules, node_groups
 from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts
 from nodewright.node.counterfactual import BUDGET
 from nodewright.node.events import PodArrived, PodFound, PodGone, PodStarted
@@ -96,6 +100,19 @@ class Answer:
     def qos_class(self) -> QOSClass:
         """The pod's class."""
         return qos_class(self.pod)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cgroups:
+    """The cgroups of a node once pods have arrived."""
+
+    answers: tuple[Answer, ...]
+    """What the node says to the pods; those that it refuses have no groups."""
+    groups: tuple[Group, ...]
+    """The groups at the top, then those of each pod and its containers."""
+    rules: CgroupRules
+    node: "Node"
+    """The node afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +219,27 @@ class Node:
             node = answer.node
             yield answer
 
+    def cgroups(self, pods: Iterable[Pod], wish: Wish = AS_DESCRIBED, *, own_too: bool = False) -> Cgroups:
+        """What is written to cgroups once these pods, those that have ended left out, have arrived one by one.
+
+        ``own_too``: the groups of the pods that the node has already, too.
+        Errors: InputError for a uid that no cgroup can have in its name.
+        """
+        answers = tuple(self.admit_all(pod for pod in pods if not pod.has_ended))
+        after = answers[-1].node if answers else self
+        placed = {answer.pod.uid: PlacedPod(answer.pod, answer.decided.held.memory) for answer in answers}
+        if own_too:
+            mine = {uid: PlacedPod(pod, self.state.held.memory) for uid, pod in self.state.pods.items()}
+            placed = {**mine, **placed}
+        there = [one for uid, one in placed.items() if uid in after.state.pods]
+        rules = cgroup_rules(self.config, wish)
+        try:
+            groups = node_groups(after.state, there, rules)
+        except CgroupNameError as error:
+            rule = f"the kubelet crashes: {error}"
+            raise InputError([Fault(path="metadata.uid", rule=rule)]) from None
+        return Cgroups(answers=answers, groups=groups, rules=rules, node=after)
+
     def without(self, uid: str) -> "Node":
         """The node once the pod with this uid is gone."""
         return replace(self, state=step(self.state, PodGone(uid)).state)
@@ -288,8 +326,6 @@ def parts_of(
     else:
         loaded = load_kubelet_config(kubelet_config, host=host)
     release = _release(spec.kubernetes_version, source)
-    name = profile.metadata.name or DEFAULT_NAME
-    labels = {"hostname": name, "os": "linux", "arch": "amd64"}
     advertised = {name: amount.value() for name, amount in spec.extended_resources.items()}
     devices = {
         **{name: (count, count) for name, count in advertised.items()},
@@ -303,16 +339,25 @@ def parts_of(
         gates=loaded.gates,
         kubelet=loaded.config,
         machine=spec.machine_info,
-        facts=NodeFacts(
-            name=name,
-            labels={**{f"kubernetes.io/{key}": value for key, value in labels.items()}, **spec.labels},
-            taints=spec.taints,
-            devices=spec.devices,
-            preferred_allocation=spec.preferred_allocation,
-        ),
+        facts=_facts(profile),
         resources=node_resources(
             spec.machine_info, spec.root_fs_capacity, loaded.config, devices, pid_max=spec.pid_max
         ),
         defects=Defects(spec.kubelet_defects),
     )
     return parts, (*_foreign(release), *loaded.warnings)
+
+
+def _facts(profile: NodeProfile) -> NodeFacts:
+    spec, name = profile.spec, profile.metadata.name or DEFAULT_NAME
+    labels = {"hostname": name, "os": "linux", "arch": "amd64"}
+    return NodeFacts(
+        name=name,
+        labels={**{f"kubernetes.io/{key}": value for key, value in labels.items()}, **spec.labels},
+        taints=spec.taints,
+        devices=spec.devices,
+        preferred_allocation=spec.preferred_allocation,
+        cgroup_version=spec.cgroup_version,
+        swap_bytes=spec.swap_bytes,
+        page_size_bytes=spec.page_size_bytes,
+    )

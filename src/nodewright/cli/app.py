@@ -20,6 +20,7 @@ COMMANDS = {
     "explain": "nodewright.cli.explain",
     "preempt": "nodewright.cli.preempt",
     "replay": "nodewright.cli.replay",
+    "cgroups": "nodewright.cli.cgroups",
     "node": "nodewright.cli.node",
     "verify": "nodewright.cli.verify",
 }

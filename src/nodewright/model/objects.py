@@ -195,6 +195,7 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What became of a container. `resources` is what it really has, `allocated_resources` what it was given."""
 
     name: str = ""
+    container_id: str = msgspec.field(default="", name="containerID")
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
 

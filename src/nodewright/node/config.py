@@ -25,7 +25,10 @@ class Defects(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What a node is beside its machine and its kubelet's configuration."""
+    """What a node is beside its machine and its kubelet's configuration.
+
+    Units: swap_bytes, page_size_bytes in bytes.
+    """
 
     name: str = "node1"
     labels: Mapping[str, str]
@@ -33,6 +36,9 @@ class NodeFacts:
     devices: Mapping[str, tuple[Device, ...]]
     preferred_allocation: Mapping[str, str] = field(default_factory=dict)
     """By resource, which ids its plugin prefers: `lowest` (so if nothing is said), `highest`, or `absent`: none."""
+    cgroup_version: int = 2
+    swap_bytes: int = 0
+    page_size_bytes: int = 4096
     has_supplemental_groups_policy: bool | None = None
     """Whether the runtime can keep to `supplementalGroupsPolicy: Strict`; None: not known."""
     has_app_armor: bool | None = None

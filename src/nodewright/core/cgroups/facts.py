@@ -68,6 +68,8 @@ class Pool(StrEnum):
 
     OWN = "own"
     """CPUs that nobody else has."""
+    POD = "pod"
+    """Those of the pod that none of its containers has to itself."""
     SHARED = "shared"
     """Those that no container has to itself."""
     ALL = "all"

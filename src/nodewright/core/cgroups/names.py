@@ -1,5 +1,6 @@
 """Where a cgroup stands in the tree: names that both drivers of the kubelet spell their own way."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -162,6 +163,34 @@ def pod_name(pod: Pod, parents: Parents) -> CgroupName:
     Follows: v1.36, kubelet/cm/pod_container_manager_linux.go, GetPodContainerName.
     """
     return parents.of(qos_class(pod)).child(_POD + pod.uid)
+
+
+_CONTAINER_ID = re.compile(r"(?:[a-z0-9-]+://)?[0-9A-Za-z][0-9A-Za-z_.-]*", re.ASCII)
+_SCOPES = {"containerd": "cri-containerd", "cri-o": "crio", "docker": "docker"}
+
+
+def container_leaf(container_id: str, driver: str) -> str:
+    """How runtimes call the group of the container with this id in its pod's group.
+
+    Follows: containerd v2, internal/cri/server/helpers.go, getCgroupsPath; CRI-O v1.36, internal/config/cgmgr.
+
+    >>> container_leaf("containerd://1f", "systemd"), container_leaf("containerd://1f", "cgroupfs")
+    ('cri-containerd-1f.scope', '1f')
+    """
+    runtime, _, bare = container_id.rpartition("://")
+    prefix = _SCOPES.get(runtime)
+    if driver == Driver.SYSTEMD and prefix:
+        return f"{prefix}-{bare}.scope"
+    return f"{prefix}-{bare}" if runtime == "cri-o" else bare
+
+
+def is_container_id(text: str) -> bool:
+    """Whether it is a container's id as statuses have them, and leads nowhere else in the tree.
+
+    >>> is_container_id("containerd://1f"), is_container_id(""), is_container_id("containerd://../1f")
+    (True, False, False)
+    """
+    return _CONTAINER_ID.fullmatch(text) is not None
 
 
 def uid_on_node(pod: Pod) -> str:

@@ -21,6 +21,9 @@ class CgroupRules(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     version: int = 2
+    driver: str = "cgroupfs"
+    has_linear_runtime: bool = False
+    """Whether the runtime makes weights of shares as the kubelet does, as runc before 1.3.2 and crun before 1.23."""
     enforces_quota: bool = True
     """`cpuCFSQuota`."""
     period: Microseconds = CFS_PERIOD

@@ -1,0 +1,154 @@
+import pytest
+
+from nodewright.core.cgroups.facts import (
+    ContainerSettings,
+    CPUQuota,
+    CPUShares,
+    GroupSettings,
+    HugePageCeiling,
+    KilledTogether,
+    MemoryAndSwap,
+    MemoryCeiling,
+    MemoryFrom,
+    NoSwap,
+    Origin,
+    Pool,
+    ProcessCeiling,
+    RunsOn,
+)
+from nodewright.core.cgroups.files import File, container_files, group_files, systemd_quota
+from nodewright.core.cgroups.rules import CgroupRules
+from nodewright.values.cpu_time import Shares
+from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.values.units import Bytes, Microseconds, MilliCPU
+
+MIB = 1 << 20
+SHARES = CPUShares(Shares(256), MilliCPU(250), Origin.REQUEST)
+CPUS = RunsOn(CPUSet.of(1, 2), Pool.OWN)
+PAGES = (HugePageCeiling(Bytes(2 * MIB), Bytes(4 * MIB), Origin.LIMIT),)
+
+
+def quota(microseconds: int) -> CPUQuota:
+    return CPUQuota(quota_us=Microseconds(microseconds), period_us=Microseconds(100_000))
+
+
+def memory(total: int) -> MemoryCeiling:
+    return MemoryCeiling(Bytes(total), Origin.LIMIT)
+
+
+def written(files: tuple[File, ...]) -> str:
+    return " ".join(f"{file.name}={file.value.replace(' ', '/')}" for file in files)
+
+
+GROUP = GroupSettings(
+    cpu=SHARES,
+    quota=quota(50_000),
+    memory=memory(8192),
+    processes=ProcessCeiling(9, Origin.POD_PIDS_LIMIT),
+    huge_pages=PAGES,
+    unified=(KilledTogether(),),
+    cpus=CPUS,
+)
+CONTAINER = ContainerSettings(
+    cpu=SHARES,
+    quota=quota(50_000),
+    memory=memory(8192),
+    swap=MemoryAndSwap(Bytes(8192), NoSwap.CGROUP_V1),
+    huge_pages=PAGES,
+    unified=(KilledTogether(),),
+    cpus=CPUS,
+    mems=MemoryFrom(NUMASet.of(0, 1)),
+)
+HUGE_2 = "hugetlb.2MB.max=4194304 hugetlb.2MB.rsvd.max=4194304"
+HUGE_1 = "hugetlb.2MB.limit_in_bytes=4194304 hugetlb.2MB.rsvd.limit_in_bytes=4194304"
+
+
+def test_the_kubelet_writes_version_2() -> None:
+    assert written(group_files(GROUP, CgroupRules())) == (
+        f"cpu.weight=10 cpu.max=50000/100000 cpuset.cpus=1-2 memory.max=8192 memory.oom.group=1 {HUGE_2} pids.max=9"
+    )
+
+
+def test_the_kubelet_writes_version_1() -> None:
+    assert written(group_files(GROUP, CgroupRules(version=1))) == (
+        "cpu.shares=256 cpu.cfs_period_us=100000 cpu.cfs_quota_us=50000 cpuset.cpus=1-2 "
+        f"memory.limit_in_bytes=8192 {HUGE_1} pids.max=9"
+    )
+
+
+def test_the_runtime_writes_version_2_with_weights_of_its_own() -> None:
+    settings = ContainerSettings(
+        cpu=SHARES, quota=quota(-1), unified=(KilledTogether(),), cpus=CPUS, mems=MemoryFrom(NUMASet.of(1))
+    )
+    rest = "cpu.max=max/100000 cpuset.cpus=1-2 cpuset.mems=1 memory.oom.group=1"
+    assert written(container_files(settings, CgroupRules())) == f"cpu.weight=35 {rest}"
+    linear = CgroupRules(has_linear_runtime=True)
+    assert written(container_files(settings, linear)) == f"cpu.weight=10 {rest}"
+
+
+def test_the_runtime_writes_version_1() -> None:
+    assert written(container_files(CONTAINER, CgroupRules(version=1))) == (
+        "cpu.shares=256 cpu.cfs_period_us=100000 cpu.cfs_quota_us=50000 cpuset.cpus=1-2 cpuset.mems=0-1 "
+        f"memory.limit_in_bytes=8192 memory.memsw.limit_in_bytes=8192 {HUGE_1}"
+    )
+
+
+def test_what_is_not_set_is_not_written() -> None:
+    assert group_files(GroupSettings(), CgroupRules()) == ()
+    assert container_files(ContainerSettings(), CgroupRules()) == ()
+    assert group_files(GroupSettings(memory=memory(0)), CgroupRules()) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "microseconds", "text"),
+    [
+        (2, 0, "cpu.max=max/100000"),
+        (2, -1, "cpu.max=max/100000"),
+        (1, 0, "cpu.cfs_period_us=100000"),
+        (1, -1, "cpu.cfs_period_us=100000 cpu.cfs_quota_us=-1"),
+    ],
+)
+def test_a_quota_that_is_none(version: int, microseconds: int, text: str) -> None:
+    settings = GroupSettings(quota=quota(microseconds))
+    assert written(group_files(settings, CgroupRules(version=version, driver="systemd"))) == text
+
+
+def test_systemd_makes_whole_per_cents_of_quotas_and_that_is_told() -> None:
+    (file,) = group_files(GroupSettings(quota=quota(2500)), CgroupRules(driver="systemd"))
+    assert (file.value, file.wanted) == ("3000 100000", "2500 100000")
+    first = CgroupRules(version=1, driver="systemd")
+    period, file = group_files(GroupSettings(quota=quota(2500)), first)
+    assert (period.wanted, file.value, file.wanted) == ("", "3000", "2500")
+    (file,) = group_files(GroupSettings(quota=quota(3000)), CgroupRules(driver="systemd"))
+    assert file.wanted == ""
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "period", "rounded"),
+    [(1000, 100_000, 1000), (1001, 100_000, 2000), (16_650, 50_000, 17_000), (1000, 33_000, 1320)],
+)
+def test_quotas_of_systemd(microseconds: int, period: int, rounded: int) -> None:
+    assert systemd_quota(Microseconds(microseconds), Microseconds(period)) == rounded
+
+
+def test_the_kubelet_bounds_page_sizes_that_nobody_names_to_nothing() -> None:
+    rules = CgroupRules(huge_pages=(Bytes(2 * MIB), Bytes(1 << 30)))
+    huge = "hugetlb.1GB.max=0 hugetlb.1GB.rsvd.max=0"
+    assert written(group_files(GroupSettings(huge_pages=PAGES), rules)) == f"{HUGE_2} {huge}"
+    assert written(group_files(GroupSettings(), rules)).startswith("hugetlb.2MB.max=0 ")
+
+
+def test_page_sizes_that_no_kernel_has_are_passed_over() -> None:
+    odd = (HugePageCeiling(Bytes(1500), Bytes(3000), Origin.POD_REQUESTS),)
+    assert group_files(GroupSettings(huge_pages=odd), CgroupRules()) == ()
+
+
+@pytest.mark.parametrize(("processes", "text"), [(7, "7"), (0, "1"), (-1, "max")])
+def test_processes(processes: int, text: str) -> None:
+    settings = GroupSettings(processes=ProcessCeiling(processes, Origin.NODE))
+    assert written(group_files(settings, CgroupRules())) == f"pids.max={text}"
+
+
+def test_unlimited_memory_and_a_reserve_that_is_less_than_nothing() -> None:
+    assert written(group_files(GroupSettings(memory=memory(-1)), CgroupRules())) == "memory.max=max"
+    assert written(group_files(GroupSettings(memory=memory(-5)), CgroupRules())) == "memory.max=-5"
