@@ -160,14 +160,13 @@ def _checked(
     if decoded.faults:
         first = decoded.first
         ordered = sorted(decoded.faults, key=lambda fault: fault is not first)
-        raise InputError(
-            [
-                Fault(
-                    rule=f"failed to decode: {fault.text}", path=fault.path, value=fault.value, source=source
-                )
-                for fault in ordered
-            ]
-        )
+        told = [
+            Fault(rule=f"failed to decode: {fault.text}", path=fault.path, value=fault.value, source=source)
+            for fault in ordered
+        ]
+        # The kubelet stops here. What is wrong with the rest is told as well, where it does not hang on what is missing.
+        rest = (fault for fault in settled(decoded.value).faults if fault.path and fault.value is not None)
+        raise InputError([*told, *(_fault(fault, source) for fault in rest)])
     warnings += [f"{source}: unknown field {quoted(path)}" for path in decoded.unknown]
     return decoded.value
 

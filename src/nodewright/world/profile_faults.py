@@ -15,7 +15,7 @@ from nodewright.world.machine.check import contradictions
 
 _DEFECTS = ("follow", "avoid")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_CGROUP_VERSIONS = (1, 2)
+CGROUP_VERSIONS = (1, 2)
 
 
 def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
@@ -54,7 +54,7 @@ def _settings(spec: NodeProfileSpec) -> Iterator[Fault]:
     yield from _unsupported("spec.kubeletDefects", spec.kubelet_defects, _DEFECTS)
     for resource, preference in sorted(spec.preferred_allocation.items()):
         yield from _unsupported(f"spec.preferredAllocation[{resource}]", preference, PREFERENCES)
-    if spec.cgroup_version not in _CGROUP_VERSIONS:
+    if spec.cgroup_version not in CGROUP_VERSIONS:
         yield Fault(path="spec.cgroupVersion", value=spec.cgroup_version, rule="must be 1 or 2")
     for field, amount in (
         ("rootFsCapacity", spec.root_fs_capacity),

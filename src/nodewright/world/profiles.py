@@ -3,14 +3,17 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from nodewright.model.profile import API_VERSION, NodeProfile
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import read_file
+from nodewright.world.kubelet_config import Host, kubelet_config_from
 from nodewright.world.places import Place
-from nodewright.world.profile_faults import profile_faults
-from nodewright.world.schema import faults_in
+from nodewright.world.profile_faults import CGROUP_VERSIONS, profile_faults
+from nodewright.world.schema import checked
 
 KIND = "NodeProfile"
 
@@ -34,9 +37,23 @@ def profile_from(content: bytes, source: str) -> NodeProfile:
         rule = f"a document with apiVersion: {API_VERSION} and kind: {KIND} is wanted"
         raise InputError([Fault(rule=rule, source=source)])
     place = Place(source, content, document=documents[0].number, documents=1)
-    if faults := faults_in(value, KIND):
-        raise InputError(place.all_of(faults))
-    profile = decode(value, NodeProfile)
-    if faults := list(profile_faults(profile)):
-        raise InputError(place.all_of(faults))
+    check = checked(value, KIND)
+    try:
+        profile = decode(check.sound_part() if check.found else value, NodeProfile)
+    except msgspec.ValidationError:
+        # Without what is at fault it is no profile any more: the rest cannot be judged.
+        raise InputError(place.all_of(check.faults)) from None
+    if faults := [*check.faults, *profile_faults(profile)]:
+        raise InputError([*place.all_of(faults), *_of_configuration(profile, source)])
     return profile
+
+
+def _of_configuration(profile: NodeProfile, source: str) -> tuple[Fault, ...]:
+    """What is wrong with the kubelet's configuration, besides: a command may put another in its place."""
+    spec = profile.spec
+    host = Host(cgroup_version=spec.cgroup_version) if spec.cgroup_version in CGROUP_VERSIONS else Host()
+    try:
+        kubelet_config_from(spec.kubelet_configuration, f"{source}: spec.kubeletConfiguration", host=host)
+    except InputError as error:
+        return error.faults
+    return ()

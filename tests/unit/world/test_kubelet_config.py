@@ -136,6 +136,12 @@ def test_all_values_that_do_not_fit_are_told_the_kubelets_choice_first(tmp_path:
     ]
 
 
+def test_what_does_not_fit_hides_no_other_fault(tmp_path: Path) -> None:
+    text = 'kubeReserved: {foo: 3}\nmaxPods: -1\nevictionHard: {memory.available: "110%"}\n'
+    paths = [said.partition(":")[0] for said in refusals(tmp_path, text)]
+    assert paths == ["kubeReserved[foo]", "maxPods", "evictionHard[memory.available]"]
+
+
 def test_null_is_absent_but_for_what_a_map_holds(tmp_path: Path) -> None:
     text = """
 maxPods: null

@@ -102,3 +102,16 @@ def test_pods_of_a_node_must_be_told_apart() -> None:
     with pytest.raises(InputError) as caught:
         profile_from(HEAD + f"spec:\n  pods:\n  - {pod}\n  - {pod}\n".encode(), "node.yaml")
     assert [(fault.path, fault.value) for fault in caught.value.faults] == [("spec.pods[1]", "default/web")]
+
+
+def test_faults_of_fields_hide_neither_those_of_the_machine_nor_of_the_configuration() -> None:
+    text = """spec:
+  foo: 1
+  machineInfo: {num_cores: 1, memory_capacity: -3}
+  kubeletConfiguration: {maxPods: -1}
+"""
+    with pytest.raises(InputError) as caught:
+        profile_from(HEAD + text.encode(), "node.yaml")
+    told = "\n".join(map(str, caught.value.faults))
+    for path in ("spec.foo", "spec.machineInfo.memory_capacity", "maxPods"):
+        assert path in told
