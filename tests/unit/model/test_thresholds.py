@@ -117,3 +117,12 @@ def test_a_percentage_is_a_32_bit_float_of_the_capacity_cut_off() -> None:
 def test_a_percentage_that_is_no_number_comes_to_the_least_integer() -> None:
     (threshold,) = parse_thresholds(EvictionSettings(hard={"memory.available": "nan%"})).thresholds
     assert threshold.value.of(Quantity.parse("1Gi")).value() == -(2**63)
+
+
+def test_a_minimum_reclaim_beyond_64_bits_comes_to_the_least_integer() -> None:
+    settings = EvictionSettings(
+        hard={"memory.available": "1Gi"}, minimum_reclaim={"memory.available": "1e30%"}
+    )
+    (threshold,) = parse_thresholds(settings).thresholds
+    assert threshold.min_reclaim is not None
+    assert threshold.min_reclaim.of(Quantity.parse("1Gi")).value() == -(2**63)
