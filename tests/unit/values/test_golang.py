@@ -2,6 +2,8 @@ import pytest
 
 from nodewright.values.golang import (
     NumberError,
+    base_path,
+    clean_path,
     float32,
     float_text,
     parse_float32,
@@ -111,3 +113,20 @@ def test_integers_are_read_as_in_go() -> None:
         with pytest.raises(NumberError) as refused:
             parse_int(text)
         assert str(refused.value) == f"strconv.Atoi: parsing {quoted(text)}: {why}"
+
+
+@pytest.mark.parametrize(
+    ("path", "cleaned", "base"),
+    [
+        ("", ".", "."),
+        ("/", "/", "/"),
+        ("a//b/", "a/b", "b"),
+        ("./a/.", "a", "."),
+        ("a/../..", "..", ".."),
+        ("../../x", "../../x", "x"),
+        ("/../a", "/a", "a"),
+        ("/a/../../b", "/b", "b"),
+    ],
+)
+def test_paths_are_cleaned_by_their_text_alone(path: str, cleaned: str, base: str) -> None:
+    assert (clean_path(path), base_path(path)) == (cleaned, base)

@@ -144,9 +144,10 @@ def _parents(question: Question) -> Parents:
     if named is None:
         return Parents.below(pods_root(question["cgroupRoot"], per_qos=True))
     groups = {name.lower(): CgroupName(tuple(components or ())) for name, components in named.items()}
-    return Parents(
-        guaranteed=groups["guaranteed"], burstable=groups["burstable"], best_effort=groups["besteffort"]
+    guaranteed, burstable, best_effort = (
+        groups.get(name, CgroupName()) for name in ("guaranteed", "burstable", "besteffort")
     )
+    return Parents(guaranteed=guaranteed, burstable=burstable, best_effort=best_effort)
 
 
 def _classes(question: Question) -> Any:
