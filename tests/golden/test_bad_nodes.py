@@ -76,6 +76,20 @@ CASES = {
     "align-by-socket with single-numa-node": options("align-by-socket"),
     "two options that exclude each other": options("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"),
     "options without a policy": options("full-pcpus-only", cpuManagerPolicy="none"),
+    "fewer NUMA nodes allowed than there may be": kubelet(
+        topologyManagerPolicyOptions={"max-allowable-numa-nodes": "4"}
+    ),
+    "a policy that there is not": kubelet(topologyManagerPolicy="restrictive"),
+    "a memory policy in small letters": kubelet(memoryManagerPolicy="static"),
+    "allocations to nobody": held({"pod": "ghost", "container": "main"}, web("side"), web(), web()),
+    "CPUs from 5 to 3": held(web(cpus="5-3")),
+    "CPUs that are not there": held(web(cpus="7-9")),
+    "CPUs of two containers": held(web(cpus="2-3"), db(cpus="3-4"), db("init", cpus="4")),
+    "CPUs of the system": held(web(cpus="0-1")),
+    "memory that is not there": held(web(**memory(GIB, 5)), db(**memory(GIB, 0, kind="hugepages-2Mi"))),
+    "memory below zero, nowhere, and twice on one node": held(
+        web(**memory(-1, 0)), web("init", **memory(1)), db(**memory(GIB, 1, 1))
+    ),
     "more memory than there is": held(web(**memory(3 * GIB, 1)), db(**memory(2 * GIB, 1))),
     "devices that are not there, and one of two containers": held(
         web(devices={"a.b/gpu": ["gpu-0", "gpu-7"]}), db(devices={"a.b/gpu": ["gpu-0"], "a.b/fpga": ["f"]})
