@@ -20,6 +20,7 @@ from nodewright.node.cgroups import AS_DESCRIBED, PlacedPod, Wish, cgroup_rules,
 from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts
 from nodewright.node.counterfactual import BUDGET
 from nodewright.node.events import PodArrived, PodFound, PodGone, PodStarted
+from nodewright.node.evidence import with_names
 from nodewright.node.explanation import Explanation, explanation
 from nodewright.node.placement import Placement, placement_of
 from nodewright.node.preview import Preview, preview
@@ -193,12 +194,17 @@ class Node:
         return Answer(
             pod=pod,
             decision=taken.decision,
-            because=taken.because,
+            because=self._named(taken.because) if taken.decision is Decision.REFUSED else taken.because,
             victims=taken.victims,
             actions=taken.actions,
             node=replace(self, state=after),
             decided=taken.state,
         )
+
+    def _named(self, because: tuple[Reason, ...]) -> tuple[Reason, ...]:
+        """The reasons with pods by namespace and name: nobody knows uids."""
+        names = {uid: pod.full_name for uid, pod in self.state.pods.items()}
+        return tuple(with_names(reason, names) for reason in because)
 
     def preview(self, pod: Pod) -> Preview:
         """Who would make way for a pod that is assigned to the node now, and who else could have."""

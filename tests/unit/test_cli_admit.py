@@ -135,3 +135,27 @@ def test_a_node_that_keeps_more_than_it_has_does_not_start(
     node = profile(tmp_path, kubeletConfiguration={"systemReserved": {"cpu": "5"}})
     assert run(["admit", "-f", PODS, "--node", node]) == ERROR
     assert "the kubelet does not start: invalid Node Allocatable configuration" in capsys.readouterr().err
+
+
+def test_who_holds_missing_cpus_is_told_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = {"cpu": "2", "memory": "64Mi"}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": whole}}]},
+        }
+        for name in ("first", "second")
+    ]
+    manifest, config = tmp_path / "pods.yaml", tmp_path / "kubelet.yaml"
+    manifest.write_text(yaml.safe_dump_all(pods))
+    config.write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        "cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n"
+    )
+    node = ["--node", "uma-4c", "--kubelet-config", str(config), "-o", "json"]
+    assert run(["admit", "-f", str(manifest), *node]) == NO
+    refused = json.loads(capsys.readouterr().out)["pods"][1]
+    assert refused["reason"] == "UnexpectedAdmissionError"
+    assert "default/first" in refused["why"][0]
