@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.cli.app import COMMANDS, USAGE, YES, run
+from nodewright.cli.app import COMMANDS, SUMMARIES, USAGE, YES, run
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -8,7 +8,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     listed = [
         line.split()[0] for line in capsys.readouterr().out.partition("Commands:")[2].splitlines() if line
     ]
-    assert listed == [*COMMANDS]
+    assert listed == [*COMMANDS] == [*SUMMARIES]
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

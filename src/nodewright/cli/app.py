@@ -25,6 +25,18 @@ COMMANDS = {
     "verify": "nodewright.cli.verify",
 }
 
+# What `--help` says of each: kept here, so that it needs no command's module.
+SUMMARIES = {
+    "requests": "What pods ask for, and what decides it.",
+    "admit": "Who gets in and who does not, in the kubelet's words.",
+    "explain": "Why, and the smallest change that would let a pod in.",
+    "preempt": "Who would have to make way for a critical pod.",
+    "replay": "Run a scenario: a node and what happens to it.",
+    "cgroups": "What is written to each cgroup file, and why.",
+    "node": "Capture this machine, show a node, list known machines.",
+    "verify": "Compare our answers with recorded ones of Kubernetes.",
+}
+
 
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is wanted."""
@@ -43,6 +55,12 @@ class LazyGroup(click.Group):
         found = importlib.import_module(module).command
         assert isinstance(found, click.Command)
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with their summaries."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUMMARIES.items()))
 
 
 @click.group(
