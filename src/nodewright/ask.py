@@ -28,7 +28,7 @@ from nodewright.node.restore import restored
 from nodewright.node.start import start
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, step
-from nodewright.render.allocatable import over_reservation
+from nodewright.render.allocatable import over_reservation, release_warning
 from nodewright.render.messages import Message, message, start_error
 from nodewright.render.sentences import sentence
 from nodewright.world.allocations import allocation_faults, kept_by, policy_faults
@@ -312,13 +312,6 @@ def _release(text: str, source: str) -> RulesOf:
         raise InputError([fault]) from None
 
 
-def _foreign(release: RulesOf) -> tuple[str, ...]:
-    if not release.are_foreign:
-        return ()
-    text = release.release.text
-    return (f"Kubernetes {text} has no rules of its own here: those of {release.rules_of} are applied",)
-
-
 def parts_of(
     profile: NodeProfile, *, kubelet_config: str | None = None, source: str = "profile"
 ) -> tuple[NodeParts, tuple[str, ...]]:
@@ -351,7 +344,8 @@ def parts_of(
         ),
         defects=Defects(spec.kubelet_defects),
     )
-    return parts, (*_foreign(release), *loaded.warnings)
+    foreign = release_warning(release)
+    return parts, (*((foreign,) if foreign else ()), *loaded.warnings)
 
 
 def _facts(profile: NodeProfile) -> NodeFacts:

@@ -9,6 +9,7 @@ from nodewright.core.memory.state import Block, MemoryState, MemoryTable, NUMAMe
 from nodewright.model.state_reasons import StateFile, StateFileReason
 from nodewright.model.verdict import Refused
 from nodewright.render.state_messages import state_message
+from nodewright.testing.conformance.memory_manager import plain_machine
 from nodewright.values.idset import CPUSet, NUMASet
 from nodewright.world.state.cpu import (
     ContainerName,
@@ -142,7 +143,7 @@ def _read_memory(question: dict[str, Any]) -> dict[str, Any]:
         return _error(found)
     state = found.value
     return {
-        "machineState": {str(numa): _plain_node(node) for numa, node in state.machine.items()},
+        "machineState": plain_machine(state),
         "assignments": {
             pod: {name: _plain_blocks(blocks) for name, blocks in containers.items()}
             for pod, containers in state.assignments.items()
@@ -152,23 +153,6 @@ def _read_memory(question: dict[str, Any]) -> dict[str, Any]:
             for pod, blocks in state.pods.items()
         },
         "bytesAfterRead": question["bytes"],
-    }
-
-
-def _plain_node(node: NUMAMemory) -> dict[str, Any]:
-    return {
-        "numberOfAssignments": node.assignments,
-        "memoryMap": {
-            kind: {
-                "total": table.total,
-                "systemReserved": table.system_reserved,
-                "allocatable": table.allocatable,
-                "reserved": table.reserved,
-                "free": table.free,
-            }
-            for kind, table in node.tables.items()
-        },
-        "cells": list(node.cells),
     }
 
 

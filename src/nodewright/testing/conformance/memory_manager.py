@@ -43,12 +43,14 @@ def answer(question: dict[str, Any], machines: Mapping[str, Any]) -> Any:
             return expect | {"start": _error(started)}
         state = started.value
         expect["start"] = {
-            "machineState": _machine(state),
+            "machineState": plain_machine(state),
             "allocatableMemory": [_block(one) for one in allocatable_memory(state.machine)],
         }
     run = _Run(policy, state, settings.gates, question["pods"])
     expect["steps"] = [run.step(step) for step in question["steps"]]
-    return expect | {"final": {"machineState": _machine(run.state), "assignments": _assignments(run.state)}}
+    return expect | {
+        "final": {"machineState": plain_machine(run.state), "assignments": _assignments(run.state)}
+    }
 
 
 class _Run:
@@ -76,7 +78,7 @@ class _Run:
             case _:
                 self.state = remove(self.policy, self.state, wants.pod.uid, step["container"])
                 gave = {}
-        return gave if self.state.machine == before else gave | {"machineState": _machine(self.state)}
+        return gave if self.state.machine == before else gave | {"machineState": plain_machine(self.state)}
 
     def allocate(self, wants: MemoryWants, step: Mapping[str, Any]) -> dict[str, Any]:
         container = _container(wants, step)
@@ -149,7 +151,8 @@ def _container(wants: MemoryWants, step: Mapping[str, Any]) -> Container:
     return next(one for one in (*spec.init_containers, *spec.containers) if one.name == step["container"])
 
 
-def _machine(state: MemoryState) -> dict[str, Any]:
+def plain_machine(state: MemoryState) -> dict[str, Any]:
+    """The table of every NUMA node as plain JSON, with the kubelet's names."""
     return {
         str(numa): {
             "numberOfAssignments": node.assignments,
