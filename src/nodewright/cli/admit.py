@@ -2,49 +2,32 @@
 
 import click
 
-from nodewright.ask import Answer, Node
+from nodewright.ask import Answer
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
-from nodewright.cli.inputs import tell, workloads
 from nodewright.cli.journal import journal, node_document
+from nodewright.cli.opening import opened
 from nodewright.render.admission import Entry, admission_document, admission_text, admitted_names
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.replay import arrival_event, journal_event
 from nodewright.world.manifests import Workload
-from nodewright.world.nodes import find_profile
 
 
 @click.command("admit")
-@options.filenames
-@options.node
-@options.kubelet_config
-@options.namespace
-@options.strict
+@options.question
 @options.journal
 @options.output("json", "yaml", "wide", "name")
-def command(
-    filenames: tuple[str, ...],
-    node: str | None,
-    kubelet_config: str | None,
-    namespace: str,
-    *,
-    strict: bool,
-    output: str | None,
-) -> int:
+def command(question: options.Question, *, output: str | None) -> int:
     """Say for each pod, in order, whether the node takes it: the kubelet's verdict, reason and message.
 
     Of an object that makes pods (Deployment, DaemonSet, Job, ...) one pod is judged. Exit code 0 if all pods get in,
     3 if any is refused or undecided.
     """
-    loaded = workloads(filenames, namespace)
-    profile = find_profile(node)
-    asked = Node.of(profile, kubelet_config=kubelet_config, source=node or "this machine")
-    warnings = (*loaded.warnings, *asked.warnings)
-    tell(loaded, warnings, strict=strict)
+    found = opened(question)
+    asked = found.node
     entries = []
-    inputs = [*filenames, *(name for name in (node, kubelet_config) if name is not None)]
-    with journal(lambda: node_document(profile, kubelet_config), inputs) as written:
-        for workload in loaded.workloads:
+    with journal(lambda: node_document(found.profile, question.kubelet_config), question.files) as written:
+        for workload in found.workloads:
             answer = asked.admit(workload.pod)
             asked = answer.node
             entries.append(_entry(answer, workload))
@@ -53,7 +36,7 @@ def command(
     if output == "name":
         text = admitted_names(entries)
     elif output in ("json", "yaml"):
-        document = admission_document(entries, asked.state, warnings=warnings, skipped=loaded.skipped)
+        document = admission_document(entries, asked.state, warnings=found.warnings, skipped=found.skipped)
         text = (as_json if output == "json" else as_yaml)(document)
     else:
         text = admission_text(entries, asked.state, wide=output == "wide")

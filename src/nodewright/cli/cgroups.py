@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from nodewright.ask import Cgroups, Node
+from nodewright.ask import Cgroups
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
-from nodewright.cli.inputs import tell, workloads
+from nodewright.cli.opening import opened
 from nodewright.core.cgroups.compare import Comparison, compared, files_to_read, strangers
 from nodewright.core.cgroups.names import Driver, Parents, uid_on_node
 from nodewright.core.requests import QOSClass
@@ -26,11 +26,7 @@ from nodewright.world.cgroups import LIVE, CgroupTree
 
 
 @click.command("cgroups")
-@options.filenames
-@options.node
-@options.kubelet_config
-@options.namespace
-@options.strict
+@options.question
 @click.option(
     "--cgroup-version", type=click.Choice(["1", "2"]), help="Version of cgroups. Default: the node's."
 )
@@ -53,12 +49,8 @@ from nodewright.world.cgroups import LIVE, CgroupTree
 )
 @options.output("json", "yaml", "name")
 def command(  # noqa: PLR0913 - one argument an option
-    filenames: tuple[str, ...],
-    node: str | None,
-    kubelet_config: str | None,
-    namespace: str,
+    question: options.Question,
     *,
-    strict: bool,
     cgroup_version: str | None,
     cgroup_driver: str | None,
     linear_weights: bool,
@@ -72,14 +64,12 @@ def command(  # noqa: PLR0913 - one argument an option
     The pods arrive one after the other, as with admit; those that are refused have no cgroups. With -o name a line a
     file: path/file = value. Exit code 0 if all pods get in and, with --diff, nothing differs; else 3.
     """
-    loaded = workloads(filenames, namespace)
-    asked = Node.open(node, kubelet_config=kubelet_config)
-    warnings = (*loaded.warnings, *asked.warnings)
-    tell(loaded, warnings, strict=strict)
+    read = opened(question)
+    asked = read.node
     live = None if tree is None else CgroupTree(LIVE if tree == "live" else Path(tree))
     version = int(cgroup_version) if cgroup_version else live.version if live else None
     wish = Wish(version=version, driver=cgroup_driver, has_linear_runtime=linear_weights)
-    found = asked.cgroups((one.pod for one in loaded.workloads), wish, own_too=all_pods)
+    found = asked.cgroups((one.pod for one in read.workloads), wish, own_too=all_pods)
     refused = (one for one in found.answers if one.decision is Decision.REFUSED)
     report = CgroupReport(
         groups=found.groups,
@@ -87,8 +77,8 @@ def command(  # noqa: PLR0913 - one argument an option
         config=asked.config,
         refusals=tuple(Refusal(pod=one.pod, kubelet=one.kubelet) for one in refused),
         comparison=None if live is None else _comparison(found, live),
-        warnings=warnings,
-        skipped=loaded.skipped,
+        warnings=read.warnings,
+        skipped=read.skipped,
     )
     click.echo(_text(report, output), nl=False)
     is_as_it_should_be = report.comparison is None or not report.comparison.differences

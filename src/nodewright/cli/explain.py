@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from nodewright.ask import Node
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
-from nodewright.cli.inputs import tell, workloads
+from nodewright.cli.opening import opened
 from nodewright.node.counterfactual import BUDGET
 from nodewright.node.step import Decision
 from nodewright.render.documents import as_json, as_yaml
@@ -21,11 +20,7 @@ from nodewright.world.manifests import Workload
 
 
 @click.command("explain")
-@options.filenames
-@options.node
-@options.kubelet_config
-@options.namespace
-@options.strict
+@options.question
 @click.option(
     "--pod",
     "pods",
@@ -48,13 +43,9 @@ from nodewright.world.manifests import Workload
     help="Write a page besides, with the machine drawn as it is after the last of the pods; it needs nothing else.",
 )
 @options.output("json", "yaml", "wide")
-def command(  # noqa: PLR0913 - one argument an option
-    filenames: tuple[str, ...],
-    node: str | None,
-    kubelet_config: str | None,
-    namespace: str,
+def command(
+    question: options.Question,
     *,
-    strict: bool,
     pods: tuple[str, ...],
     budget: int,
     page: Path | None,
@@ -65,20 +56,18 @@ def command(  # noqa: PLR0913 - one argument an option
     For a pod that asks for resources of certain NUMA nodes: what each resource manager would prefer, what the topology
     manager makes of it, who has what is missing. Every change that is told was tried on this node. Exit codes as admit.
     """
-    loaded = workloads(filenames, namespace)
-    asked = Node.open(node, kubelet_config=kubelet_config)
-    warnings = (*loaded.warnings, *asked.warnings)
-    tell(loaded, warnings, strict=strict)
-    chosen = _chosen(loaded.workloads, pods)
+    found = opened(question)
+    asked = found.node
+    chosen = _chosen(found.workloads, pods)
     config, told = asked.config, []
-    for at, workload in enumerate(loaded.workloads):
+    for at, workload in enumerate(found.workloads):
         if at in chosen:
             origin = "" if workload.kind == "Pod" else f"{workload.kind} {workload.name}"
             told.append(Told(explained=asked.explain(workload.pod, budget=budget), origin=origin))
         if at <= max(chosen, default=0):
             asked = asked.admit(workload.pod).node
     if output in ("json", "yaml"):
-        document = explanation_document(told, config, warnings=warnings, skipped=loaded.skipped)
+        document = explanation_document(told, config, warnings=found.warnings, skipped=found.skipped)
         text = (as_json if output == "json" else as_yaml)(document)
     else:
         text = explanation_text(told, width=shutil.get_terminal_size().columns, wide=output == "wide")

@@ -1,7 +1,8 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import wraps
 from typing import Any, Self, TypeVar
 
 import click
@@ -21,6 +22,36 @@ def filenames(command: Command) -> Command:
     for option in (max_document_size, _recursive, _filenames):
         command = option(command)
     return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which pods are put to which node, as the command line says."""
+
+    filenames: tuple[str, ...]
+    node: str | None
+    kubelet_config: str | None
+    namespace: str
+    strict: bool
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All names that may be those of files to read."""
+        named = (self.node, self.kubelet_config)
+        return (*self.filenames, *(name for name in named if name is not None))
+
+
+def question(command: Callable[..., int]) -> Callable[..., int]:
+    """The options of all commands that put pods to a node; the command gets them as one `Question`."""
+
+    @wraps(command)
+    def asking(**given: Any) -> int:
+        asked = Question(**{field.name: given.pop(field.name) for field in fields(Question)})
+        return command(asked, **given)
+
+    for option in (strict, namespace, kubelet_config, node):
+        asking = option(asking)
+    return filenames(asking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import click
 
-from nodewright.ask import Node
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
-from nodewright.cli.inputs import tell, workloads
+from nodewright.cli.opening import opened
 from nodewright.core.preemption import BUDGET, ExactSolver, Optimum, optimum
 from nodewright.node.preview import Preview
 from nodewright.node.step import Decision
@@ -17,11 +16,7 @@ from nodewright.world.highs import cheapest_cover
 
 
 @click.command("preempt")
-@options.filenames
-@options.node
-@options.kubelet_config
-@options.namespace
-@options.strict
+@options.question
 @click.option("--optimal", is_flag=True, help="Compute the smallest choice of victims, too.")
 @click.option(
     "--exact",
@@ -36,13 +31,9 @@ from nodewright.world.highs import cheapest_cover
     help="With --optimal: steps after which the search for a proof ends.",
 )
 @options.output("json", "yaml", "wide", "name")
-def command(  # noqa: PLR0913 - one argument an option
-    filenames: tuple[str, ...],
-    node: str | None,
-    kubelet_config: str | None,
-    namespace: str,
+def command(
+    question: options.Question,
     *,
-    strict: bool,
     optimal: bool,
     exact: bool,
     budget: int,
@@ -56,12 +47,10 @@ def command(  # noqa: PLR0913 - one argument an option
     """
     if exact and not optimal:
         raise click.UsageError("--exact goes with --optimal")
-    loaded = workloads(filenames, namespace)
-    asked = Node.open(node, kubelet_config=kubelet_config)
-    warnings = (*loaded.warnings, *asked.warnings)
-    tell(loaded, warnings, strict=strict)
+    found = opened(question)
+    asked = found.node
     entries = []
-    for workload in loaded.workloads:
+    for workload in found.workloads:
         preview = asked.preview(workload.pod)
         asked = replace(asked, state=preview.step.state)
         solver = cheapest_cover if exact else None
@@ -75,7 +64,7 @@ def command(  # noqa: PLR0913 - one argument an option
     if output == "name":
         text = victim_names(entries)
     elif output in ("json", "yaml"):
-        document = preemption_document(entries, asked.name, warnings=warnings, skipped=loaded.skipped)
+        document = preemption_document(entries, asked.name, warnings=found.warnings, skipped=found.skipped)
         text = (as_json if output == "json" else as_yaml)(document)
     else:
         text = preemption_text(entries, wide=output == "wide")
