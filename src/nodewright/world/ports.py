@@ -1,0 +1,227 @@
+"""What the agent asks of a machine: one protocol a part, which the real part and a fake fulfil alike.
+
+Operations raise `WorldError`, which names the operation, the place and what the system said; each of them may be
+repeated after one that failed or was cut off. None of them decides anything.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.core.cgroups.files import File
+from nodewright.model.objects import Container, Pod
+from nodewright.model.running import PodFacts
+
+
+class RuntimeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runtime it is and what it can do, found out by asking."""
+
+    name: str
+    version: str
+    has_images: bool
+    """Whether containers run from images; else from the machine's own files."""
+    has_events: bool
+    """Whether it tells of changes at once; else it has to be asked now and then."""
+    writes_logs: bool = True
+    cgroup_driver: str = ""
+    """Empty: it does not say."""
+    missing: tuple[str, ...] = ()
+    """Calls that it does not implement."""
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or directory of the machine inside a container."""
+
+    host_path: str
+    container_path: str
+    is_read_only: bool = False
+    propagation: str = ""
+    """As in a pod's volumeMounts; empty: None."""
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """A device file of the machine inside a container."""
+
+    host_path: str
+    container_path: str
+    permissions: str = "rwm"
+
+
+class SandboxWish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod's containers are to be held together by."""
+
+    pod: Pod
+    attempt: int
+    cgroup_parent: str
+    """The group of the pod, from the root of the tree, as the driver names it. It is there already."""
+    log_directory: str
+    hostname: str = ""
+    resolv_conf: str = ""
+    settings: ContainerSettings = ContainerSettings()
+
+
+class ContainerWish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container is to be; everything is resolved, nothing is left to look up."""
+
+    pod: Pod
+    container: Container
+    attempt: int
+    spec_hash: str
+    command: tuple[str, ...] = ()
+    """With variables expanded; empty: what the image says."""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    working_dir: str = ""
+    log_path: str
+    """Relative to the log directory of the sandbox: `NAME/ATTEMPT.log`."""
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[Device, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = {}
+    image: str = ""
+    settings: ContainerSettings
+    """What the group is to be set to, for runtimes that take amounts."""
+    files: tuple[File, ...]
+    """The same as files of the group, for runtimes that write them."""
+
+
+class Executed(msgspec.Struct, frozen=True):
+    """What came of a command in a container."""
+
+    exit_code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+
+class ContainerUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container uses at a moment. None: not known.
+
+    Units: nanoseconds since 1970; nanoseconds of CPU time; bytes; pieces.
+    """
+
+    at_ns: int
+    cpu_ns: int | None = None
+    memory_bytes: int | None = None
+    working_set_bytes: int | None = None
+    rss_bytes: int | None = None
+    swap_bytes: int | None = None
+    processes: int | None = None
+    rootfs_bytes: int | None = None
+    rootfs_inodes: int | None = None
+    logs_bytes: int | None = None
+
+
+class ContainerRuntime(Protocol):
+    """Runs containers, and goes on doing so while nobody looks: what it holds outlives the agent.
+
+    Everything that it made carries the pod's uid, namespace and name, so that it is found again. Creating the same
+    attempt twice gives the one that is there.
+    """
+
+    async def facts(self) -> RuntimeFacts:
+        """Which runtime it is; also the way to find out whether it answers at all."""
+
+    async def pods(self) -> tuple[PodFacts, ...]:
+        """All pods that it holds for us, those that have ended too."""
+
+    async def pod(self, uid: str) -> PodFacts | None:
+        """One pod; None: it holds nothing of it."""
+
+    async def run_sandbox(self, wish: SandboxWish) -> str:
+        """The id of a sandbox that is ready."""
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        """Nothing in it runs any more; not an error if it was stopped already or is not there."""
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        """It is gone with its containers; not an error if it is not there."""
+
+    async def create_container(self, sandbox_id: str, wish: ContainerWish) -> str:
+        """The id of a container that is ready to be started."""
+
+    async def start_container(self, container_id: str) -> None:
+        """Its command runs."""
+
+    async def stop_container(self, container_id: str, grace_period_s: float) -> None:
+        """It has ended: asked to, then made to when the time is up. Not an error if it has ended already."""
+
+    async def remove_container(self, container_id: str) -> None:
+        """It is gone with its group; its log stays. Not an error if it is not there."""
+
+    async def update_container(
+        self, container_id: str, settings: ContainerSettings, files: tuple[File, ...]
+    ) -> None:
+        """A running container is held to other settings."""
+
+    async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> Executed:
+        """What a command inside the container gave.
+
+        Errors: TimeoutError when it did not end in time; it has been killed then.
+        """
+
+    async def reopen_log(self, container_id: str) -> None:
+        """Its log was renamed: it goes on in a new file of the old name."""
+
+    async def usage(self) -> Mapping[str, ContainerUsage]:
+        """What each running container uses, by its id."""
+
+    def changes(self) -> AsyncIterator[str]:
+        """The uid of each pod in which something changed, when it did; empty: anything may have changed."""
+
+    async def close(self) -> None:
+        """Let go of it. What it runs goes on."""
+
+
+class ImageStore(Protocol):
+    """Images of a runtime that has them."""
+
+    async def image_id(self, image: str) -> str | None:
+        """The id of an image that is there; None: it is not."""
+
+    async def pull(self, image: str) -> str:
+        """The id of an image that was fetched."""
+
+    async def images(self) -> Mapping[str, int]:
+        """The size in bytes of each image that is there, by its id."""
+
+    async def remove(self, image_id: str) -> None:
+        """It is gone; not an error if it was not there."""
+
+
+class Cgroups(Protocol):
+    """The tree of cgroups below a root of our own; paths are from the root of the whole tree, as drivers name them."""
+
+    version: int
+
+    def ensure(self, path: str, files: tuple[File, ...]) -> None:
+        """The group is there with these files written; what they say already is not written again."""
+
+    def texts(self, path: str, names: tuple[str, ...]) -> Mapping[str, str] | None:
+        """What files of a group say; None: there is no such group."""
+
+    def below(self, path: str) -> tuple[str, ...]:
+        """The paths of the groups right below it."""
+
+    def processes(self, path: str) -> tuple[int, ...]:
+        """The ids of the processes in it and below."""
+
+    def kill(self, path: str) -> None:
+        """Every process in it and below has been sent SIGKILL, those too that they forked meanwhile."""
+
+    def remove(self, path: str) -> None:
+        """It and all below it are gone; not an error if it was not there, but one if processes are left."""
+
+
+class Clock(Protocol):
+    """Time, of two kinds."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970; may jump."""
+
+    def monotonic_s(self) -> float:
+        """Seconds on a clock that never goes backwards."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Come back after so long."""
