@@ -11,6 +11,8 @@ class StateFile(StrEnum):
     CPU = "cpu_manager_state"
     MEMORY = "memory_manager_state"
     DEVICES = "kubelet_internal_checkpoint"
+    ALLOCATED = "allocated_pods_state"
+    ACTUATED = "actuated_pods_state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

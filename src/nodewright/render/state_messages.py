@@ -14,13 +14,19 @@ from nodewright.model.state_reasons import (
 )
 from nodewright.values.golang import quoted
 
-_MANAGERS = {StateFile.CPU: "CPU", StateFile.MEMORY: "memory", StateFile.DEVICES: "device"}
+_OF = {
+    StateFile.CPU: "the CPU manager",
+    StateFile.MEMORY: "the memory manager",
+    StateFile.ALLOCATED: "pod resource information",
+    StateFile.ACTUATED: "pod resource information",
+}
 
 
 def state_message(reason: StateFileReason) -> str:
     """The kubelet's error; it does not start with it, but for a file of the device manager.
 
-    Follows: v1.36, {cpumanager,memorymanager}/state/state_checkpoint.go, NewCheckpointState, restoreState.
+    Follows: v1.36, {cpumanager,memorymanager}/state/state_checkpoint.go, NewCheckpointState, restoreState;
+        pkg/kubelet/allocation/state/state_checkpoint.go, NewStateCheckpoint.
     Departs: a kubelet that crashes prints Go's words and where; here only the words.
     """
     if isinstance(reason, StateEntryNull):
@@ -30,8 +36,8 @@ def state_message(reason: StateFileReason) -> str:
         return text
     file = reason.file if isinstance(reason, StateFileDamaged | StatePolicyDiffers) else StateFile.CPU
     return (
-        f"could not restore state from checkpoint: {text}, please drain this node and delete the "
-        f"{_MANAGERS[file]} manager checkpoint file {quoted(reason.path)} before restarting Kubelet"
+        f"could not restore state from checkpoint: {text}, please drain this node and delete "
+        f"{_OF[file]} checkpoint file {quoted(reason.path)} before restarting Kubelet"
     )
 
 
@@ -81,6 +87,6 @@ def _damage(file: StateFile, newest: FormatTried) -> str:
     if newest.computed is None:
         return f"damaged: {newest.error}"
     differs = f"the checksum is {newest.checksum}, the content's is {newest.computed}"
-    if file is StateFile.DEVICES:
+    if file not in (StateFile.CPU, StateFile.MEMORY):
         return f"{differs}: damaged or edited by hand"
     return f"{differs}: damaged, edited by hand, or written by a kubelet with other feature gates"

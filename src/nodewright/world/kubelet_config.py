@@ -84,12 +84,18 @@ def kubelet_config_from(
     return _loaded(config, source, host or Host(), warnings)
 
 
-def config_document(file: str | Path) -> dict[str, Any]:
-    """The configuration in the file as it is written there, e.g. to be put into a NodeProfile.
+def config_document(file: str | Path | None, *, config_dir: str | Path | None = None) -> dict[str, Any]:
+    """The configuration as the file and its drop-ins have it, e.g. to be put into a NodeProfile.
+
+    With drop-ins it is complete, since the kubelet merges them into its defaults.
 
     Errors: InputError where it cannot be read.
     """
-    document = _document_in(Path(file), [])
+    if config_dir is not None:
+        config = KubeletConfiguration() if file is None else _read_file(Path(file), [])
+        base = _to_document(config, with_eviction=file is not None)
+        return _with_drop_ins(base, Path(config_dir), [])[0]
+    document = {} if file is None else _document_in(Path(file), [])
     return document if isinstance(document, dict) else {}
 
 

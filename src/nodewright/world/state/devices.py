@@ -11,6 +11,7 @@ from nodewright.world.state.formats import CORRUPTED
 from nodewright.world.state.godecode import unmarshal
 from nodewright.world.state.goencode import checksum, dump, marshal
 from nodewright.world.state.gotypes import CHECKSUM, INT64, TEXT, ByteList, Field, ListOf, MapOf, Struct, zero
+from nodewright.world.state.responses import is_readable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,16 +109,23 @@ def device_file(
 def device_state(file: DeviceFile) -> DeviceState:
     """The state of a kubelet that has read the file: no plugin has registered yet, so nothing is there to give.
 
-    Follows: v1.36, cm/devicemanager/manager.go, readCheckpoint.
+    Follows: v1.36, cm/devicemanager/manager.go, readCheckpoint; pod_devices.go, fromCheckpointData.
     """
     held: dict[str, dict[str, dict[str, Ids]]] = {}
     for entry in file.entries or ():
+        if not is_readable(entry.response):
+            continue
         of_container = held.setdefault(entry.pod, {}).setdefault(entry.container, {})
         of_container[entry.resource] = frozenset(one for ids in entry.devices.values() for one in ids)
     found: Held = held
     return DeviceState(
         lists=dict.fromkeys(file.registered, UNLISTED), held=found, in_use=DeviceState.of({}, found).in_use
     )
+
+
+def passed_over(file: DeviceFile) -> tuple[DeviceEntry, ...]:
+    """The entries whose answer of the plugin the kubelet cannot read: it logs them and knows of no such devices."""
+    return tuple(entry for entry in file.entries or () if not is_readable(entry.response))
 
 
 def _by_numa(state: DeviceState, resource: str, ids: Ids) -> dict[int, tuple[str, ...]]:
