@@ -360,4 +360,6 @@ def _facts(profile: NodeProfile) -> NodeFacts:
         cgroup_version=spec.cgroup_version,
         swap_bytes=spec.swap_bytes,
         page_size_bytes=spec.page_size_bytes,
+        pid_max=spec.pid_max,
+        image_fs=spec.image_fs,
     )

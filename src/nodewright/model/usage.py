@@ -16,6 +16,25 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 """Bytes or pieces; never negative, up to 64 bits."""
 
 
+class StallShares(msgspec.Struct, frozen=True):
+    """How much of the time somebody (`some`), or everybody (`full`), waited.
+
+    Units: averages over so many seconds in percent; total in microseconds.
+    """
+
+    total: Count = 0
+    avg10: float = 0
+    avg60: float = 0
+    avg300: float = 0
+
+
+class Stalls(msgspec.Struct, frozen=True):
+    """Pressure as the kernel measures it (PSI)."""
+
+    some: StallShares = StallShares()
+    full: StallShares = StallShares()
+
+
 class MemoryUse(msgspec.Struct, frozen=True, rename="camel"):
     """Memory of the node, a pod or a container. The working set is what cannot be given back at once."""
 
@@ -24,6 +43,21 @@ class MemoryUse(msgspec.Struct, frozen=True, rename="camel"):
     usage_bytes: Count | None = None
     working_set_bytes: Count | None = None
     rss_bytes: Count | None = None
+    psi: Stalls | None = None
+
+
+class SwapUse(msgspec.Struct, frozen=True, rename="camel"):
+    """Swap of the node, a pod or a container. Eviction does not look at it."""
+
+    time: Instant | None = None
+    swap_available_bytes: Count | None = None
+    swap_usage_bytes: Count | None = None
+
+
+class IOUse(msgspec.Struct, frozen=True, rename="camel"):
+    """Input and output: how much was waited for it."""
+
+    psi: Stalls | None = None
 
 
 class FilesystemUse(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,6 +110,7 @@ class PodUse(msgspec.Struct, frozen=True, rename="camel"):
     volumes: tuple[VolumeUse, ...] = msgspec.field(default=(), name="volume")
     ephemeral_storage: FilesystemUse | None = msgspec.field(default=None, name="ephemeral-storage")
     processes: ProcessUse | None = msgspec.field(default=None, name="process_stats")
+    swap: SwapUse | None = None
 
 
 class RuntimeUse(msgspec.Struct, frozen=True, rename="camel"):
@@ -102,6 +137,8 @@ class NodeUse(msgspec.Struct, frozen=True, rename="camel"):
     fs: FilesystemUse | None = None
     runtime: RuntimeUse | None = None
     rlimit: ProcessLimit | None = None
+    swap: SwapUse | None = None
+    io: IOUse | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, rename="camel"):

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nodewright.core.eviction import NodeReclaim
+from nodewright.model.eviction_reasons import LimitExceeded, NodeRanShort
 from nodewright.model.reasons import Reason
 
 
@@ -40,6 +42,23 @@ class RecordEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceReclaim:
+    """Record the event `EvictionThresholdMet` about the node: it takes back some of a resource.
+
+    Follows: v1.36, eviction/eviction_manager.go, synchronize.
+    """
+
+    resource: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReclaimNode:
+    """Give back what no pod needs, before pods are ended: then usage is read again."""
+
+    what: NodeReclaim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KillPod:
     """End a pod and wait until it and its containers are gone, before anything else is done.
 
@@ -53,6 +72,22 @@ class KillPod:
     grace_period_s: int | None = None
     if_done: tuple[CountPreemption, ...] = ()
     """What to do when the kill has succeeded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictPod:
+    """End a pod because the node ran short, or for a limit on local storage, and wait until it is gone.
+
+    First the event about it (Warning, `Evicted`). Its status becomes Failed, `Evicted`, with the kubelet's message for
+    the reason; where the node ran short, it gets the condition `DisruptionTarget` (TerminationByKubelet).
+
+    Units:   grace_period_s in seconds.
+    Follows: v1.36, eviction/eviction_manager.go, evictPod.
+    """
+
+    pod_uid: str
+    grace_period_s: int
+    because: NodeRanShort | LimitExceeded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,4 +108,6 @@ class RejectPod:
     because: tuple[Reason, ...]
 
 
-Action: TypeAlias = AdmitPod | RejectPod | KillPod | RecordEvent | CountPreemption
+Action: TypeAlias = (
+    AdmitPod | RejectPod | KillPod | RecordEvent | CountPreemption | AnnounceReclaim | ReclaimNode | EvictPod
+)

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nodewright.core.allocatable import NodeResources
+from nodewright.core.eviction import EvictionRules
 from nodewright.core.podfeatures import SysctlAllowlist
 from nodewright.core.predicates import NodeView, Rules
 from nodewright.model.gates import FeatureGates
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import Node, NodeFeatures, NodeSpec, NodeStatus, ObjectMeta, Taint
-from nodewright.model.profile import Device
+from nodewright.model.profile import Device, ImageFS
 from nodewright.model.release import RulesOf
 from nodewright.node.alignment import Managers
 
@@ -39,6 +40,10 @@ class NodeFacts:
     cgroup_version: int = 2
     swap_bytes: int = 0
     page_size_bytes: int = 4096
+    pid_max: int = 0
+    """How many processes there can be; 0: not known."""
+    image_fs: ImageFS | None = None
+    """Where images are, if not on the disk of the kubelet."""
     has_supplemental_groups_policy: bool | None = None
     """Whether the runtime can keep to `supplementalGroupsPolicy: Strict`; None: not known."""
     has_app_armor: bool | None = None
@@ -67,6 +72,7 @@ class NodeConfig:
     view: NodeView
     rules: Rules
     sysctls: SysctlAllowlist
+    eviction: EvictionRules
     declared_features: frozenset[str]
 
     @classmethod
@@ -82,6 +88,7 @@ class NodeConfig:
                 claimed_extended_resources=gates["DRAExtendedResource"],
             ),
             sysctls=SysctlAllowlist.of(parts.kubelet.allowed_unsafe_sysctls),
+            eviction=_eviction_rules(parts),
             declared_features=_declared(gates),
         )
 
@@ -119,6 +126,11 @@ def _node_object(facts: NodeFacts, resources: NodeResources) -> Node:
             features=NodeFeatures(supplemental_groups_policy=strict_groups),
         ),
     )
+
+
+def _eviction_rules(parts: NodeParts) -> EvictionRules:
+    rules = EvictionRules.of(parts.kubelet, parts.gates)
+    return rules if parts.defects is Defects.FOLLOW else rules.avoiding_defects()
 
 
 def _declared(gates: FeatureGates) -> frozenset[str]:

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nodewright.core.eviction import Filesystems
 from nodewright.model.objects import Pod
 from nodewright.model.pressure import NodeCondition
+from nodewright.model.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,4 +56,22 @@ class ConditionsObserved:
     conditions: tuple[NodeCondition, ...]
 
 
-Event: TypeAlias = PodArrived | PodFound | PodStarted | PodGone | KillFailed | ConditionsObserved
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageObserved:
+    """The eviction manager goes over the node: it may end pods, and says what conditions there are.
+
+    Units: now_s in seconds on a clock that does not go backwards.
+    """
+
+    usage: Usage | None
+    """What it reads; None: that failed, and nothing happens."""
+    now_s: float
+    filesystems: Filesystems | None = None
+    """What the container runtime says of them; None: as far as sizes tell."""
+    after: Usage | None = None
+    """The reading once the node has given back what it can; None: that changed nothing."""
+
+
+Event: TypeAlias = (
+    PodArrived | PodFound | PodStarted | PodGone | KillFailed | ConditionsObserved | UsageObserved
+)

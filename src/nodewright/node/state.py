@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.core.eviction import EvictionState
 from nodewright.core.predicates import NOBODY, Others
 from nodewright.model.objects import Pod
 from nodewright.model.pressure import NodeCondition
@@ -33,6 +34,8 @@ class NodeState(msgspec.Struct, frozen=True):
     """Whether nothing is held for containers that are not active: then there is nothing to collect."""
     conditions: tuple[NodeCondition, ...] = ()
     """What runs short, as the eviction manager saw it last."""
+    eviction: EvictionState = EvictionState()
+    """What the eviction manager remembers."""
 
     def with_pod(self, pod: Pod, *, assumed: bool = False) -> "NodeState":
         """The state with one more active pod, the last of them."""

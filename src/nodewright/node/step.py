@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.devices.allocate import in_use_counts
-from nodewright.core.eviction import refused_under_pressure
+from nodewright.core.eviction import Pass, refused_under_pressure
 from nodewright.core.podfeatures import disabled_pod_level_resources, forbidden_sysctl, missing_features
 from nodewright.core.predicates import Judgement, judge
 from nodewright.core.preemption import Victims, preempt
@@ -24,9 +24,11 @@ from nodewright.node.events import (
     PodFound,
     PodGone,
     PodStarted,
+    UsageObserved,
 )
 from nodewright.node.judging import open_questions
 from nodewright.node.preempting import preempting
+from nodewright.node.pressure import gone_over, reasons_of, relief_actions, relieved
 from nodewright.node.providers import Holdings
 from nodewright.node.state import NodeState, as_counted
 
@@ -51,6 +53,8 @@ class Step(msgspec.Struct, frozen=True):
     """On a pod that arrived or was found."""
     victims: Victims | None = None
     """Who makes way for it, and how they were chosen."""
+    relief: Pass | None = None
+    """What the eviction manager did, where it has been over the node."""
 
 
 def step(state: NodeState, event: Event) -> Step:
@@ -70,6 +74,9 @@ def step(state: NodeState, event: Event) -> Step:
             return Step(state.with_pod(pod))
         case PodGone(uid):
             return Step(state.without_pod(uid))
+        case UsageObserved():
+            done = gone_over(state, event)
+            return Step(relieved(state, done), relief_actions(done), reasons_of(done), relief=done)
         case ConditionsObserved(conditions):
             return Step(replace(state, conditions=conditions))
         case _:

@@ -84,7 +84,9 @@ class Shape:
         """The value of this type that says least."""
         if self.fields is not None or self.kind == "map":
             return {}
-        return {"bool": False, "int32": 0, "int64": 0, "quantity": "0"}.get(self.kind, "")
+        return {"bool": False, "int32": 0, "int64": 0, "uint64": 0, "float": 0, "quantity": "0"}.get(
+            self.kind, ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +102,14 @@ _PLAIN = {
     "bool": Shape("true or false", frozenset({bool}), "bool"),
     "int32": Shape("a whole number of 32 bits", kind="int32"),
     "int64": Shape("a whole number of 64 bits", kind="int64"),
+    "uint64": Shape("a whole number of 64 bits", kind="uint64"),
+    "float": Shape("a number", frozenset({int, float}), "float"),
     "intstr": Shape("a whole number or a text", frozenset({str}), "int32"),
     "quantity": Shape("an amount", kind="quantity"),
     "time": Shape("a time such as 2026-01-31T12:00:00Z", kind="time"),
     "any": Shape("anything", frozenset({str, bool, int, float, list, dict}), "any"),
 }
-_BITS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX)}
+_BITS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX), "uint64": (0, 2**64 - 1)}
 _WORDS = {
     str: "a text",
     bool: "true or false",

@@ -143,7 +143,7 @@ def _by_disk(
         return Candidate(claim=claim, place=place, has_stats=False)
     # Nobody can request inodes; the kubelet asks all the same.
     request = claim.requests.get(resource, 0)
-    usage = _disk_usage(claim, use, parts, inodes=resource == INODES)
+    usage = disk_usage(claim, use, parts, inodes=resource == INODES)
     return Candidate(
         claim=claim,
         place=place,
@@ -155,7 +155,7 @@ def _by_disk(
     )
 
 
-def _disk_usage(claim: Claim, use: PodUse, parts: frozenset[Part], *, inodes: bool) -> int:
+def disk_usage(claim: Claim, use: PodUse, parts: frozenset[Part], *, inodes: bool) -> int:
     """What the pod has on the disk, in bytes or inodes.
 
     Follows: v1.36, eviction/helpers.go, podDiskUsage.
