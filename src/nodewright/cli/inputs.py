@@ -6,6 +6,7 @@ import click
 
 from nodewright.cli.options import Manifests
 from nodewright.world.errors import Fault, InputError
+from nodewright.world.inventory import Inventory, load_inventory
 from nodewright.world.manifests import Loaded, load_workloads
 
 
@@ -16,6 +17,15 @@ def workloads(filenames: Sequence[str], namespace: str) -> Loaded:
     """
     asked = Manifests.asked()
     return load_workloads(filenames, namespace, recursive=asked.recursive, max_bytes=asked.max_bytes)
+
+
+def inventory(filenames: Sequence[str], namespace: str) -> Inventory:
+    """All the objects that the command line asks about.
+
+    Errors: InputError with all faults of all files.
+    """
+    asked = Manifests.asked()
+    return load_inventory(filenames, namespace, recursive=asked.recursive, max_bytes=asked.max_bytes)
 
 
 def tell(loaded: Loaded, warnings: Sequence[str], *, strict: bool = False) -> None:

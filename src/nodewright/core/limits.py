@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from nodewright.core.requests import container_limits, container_requests, with_defaults
+from nodewright.core.requests import container_limits, container_requests, in_milli, with_defaults
 from nodewright.model.api_request import APIRequest, Operation
 from nodewright.model.limit_reasons import (
     Bound,
@@ -111,11 +111,11 @@ def is_handled(request: APIRequest[Pod] | APIRequest[PersistentVolumeClaim]) -> 
 
 
 def stored(limit_range: LimitRange) -> LimitRange:
-    """The limit range as the API server keeps it: with the defaults of its defaults.
+    """The limit range as the API server keeps it: in thousandths, and with the defaults of its defaults.
 
-    Follows: v1.36, pkg/apis/core/v1/defaults.go, SetDefaults_LimitRangeItem.
+    Follows: v1.36, pkg/apis/core/v1/defaults.go, SetDefaults_LimitRangeItem, SetDefaults_ResourceList.
     """
-    items = tuple(_stored_item(item) for item in limit_range.spec.limits)
+    items = tuple(_stored_item(_in_milli(item)) for item in limit_range.spec.limits)
     return replace(limit_range, spec=replace(limit_range.spec, limits=items))
 
 
@@ -199,6 +199,17 @@ def totals(pod: Pod) -> ResourceRequirements:
 
 
 # ---------------------------------------------------------------- defaults
+
+
+def _in_milli(item: LimitRangeItem) -> LimitRangeItem:
+    return replace(
+        item,
+        max=in_milli(item.max),
+        min=in_milli(item.min),
+        default=in_milli(item.default),
+        default_request=in_milli(item.default_request),
+        max_limit_request_ratio=in_milli(item.max_limit_request_ratio),
+    )
 
 
 def _stored_item(item: LimitRangeItem) -> LimitRangeItem:

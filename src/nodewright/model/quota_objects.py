@@ -177,6 +177,33 @@ class ResourceClaim(msgspec.Struct, frozen=True):
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
+class ResourceClaimTemplateSpec(msgspec.Struct, frozen=True):
+    """What the claims are like that are made from a template."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(msgspec.Struct, frozen=True):
+    """A claim to devices that each pod which names it gets of its own."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+class DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What devices are in a class."""
+
+    extended_resource_name: str = ""
+
+
+class DeviceClass(msgspec.Struct, frozen=True):
+    """A class of devices, of the cluster."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
 class CountedObject(msgspec.Struct, frozen=True):
     """An object of which quotas know only that it is there."""
 

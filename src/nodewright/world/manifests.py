@@ -1,5 +1,6 @@
 """Manifests: the pods that files describe, alone or inside what makes pods."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -19,11 +20,13 @@ from nodewright.core.arrival import (
     arrived,
 )
 from nodewright.core.validation import ErrorType, Violation, metadata_violations, violations
+from nodewright.model.api_request import APIObject
 from nodewright.model.objects import ObjectMeta, Pod, PodSpec, PriorityClass, RuntimeClass
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import File, named_files, read_file
+from nodewright.world.others import Others, Taken
 from nodewright.world.places import Place
 from nodewright.world.schema import checked
 from nodewright.world.templates import POD, TEMPLATES, pod_of, uid_of
@@ -69,20 +72,25 @@ def load_workloads(
     Units:  max_bytes in bytes of YAML a file; JSON may be larger.
     Errors: InputError with the faults of all documents at once.
     """
-    loading = _Loading(namespace, max_bytes)
+    loading = Loading(namespace, max_bytes)
+    take_files(loading, filenames, recursive=recursive)
+    return loading.result()
+
+
+def take_files(loading: "Loading", filenames: Sequence[str], *, recursive: bool = False) -> None:
+    """Take in the files named; their faults are kept."""
     for path in named_files(filenames, recursive=recursive):
         try:
-            file = read_file(path, max_bytes=max_bytes)
+            file = read_file(path, max_bytes=loading.max_bytes)
         except InputError as error:
             loading.faults.extend(error.faults)
         else:
             loading.take_file(file)
-    return loading.result()
 
 
 def workloads_from(content: bytes, source: str, namespace: str = "default") -> Loaded:
     """The workloads in the bytes of one file; else as load_workloads."""
-    loading = _Loading(namespace)
+    loading = Loading(namespace)
     loading.take_file(File(source, content))
     return loading.result()
 
@@ -95,7 +103,7 @@ _MISSED = (ErrorType.REQUIRED, ErrorType.FORBIDDEN)  # "HugePages require cpu or
 
 
 @dataclass(slots=True)
-class _Loading:
+class Loading:
     """What was found so far."""
 
     namespace: str
@@ -107,6 +115,8 @@ class _Loading:
     warnings: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
+    others: Others | None = None
+    """Where all objects are gathered; None: what makes no pods is passed over."""
 
     def result(self) -> Loaded:
         """All of it; or the faults, if there were any."""
@@ -149,6 +159,10 @@ class _Loading:
         group = version.rpartition("/")[0]
         served = _SERVED.get(kind)
         if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):
+            if self.others is not None:
+                place = replace(place, label=_label(value, kind, self.namespace))
+                self._tell(place, self.others.take(value, place))
+                return
             name = f"{kind}.{group}" if served is not None and group else kind
             self.skipped[name] = self.skipped.get(name, 0) + 1
             return
@@ -158,9 +172,17 @@ class _Loading:
             self.faults.append(place.of(Fault(rule=rule, path="apiVersion")))
             return
         check = checked(value, kind)
-        found = self._take_sound(check.sound_part(), place)
-        rest = (one for one in found if not _follows(one, check.faults))
-        self.faults.extend(place.all_of((*check.faults, *map(_fault, rest))))
+        self._tell(place, [*check.faults, *self._take_sound(check.sound_part(), place)])
+
+    def _tell(self, place: Place, found: Sequence[Fault | Violation]) -> None:
+        """Note what is wrong with an object; not what may be there only because faults were left out."""
+        faults = [one for one in found if isinstance(one, Fault)]
+        rest = (one for one in found if isinstance(one, Violation) and not _follows(one, faults))
+        self.faults.extend(place.all_of((*faults, *map(_fault, rest))))
+
+    def _keep(self, value: dict[str, Any], place: Place, item: APIObject | int) -> None:
+        if self.others is not None:
+            self.others.taken.append(Taken(value, place, item))
 
     def _take_sound(self, value: dict[str, Any], place: Place) -> Iterable[Violation]:
         """Take in an object whose fields are as they should be; what the API server has against it."""
@@ -168,10 +190,12 @@ class _Loading:
         if (version, kind) == _PRIORITY_CLASS:
             priority_class = decode(value, PriorityClass)
             self.classes.append(priority_class)
+            self._keep(value, place, priority_class)
             return _class_violations(priority_class)
         if (version, kind) == _RUNTIME_CLASS:
             runtime_class = decode(value, RuntimeClass)
             self.runtimes.append(runtime_class)
+            self._keep(value, place, runtime_class)
             return _runtime_violations(runtime_class)
         replicas: int | None = 1
         if (version, kind) == POD:
@@ -197,6 +221,7 @@ class _Loading:
             replicas=replicas,
             pod=self._only(pod),
         )
+        self._keep(value, place, len(self.workloads))
         self.workloads.append(workload)
         return found
 
@@ -281,7 +306,11 @@ def _follows(violation: Violation, faults: Sequence[Fault]) -> bool:
 
 
 def _fault(violation: Violation) -> Fault:
-    return Fault(path=violation.path, error=str(violation.type), value=violation.value, rule=violation.rule)
+    error, value = str(violation.type), violation.value
+    if isinstance(value, tuple | dict):  # as Go prints it; a list that is not there is null
+        text = json.dumps(value or None, ensure_ascii=False, separators=(",", ":"))
+        error, value = f"{error}: {text}", None
+    return Fault(path=violation.path, error=error, value=value, rule=violation.rule)
 
 
 def remark_text(pod: Pod, remark: Remark) -> str:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.core.quota.amounts import NOTHING, only, total
 from nodewright.core.quota.kinds import Kind
+from nodewright.core.requests import in_milli
 from nodewright.model.api_request import APIObject
 from nodewright.model.objects import ResourceList
 from nodewright.model.quota_objects import ResourceQuota, ResourceQuotaStatus, ScopeTerm
@@ -58,3 +59,12 @@ def calculated(quota: ResourceQuota, populations: Sequence[Population[Any]]) -> 
             found = total(found, usage_of(population.kind, population.objects, own, quota.spec.terms))
     used.update(only(found, tracked))
     return replace(quota, status=ResourceQuotaStatus(hard=hard, used=only(used, hard)))
+
+
+def stored(quota: ResourceQuota) -> ResourceQuota:
+    """The quota as the API server keeps it: no amount finer than a thousandth.
+
+    Follows: v1.36, pkg/apis/core/v1/defaults.go, SetDefaults_ResourceList.
+    """
+    status = ResourceQuotaStatus(hard=in_milli(quota.status.hard), used=in_milli(quota.status.used))
+    return replace(quota, spec=replace(quota.spec, hard=in_milli(quota.spec.hard)), status=status)

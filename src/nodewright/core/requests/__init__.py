@@ -17,6 +17,7 @@ from nodewright.core.requests.defaults import (
     RequestFromLimit,
     RoundedUp,
     defaulted,
+    in_milli,
     with_defaults,
 )
 from nodewright.core.requests.derivation import Addend, Derivation, Moment, Role, derivations
@@ -106,6 +107,7 @@ __all__ = [
     "container_requests",
     "defaulted",
     "derivations",
+    "in_milli",
     "is_critical",
     "is_mirror",
     "is_node_critical",

@@ -145,7 +145,7 @@ def _filled(amounts: ResourceList, stand_ins: ResourceList) -> ResourceList:
 def _spec_in_milli(spec: PodSpec) -> PodSpec:
     containers = tuple(map(_container_in_milli, spec.containers))
     init_containers = tuple(map(_container_in_milli, spec.init_containers))
-    overhead = _in_milli(spec.overhead)
+    overhead = in_milli(spec.overhead)
     resources = None if spec.resources is None else _resources_in_milli(spec.resources)
     same = _same(containers, spec.containers) and _same(init_containers, spec.init_containers)
     if same and overhead is spec.overhead and resources is spec.resources:
@@ -162,7 +162,7 @@ def _spec_in_milli(spec: PodSpec) -> PodSpec:
 def _status_in_milli(status: PodStatus) -> PodStatus:
     statuses = tuple(map(_container_status_in_milli, status.container_statuses))
     init_statuses = tuple(map(_container_status_in_milli, status.init_container_statuses))
-    allocated = _in_milli(status.allocated_resources)
+    allocated = in_milli(status.allocated_resources)
     resources = None if status.resources is None else _resources_in_milli(status.resources)
     same = _same(statuses, status.container_statuses) and _same(init_statuses, status.init_container_statuses)
     if same and allocated is status.allocated_resources and resources is status.resources:
@@ -183,20 +183,24 @@ def _container_in_milli(container: Container) -> Container:
 
 def _container_status_in_milli(status: ContainerStatus) -> ContainerStatus:
     resources = None if status.resources is None else _resources_in_milli(status.resources)
-    allocated = _in_milli(status.allocated_resources)
+    allocated = in_milli(status.allocated_resources)
     if resources is status.resources and allocated is status.allocated_resources:
         return status
     return replace(status, resources=resources, allocated_resources=allocated)
 
 
 def _resources_in_milli(resources: ResourceRequirements) -> ResourceRequirements:
-    requests, limits = _in_milli(resources.requests), _in_milli(resources.limits)
+    requests, limits = in_milli(resources.requests), in_milli(resources.limits)
     if requests is resources.requests and limits is resources.limits:
         return resources
     return replace(resources, requests=requests, limits=limits)
 
 
-def _in_milli(amounts: ResourceList) -> ResourceList:
+def in_milli(amounts: ResourceList) -> ResourceList:
+    """The amounts as the API server keeps them: none finer than a thousandth.
+
+    Follows: v1.36, pkg/apis/core/v1/defaults.go, SetDefaults_ResourceList.
+    """
     rounded = {name: amount.rounded_up(_MILLI)[0] for name, amount in amounts.items()}
     return amounts if _same(rounded.values(), amounts.values()) else rounded
 

@@ -30,7 +30,7 @@ from nodewright.values.units import fits_int64
 
 NameRule = Callable[[str], tuple[tuple[ErrorType, str], ...]]
 
-_COUNTED = frozenset(
+COUNTED = frozenset(
     {
         "pods",
         "resourcequotas",
@@ -43,10 +43,11 @@ _COUNTED = frozenset(
         "services.loadbalancers",
     }
 )
+"""What namespaces have a number of, under the names that quotas give them."""
 _OF_CONTAINERS = frozenset({CPU, MEMORY, "ephemeral-storage"})
 _STANDARD = (
     _OF_CONTAINERS
-    | _COUNTED
+    | COUNTED
     | {
         "storage",
         "requests.cpu",
@@ -99,7 +100,7 @@ def _amount_violations(name: str, amount: Quantity, path: str, name_rules: NameR
         yield Violation(path, error, name, rule)
     if amount.sign() < 0:
         yield invalid(path, str(amount), "must be greater than or equal to 0")
-    if (name in _COUNTED or is_extended(name)) and amount.milli_value() % 1000:
+    if (name in COUNTED or is_extended(name)) and amount.milli_value() % 1000:
         yield invalid(path, str(amount), "must be an integer")
     if is_huge_page(name) and not _is_whole_pages(name, amount):
         yield invalid(path, str(amount), f"{amount} is not positive integer multiple of {name}")
@@ -211,12 +212,29 @@ def _pod_level_name_rules(name: str) -> tuple[tuple[ErrorType, str], ...]:
 
 def _name_rules(name: str) -> tuple[tuple[ErrorType, str], ...]:
     rules = key_rules(name)
-    if not rules and "/" not in name and not _is_standard(name):
+    if not rules and "/" not in name and not is_standard(name):
         rules = ["must be a standard resource type or fully qualified"]
     return tuple((ErrorType.INVALID, rule) for rule in rules)
 
 
-def _is_standard(name: str) -> bool:
+def name_violations(name: str, path: str) -> Iterator[Violation]:
+    """What keeps the name from being that of any resource.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateResourceName.
+    """
+    return (Violation(path, error, name, rule) for error, rule in _name_rules(name))
+
+
+def container_name_violations(name: str, path: str) -> Iterator[Violation]:
+    """What keeps the name from being that of a container's resource; else as name_violations."""
+    return (Violation(path, error, name, rule) for error, rule in _container_name_rules(name))
+
+
+def is_standard(name: str) -> bool:
+    """Whether a resource without a domain in its name is one of Kubernetes, in a pod or in a quota.
+
+    Follows: v1.36, pkg/apis/core/helper/helpers.go, IsStandardResourceName.
+    """
     return name in _STANDARD or is_huge_page(name) or name.startswith(_QUOTA_HUGE_PAGES_PREFIX)
 
 

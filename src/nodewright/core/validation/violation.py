@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, TypeAlias
 
 
 class ErrorType(StrEnum):
@@ -19,17 +20,21 @@ class ErrorType(StrEnum):
     NOT_FOUND = "Not found"
 
 
+Shown: TypeAlias = str | int | tuple[str, ...] | dict[str, Any]
+"""A value as it is shown: structures and lists as JSON, an empty list as null."""
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     """A field, what is wrong with it, the value there (None: not shown) and the rule, if more is to be said."""
 
     path: str
     type: ErrorType
-    value: str | int | None = None
+    value: Shown | None = None
     rule: str = ""
 
 
-def invalid(path: str, value: str | int, rule: str) -> Violation:
+def invalid(path: str, value: Shown, rule: str) -> Violation:
     """The value is not of the form that is demanded."""
     return Violation(path, ErrorType.INVALID, value, rule)
 

@@ -1,0 +1,144 @@
+"""All objects of manifests, in order."""
+
+import pytest
+
+from nodewright.model.quota_objects import LimitRange, PersistentVolumeClaim, ResourceClaimTemplate, Service
+from nodewright.world.errors import InputError
+from nodewright.world.inventory import Entry, inventory_from
+from tools.source import ROOT
+
+EVERYTHING = """
+{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: NodePort, ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: gpu},
+ spec: {spec: {devices: {requests: [{name: one, exactly: {deviceClassName: gpu}}]}}}}
+---
+{apiVersion: shop.example/v1, kind: Gateway, metadata: {name: edge, namespace: shop}}
+---
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: gateways.shop.example},
+ spec: {group: shop.example, scope: Namespaced, names: {plural: gateways, kind: Gateway}, versions: []}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: "system:web"}}
+"""
+
+
+def entries(text: str) -> tuple[Entry, ...]:
+    return inventory_from(text.encode(), "f.yaml").entries
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        inventory_from(text.encode(), "f.yaml")
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_all_objects_are_there_in_order_with_their_resource_and_namespace() -> None:
+    manifests = [entry.manifest for entry in entries(EVERYTHING)]
+    assert [(str(one.resource), one.namespace, one.name) for one in manifests] == [
+        ("services", "default", "web"),
+        ("persistentvolumeclaims", "default", "data"),
+        ("resourceclaimtemplates.resource.k8s.io", "default", "gpu"),
+        ("gateways.shop.example", "shop", "edge"),  # as the definition says that comes after it
+        ("customresourcedefinitions.apiextensions.k8s.io", "", "gateways.shop.example"),
+        ("clusterroles.rbac.authorization.k8s.io", "", "system:web"),
+    ]
+
+
+def test_what_quotas_look_at_is_read_in_full() -> None:
+    service, claim, template, *_ = (entry.manifest.object for entry in entries(EVERYTHING))
+    assert isinstance(service, Service)
+    assert service.spec.type == "NodePort"
+    assert isinstance(claim, PersistentVolumeClaim)
+    assert str(claim.spec.resources.requests["storage"]) == "1Gi"
+    assert isinstance(template, ResourceClaimTemplate)
+    ask = template.spec.spec.devices.requests[0].exactly
+    assert ask is not None
+    assert ask.device_class_name == "gpu"
+
+
+def test_a_limit_range_is_as_the_api_server_keeps_it() -> None:
+    text = "{apiVersion: v1, kind: LimitRange, metadata: {name: b}, spec: {limits: [{type: Container, max: {cpu: 1.0001}}]}}"
+    (entry,) = entries(text)
+    assert isinstance(entry.manifest.object, LimitRange)
+    assert str(entry.manifest.object.spec.limits[0].default_request["cpu"]) == "1001m"
+
+
+CONTROLLERS = """
+    apps/v1 Deployment   replicas: 3                                            ->  3 replicasets.apps 25%/25%
+    apps/v1 Deployment   strategy: {type: Recreate}                             ->  1 replicasets.apps none
+    apps/v1 Deployment   strategy: {rollingUpdate: {maxSurge: 2}}               ->  1 replicasets.apps 2/25%
+    apps/v1 ReplicaSet   replicas: 0                                            ->  0 - none
+    apps/v1 StatefulSet  replicas: 2                                            ->  2 - none
+    apps/v1 DaemonSet    updateStrategy: {rollingUpdate: {maxSurge: 10%}}       ->  None - 10%/1
+    apps/v1 DaemonSet    updateStrategy: {type: OnDelete}                       ->  None - none
+    batch/v1 Job         {parallelism: 4, completions: 3}                       ->  3 - none
+    batch/v1 Job         {parallelism: 4, suspend: true}                        ->  0 - none
+    batch/v1 Job         completions: 7                                         ->  1 - none
+    batch/v1 CronJob     jobTemplate: {spec: {parallelism: 2, %s}}              ->  2 jobs.batch none
+    batch/v1 CronJob     {suspend: true, jobTemplate: {spec: {%s}}}             ->  0 - none
+"""
+
+
+@pytest.mark.parametrize("line", CONTROLLERS.strip().splitlines())
+def test_controllers_make_so_many_pods(line: str) -> None:
+    left, wanted = (part.strip() for part in line.split("->"))
+    version, kind, spec = left.split(maxsplit=2)
+    template = "template: {spec: {containers: [{name: a}]}}"
+    if spec.startswith("{"):
+        spec = spec[1:-1]
+    spec = spec.replace("%s", template) if "%s" in spec else f"{spec}, {template}"
+    (entry,) = entries(f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: a}}, spec: {{{spec}}}}}")
+    made = entry.manifest.controller
+    assert made is not None
+    update = f"{made.update.max_surge}/{made.update.max_unavailable}" if made.update else "none"
+    assert f"{made.replicas} {','.join(map(str, made.makes)) or '-'} {update}" == wanted
+
+
+def test_pods_bring_claims_to_volumes() -> None:
+    text = (ROOT / "examples/manifests/database.yaml").read_bytes()
+    entry = inventory_from(text, "database.yaml").entries[-1]
+    assert entry.manifest.controller is not None
+    assert [claim.metadata.name for claim in entry.manifest.controller.claims] == ["data"]
+    assert entry.manifest.controller.is_one_by_one
+    volume = (
+        "{name: scratch, ephemeral: {volumeClaimTemplate: {spec: {resources: {requests: {storage: 5Gi}}}}}}"
+    )
+    spec = f"{{containers: [{{name: a}}], volumes: [{{name: plain}}, {volume}]}}"
+    (entry,) = entries(f"{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {spec}}}")
+    (claim,) = entry.manifest.volumes
+    assert claim.metadata.name == "scratch"
+    assert str(claim.spec.resources.requests["storage"]) == "5Gi"
+
+
+def test_all_faults_of_all_objects_come_at_once_with_their_places() -> None:
+    text = """
+{apiVersion: v1beta1, kind: ResourceQuota, metadata: {name: q}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{prt: 1}]}}
+---
+{apiVersion: v1, kind: ConfigMap}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {scopeSelector: {matchExpressions: [
+  {scopeName: BestEffort, operator: Exists}, {scopeName: NotBestEffort, operator: Exists}]}}}
+"""
+    old = 'apiVersion: no matches for kind "ResourceQuota" in version "v1beta1"; Kubernetes serves v1'
+    assert faults(text) == [
+        f"f.yaml:2:2, ResourceQuota default/q: {old}",
+        'f.yaml:4:70, Service default/a: spec.ports[0].prt: unknown field; did you mean "port"?',
+        "f.yaml:6:1, ConfigMap: metadata.name: Required value: name or generateName is required",
+        "f.yaml:8:83, ResourceQuota default/q: spec.scopeSelector.matchExpressions: Invalid value: null: conflicting scopes",
+    ]
+
+
+def test_objects_keep_what_stands_in_the_files() -> None:
+    service, *_ = entries(EVERYTHING)
+    assert service.place.name == "f.yaml, document 1"
+    assert service.value["spec"]["ports"] == [{"port": 80}]
+    assert service.workload is None
+
+
+def test_configuration_files_are_passed_through_unread() -> None:
+    (entry,) = entries("{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, metadata: 7}")
+    assert (entry.manifest.namespace, entry.manifest.name) == ("", "")
