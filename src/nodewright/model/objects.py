@@ -191,10 +191,49 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     topology_spread_constraints: tuple[dict[str, Any], ...] = ()
 
 
+class Waiting(msgspec.Struct, frozen=True, rename="camel"):
+    """Why a container does not run yet, or not again."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Running(msgspec.Struct, frozen=True, rename="camel"):
+    """Since when a container runs."""
+
+    started_at: Instant | None = None
+
+
+class Terminated(msgspec.Struct, frozen=True, rename="camel"):
+    """How a container ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class ContainerState(msgspec.Struct, frozen=True, rename="camel"):
+    """How a container is: one of these, or nothing that is known."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What became of a container. `resources` is what it really has, `allocated_resources` what it was given."""
 
     name: str = ""
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    ready: bool = False
+    restart_count: int = 0
+    image: str = ""
+    image_id: str = msgspec.field(default="", name="imageID")
+    started: bool | None = None
     container_id: str = msgspec.field(default="", name="containerID")
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
@@ -207,6 +246,7 @@ class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: Instant | None = None
 
 
 class ClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -239,6 +279,8 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
     qos_class: str = ""
     start_time: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    pod_ip: str = msgspec.field(default="", name="podIP")
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
