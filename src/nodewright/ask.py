@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodewright.core.allocatable import node_resources
 from nodewright.core.arrival import identified, stored
 from nodewright.core.cgroups.names import CgroupNameError
 from nodewright.core.cgroups.plan import Group
@@ -17,7 +16,7 @@ from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
 from nodewright.model.verdict import Granted, Refused
 from nodewright.node.actions import Action
 from nodewright.node.cgroups import AS_DESCRIBED, PlacedPod, Wish, cgroup_rules, node_groups
-from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts
+from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts, resources_of
 from nodewright.node.counterfactual import BUDGET
 from nodewright.node.events import PodArrived, PodFound, PodGone, PodStarted
 from nodewright.node.evidence import with_names
@@ -325,23 +324,14 @@ def parts_of(
     else:
         loaded = load_kubelet_config(kubelet_config, host=host)
     release = _release(spec.kubernetes_version, source)
-    advertised = {name: amount.value() for name, amount in spec.extended_resources.items()}
-    devices = {
-        **{name: (count, count) for name, count in advertised.items()},
-        **{
-            resource: (len(devices), sum(device.healthy for device in devices))
-            for resource, devices in spec.devices.items()
-        },
-    }
+    facts = _facts(profile)
     parts = NodeParts(
         release=release,
         gates=loaded.gates,
         kubelet=loaded.config,
         machine=spec.machine_info,
-        facts=_facts(profile),
-        resources=node_resources(
-            spec.machine_info, spec.root_fs_capacity, loaded.config, devices, pid_max=spec.pid_max
-        ),
+        facts=facts,
+        resources=resources_of(spec.machine_info, loaded.config, facts),
         defects=Defects(spec.kubelet_defects),
     )
     foreign = release_warning(release)
@@ -357,6 +347,8 @@ def _facts(profile: NodeProfile) -> NodeFacts:
         taints=spec.taints,
         devices=spec.devices,
         preferred_allocation=spec.preferred_allocation,
+        advertised={name: amount.value() for name, amount in spec.extended_resources.items()},
+        root_fs_bytes=spec.root_fs_capacity,
         cgroup_version=spec.cgroup_version,
         swap_bytes=spec.swap_bytes,
         page_size_bytes=spec.page_size_bytes,

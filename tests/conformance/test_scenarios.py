@@ -9,7 +9,8 @@ import pytest
 
 from nodewright.ask import Node
 from nodewright.render.messages import message
-from nodewright.sim.replay import Happened, replay
+from nodewright.sim.happened import Happened
+from nodewright.sim.replay import replay
 from nodewright.world.files import File
 from nodewright.world.scenarios import LoadedScenario, node_of, scenario_from
 

@@ -40,6 +40,21 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
     return {"metadata": {"name": draw(NAMES), "labels": draw(st.just({}))}, "spec": spec}
 
 
+RESTARTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "kubeletConfiguration": st.sampled_from(
+            (
+                PROFILE.spec.kubelet_configuration,
+                {**PROFILE.spec.kubelet_configuration, "topologyManagerPolicy": "single-numa-node"},
+                {"cpuManagerPolicy": "none"},
+                {"maxPods": -1},
+            )
+        ),
+        "devices": st.just({"v/gpu": [{"id": "a", "numaNodes": [0]}]}),
+        "deletedFiles": st.just(["cpu_manager_state"]),
+    },
+)
 EVENTS = st.lists(
     st.one_of(
         st.fixed_dictionaries({"add": pods()}),
@@ -47,6 +62,7 @@ EVENTS = st.lists(
         st.fixed_dictionaries({"found": pods()}),
         st.fixed_dictionaries({"remove": NAMES.map(lambda name: f"default/{name}")}),
         st.fixed_dictionaries({"killFailed": NAMES.map(lambda name: f"default/{name}")}),
+        st.fixed_dictionaries({"restart": RESTARTS}),
     ),
     max_size=10,
 )

@@ -13,7 +13,6 @@ from nodewright.cli.app import ERROR, INTERRUPTED, NO, YES
 from nodewright.cli.inputs import warn
 from nodewright.cli.journal import journal, node_document, with_config
 from nodewright.node.state import NodeState
-from nodewright.node.step import Decision
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.replay import (
     Told,
@@ -24,7 +23,8 @@ from nodewright.render.replay import (
     replayed_names,
     told,
 )
-from nodewright.sim.replay import Happened, replay
+from nodewright.sim.happened import Happened
+from nodewright.sim.replay import replay
 from nodewright.world.journals import JournalFile
 from nodewright.world.nodes import find_profile
 from nodewright.world.scenarios import LoadedScenario, load_scenario, node_of
@@ -141,8 +141,7 @@ class _Run:
         """The exit code."""
         if self._differs:
             return ERROR
-        decisions = (one.entry.decision for one in self.events if one.entry is not None)
-        return YES if all(decision is Decision.ADMITTED for decision in decisions) else NO
+        return YES if all(one.is_well for one in self.events) else NO
 
 
 def _names(actions: Sequence[Mapping[str, Any]]) -> str:

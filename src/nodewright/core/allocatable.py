@@ -8,6 +8,7 @@ from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import ResourceList
 from nodewright.model.reservations import Reservations, read_reservations
+from nodewright.model.start_reasons import OverReserved
 from nodewright.model.thresholds import Signal
 from nodewright.values.quantity import ZERO, Format, Quantity
 from nodewright.values.units import wrap_int64
@@ -35,15 +36,6 @@ class Derivation:
         """Whether more is taken off than there is."""
         taken = self.kube_reserved + self.system_reserved + self.eviction_hard + self.huge_pages
         return self.capacity < taken + self.unavailable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverReserved:
-    """More of a resource is reserved than there is: the kubelet does not start."""
-
-    resource: str
-    reservation: Quantity
-    capacity: Quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

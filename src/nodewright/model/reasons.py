@@ -8,6 +8,7 @@ from nodewright.model.device_reasons import DeviceReason
 from nodewright.model.eviction_reasons import EvictionReason
 from nodewright.model.memory_reasons import MemoryReason
 from nodewright.model.objects import Taint
+from nodewright.model.start_reasons import StartReason
 from nodewright.model.state_reasons import StateFileReason
 from nodewright.model.topology_reasons import TopologyReason
 
@@ -234,4 +235,5 @@ Reason: TypeAlias = (
     | MemoryReason
     | TopologyReason
     | StateFileReason
+    | StartReason
 )

@@ -4,8 +4,22 @@ from typing import Any
 
 import msgspec
 
+from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import ObjectMeta, Pod
-from nodewright.model.profile import API_VERSION, NodeProfile
+from nodewright.model.profile import API_VERSION, Device, NodeProfile
+
+
+class KubeletRestart(msgspec.Struct, frozen=True, rename="camel"):
+    """The kubelet ends and starts anew; what is absent is as it was."""
+
+    kubelet_configuration: dict[str, Any] | None = None
+    """The whole of its new configuration."""
+    machine_info: MachineInfo | None = None
+    """The machine as it has become: CPUs switched off, memory taken out."""
+    devices: dict[str, tuple[Device, ...]] | None = None
+    """All that the device plugins list when they come back."""
+    deleted_files: tuple[str, ...] = ()
+    """Names of state files that are deleted before it starts."""
 
 
 class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
@@ -19,6 +33,8 @@ class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
     """The pod was there before anybody looked: it is counted, not judged."""
     kill_failed: str | None = None
     """The pod of this uid, or namespace/name, was to make way and would not go."""
+    restart: KubeletRestart | None = None
+    """The kubelet starts anew, on the state files that it left."""
     actions: tuple[dict[str, Any], ...] | None = None
     """In a journal: what came of it."""
 
@@ -28,7 +44,13 @@ class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
         return next(name for field, name in KINDS.items() if getattr(self, field) is not None)
 
 
-KINDS = {"add": "add", "remove": "remove", "found": "found", "kill_failed": "killFailed"}
+KINDS = {
+    "add": "add",
+    "remove": "remove",
+    "found": "found",
+    "kill_failed": "killFailed",
+    "restart": "restart",
+}
 """The kinds of events: the field's name, and the one in documents."""
 
 

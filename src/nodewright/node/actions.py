@@ -108,6 +108,21 @@ class RejectPod:
     because: tuple[Reason, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndKubelet:
+    """The kubelet ends, with the error for the first of these; pods go on running, new ones wait."""
+
+    because: tuple[Reason, ...]
+
+
 Action: TypeAlias = (
-    AdmitPod | RejectPod | KillPod | RecordEvent | CountPreemption | AnnounceReclaim | ReclaimNode | EvictPod
+    AdmitPod
+    | RejectPod
+    | KillPod
+    | RecordEvent
+    | CountPreemption
+    | AnnounceReclaim
+    | ReclaimNode
+    | EvictPod
+    | EndKubelet
 )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nodewright.core.allocatable import NodeResources
+from nodewright.core.allocatable import NodeResources, node_resources
 from nodewright.core.eviction import EvictionRules
 from nodewright.core.podfeatures import SysctlAllowlist
 from nodewright.core.predicates import NodeView, Rules
@@ -28,7 +28,7 @@ class Defects(StrEnum):
 class NodeFacts:
     """What a node is beside its machine and its kubelet's configuration.
 
-    Units: swap_bytes, page_size_bytes in bytes.
+    Units: root_fs_bytes, swap_bytes, page_size_bytes in bytes.
     """
 
     name: str = "node1"
@@ -37,6 +37,9 @@ class NodeFacts:
     devices: Mapping[str, tuple[Device, ...]]
     preferred_allocation: Mapping[str, str] = field(default_factory=dict)
     """By resource, which ids its plugin prefers: `lowest` (so if nothing is said), `highest`, or `absent`: none."""
+    advertised: Mapping[str, int] = field(default_factory=dict)
+    """By resource, what somebody else than a device plugin put into the node's capacity."""
+    root_fs_bytes: int = 0
     cgroup_version: int = 2
     swap_bytes: int = 0
     page_size_bytes: int = 4096
@@ -48,6 +51,21 @@ class NodeFacts:
     """Whether the runtime can keep to `supplementalGroupsPolicy: Strict`; None: not known."""
     has_app_armor: bool | None = None
     """Whether the kernel enforces AppArmor profiles; None: not known."""
+
+
+def resources_of(machine: MachineInfo, kubelet: KubeletConfiguration, facts: NodeFacts) -> NodeResources:
+    """Capacity of a node of these, and what pods can have of it.
+
+    Errors: ConfigError where the reservations cannot be read: `core.config.startup_faults` are none.
+    """
+    devices = {
+        **{name: (count, count) for name, count in facts.advertised.items()},
+        **{
+            resource: (len(devices), sum(device.healthy for device in devices))
+            for resource, devices in facts.devices.items()
+        },
+    }
+    return node_resources(machine, facts.root_fs_bytes, kubelet, devices, pid_max=facts.pid_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

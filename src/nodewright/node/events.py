@@ -7,6 +7,9 @@ from nodewright.core.eviction import Filesystems
 from nodewright.model.objects import Pod
 from nodewright.model.pressure import NodeCondition
 from nodewright.model.usage import Usage
+from nodewright.model.verdict import Verdict
+from nodewright.node.config import NodeParts
+from nodewright.node.restart import Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,16 @@ class UsageObserved:
     """The reading once the node has given back what it can; None: that changed nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The kubelet has ended, and another one starts on the files that it left; pods went on running."""
+
+    parts: Verdict[NodeParts]
+    """What the node is made of from now on; refused: the configuration is none that a kubelet takes."""
+    stored: Stored
+    """The files as the new kubelet reads them."""
+
+
 Event: TypeAlias = (
-    PodArrived | PodFound | PodStarted | PodGone | KillFailed | ConditionsObserved | UsageObserved
+    PodArrived | PodFound | PodStarted | PodGone | KillFailed | ConditionsObserved | UsageObserved | Restarted
 )

@@ -1,5 +1,7 @@
 """The node when its kubelet has started: the managers that its configuration makes, nothing allocated yet."""
 
+from dataclasses import dataclass
+
 from nodewright.core.cpu.options import CPUGates
 from nodewright.core.cpu.policy import CPUPolicy, CPUSettings, create_policy
 from nodewright.core.cpu.policy import start as start_cpus
@@ -11,7 +13,7 @@ from nodewright.core.memory.policy import create_policy as create_memory_policy
 from nodewright.core.memory.policy import start as start_memory
 from nodewright.core.memory.state import MemoryState
 from nodewright.core.memory.wants import MemoryGates
-from nodewright.core.topology import topology_manager
+from nodewright.core.topology import TopologyManager, topology_manager
 from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.node.alignment import Managers
 from nodewright.node.config import Defects, NodeConfig, NodeParts
@@ -24,6 +26,33 @@ def start(parts: NodeParts) -> Verdict[NodeState]:
 
     Follows: v1.36, cm/container_manager_linux.go, NewContainerManager, Start.
     """
+    made = create_managers(parts)
+    if isinstance(made, Refused):
+        return made
+    cpus = start_cpus(made.value.cpu, CPUState())
+    if isinstance(cpus, Refused):
+        return cpus
+    blocks = start_memory(made.value.memory, MemoryState())
+    if isinstance(blocks, Refused):
+        return blocks
+    held = Holdings(cpu=cpus.value, memory=blocks.value, devices=DeviceState.of(parts.facts.devices))
+    return Granted(NodeState(node_config(parts, made.value), held))
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The managers that a configuration makes on a machine, before they have looked at any state."""
+
+    topology: TopologyManager
+    cpu: CPUPolicy
+    memory: MemoryPolicy
+
+
+def create_managers(parts: NodeParts) -> Verdict[Created]:
+    """The managers, or all that keeps them from being made; the kubelet tells the first reason.
+
+    Follows: v1.36, cm/container_manager_linux.go, NewContainerManager.
+    """
     kubelet = parts.kubelet
     topology = topology_manager(
         kubelet.topology_manager_policy,
@@ -31,20 +60,15 @@ def start(parts: NodeParts) -> Verdict[NodeState]:
         kubelet.topology_manager_policy_options,
         parts.machine.topology,
     )
-    if isinstance(topology, Refused):
-        return topology
-    cpu = _cpu_policy(parts)
-    if isinstance(cpu, Refused):
-        return cpu
-    memory = _memory_policy(parts)
-    if isinstance(memory, Refused):
-        return memory
-    cpus = start_cpus(cpu.value, CPUState())
-    if isinstance(cpus, Refused):
-        return cpus
-    blocks = start_memory(memory.value, MemoryState())
-    if isinstance(blocks, Refused):
-        return blocks
+    cpu, memory = _cpu_policy(parts), _memory_policy(parts)
+    if isinstance(topology, Granted) and isinstance(cpu, Granted) and isinstance(memory, Granted):
+        return Granted(Created(topology.value, cpu.value, memory.value))
+    refused = (one for one in (topology, cpu, memory) if isinstance(one, Refused))
+    return Refused(tuple(one.because[0] for one in refused))
+
+
+def node_config(parts: NodeParts, made: Created) -> NodeConfig:
+    """What does not change while pods come and go, with these managers."""
     devices = DeviceManager.of(
         parts.machine.topology,
         parts.facts.devices,
@@ -53,12 +77,11 @@ def start(parts: NodeParts) -> Verdict[NodeState]:
         follows_defects=parts.defects is Defects.FOLLOW,
     )
     managers = Managers(
-        topology=topology.value,
-        providers=(Devices(devices), CPUs(cpu.value), Memory(memory.value)),
+        topology=made.topology,
+        providers=(Devices(devices), CPUs(made.cpu), Memory(made.memory)),
         pod_level=parts.gates["PodLevelResourceManagers"],
     )
-    held = Holdings(cpu=cpus.value, memory=blocks.value, devices=DeviceState.of(parts.facts.devices))
-    return Granted(NodeState(NodeConfig.of(parts, managers), held))
+    return NodeConfig.of(parts, managers)
 
 
 def _cpu_policy(parts: NodeParts) -> Verdict[CPUPolicy]:

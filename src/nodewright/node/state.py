@@ -10,6 +10,7 @@ from nodewright.core.eviction import EvictionState
 from nodewright.core.predicates import NOBODY, Others
 from nodewright.model.objects import Pod
 from nodewright.model.pressure import NodeCondition
+from nodewright.model.reasons import Reason
 from nodewright.node.config import NodeConfig
 from nodewright.node.providers import Active, Holdings
 
@@ -36,6 +37,10 @@ class NodeState(msgspec.Struct, frozen=True):
     """What runs short, as the eviction manager saw it last."""
     eviction: EvictionState = EvictionState()
     """What the eviction manager remembers."""
+    down_for: tuple[Reason, ...] = ()
+    """Why the kubelet has ended and does not start again; empty: it runs."""
+    waiting: Mapping[str, Pod] = {}
+    """By uid the pods that were assigned to the node while its kubelet was down."""
 
     def with_pod(self, pod: Pod, *, assumed: bool = False) -> "NodeState":
         """The state with one more active pod, the last of them."""
@@ -78,6 +83,8 @@ class NodeState(msgspec.Struct, frozen=True):
 
     def without_pod(self, uid: str) -> "NodeState":
         """The state without a pod; the same if it is not there."""
+        if uid in self.waiting:
+            return replace(self, waiting=_without(self.waiting, uid))
         if uid not in self.pods:
             return self
         return replace(

@@ -1,5 +1,6 @@
 """The node as one function: a state and an event in; the next state, what to do, and why, out."""
 
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import assert_never
 
@@ -14,7 +15,7 @@ from nodewright.core.preemption import Victims, preempt
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.verdict import Granted, Refused
-from nodewright.node.actions import Action, AdmitPod, RejectPod
+from nodewright.node.actions import Action, AdmitPod, EndKubelet, RejectPod
 from nodewright.node.alignment import Aligned, align
 from nodewright.node.events import (
     ConditionsObserved,
@@ -24,12 +25,14 @@ from nodewright.node.events import (
     PodFound,
     PodGone,
     PodStarted,
+    Restarted,
     UsageObserved,
 )
 from nodewright.node.judging import open_questions
 from nodewright.node.preempting import preempting
 from nodewright.node.pressure import gone_over, reasons_of, relief_actions, relieved
 from nodewright.node.providers import Holdings
+from nodewright.node.restart import begin, in_order, registered
 from nodewright.node.state import NodeState, as_counted
 
 
@@ -64,6 +67,10 @@ def step(state: NodeState, event: Event) -> Step:
         pkg/kubelet/kubelet.go, NewMainKubelet.
     """
     match event:
+        case Restarted():
+            return _restarted(state, event)
+        case PodArrived(pod) if state.down_for:
+            return _waiting(state, pod)
         case PodArrived(pod):
             return _arrived(state, pod)
         case PodFound(pod, is_placed):
@@ -74,6 +81,8 @@ def step(state: NodeState, event: Event) -> Step:
             return Step(state.with_pod(pod))
         case PodGone(uid):
             return Step(state.without_pod(uid))
+        case UsageObserved() | ConditionsObserved() if state.down_for:
+            return Step(state)
         case UsageObserved():
             done = gone_over(state, event)
             return Step(relieved(state, done), relief_actions(done), reasons_of(done), relief=done)
@@ -105,7 +114,72 @@ def _found(state: NodeState, pod: Pod) -> Step:
     return Step(after, because=(*admission.refused_for, *admission.because), decision=decision)
 
 
-def _arrived(state: NodeState, pod: Pod) -> Step:
+def _waiting(state: NodeState, pod: Pod) -> Step:
+    """A pod that comes while there is no kubelet to look at it."""
+    nobody = NotJudged(what="the pod", because="the kubelet does not run")
+    after = replace(state, waiting={**state.waiting, pod.uid: pod})
+    return Step(after, because=(nobody,), decision=Decision.UNDECIDED)
+
+
+def _restarted(state: NodeState, event: Restarted) -> Step:
+    """The node under another kubelet, if that one starts: it looks at all pods as if they were new.
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, syncLoopIteration, HandlePodAdditions, initializeRuntimeDependentModules.
+    """
+    if isinstance(event.parts, Refused):
+        return _down(state, event.parts.because)
+    begun = begin(event.parts.value, event.stored, running(state.pods.values()))
+    if begun.state is None:
+        return _down(state, tuple(ending.because for ending in begun.endings))
+    known = state.pods.keys() - state.open_pods
+    after, taken = readmitted(begun.state, (*state.pods.values(), *state.waiting.values()), known)
+    actions = tuple(action for one in taken for action in one.step.actions)
+    lost = (one.step for one in taken if one.step.decision is not Decision.ADMITTED)
+    return Step(after, actions, (*begun.warnings, *(reason for one in lost for reason in one.because)))
+
+
+def _down(state: NodeState, because: tuple[Reason, ...]) -> Step:
+    return Step(replace(state, down_for=because), (EndKubelet(because=because),), because)
+
+
+def running(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
+    """The containers of pods that have been started: all but those that ran before the others; uid and name."""
+    return frozenset(
+        (pod.uid, one.name)
+        for pod in pods
+        for one in (*pod.spec.containers, *(init for init in pod.spec.init_containers if init.is_sidecar))
+    )
+
+
+class Readmitted(msgspec.Struct, frozen=True):
+    """What a kubelet that has started made of a pod."""
+
+    pod: Pod
+    step: Step
+
+
+def readmitted(
+    state: NodeState, pods: Iterable[Pod], known: Collection[str]
+) -> tuple[NodeState, tuple[Readmitted, ...]]:
+    """The node after its kubelet has looked at all pods, and what it made of each.
+
+    Each goes through all handlers, as a new one does; what it holds already it keeps. Until all are known,
+    nothing is taken back from anybody. ``known`` are the uids of those that ran before: what the node is
+    like for them is no question.
+
+    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; allocation/allocation_manager.go, AddPod.
+    Departs: pods are judged by what the new configuration leaves them; a kubelet that is slow to write its
+        node object judges by what the former one left.
+    """
+    taken = []
+    for pod in in_order(pods):
+        found = _arrived(replace(state, settled=True), pod, is_known=pod.uid in known)
+        taken.append(Readmitted(pod, found))
+        state = found.state
+    return registered(state), tuple(taken)
+
+
+def _arrived(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
     """The decision on a pod, the same in every world that the open questions leave possible.
 
     Where earlier pods are only assumed to be in, the node is judged with all of them and with none of them:
@@ -115,7 +189,7 @@ def _arrived(state: NodeState, pod: Pod) -> Step:
     state = state.without_pod(pod.uid)
     admission = _admission(state, pod)
     refused = admission.refused_for
-    unknown = open_questions(state.config, pod)
+    unknown = () if is_known else open_questions(state.config, pod)
     doubts = _doubts(state, pod, admission)
     # What is not known of a pod could only turn it away: for one that is turned away it changes no more than the reason.
     if not refused:

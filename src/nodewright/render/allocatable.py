@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nodewright.core.allocatable import Derivation, NodeResources, OverReserved
+from nodewright.core.allocatable import Derivation, NodeResources
 from nodewright.model.release import RulesOf
+from nodewright.model.start_reasons import OverReserved
 from nodewright.render.tables import table
 from nodewright.values.quantity import Quantity
 

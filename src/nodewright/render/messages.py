@@ -2,10 +2,10 @@
 
 from typing import NamedTuple, assert_never
 
-from nodewright.model.cpu_reasons import CPUReason, KubeletCrashes, KubeletHangs
+from nodewright.model.cpu_reasons import CPUReason, KubeletCrashes, KubeletHangs, StateFault
 from nodewright.model.device_reasons import DeviceReason, DeviceUnlisted
 from nodewright.model.eviction_reasons import EvictionReason
-from nodewright.model.memory_reasons import MemoryReason
+from nodewright.model.memory_reasons import MemoryReason, MemoryStateFault
 from nodewright.model.reasons import (
     AdmissionReason,
     HostPortsTaken,
@@ -27,12 +27,21 @@ from nodewright.model.reasons import (
     SysctlForbidden,
     UntoleratedTaints,
 )
-from nodewright.model.state_reasons import StateFileReason
+from nodewright.model.start_reasons import StartReason
+from nodewright.model.state_reasons import (
+    StateContainerUnknown,
+    StateCPUsUnreadable,
+    StateFile,
+    StateFileDamaged,
+    StateFileReason,
+    StatePolicyDiffers,
+)
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.cpu_messages import cpu_error_type, cpu_message
 from nodewright.render.device_messages import device_message
 from nodewright.render.eviction_messages import EVICTED, eviction_message
 from nodewright.render.memory_messages import memory_error_type, memory_message
+from nodewright.render.start_messages import start_message
 from nodewright.render.state_messages import state_message
 from nodewright.render.topology_messages import topology_message
 
@@ -63,6 +72,8 @@ def message(reason: Reason) -> Message:
     if isinstance(reason, StateFileReason):
         # No pod is told of it: the kubelet does not start.
         return Message("", state_message(reason))
+    if isinstance(reason, StartReason):
+        return Message("", start_message(reason))
     return _of_admission(reason)
 
 
@@ -76,6 +87,22 @@ def start_error(reason: Reason) -> str:
     if isinstance(reason, MemoryReason):
         return memory_message(reason)
     return message(reason).message
+
+
+def fatal_error(reason: Reason) -> str:
+    """The error that a kubelet which ends because of this leaves in its log.
+
+    Follows: v1.36, cm/container_manager_linux.go, Start; pkg/kubelet/kubelet.go, initializeRuntimeDependentModules.
+    """
+    manager = ""
+    if isinstance(reason, StateFault | StateContainerUnknown | StateCPUsUnreadable):
+        manager = "cpu"
+    elif isinstance(reason, MemoryStateFault):
+        manager = "memory"
+    elif isinstance(reason, StateFileDamaged | StatePolicyDiffers):
+        manager = {StateFile.CPU: "cpu", StateFile.MEMORY: "memory"}.get(reason.file, "")
+    error = start_error(reason)
+    return f"start {manager} manager error: {error}" if manager else error
 
 
 def _of_admission(reason: AdmissionReason) -> Message:

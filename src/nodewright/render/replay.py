@@ -1,9 +1,9 @@
 """What happened to a node, as a table, as a document, as names and as a journal."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nodewright.model.objects import Pod
 from nodewright.model.profile import API_VERSION
@@ -21,14 +21,23 @@ from nodewright.render.admission import (
     report_head,
 )
 from nodewright.render.documents import fact_document, plain
+from nodewright.render.messages import fatal_error, message
 from nodewright.render.profiles import object_document
 from nodewright.render.tables import table
-from nodewright.sim.replay import Happened
+from nodewright.sim.happened import Happened
 from nodewright.values.idset import CPUSet
 
 _NOTHING = "-"
 _HEADERS = ("EVENT", "WHAT", "POD", "VERDICT", "REASON", "CPUS", "DEVICES", "PREEMPTS", "MESSAGE")
 _MAY_BE_LEFT_OUT = ("CPUS", "DEVICES", "PREEMPTS")
+
+
+class Lost(NamedTuple):
+    """A pod that a kubelet which starts turns away."""
+
+    name: str
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +53,16 @@ class Told:
     entry: Entry | None
     """The answer to a pod that arrived."""
     actions: tuple[Action, ...]
+    lost: tuple[Lost, ...] = ()
+    """Of a restart, the pods that the new kubelet turned away."""
+    error: str = ""
+    """Of a restart, with what the kubelet ends; empty: it starts."""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the answer was yes, if anybody asked."""
+        refused = self.entry is not None and self.entry.decision is not Decision.ADMITTED
+        return not (refused or self.lost or self.error)
 
 
 def told(one: Happened) -> Told:
@@ -66,12 +85,21 @@ def told(one: Happened) -> Told:
         outcome=_outcome(one),
         entry=entry,
         actions=one.actions,
+        lost=tuple(Lost(pod.full_name, *message(because[0])) for pod, because in one.lost),
+        error=_error(one),
     )
+
+
+def _error(one: Happened) -> str:
+    down = one.event.restart is not None and one.after.down_for
+    return fatal_error(one.after.down_for[0]) if down else ""
 
 
 def _outcome(one: Happened) -> str:
     if one.decision is not None:
         return one.decision.value
+    if one.event.restart is not None:
+        return "does not start" if one.after.down_for else "started"
     if one.pod is None:
         return "not there"
     if one.event.remove is not None:
@@ -91,7 +119,15 @@ def replay_text(events: Sequence[Told], after: NodeState, *, wide: bool = False)
         and (header != "MESSAGE" or wide)
     ]
     lines = table([_HEADERS[at] for at in kept], [[row[at] for at in kept] for row in rows])
-    return "\n".join((lines, f"{_summary(events, after)}\n", remaining_text(after)))
+    after_table = (f"{line}\n" for one in events for line in _restart_lines(one))
+    return "\n".join(("".join((lines, *after_table)), f"{_summary(events, after)}\n", remaining_text(after)))
+
+
+def _restart_lines(one: Told) -> Iterator[str]:
+    if one.error:
+        yield f"event {one.number}: the kubelet does not start: {one.error}"
+    for lost in one.lost:
+        yield f"event {one.number}: {lost.name} is lost: {lost.reason}: {lost.message}"
 
 
 def _summary(events: Sequence[Told], after: NodeState) -> str:
@@ -102,7 +138,12 @@ def _summary(events: Sequence[Told], after: NodeState) -> str:
     preempted = sum(len(entry.preempted) for entry in entries)
     if preempted:
         parts.append(f"{preempted} preempted")
+    lost = sum(len(one.lost) for one in events)
+    if lost:
+        parts.append(f"{lost} lost")
     parts.append(f"{_counted(len(after.pods), 'pod')} on the node")
+    if after.down_for:
+        parts.append("the kubelet is down")
     return f"{_counted(len(events), 'event')}: {', '.join(parts)}"
 
 
@@ -111,7 +152,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _row(one: Told) -> tuple[str, ...]:
-    begin = (str(one.number), one.what, one.name, one.outcome)
+    begin = (str(one.number), one.what, one.name or _NOTHING, one.outcome)
     if one.entry is None:
         return (*begin, *[_NOTHING] * (len(_HEADERS) - len(begin)))
     placement = one.entry.placement
@@ -163,6 +204,10 @@ def _event_document(one: Told) -> dict[str, Any]:
     document: dict[str, Any] = {"event": one.number, "what": one.what}
     if one.entry is not None:
         document |= entry_document(one.entry)
+    elif one.what == "restart":
+        lost = [lost._asdict() for lost in one.lost]
+        document |= {"verdict": one.outcome, "lost": lost}
+        document |= {"error": one.error} if one.error else {}
     else:
         document |= {"name": one.name} if one.pod is None else plain(one.pod)
         document["verdict"] = one.outcome

@@ -32,6 +32,7 @@ from nodewright.model.reasons import (
     UntoleratedTaints,
 )
 from nodewright.model.resource_names import PODS
+from nodewright.model.start_reasons import StartReason
 from nodewright.model.state_reasons import StateFileReason
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.render.amounts import readable, told_apart
@@ -39,6 +40,7 @@ from nodewright.render.cpu_sentences import cpu_sentence
 from nodewright.render.device_messages import device_sentence
 from nodewright.render.eviction_sentences import eviction_sentence
 from nodewright.render.memory_sentences import memory_sentence
+from nodewright.render.start_messages import start_sentence
 from nodewright.render.state_messages import state_sentence
 from nodewright.render.topology_sentences import topology_sentence
 
@@ -63,6 +65,8 @@ def sentence(reason: Reason) -> str:
         return topology_sentence(reason)
     if isinstance(reason, StateFileReason):
         return state_sentence(reason)
+    if isinstance(reason, StartReason):
+        return start_sentence(reason)
     return _of_admission(reason)
 
 

@@ -1,48 +1,18 @@
 """A node through a script of events: what came of each."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from nodewright.core.arrival import identified
-from nodewright.core.preemption import Victims
 from nodewright.core.requests import with_defaults
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import Reason
 from nodewright.model.scenario import ScenarioEvent
-from nodewright.node.actions import Action
+from nodewright.node.actions import RejectPod
 from nodewright.node.events import KillFailed, PodArrived, PodFound, PodGone, PodStarted
-from nodewright.node.placement import Placement, placement_of
 from nodewright.node.state import NodeState
-from nodewright.node.step import Decision, Step, step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Happened:
-    """What came of one event."""
-
-    number: int
-    """Of the event, from 0."""
-    event: ScenarioEvent
-    pod: Pod | None
-    """The pod in question; None: there is no such pod."""
-    was_there: bool
-    """Whether the node had the pod before. If one that it has arrives again, nothing happens."""
-    decision: Decision | None = None
-    """On a pod that arrived."""
-    because: tuple[Reason, ...] = ()
-    """Why; the first refusal is the one that the kubelet reports."""
-    victims: Victims | None = None
-    actions: tuple[Action, ...] = ()
-    decided: NodeState
-    """The node when the decision had fallen, before any container started."""
-    after: NodeState
-
-    @property
-    def placement(self) -> Placement | None:
-        """What the pod was given for itself; None: it did not arrive, or is not taken."""
-        if self.decision is None or self.pod is None or self.pod.uid not in self.decided.pods:
-            return None
-        return placement_of(self.decided, self.pod)
+from nodewright.node.step import Step, step
+from nodewright.sim.happened import Happened
+from nodewright.sim.restart import Standing, restarted
 
 
 def replay(state: NodeState, events: Iterable[ScenarioEvent]) -> Iterator[Happened]:
@@ -51,15 +21,21 @@ def replay(state: NodeState, events: Iterable[ScenarioEvent]) -> Iterator[Happen
     Departs: every pod that is taken starts at once, before anything else happens.
     """
     seen = dict(state.pods)
+    standing = Standing()
     for number, event in enumerate(events):
         pod = _pod(event, state, seen)
-        is_there = pod is not None and pod.uid in state.pods
-        done = _done(state, event, pod, is_there=is_there)
+        is_there = pod is not None and (pod.uid in state.pods or pod.uid in state.waiting)
+        if event.restart is None:
+            done = _done(state, event, pod, is_there=is_there)
+        else:
+            done, standing = restarted(state, event.restart, standing)
         after = done.state
         if pod is not None:
             seen[pod.uid] = pod
-            if event.add is not None and not is_there:
-                after = step(after, PodStarted(pod.uid)).state
+        if pod is not None and event.add is not None and not is_there:
+            after = step(after, PodStarted(pod.uid)).state
+        for uid in state.waiting if event.restart is not None else ():
+            after = step(after, PodStarted(uid)).state
         yield Happened(
             number=number,
             event=event,
@@ -68,11 +44,18 @@ def replay(state: NodeState, events: Iterable[ScenarioEvent]) -> Iterator[Happen
             decision=None if event.add is None else done.decision,
             because=done.because,
             victims=done.victims,
+            lost=_lost(state, done) if event.restart is not None else (),
             actions=done.actions,
             decided=done.state,
             after=after,
         )
         state = after
+
+
+def _lost(before: NodeState, done: Step) -> tuple[tuple[Pod, tuple[Reason, ...]], ...]:
+    pods = {**before.pods, **before.waiting}
+    rejected = (action for action in done.actions if isinstance(action, RejectPod))
+    return tuple((pods[action.pod_uid], action.because) for action in rejected)
 
 
 def _pod(event: ScenarioEvent, state: NodeState, seen: dict[str, Pod]) -> Pod | None:
@@ -81,9 +64,8 @@ def _pod(event: ScenarioEvent, state: NodeState, seen: dict[str, Pod]) -> Pod | 
     if pod is not None:
         return with_defaults(identified(pod))
     if event.remove is not None:
-        return _named(event.remove, state.pods)
-    assert event.kill_failed is not None
-    return _named(event.kill_failed, seen)
+        return _named(event.remove, {**state.pods, **state.waiting})
+    return None if event.kill_failed is None else _named(event.kill_failed, seen)
 
 
 def _named(name: str, pods: Mapping[str, Pod]) -> Pod | None:

@@ -13,10 +13,12 @@ from nodewright.model.objects import Pod
 from nodewright.model.profile import API_VERSION, NodeProfile
 from nodewright.model.release import RULED
 from nodewright.model.scenario import KINDS, JournalHeader, Scenario, ScenarioEvent
+from nodewright.model.state_reasons import StateFile
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import File, read_file
+from nodewright.world.machine.check import contradictions
 from nodewright.world.manifests import remark_text
 from nodewright.world.places import Place
 from nodewright.world.profile_faults import profile_faults
@@ -65,7 +67,7 @@ def scenario_from(file: File, *, max_bytes: int = MAX_YAML_BYTES) -> LoadedScena
         raise InputError(place.all_of(faults))
     scenario = decode(value, Scenario)
     _check_release(scenario.spec.journal, file.source)
-    faults = place.all_of(_repeated(scenario.spec.events))
+    faults = place.all_of([*_repeated(scenario.spec.events), *_restart_faults(scenario.spec.events)])
     if scenario.spec.node is not None:
         faults += replace(place, prefix="spec.node").all_of(profile_faults(scenario.spec.node))
     if faults:
@@ -140,6 +142,25 @@ def _repeated(events: tuple[ScenarioEvent, ...]) -> Iterator[Fault]:
             rule = f"the pod of spec.events[{there[pod.uid][0]}] has it; remove that one first"
             yield Fault(path=path, error="Duplicate value", value=pod.uid, rule=rule)
         there[pod.uid] = index, pod.full_name
+
+
+def _restart_faults(events: tuple[ScenarioEvent, ...]) -> Iterator[Fault]:
+    """Restarts on machines that contradict themselves, and deleted files that no kubelet has."""
+    for index, event in enumerate(events):
+        if event.restart is None:
+            continue
+        path = f"spec.events[{index}].restart"
+        if event.restart.machine_info is not None:
+            yield from contradictions(event.restart.machine_info, field=f"{path}.machineInfo")
+        for at, name in enumerate(event.restart.deleted_files):
+            if name not in _MANAGERS_FILES:
+                rule = f"must be one of {', '.join(_MANAGERS_FILES)}"
+                yield Fault(
+                    path=f"{path}.deletedFiles[{at}]", error="Unsupported value", value=name, rule=rule
+                )
+
+
+_MANAGERS_FILES = (StateFile.CPU, StateFile.MEMORY, StateFile.DEVICES)
 
 
 def _as_nodes_see(scenario: Scenario) -> Scenario:

@@ -11,7 +11,8 @@ import yaml
 
 from nodewright.cli import replay as command
 from nodewright.cli.app import ERROR, INTERRUPTED, NO, USAGE, YES, run
-from nodewright.sim.replay import Happened, replay
+from nodewright.sim.happened import Happened
+from nodewright.sim.replay import replay
 
 FRAGMENTED = "examples/scenarios/fragmented.yaml"
 WORKER = "examples/nodes/worker.yaml"

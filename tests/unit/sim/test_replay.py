@@ -8,7 +8,8 @@ import pytest
 from nodewright.ask import Node
 from nodewright.model.scenario import ScenarioEvent
 from nodewright.node.state import NodeState
-from nodewright.sim.replay import Happened, replay
+from nodewright.sim.happened import Happened
+from nodewright.sim.replay import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

@@ -1,0 +1,183 @@
+"""A kubelet that starts anew: the files that the last one left, and what the next one reads in them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+import msgspec
+
+from nodewright.core.config import settled
+from nodewright.core.devices import DeviceState
+from nodewright.model.faults import ConfigFault
+from nodewright.model.scenario import KubeletRestart
+from nodewright.model.start_reasons import ConfigurationRefused
+from nodewright.model.state_reasons import StateFile
+from nodewright.model.verdict import Granted, Refused, Verdict
+from nodewright.node.config import NodeFacts, NodeParts, resources_of
+from nodewright.node.events import Restarted
+from nodewright.node.restart import Begun, Stored, begin
+from nodewright.node.state import NodeState
+from nodewright.node.step import Step, step
+from nodewright.world.errors import InputError
+from nodewright.world.kubelet_config import Host, kubelet_config_from
+from nodewright.world.state.cpu import ContainerName, CPUStateReading, cpu_state_file, read_cpu_state
+from nodewright.world.state.devices import device_file, device_state, device_state_file, read_device_state
+from nodewright.world.state.memory import MemoryStateReading, memory_state_file, read_memory_state
+
+USUAL_ROOT = "/var/lib/kubelet"
+_POD_LEVEL = "PodLevelResourceManagers"
+_PLACES = {StateFile.DEVICES: f"device-plugins/{StateFile.DEVICES}"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFiles:
+    """The managers' files as bytes; those that are not there are missing."""
+
+    contents: Mapping[StateFile, bytes]
+    root: str = USUAL_ROOT
+    running: Mapping[str, ContainerName] = field(default_factory=dict)
+    """The containers that the runtime has, by id: CPU files of the oldest format name no others."""
+
+    def path(self, file: StateFile) -> str:
+        """Where the file is."""
+        return str(PurePath(self.root) / _PLACES.get(file, file))
+
+    def without(self, names: Collection[str]) -> "StateFiles":
+        """The files when those of these names have been deleted."""
+        left = {file: content for file, content in self.contents.items() if file not in names}
+        return StateFiles(contents=left, root=self.root, running=self.running)
+
+
+def files_of(state: NodeState) -> StateFiles:
+    """The files that the kubelet of this node has written."""
+    parts, held = state.config.parts, state.held
+    pod_level = parts.gates[_POD_LEVEL]
+    kubelet = parts.kubelet
+    return StateFiles(
+        contents={
+            StateFile.CPU: cpu_state_file(held.cpu, kubelet.cpu_manager_policy, pod_level=pod_level),
+            StateFile.MEMORY: memory_state_file(
+                held.memory, kubelet.memory_manager_policy, pod_level=pod_level
+            ),
+            StateFile.DEVICES: device_state_file(device_file(held.devices)),
+        }
+    )
+
+
+def stored_in(files: StateFiles, parts: NodeParts) -> Stored:
+    """The files as a kubelet of these parts reads them.
+
+    Errors: InputError for CPU numbers and NUMA nodes beyond 65535, which the kubelet would take.
+    """
+    cpu, memory, devices = (
+        files.contents.get(file) for file in (StateFile.CPU, StateFile.MEMORY, StateFile.DEVICES)
+    )
+    kubelet, pod_level = parts.kubelet, parts.gates[_POD_LEVEL]
+    cpus = CPUStateReading(
+        path=files.path(StateFile.CPU),
+        policy=kubelet.cpu_manager_policy,
+        pod_level=pod_level,
+        running=files.running,
+    )
+    blocks = MemoryStateReading(
+        path=files.path(StateFile.MEMORY), policy=kubelet.memory_manager_policy, pod_level=pod_level
+    )
+    return Stored(
+        cpu=None if cpu is None else read_cpu_state(cpu, cpus),
+        memory=None if memory is None else read_memory_state(memory, blocks),
+        devices=None if devices is None else _devices(devices, files.path(StateFile.DEVICES)),
+    )
+
+
+def _devices(content: bytes, path: str) -> Verdict[DeviceState]:
+    found = read_device_state(content, path)
+    return found if isinstance(found, Refused) else Granted(device_state(found.value))
+
+
+def left_by(files: StateFiles, begun: Begun, parts: NodeParts) -> StateFiles:
+    """The files after a start that failed: where one was missing, a manager that came so far has made it.
+
+    Follows: v1.36, cpumanager/state/state_checkpoint.go, NewCheckpointState, storeState.
+    """
+    contents, kubelet, pod_level = dict(files.contents), parts.kubelet, parts.gates[_POD_LEVEL]
+    if begun.cpu is not None and StateFile.CPU not in contents:
+        contents[StateFile.CPU] = cpu_state_file(begun.cpu, kubelet.cpu_manager_policy, pod_level=pod_level)
+    if begun.memory is not None and StateFile.MEMORY not in contents:
+        contents[StateFile.MEMORY] = memory_state_file(
+            begun.memory, kubelet.memory_manager_policy, pod_level=pod_level
+        )
+    return StateFiles(contents=contents, root=files.root, running=files.running)
+
+
+def changed_parts(parts: NodeParts, change: KubeletRestart) -> Verdict[NodeParts]:
+    """What the node is made of after the change; refused: the configuration is none that a kubelet takes."""
+    machine = change.machine_info or parts.machine
+    facts = _with_devices(parts.facts, change)
+    host = Host(machine=machine, cgroup_version=facts.cgroup_version)
+    if change.kubelet_configuration is None:
+        found = settled(parts.kubelet, machine=machine, cgroup_version=facts.cgroup_version)
+        if found.faults:
+            return Refused(tuple(map(_refusal, found.faults)))
+        kubelet, gates = parts.kubelet, parts.gates
+    else:
+        try:
+            loaded = kubelet_config_from(change.kubelet_configuration, "", host=host)
+        except InputError as error:
+            return refused_configuration(error)
+        kubelet, gates = loaded.config, loaded.gates
+    resources = resources_of(machine, kubelet, facts)
+    settings = replace(parts, gates=gates, kubelet=kubelet)
+    return Granted(replace(settings, machine=machine, facts=facts, resources=resources))
+
+
+def _with_devices(facts: NodeFacts, change: KubeletRestart) -> NodeFacts:
+    return facts if change.devices is None else replace(facts, devices=change.devices)
+
+
+def _refusal(fault: ConfigFault) -> ConfigurationRefused:
+    return ConfigurationRefused(path=fault.path, error=fault.text)
+
+
+def refused_configuration(error: InputError) -> Refused:
+    """The same as a refusal, in the kubelet's words."""
+    return Refused(tuple(ConfigurationRefused(path=fault.path, error=fault.rule) for fault in error.faults))
+
+
+AS_IT_WAS = KubeletRestart()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a kubelet that does not start leaves for the next one; beside that, all is as the node's state says."""
+
+    change: KubeletRestart = AS_IT_WAS
+    """What has been changed since a kubelet started last."""
+    files: StateFiles | None = None
+    """The files; None: those that the running kubelet writes."""
+
+
+def restarted(state: NodeState, change: KubeletRestart, standing: Standing) -> tuple[Step, Standing]:
+    """What comes of a restart, and what the next one finds.
+
+    Errors: as stored_in.
+    """
+    whole = _both(standing.change, change)
+    files = (standing.files or files_of(state)).without(change.deleted_files)
+    parts = changed_parts(state.config.parts, whole)
+    if isinstance(parts, Refused):
+        return step(state, Restarted(parts, Stored())), Standing(change=whole, files=files)
+    stored = stored_in(files, parts.value)
+    done = step(state, Restarted(parts, stored))
+    if done.state.down_for:
+        left = left_by(files, begin(parts.value, stored), parts.value)
+        return done, Standing(change=whole, files=left)
+    return done, Standing()
+
+
+def _both(before: KubeletRestart, after: KubeletRestart) -> KubeletRestart:
+    given = {
+        name: value
+        for name in ("kubelet_configuration", "machine_info", "devices")
+        if (value := getattr(after, name)) is not None
+    }
+    return msgspec.structs.replace(before, **given)
