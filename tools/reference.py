@@ -24,6 +24,7 @@ FLOORS = (
     "sim",
     "render",
     "ask",
+    "policies",
     "api",
     "testing",
     "cli",

@@ -27,6 +27,11 @@ SHOTS = {
     "admit": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml",
     "admit-wide": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o wide",
     "admit-yaml": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o yaml",
+    "admit-policy": "nodewright admit -f examples/policies/pods.yaml --node examples/policies/node.yaml",
+    "explain-policies": (
+        "nodewright explain -f examples/policies/pods.yaml --node examples/policies/node.yaml "
+        "--policies examples/policies/mine.py --topology-policy at-most-two --cpu-picker one-thread-a-core --pod trading"
+    ),
     "help-explain": "nodewright explain --help",
     "explain": "nodewright explain -f examples/numa/gpu-nic-pods.yaml --node examples/numa/gpu-nic-node.yaml",
     "explain-wide": (

@@ -10,6 +10,7 @@ from nodewright.core.cgroups.rules import CgroupRules
 from nodewright.core.preemption import Victims
 from nodewright.core.requests import QOSClass, qos_class, with_defaults
 from nodewright.model.objects import Pod, ResourceList
+from nodewright.model.policies import Policy
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
@@ -27,6 +28,7 @@ from nodewright.node.restore import restored
 from nodewright.node.start import start
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, step
+from nodewright.policies import chosen_policies
 from nodewright.render.allocatable import over_reservation, release_warning
 from nodewright.render.messages import Message, message, start_error
 from nodewright.render.sentences import sentence
@@ -129,23 +131,38 @@ class Node:
     """What is odd about its description."""
 
     @classmethod
-    def open(cls, reference: str | None = None, *, kubelet_config: str | None = None) -> "Node":
+    def open(
+        cls,
+        reference: str | None = None,
+        *,
+        kubelet_config: str | None = None,
+        policies: Sequence[Policy] = (),
+    ) -> "Node":
         """The node meant: None, this machine; else a NodeProfile file, or a machine of the catalogue by its name.
 
-        ``kubelet_config`` names a file that takes the place of the profile's kubelet configuration.
+        ``kubelet_config`` names a file that takes the place of the profile's kubelet configuration;
+        ``policies`` decide in the kubelet's place, at most one of a kind.
         Errors: InputError with all that is wrong with the description; WorldError if this machine cannot
             be read.
         """
         return cls.of(
-            find_profile(reference), kubelet_config=kubelet_config, source=reference or "this machine"
+            find_profile(reference),
+            kubelet_config=kubelet_config,
+            policies=policies,
+            source=reference or "this machine",
         )
 
     @classmethod
     def of(
-        cls, profile: NodeProfile, *, kubelet_config: str | None = None, source: str = "profile"
+        cls,
+        profile: NodeProfile,
+        *,
+        kubelet_config: str | None = None,
+        policies: Sequence[Policy] = (),
+        source: str = "profile",
     ) -> "Node":
         """The node that a profile describes, with the pods that it has; else as `open`."""
-        parts, warnings = parts_of(profile, kubelet_config=kubelet_config, source=source)
+        parts, warnings = parts_of(profile, kubelet_config=kubelet_config, policies=policies, source=source)
         started = start(parts)
         if isinstance(started, Refused):
             rule = f"the kubelet does not start: {start_error(started.because[0])}"
@@ -312,7 +329,11 @@ def _release(text: str, source: str) -> RulesOf:
 
 
 def parts_of(
-    profile: NodeProfile, *, kubelet_config: str | None = None, source: str = "profile"
+    profile: NodeProfile,
+    *,
+    kubelet_config: str | None = None,
+    policies: Sequence[Policy] = (),
+    source: str = "profile",
 ) -> tuple[NodeParts, tuple[str, ...]]:
     """What the node of a profile is made of, and what is odd about it; else as `Node.open`."""
     spec = profile.spec
@@ -333,6 +354,7 @@ def parts_of(
         facts=facts,
         resources=resources_of(spec.machine_info, loaded.config, facts),
         defects=Defects(spec.kubelet_defects),
+        policies=chosen_policies(spec.policies, policies, loaded.config.cpu_manager_policy, source),
     )
     foreign = release_warning(release)
     return parts, (*((foreign,) if foreign else ()), *loaded.warnings)

@@ -10,56 +10,14 @@ from nodewright.core.topology import TopologyManager, merge
 from nodewright.core.topology.dense import best_common, best_intersection
 from nodewright.core.topology.lists import resource_lists
 from nodewright.core.topology.sparse import Search, search_common, search_intersections
-from nodewright.model.hints import Fitting, Hint, HintList, Offer
+from nodewright.model.hints import Hint, HintList, Offer
+from nodewright.testing.hints import demands, distance_tables, fittings, listed, rules
 from nodewright.values.idset import NUMASet
 from nodewright.values.search import Budget, Distances
-from nodewright.values.subsets import Demand, fewest, masks
+from nodewright.values.subsets import fewest, masks
 
 POLICIES = ("best-effort", "restricted", "single-numa-node")
 MOST_NODES = 4
-
-
-@st.composite
-def listed(draw: st.DrawFn, nodes: int) -> HintList | None:
-    sets = st.integers(0, (1 << nodes) - 1).map(NUMASet)
-    hints = st.builds(Hint, st.one_of(st.none(), sets, sets, sets, sets), st.booleans())
-    return draw(st.one_of(st.none(), st.lists(hints, max_size=6).map(lambda found: HintList(tuple(found)))))
-
-
-@st.composite
-def demands(draw: st.DrawFn, nodes: int) -> Demand:
-    shares = draw(st.lists(st.tuples(st.integers(1, (1 << nodes) - 1), st.integers(0, 4)), max_size=5))
-    return Demand(draw(st.integers(0, 8)), tuple(shares))
-
-
-@st.composite
-def fittings(draw: st.DrawFn, nodes: int) -> Fitting:
-    among = draw(st.integers(1, (1 << nodes) - 1))
-    halves = (0b0011, 0b1100)
-    return Fitting(
-        NUMASet(among),
-        tuple(draw(st.lists(demands(nodes), max_size=2))),
-        draw(st.integers(1, nodes)),
-        touching=tuple(draw(st.lists(st.integers(1, (1 << nodes) - 1), max_size=1))),
-        at_least=draw(st.integers(1, 2)),
-        sockets=draw(st.sampled_from(((), (), halves))),
-        preferred_sockets=draw(st.integers(1, 2)),
-    )
-
-
-@st.composite
-def rules(draw: st.DrawFn, nodes: int) -> HintList:
-    sets = st.integers(1, (1 << nodes) - 1).map(NUMASet)
-    beside = draw(st.lists(st.builds(Hint, sets, st.booleans()), max_size=2))
-    return HintList(tuple(beside), draw(fittings(nodes)))
-
-
-@st.composite
-def distance_tables(draw: st.DrawFn, nodes: int) -> Distances | None:
-    if draw(st.booleans()):
-        return None
-    row = st.lists(st.sampled_from((10, 12, 20, 21)), min_size=nodes, max_size=nodes)
-    return {node: draw(row) for node in range(nodes)}
 
 
 @st.composite

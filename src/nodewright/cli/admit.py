@@ -6,7 +6,7 @@ from nodewright.ask import Answer
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
 from nodewright.cli.journal import journal, node_document
-from nodewright.cli.opening import opened
+from nodewright.cli.opening import opened, show
 from nodewright.render.admission import Entry, admission_document, admission_text, admitted_names
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.replay import arrival_event, journal_event
@@ -40,7 +40,7 @@ def command(question: options.Question, *, output: str | None) -> int:
         text = (as_json if output == "json" else as_yaml)(document)
     else:
         text = admission_text(entries, asked.state, wide=output == "wide")
-    click.echo(text, nl=False)
+    show(text, output, asked.config)
     return YES if all(entry.decision == "admitted" for entry in entries) else NO
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from nodewright.model.policies import PolicyError
 from nodewright.world.errors import InputError, WorldError
 
 YES, ERROR, USAGE, NO = 0, 1, 2, 3
@@ -93,7 +94,7 @@ def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
         said = (error.filename, error.strerror or str(error))
         click.echo("error: " + ": ".join(str(part) for part in said if part), err=True)
         return ERROR
-    except WorldError as error:
+    except (WorldError, PolicyError) as error:
         click.echo(f"error: {error}", err=True)
         return ERROR
     except (click.Abort, KeyboardInterrupt):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.ask import Cgroups
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
-from nodewright.cli.opening import opened
+from nodewright.cli.opening import opened, show
 from nodewright.core.cgroups.compare import Comparison, compared, files_to_read, strangers
 from nodewright.core.cgroups.names import Driver, Parents, uid_on_node
 from nodewright.core.requests import QOSClass
@@ -80,7 +80,7 @@ def command(  # noqa: PLR0913 - one argument an option
         warnings=read.warnings,
         skipped=read.skipped,
     )
-    click.echo(_text(report, output), nl=False)
+    show(_text(report, output), output, asked.config)
     is_as_it_should_be = report.comparison is None or not report.comparison.differences
     return YES if is_as_it_should_be and all(one.admitted for one in found.answers) else NO
 

@@ -8,7 +8,7 @@ import click
 
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
-from nodewright.cli.opening import opened
+from nodewright.cli.opening import opened, show
 from nodewright.node.counterfactual import BUDGET
 from nodewright.node.step import Decision
 from nodewright.render.documents import as_json, as_yaml
@@ -73,7 +73,7 @@ def command(
         text = explanation_text(told, width=shutil.get_terminal_size().columns, wide=output == "wide")
     if page is not None:
         page.write_text(explanation_page(told, asked.state), "utf-8")
-    click.echo(text, nl=False)
+    show(text, output, asked.config)
     return YES if all(one.explained.step.decision is Decision.ADMITTED for one in told) else NO
 
 

@@ -10,7 +10,7 @@ import click
 from nodewright.cli.options import journal_path
 from nodewright.model.profile import NodeProfile
 from nodewright.render.documents import plain
-from nodewright.render.profiles import profile_document
+from nodewright.render.profiles import object_document, profile_document
 from nodewright.render.replay import journal_head
 from nodewright.world.journals import JournalFile
 from nodewright.world.kubelet_config import config_document
@@ -42,3 +42,9 @@ def with_config(node: dict[str, Any], kubelet_config: str | None) -> dict[str, A
     if kubelet_config is None:
         return node
     return {**node, "spec": {**node["spec"], "kubeletConfiguration": config_document(kubelet_config)}}
+
+
+def with_names(node: dict[str, Any], judged: NodeProfile) -> dict[str, Any]:
+    """A NodeProfile's document that names the policies that really decide."""
+    names = object_document(judged.spec.policies)
+    return {**node, "spec": {**node["spec"], "policies": names}} if names else node

@@ -3,12 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import click
+from msgspec.structs import replace
+
 from nodewright.ask import Node
 from nodewright.cli.inputs import tell, workloads
-from nodewright.cli.options import Question
+from nodewright.cli.options import PolicyChoice, Question
+from nodewright.core.cpu.own import CPUPicker
+from nodewright.core.topology import TopologyPolicy
+from nodewright.model.policies import Policy
 from nodewright.model.profile import NodeProfile
+from nodewright.node.config import NodeConfig
+from nodewright.render.policies import policies_text
 from nodewright.world.manifests import Workload
 from nodewright.world.nodes import find_profile
+from nodewright.world.policies import registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +39,40 @@ def opened(question: Question) -> Opened:
         this machine is meant and cannot be read.
     """
     loaded = workloads(question.filenames, question.namespace)
-    profile = find_profile(question.node)
+    profile, policies = with_policies(find_profile(question.node), question.policies)
     source = question.node or "this machine"
-    node = Node.of(profile, kubelet_config=question.kubelet_config, source=source)
+    node = Node.of(profile, kubelet_config=question.kubelet_config, policies=policies, source=source)
     warnings = (*loaded.warnings, *node.warnings)
     tell(loaded, warnings, strict=question.strict)
     return Opened(
         workloads=loaded.workloads, skipped=loaded.skipped, profile=profile, node=node, warnings=warnings
     )
+
+
+def with_policies(profile: NodeProfile, choice: PolicyChoice) -> tuple[NodeProfile, tuple[Policy, ...]]:
+    """The profile with the names of the policies that are to decide, and the policies themselves.
+
+    Errors: InputError for files that bring none, and for names that nobody has.
+    """
+    known, asked, found = registry(choice.files), profile.spec.policies, list[Policy]()
+    if choice.topology is not None:
+        asked = replace(asked, topology=choice.topology)
+    if choice.cpu_picker is not None:
+        asked = replace(asked, cpu_picker=choice.cpu_picker)
+    if asked.topology:
+        at = "--topology-policy" if choice.topology else "spec.policies.topology"
+        found.append(known.find(TopologyPolicy, asked.topology, asked=at))
+    if asked.cpu_picker:
+        at = "--cpu-picker" if choice.cpu_picker else "spec.policies.cpuPicker"
+        found.append(known.find(CPUPicker, asked.cpu_picker, asked=at))
+    return replace(profile, spec=replace(profile.spec, policies=asked)), tuple(found)
+
+
+def show(text: str, output: str | None, config: NodeConfig) -> None:
+    """Print an answer. Which policies decide in the kubelet's place comes first; documents say it themselves."""
+    note = policies_text(config)
+    if note and output in (None, "wide"):
+        click.echo(note)
+    elif note and output == "name":
+        click.echo(note, nl=False, err=True)
+    click.echo(text, nl=False)

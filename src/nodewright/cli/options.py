@@ -25,6 +25,17 @@ def filenames(command: Command) -> Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChoice:
+    """Which policies decide in the kubelet's place, as the command line says."""
+
+    files: tuple[str, ...]
+    """Python files that bring some."""
+    topology: str | None
+    """None: what the node's profile says."""
+    cpu_picker: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Which pods are put to which node, as the command line says."""
 
@@ -33,12 +44,13 @@ class Question:
     kubelet_config: str | None
     namespace: str
     strict: bool
+    policies: PolicyChoice
 
     @property
     def files(self) -> tuple[str, ...]:
         """All names that may be those of files to read."""
         named = (self.node, self.kubelet_config)
-        return (*self.filenames, *(name for name in named if name is not None))
+        return (*self.filenames, *self.policies.files, *(name for name in named if name is not None))
 
 
 def question(command: Callable[..., int]) -> Callable[..., int]:
@@ -49,9 +61,26 @@ def question(command: Callable[..., int]) -> Callable[..., int]:
         asked = Question(**{field.name: given.pop(field.name) for field in fields(Question)})
         return command(asked, **given)
 
-    for option in (strict, namespace, kubelet_config, node):
-        asking = option(asking)
-    return filenames(asking)
+    with_options: Callable[..., int] = asking
+    for option in (strict, policies, namespace, kubelet_config, node, filenames):
+        with_options = option(with_options)
+    return with_options
+
+
+def policies(command: Callable[..., int]) -> Callable[..., int]:
+    """The options about policies that are not the kubelet's; the command gets them as `policies`."""
+
+    @wraps(command)
+    def choosing(
+        *, policies: tuple[str, ...], topology_policy: str | None, cpu_picker: str | None, **given: Any
+    ) -> int:
+        choice = PolicyChoice(files=policies, topology=topology_policy, cpu_picker=cpu_picker)
+        return command(policies=choice, **given)
+
+    with_options: Callable[..., int] = choosing
+    for option in (_policy_files, _cpu_picker, _topology_policy):
+        with_options = option(with_options)
+    return with_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +179,22 @@ kubelet_config = click.option(
     "kubelet_config",
     metavar="FILE",
     help="A KubeletConfiguration that takes the place of the node's own.",
+)
+_topology_policy = click.option(
+    "--topology-policy",
+    metavar="NAME",
+    help="A topology policy in place of the kubelet's: pod-wish, or one of --policies. Default: the node's.",
+)
+_cpu_picker = click.option(
+    "--cpu-picker",
+    metavar="NAME",
+    help="A way to pick CPUs in place of the kubelet's: whole-caches, or one of --policies. Default: the node's.",
+)
+_policy_files = click.option(
+    "--policies",
+    multiple=True,
+    metavar="FILE.py",
+    help="A Python file with policies of your own, which is run. Repeatable.",
 )
 strict = click.option(
     "--strict/--no-strict",

@@ -6,7 +6,7 @@ import click
 
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
-from nodewright.cli.opening import opened
+from nodewright.cli.opening import opened, show
 from nodewright.core.preemption import BUDGET, ExactSolver, Optimum, optimum
 from nodewright.node.preview import Preview
 from nodewright.node.step import Decision
@@ -64,11 +64,11 @@ def command(
     if output == "name":
         text = victim_names(entries)
     elif output in ("json", "yaml"):
-        document = preemption_document(entries, asked.name, warnings=found.warnings, skipped=found.skipped)
+        document = preemption_document(entries, asked.config, warnings=found.warnings, skipped=found.skipped)
         text = (as_json if output == "json" else as_yaml)(document)
     else:
         text = preemption_text(entries, wide=output == "wide")
-    click.echo(text, nl=False)
+    show(text, output, asked.config)
     return YES if all(entry.preview.step.decision is Decision.ADMITTED for entry in entries) else NO
 
 

@@ -11,7 +11,8 @@ from nodewright.ask import Node
 from nodewright.cli import options
 from nodewright.cli.app import ERROR, INTERRUPTED, NO, YES
 from nodewright.cli.inputs import warn
-from nodewright.cli.journal import journal, node_document, with_config
+from nodewright.cli.journal import journal, node_document, with_config, with_names
+from nodewright.cli.opening import show, with_policies
 from nodewright.node.state import NodeState
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.replay import (
@@ -42,6 +43,7 @@ PROGRESS_INTERVAL_S = 0.2
     help="A NodeProfile, or a shape of `node catalogue`, that takes the place of the scenario's own node.",
 )
 @options.kubelet_config
+@options.policies
 @options.strict
 @options.journal
 @options.max_document_size
@@ -51,6 +53,7 @@ def command(
     node: str | None,
     kubelet_config: str | None,
     *,
+    policies: options.PolicyChoice,
     strict: bool,
     output: str | None,
 ) -> int:
@@ -60,14 +63,14 @@ def command(
     something else comes out than the journal says. Ctrl-C ends the run; what was decided so far is printed.
     """
     loaded = load_scenario(scenario, max_bytes=options.max_bytes())
-    asked, document = _asked(loaded, node, kubelet_config)
+    asked, document = _asked(loaded, node, kubelet_config, policies)
     warnings = (*loaded.warnings, *asked.warnings)
     warn(warnings, strict=strict)
     run = _Run(loaded, asked.state)
-    inputs = [name for name in (scenario, node, kubelet_config) if name is not None]
+    inputs = [name for name in (scenario, node, kubelet_config, *policies.files) if name is not None]
     with journal(lambda: document, inputs) as written:
         interrupted = run.goes_on(written)
-    click.echo(_text(run, output, warnings, interrupted=interrupted), nl=False)
+    show(_text(run, output, warnings, interrupted=interrupted), output, asked.config)
     if interrupted:
         count = len(loaded.events)
         click.echo(f"interrupted: {len(run.events)} of {count} events happened", err=True)
@@ -76,17 +79,19 @@ def command(
 
 
 def _asked(
-    loaded: LoadedScenario, reference: str | None, kubelet_config: str | None
+    loaded: LoadedScenario, reference: str | None, kubelet_config: str | None, choice: options.PolicyChoice
 ) -> tuple[Node, dict[str, object]]:
     """The node, and the document that describes it."""
     if reference is None:
         profile, source = node_of(loaded), f"{loaded.source}: spec.node"
         assert loaded.node is not None
-        document = with_config(loaded.node, kubelet_config)
+        document = loaded.node
     else:
         profile, source = find_profile(reference), reference
-        document = node_document(profile, kubelet_config)
-    return Node.of(profile, kubelet_config=kubelet_config, source=source), document
+        document = node_document(profile, None)
+    judged, policies = with_policies(profile, choice)
+    node = Node.of(judged, kubelet_config=kubelet_config, policies=policies, source=source)
+    return node, with_names(with_config(document, kubelet_config), judged)
 
 
 def _text(run: "_Run", output: str | None, warnings: tuple[str, ...], *, interrupted: bool) -> str:

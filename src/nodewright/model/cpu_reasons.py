@@ -268,6 +268,27 @@ class CPUAccountingWrong:
     remaining: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickerRefuses:
+    """A CPU picker that is not the kubelet's has no CPUs to give, though enough are free.
+
+    Units: requested in CPUs.
+    """
+
+    picker: str
+    said: str
+    requested: int
+    free: CPUSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickedBy:
+    """A CPU picker that is not the kubelet's has chosen these CPUs."""
+
+    picker: str
+    cpus: CPUSet
+
+
 # ---------------------------------------------------------------- known defects of the kubelet
 
 
@@ -324,8 +345,9 @@ CPURefusal: TypeAlias = (
     | NotEnoughWholeCores
     | PodSharedPoolEmpty
     | CPUAccountingWrong
+    | PickerRefuses
     | KubeletHangs
     | KubeletCrashes
 )
-CPURemark: TypeAlias = CPUsNotFree | CPUsStranded | DistributionOverwritten
+CPURemark: TypeAlias = PickedBy | CPUsNotFree | CPUsStranded | DistributionOverwritten
 CPUReason: TypeAlias = MachineFault | PolicyFault | StateFault | CPURefusal | CPURemark

@@ -51,6 +51,13 @@ class Kept(msgspec.Struct, frozen=True):
     devices: Mapping[str, Mapping[str, Mapping[str, frozenset[str]]]] = {}
 
 
+class PolicyNames(msgspec.Struct, frozen=True, rename="camel"):
+    """Policies that decide in the kubelet's place, by name; empty: the kubelet's own."""
+
+    topology: str = ""
+    cpu_picker: str = ""
+
+
 class ImageFS(msgspec.Struct, frozen=True, rename="camel"):
     """The file system of images, where it is not the root one.
 
@@ -85,6 +92,8 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
     pid_max: int = 0
     image_fs: ImageFS | None = None
     kubelet_defects: str = "follow"
+    policies: PolicyNames = PolicyNames()
+    """They are no part of a kubelet's configuration: the kubelet knows no such names."""
 
 
 class NodeProfile(msgspec.Struct, frozen=True, rename="camel"):

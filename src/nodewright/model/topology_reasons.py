@@ -75,6 +75,15 @@ TopologyFault: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedBy:
+    """A policy that is not the kubelet's has judged, or has chosen by which of the kubelet's a pod is judged."""
+
+    policy: str
+    said: str
+    """Why, in its own words; empty: it says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HintsMerged:
     """What the providers' hints were and what they came to."""
 
@@ -85,6 +94,8 @@ class HintsMerged:
     hint: Hint
     proved: bool = True
     """False: a search over dozens of NUMA nodes was cut short, there may be a better hint."""
+    judged_by: JudgedBy | None = None
+    """None: the kubelet's own policy, by its configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +111,14 @@ class NoCommonNUMA:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodUnfit:
+    """A policy that is not the kubelet's does not take the pod, before anything is asked."""
+
+    policy: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DistanceMissing:
     """Distances count, and a list of distances ends before a NUMA node that hints name: the kubelet crashes."""
 
@@ -110,7 +129,7 @@ class DistanceMissing:
     listed: int
 
 
-TopologyReason: TypeAlias = TopologyFault | HintsMerged | NoCommonNUMA | DistanceMissing
+TopologyReason: TypeAlias = TopologyFault | HintsMerged | NoCommonNUMA | PodUnfit | DistanceMissing
 
 # ---------------------------------------------------------------- what a merge came to, looked at closely
 

@@ -1,13 +1,20 @@
 """What does the topology manager make of a pod? Hints, merge and allocation, container by container or at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from nodewright.core.requests import pod_level_resources_set
-from nodewright.core.topology import TopologyManager, affinity
+from nodewright.core.topology import (
+    Alignment,
+    TopologyManager,
+    TopologyPolicy,
+    affinity,
+    manager_for,
+    own_affinity,
+)
 from nodewright.core.topology.policy import NONE, POD
 from nodewright.model.hints import Hint, Offer
 from nodewright.model.objects import Container, Pod
@@ -24,6 +31,37 @@ class Managers:
     providers: tuple[Provider, ...]
     pod_level: bool = False
     """The gate PodLevelResourceManagers."""
+    own: TopologyPolicy | None = None
+    """Who says in the kubelet's place which NUMA nodes a pod gets; None: the topology manager."""
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy that judges."""
+        return self.topology.policy if self.own is None else self.own.name
+
+    def for_pod(self, pod: Pod) -> "Verdict[Managers]":
+        """The managers with the topology manager that judges this pod, or why it is not taken.
+
+        Errors: PolicyError if a policy that is not the kubelet's fails.
+        """
+        if self.own is None:
+            return Granted(self)
+        found = manager_for(self.topology, self.own, pod)
+        if isinstance(found, Refused):
+            return found
+        merging = self.own if self.own.merging is not None else None
+        return Granted(replace(self, topology=found.value, own=merging))
+
+    def merged(self, pod: Pod, container: str, offers: tuple[Offer, ...]) -> Verdict[Hint]:
+        """What the offers to a container come to, or to the pod as a whole; for managers `for_pod`.
+
+        Errors: PolicyError if a policy that is not the kubelet's fails.
+        """
+        pod_level = self.pod_level and pod_level_resources_set(pod)
+        if self.own is None:
+            return affinity(self.topology, offers, container=container, pod_level=pod_level)
+        asked = Alignment(pod=pod, container=container, offers=offers, manager=self.topology)
+        return own_affinity(self.own, asked, pod_level=pod_level)
 
     def collected(self, held: Holdings, active: Active) -> Holdings:
         """The holdings without those of containers that are not active."""
@@ -51,8 +89,12 @@ def align(managers: Managers, held: Holdings, pod: Pod, active: Active | None) -
     """
     if active is not None:
         held = managers.collected(held, active)
+    judging = managers.for_pod(pod)
+    if isinstance(judging, Refused):
+        return Aligned(held, judging.because)
+    managers = judging.value
     alignment = _Alignment(managers, pod, held)
-    if managers.topology.policy == NONE:
+    if managers.policy == NONE:
         refused = alignment.serve_each(None)
     elif managers.topology.scope == POD:
         refused = alignment.align_pod()
@@ -114,7 +156,7 @@ class _Alignment:
                 return found
             offers.append(Offer(provider.name, found.value))
         name = container.name if container else ""
-        merged = affinity(self.managers.topology, offers, container=name, pod_level=self.pod_level)
+        merged = self.managers.merged(self.pod, name, tuple(offers))
         if isinstance(merged, Granted):
             self.because += merged.because
         return merged

@@ -5,13 +5,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nodewright.core.allocatable import NodeResources, node_resources
+from nodewright.core.cpu.own import CPUPicker
 from nodewright.core.eviction import EvictionRules
 from nodewright.core.podfeatures import SysctlAllowlist
 from nodewright.core.predicates import NodeView, Rules
+from nodewright.core.topology import TopologyPolicy
 from nodewright.model.gates import FeatureGates
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import Node, NodeFeatures, NodeSpec, NodeStatus, ObjectMeta, Taint
+from nodewright.model.policies import Policy
 from nodewright.model.profile import Device, ImageFS
 from nodewright.model.release import RulesOf
 from nodewright.node.alignment import Managers
@@ -69,6 +72,22 @@ def resources_of(machine: MachineInfo, kubelet: KubeletConfiguration, facts: Nod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPolicies:
+    """The policies that decide in the kubelet's place; None: the kubelet's own."""
+
+    topology: TopologyPolicy | None = None
+    cpu_picker: CPUPicker | None = None
+
+    @property
+    def chosen(self) -> tuple[Policy, ...]:
+        """Those that there are."""
+        return tuple(one for one in (self.topology, self.cpu_picker) if one is not None)
+
+
+THE_KUBELETS = OwnPolicies()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParts:
     """What a node is made of."""
 
@@ -79,6 +98,7 @@ class NodeParts:
     facts: NodeFacts
     resources: NodeResources
     defects: Defects = Defects.FOLLOW
+    policies: OwnPolicies = THE_KUBELETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

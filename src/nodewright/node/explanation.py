@@ -20,7 +20,7 @@ from nodewright.model.memory_reasons import MemoryTypeMissing
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import Reason, SysctlForbidden
 from nodewright.model.resource_names import CPU, MEMORY
-from nodewright.model.topology_reasons import DistanceMissing, HintsMerged, Obstacle, ResourceHints
+from nodewright.model.topology_reasons import DistanceMissing, HintsMerged, JudgedBy, Obstacle, ResourceHints
 from nodewright.node.config import Defects
 from nodewright.node.counterfactual import BUDGET, Counterfactuals
 from nodewright.node.events import PodArrived
@@ -80,6 +80,8 @@ class RoundView:
     hint: Hint | None
     """The merged hint; None: the kubelet crashed before."""
     admits: bool
+    judged_by: JudgedBy | None
+    """None: the kubelet's own policy, by its configuration."""
     obstacles: tuple[Obstacle, ...]
     """What kept the hint from being preferred."""
     combinations: int
@@ -144,13 +146,13 @@ def explanation(state: NodeState, pod: Pod, *, budget: int = BUDGET) -> Explanat
     asked = None if isinstance((*taken.because, None)[0], SysctlForbidden) else trail(state, pod)
     names = {**{uid: other.full_name for uid, other in state.pods.items()}, pod.uid: pod.full_name}
     granted = asked.aligned.because if asked else ()
-    topology = state.config.managers.topology
+    managers = asked.managers if asked else state.config.managers
     defects = tuple(_defect(state, one, names) for one in taken.because if isinstance(one, DEFECTS))
     return Explanation(
         pod=pod,
         step=taken,
-        policy=topology.policy,
-        scope=topology.scope,
+        policy=managers.policy,
+        scope=managers.topology.scope,
         rounds=tuple(_round_view(state, pod, one, names) for one in asked.rounds) if asked else (),
         choices=tuple(_choices(asked)) if asked else (),
         refusals=tuple(with_names(one, names) for one in taken.because[: len(taken.because) - len(granted)]),
@@ -169,6 +171,7 @@ def _round_view(state: NodeState, pod: Pod, seen: Round, names: Names) -> RoundV
             resources=(),
             hint=None,
             admits=False,
+            judged_by=None,
             obstacles=(),
             combinations=0,
             proved=True,
@@ -178,6 +181,7 @@ def _round_view(state: NodeState, pod: Pod, seen: Round, names: Names) -> RoundV
         resources=tuple(_resource_views(state, pod, seen, merged, names)),
         hint=merged.hint,
         admits=seen.admits,
+        judged_by=merged.judged_by,
         obstacles=obstacles(merged),
         combinations=combinations(merged),
         proved=merged.proved,

@@ -82,8 +82,7 @@ class Left:
 def placement_of(state: NodeState, pod: Pod) -> Placement:
     """What the pod holds in this state."""
     held, uid = state.held, pod.uid
-    aligned = state.config.parts.kubelet.topology_manager_policy != NONE
-    hints = held.hints.get(uid, {}) if aligned else {}
+    hints = held.hints.get(uid, {}) if state.config.managers.policy != NONE else {}
     return Placement(
         containers=tuple(
             ContainerPlacement(

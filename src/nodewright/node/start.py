@@ -59,6 +59,7 @@ def create_managers(parts: NodeParts) -> Verdict[Created]:
         kubelet.topology_manager_scope,
         kubelet.topology_manager_policy_options,
         parts.machine.topology,
+        is_overruled=parts.policies.topology is not None,
     )
     cpu, memory = _cpu_policy(parts), _memory_policy(parts)
     if isinstance(topology, Granted) and isinstance(cpu, Granted) and isinstance(memory, Granted):
@@ -80,6 +81,7 @@ def node_config(parts: NodeParts, made: Created) -> NodeConfig:
         topology=made.topology,
         providers=(Devices(devices), CPUs(made.cpu), Memory(made.memory)),
         pod_level=parts.gates["PodLevelResourceManagers"],
+        own=parts.policies.topology,
     )
     return NodeConfig.of(parts, managers)
 
@@ -94,6 +96,7 @@ def _cpu_policy(parts: NodeParts) -> Verdict[CPUPolicy]:
         topology_policy=kubelet.topology_manager_policy,
         gates=CPUGates.of(parts.gates),
         follow_defects=parts.defects is Defects.FOLLOW,
+        picker=parts.policies.cpu_picker,
     )
     found = discover(parts.machine)
     return found if isinstance(found, Refused) else create_policy(found.value, settings)

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from nodewright.core.requests import pod_level_resources_set
-from nodewright.core.topology import affinity
 from nodewright.model.hints import Hint, Offer, ProviderHints
 from nodewright.model.objects import Container, Pod
 from nodewright.model.topology_reasons import HintsMerged, NoCommonNUMA
@@ -53,6 +51,8 @@ class Trail:
     """None under the topology manager's policy none."""
     servings: tuple[Serving, ...]
     aligned: Aligned
+    managers: Managers
+    """Those that judged the pod."""
 
 
 def trail(state: NodeState, pod: Pod) -> Trail:
@@ -64,9 +64,11 @@ def trail(state: NodeState, pod: Pod) -> Trail:
         managers, providers=tuple(_Listener(one, notes, at) for at, one in enumerate(managers.providers))
     )
     aligned = align(listening, state.held, pod, state.unsettled(pod))
-    pod_level = managers.pod_level and pod_level_resources_set(pod)
-    rounds = tuple(_round(managers, asked, pod_level=pod_level) for asked in notes.asked)
-    return Trail(rounds, tuple(notes.servings), aligned)
+    judging = managers.for_pod(pod)
+    if isinstance(judging, Refused):
+        return Trail((), (), aligned, managers)
+    rounds = tuple(_round(judging.value, pod, asked) for asked in notes.asked)
+    return Trail(rounds, tuple(notes.servings), aligned, judging.value)
 
 
 @dataclass(slots=True)
@@ -131,11 +133,11 @@ def _name(container: Container | None) -> str:
     return container.name if container is not None else ""
 
 
-def _round(managers: Managers, asked: _Asked, *, pod_level: bool) -> Round:
+def _round(managers: Managers, pod: Pod, asked: _Asked) -> Round:
     offers = _offers(asked.said)
     if offers is None:
         return Round(asked.container, asked.before, (), None, admits=False)
-    found = affinity(managers.topology, offers, container=asked.container, pod_level=pod_level)
+    found = managers.merged(pod, asked.container, offers)
     reason = found.because[0]
     merged = reason.merged if isinstance(reason, NoCommonNUMA) else reason
     assert isinstance(merged, HintsMerged)

@@ -16,6 +16,7 @@ from nodewright.render.amounts import amount_text, readable
 from nodewright.render.documents import fact_document
 from nodewright.render.messages import Message, message
 from nodewright.render.placement import left_document, placement_document, placement_texts
+from nodewright.render.policies import policies_document, speaker
 from nodewright.render.sentences import sentence
 from nodewright.render.tables import table
 
@@ -83,7 +84,7 @@ def _asked(pod: Pod) -> Iterable[tuple[str, int]]:
 def _explained(entry: Entry) -> str:
     lines = [f"{entry.pod.full_name}: {entry.decision.value}"]
     if entry.kubelet.message:
-        lines.append(f"  kubelet: {entry.kubelet.message}")
+        lines.append(f"  {speaker(entry.because[0])}: {entry.kubelet.message}")
     lines += [f"  - {sentence(reason)}" for reason in entry.because]
     lines += [
         f"  - {victim.full_name} ({qos_class(victim).value}) is preempted to make room"
@@ -134,6 +135,7 @@ def report_head(kind: str, state: NodeState) -> dict[str, Any]:
         "node": config.facts.name,
         "kubernetesVersion": config.release.release.text,
         "rulesOf": config.release.rules_of,
+        **policies_document(config),
     }
 
 

@@ -14,6 +14,7 @@ from nodewright.node.config import NodeConfig
 from nodewright.render.cgroup_sentences import difference_reason, missing_sentence, why
 from nodewright.render.documents import fact_document
 from nodewright.render.messages import Message
+from nodewright.render.policies import policies_document
 from nodewright.render.request_sentences import score_sentence
 from nodewright.render.tables import table
 
@@ -79,6 +80,7 @@ def cgroups_document(report: CgroupReport) -> dict[str, Any]:
         "node": config.facts.name,
         "kubernetesVersion": config.release.release.text,
         "rulesOf": config.release.rules_of,
+        **policies_document(config),
         "cgroupVersion": rules.version,
         "cgroupDriver": rules.driver,
         "groups": [_group_document(group, rules.version) for group in report.groups],

@@ -152,6 +152,8 @@ def _refusal(reason: cpu.CPURefusal) -> str:
         case cpu.CPUAccountingWrong(remaining=remaining):
             extent = "not enough" if remaining > 0 else "too many"
             return f"accounting error, {extent} CPUs allocated, remaining: {remaining}"
+        case cpu.PickerRefuses(picker=picker, said=said):
+            return f"CPU picker {picker}: {said}"
         case cpu.KubeletHangs(requested=requested, group=group, numa=numa):
             return (
                 f"the kubelet would hang: it would deal {requested} CPUs in groups of {group} "
@@ -165,6 +167,8 @@ def _refusal(reason: cpu.CPURefusal) -> str:
 
 def _remark(reason: cpu.CPURemark) -> str:
     match reason:
+        case cpu.PickedBy(picker=picker, cpus=cpus):
+            return f"CPU picker {picker} picks CPUs {cpus}"
         case cpu.CPUsNotFree(cpus=cpus):
             return f"the kubelet hands out CPUs {cpus}, which are not free"
         case cpu.CPUsStranded(cpus=cpus):

@@ -104,6 +104,11 @@ def _refusal(reason: cpu.CPURefusal) -> str:
         case cpu.CPUAccountingWrong(remaining=remaining):
             extent = f"{remaining} too few" if remaining > 0 else f"{-remaining} too many"
             return f"the kubelet's distribution over NUMA nodes comes out with {extent} CPUs (a known defect)"
+        case cpu.PickerRefuses(picker=picker, said=said, requested=requested, free=free):
+            return (
+                f"CPU picker {picker}, which is not the kubelet's, has no {requested} CPUs to give "
+                f"of the free ones {free}: {said}"
+            )
         case cpu.KubeletHangs(requested=requested, group=group, numa=numa):
             return (
                 f"the kubelet would hang (a known defect): it would deal {requested} CPUs "
@@ -117,6 +122,8 @@ def _refusal(reason: cpu.CPURefusal) -> str:
 
 def _remark(reason: cpu.CPURemark) -> str:
     match reason:
+        case cpu.PickedBy(picker=picker, cpus=cpus):
+            return f"CPU picker {picker}, which is not the kubelet's, picks CPUs {cpus}"
         case cpu.CPUsNotFree(cpus=cpus):
             return f"CPUs {cpus} are taken though they are not free (a known defect on irregular machines)"
         case cpu.CPUsStranded(cpus=cpus):

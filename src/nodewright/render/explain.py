@@ -7,6 +7,7 @@ from textwrap import wrap
 from nodewright.node.explanation import Explanation
 from nodewright.node.step import Decision
 from nodewright.render.messages import Message, message
+from nodewright.render.policies import speaker
 from nodewright.render.reasoning import Branch, reasoning
 from nodewright.render.suggestions import cut_text, suggestion_text, vain_text
 
@@ -47,7 +48,7 @@ def _lines(told: Told, width: int, *, wide: bool) -> Iterator[str]:
     origin = f" ({told.origin})" if told.origin else ""
     yield f"{told.explained.pod.full_name}{origin}: {told.verdict}{reason}"
     if told.kubelet.message:
-        yield from _wrapped(f"kubelet: {told.kubelet.message}", width, STEP)
+        yield from _wrapped(f"{speaker(told.explained.step.because[0])}: {told.kubelet.message}", width, STEP)
     for branch in reasoning(told.explained):
         yield ""
         yield from _branch(branch, width, STEP, wide=wide)

@@ -14,6 +14,7 @@ from nodewright.node.step import Decision
 from nodewright.render.documents import fact_document, plain
 from nodewright.render.explain import Told
 from nodewright.render.placement import placement_document
+from nodewright.render.policies import policies_document
 from nodewright.render.reasoning import STALL_S, stall_s
 from nodewright.render.sentences import sentence
 from nodewright.render.suggestions import suggestion_text
@@ -32,6 +33,7 @@ def explanation_document(
         "node": config.facts.name,
         "kubernetesVersion": config.release.release.text,
         "rulesOf": config.release.rules_of,
+        **policies_document(config),
         "kubeletDefects": config.parts.defects.value,
         "pods": [_pod_document(one) for one in told],
         "skipped": dict(skipped),
@@ -61,6 +63,7 @@ def _pod_document(told: Told) -> dict[str, Any]:
     document["topologyManager"] = {
         "policy": explained.policy,
         "scope": explained.scope,
+        **_judge(explained),
         "rounds": [_round_document(one) for one in explained.rounds],
     }
     document["choices"] = [
@@ -73,6 +76,12 @@ def _pod_document(told: Told) -> dict[str, Any]:
     victims = taken.victims.victims if taken.victims else ()
     document["preempted"] = [_named(one.pod) for one in victims]
     return document | _beyond(explained)
+
+
+def _judge(explained: Explanation) -> dict[str, Any]:
+    """The policy that is not the kubelet's and has judged or chosen, if there is one."""
+    by = explained.rounds[0].judged_by if explained.rounds else None
+    return {} if by is None else {"judgedBy": {"policy": by.policy, "said": by.said, "isKubelets": False}}
 
 
 def _beyond(explained: Explanation) -> dict[str, Any]:

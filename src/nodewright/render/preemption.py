@@ -7,11 +7,13 @@ from typing import Any
 from nodewright.core.preemption import Candidate, Distance, Missing, Optimum, Round, Toll, Victims
 from nodewright.model.objects import Pod
 from nodewright.model.profile import API_VERSION
+from nodewright.node.config import NodeConfig
 from nodewright.node.preview import Preview
 from nodewright.node.step import Decision
 from nodewright.render.amounts import readable
 from nodewright.render.documents import fact_document
 from nodewright.render.messages import message
+from nodewright.render.policies import policies_document, speaker
 from nodewright.render.sentences import sentence
 from nodewright.render.tables import table
 
@@ -54,7 +56,7 @@ def _told(entry: Entry, *, wide: bool) -> str:
     origin = f" (of {entry.origin})" if entry.origin else ""
     lines = [f"{preview.pod.full_name}{origin}: {preview.step.decision}, {_summary(entry)}"]
     if preview.step.decision is Decision.REFUSED:
-        lines.append(f"  kubelet: {message(preview.step.because[0]).message}")
+        lines.append(f"  {speaker(preview.step.because[0])}: {message(preview.step.because[0]).message}")
     lines += [f"  - {sentence(reason)}" for reason in preview.step.because]
     if preview.missing:
         lines.append(f"  missing: {_amounts(preview.missing)}")
@@ -148,7 +150,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def preemption_document(
-    entries: Iterable[Entry], node: str, *, warnings: Sequence[str] = (), skipped: Mapping[str, int]
+    entries: Iterable[Entry], config: NodeConfig, *, warnings: Sequence[str] = (), skipped: Mapping[str, int]
 ) -> dict[str, Any]:
     """The previews as one document with all the evidence.
 
@@ -157,7 +159,10 @@ def preemption_document(
     return {
         "apiVersion": API_VERSION,
         "kind": "PreemptionReport",
-        "node": node,
+        "node": config.facts.name,
+        "kubernetesVersion": config.release.release.text,
+        "rulesOf": config.release.rules_of,
+        **policies_document(config),
         "pods": [_entry_document(entry) for entry in entries],
         "skipped": dict(skipped),
         "warnings": list(warnings),

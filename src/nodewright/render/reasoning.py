@@ -16,6 +16,7 @@ from nodewright.node.silence import Silence
 from nodewright.node.step import Decision
 from nodewright.render.amounts import readable
 from nodewright.render.sentences import sentence
+from nodewright.render.topology_sentences import chosen_by
 from nodewright.values.idset import CPUSet, NUMASet
 
 Tone: TypeAlias = Literal["plain", "yes", "no", "warning"]
@@ -50,7 +51,7 @@ def _sections(explained: Explanation) -> Iterator[Branch]:
         yield Branch(text="What speaks against it", tone="no", below=tuple(map(_refusal, named)))
     if explained.rounds:
         where = "container by container" if explained.scope == "container" else "the pod as a whole"
-        title = f"NUMA nodes, {where} (topology manager policy {explained.policy})"
+        title = f"NUMA nodes, {where} ({_policy(explained)})"
         yield Branch(text=title, below=tuple(_round(explained, one) for one in explained.rounds))
     if explained.placement is not None and explained.placement.holds_anything:
         yield Branch(text="What it holds for itself", tone="yes", below=tuple(_held(explained)))
@@ -61,6 +62,16 @@ def _sections(explained: Explanation) -> Iterator[Branch]:
             below=tuple(Branch(text=one.pod.full_name) for one in explained.step.victims.victims),
         )
     yield from _warnings(explained)
+
+
+def _policy(explained: Explanation) -> str:
+    """Which policy it was, and whose."""
+    by = explained.rounds[0].judged_by
+    if by is None:
+        return f"topology manager policy {explained.policy}"
+    if by.policy == explained.policy:
+        return f"topology policy {by.policy}, which is not the kubelet's"
+    return f"topology manager policy {explained.policy}, {chosen_by(by)}"
 
 
 def _refusal(reason: Reason) -> Branch:
@@ -153,6 +164,11 @@ def _merged(explained: Explanation, seen: RoundView) -> Branch:
     anything = "any NUMA node" if seen.hint.preferred else "nothing in common"
     where = f"{{{seen.hint.numa}}}" if seen.hint.numa is not None else anything
     unproved = "" if seen.proved else " (the search was cut short: there may be better ones)"
+    if seen.judged_by is not None and seen.judged_by.policy == explained.policy:
+        said = f": {seen.judged_by.said}" if seen.judged_by.said else ""
+        takes = "takes it" if seen.admits else "does not take it"
+        text = f"together: {where}{unproved}; {explained.policy} {takes}{said}"
+        return Branch(text=text, tone="yes" if seen.admits else "no")
     if seen.hint.preferred:
         return Branch(text=f"together: {where}, preferred{unproved}", tone="yes")
     why = "; ".join(map(_obstacle, seen.obstacles))

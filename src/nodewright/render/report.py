@@ -6,6 +6,7 @@ from html import escape
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision
 from nodewright.render.explain import Told
+from nodewright.render.policies import policies_text
 from nodewright.render.reasoning import Branch, reasoning
 from nodewright.render.suggestions import cut_text, suggestion_text, vain_text
 from nodewright.render.svg import COLOURS, holders, machine_svg
@@ -58,10 +59,11 @@ def explanation_page(told: Sequence[Told], after: NodeState) -> str:
             ("memory manager", config.parts.kubelet.memory_manager_policy),
         )
     )
+    policies = "".join(f'<p class="warning">{escape(one)}</p>' for one in policies_text(config).splitlines())
     head = (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}: why</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}{_colours()}</style>'
-        f'</head><body><header><h1>{name}</h1><div class="soft">Kubernetes {release}; {settings}</div></header><main>'
+        f'</head><body><header><h1>{name}</h1><div class="soft">Kubernetes {release}; {settings}</div>{policies}</header><main>'
     )
     parts = [
         head,

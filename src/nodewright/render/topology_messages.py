@@ -18,6 +18,8 @@ def topology_message(reason: topology.TopologyReason) -> tuple[str, str]:
             return "", f"merged hint: {hint}"
         case topology.DistanceMissing(other=other, listed=listed):
             return "KubeletCrashes", f"index out of range [{other}] with length {listed}"
+        case topology.PodUnfit(policy=policy, said=said):
+            return TOPOLOGY_AFFINITY_ERROR, f"topology policy {policy}: {said}"
         case topology.NoCommonNUMA(pod_level=False):
             return TOPOLOGY_AFFINITY_ERROR, "Resources cannot be allocated with Topology locality"
         case topology.NoCommonNUMA(scope="pod"):

@@ -10,6 +10,8 @@ def topology_sentence(reason: topology.TopologyReason) -> str:
     """The reason in words, without a full stop."""
     if isinstance(reason, topology.HintsMerged):
         return _merged(reason)
+    if isinstance(reason, topology.PodUnfit):
+        return f"{_judge(reason)} does not take the pod: {reason.said}"
     if isinstance(reason, topology.DistanceMissing):
         return (
             f"the kubelet crashes: it looks up the distance from NUMA node {reason.numa} to {reason.other} "
@@ -17,14 +19,37 @@ def topology_sentence(reason: topology.TopologyReason) -> str:
         )
     if isinstance(reason, topology.NoCommonNUMA):
         whose = f"container {reason.container}" if reason.container else "the pod as a whole"
+        by = reason.merged.judged_by
+        if by is not None and by.policy == reason.merged.policy:
+            return f"{_judge(by)} has no NUMA nodes for {whose}: {by.said or _obstacles(reason.merged)}"
+        chosen = f" ({chosen_by(by)})" if by is not None else ""
         return (
-            f"policy {reason.merged.policy} takes only preferred NUMA nodes, "
+            f"policy {reason.merged.policy}{chosen} takes only preferred NUMA nodes, "
             f"and there are none for {whose}: {_obstacles(reason.merged)}"
         )
     return start_error(reason)
 
 
+def chosen_by(by: topology.JudgedBy) -> str:
+    """Who chose a policy of the kubelet's, and why."""
+    return f"chosen by {by.policy}, which is not the kubelet's{f': {by.said}' if by.said else ''}"
+
+
+def _judge(by: topology.JudgedBy | topology.PodUnfit) -> str:
+    return f"topology policy {by.policy}, which is not the kubelet's,"
+
+
 def _merged(reason: topology.HintsMerged) -> str:
+    by = reason.judged_by
+    if by is None:
+        return _agreed(reason)
+    if by.policy != reason.policy:
+        return f"{_agreed(reason)} (policy {reason.policy}, {chosen_by(by)})"
+    where = _nodes(reason.hint.numa) if reason.hint.numa else "any NUMA nodes"
+    return f"{_judge(by)} says {where}{f': {by.said}' if by.said else ''}"
+
+
+def _agreed(reason: topology.HintsMerged) -> str:
     unproved = "" if reason.proved else "; the search was cut short, there may be better ones"
     names = [one.resource for one in resource_hints(reason) if one.says == "hints"]
     if not names:

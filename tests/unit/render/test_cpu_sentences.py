@@ -131,6 +131,14 @@ SENTENCES: list[tuple[cpu.CPUReason, str]] = [
         "CPUs 1 are lost until the kubelet forgets its state (a known defect)",
     ),
     (
+        cpu.PickedBy(picker="mine", cpus=CPUSet.parse("2-3")),
+        "CPU picker mine, which is not the kubelet's, picks CPUs 2-3",
+    ),
+    (
+        cpu.PickerRefuses(picker="mine", said="it is Monday", requested=2, free=SHARED),
+        "CPU picker mine, which is not the kubelet's, has no 2 CPUs to give of the free ones 0-3: it is Monday",
+    ),
+    (
         cpu.DistributionOverwritten(
             best=NUMASet.parse("0-3"),
             used=NUMASet.parse("0-2,4"),

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.cpu.assign import take_cpus
 from nodewright.core.cpu.evidence import with_holders
 from nodewright.core.cpu.policy import CPUPolicy, NonePolicy, StaticPolicy
 from nodewright.core.cpu.state import NO_CPUS, CPUState, Reusable
@@ -153,11 +152,11 @@ def _take(
     because: tuple[Reason, ...] = ()
     if affinity is not None:
         aligned = allocatable & _aligned(policy, affinity)
-        found = take_cpus(policy.topology, aligned, min(count, len(aligned)), policy.picking)
+        found = policy.pick(aligned, min(count, len(aligned)))
         if isinstance(found, Refused):
             return _explained(found, policy, state)
         taken, because = found.value, found.because
-    found = take_cpus(policy.topology, allocatable - taken, count - len(taken), policy.picking)
+    found = policy.pick(allocatable - taken, count - len(taken))
     if isinstance(found, Refused):
         return _explained(found, policy, state)
     return Granted(taken | found.value, (*because, *found.because))
@@ -189,14 +188,13 @@ def _divided(policy: StaticPolicy, wants: PodWants, cpus: CPUSet) -> Verdict[dic
     Init containers choose from all but what sidecars before them have; the app containers share out what the
     sidecars leave, and what is left of that is everybody else's.
     """
-    topology, picking = policy.topology, policy.picking
     shares: dict[str, CPUSet] = {}
     because: tuple[Reason, ...] = ()
     rest = cpus
     for container in wants.pod.spec.init_containers:
         wanted = wants.container(container)
         if wanted > 0:
-            found = take_cpus(topology, rest, wanted, picking)
+            found = policy.pick(rest, wanted)
             if isinstance(found, Refused):
                 return found
             shares[container.name], because = found.value, because + found.because
@@ -207,7 +205,7 @@ def _divided(policy: StaticPolicy, wants: PodWants, cpus: CPUSet) -> Verdict[dic
     for container in wants.pod.spec.containers:
         wanted = wants.container(container)
         if wanted > 0:
-            found = take_cpus(topology, rest, wanted, picking)
+            found = policy.pick(rest, wanted)
             if isinstance(found, Refused):
                 return found
             shares[container.name], because = found.value, because + found.because

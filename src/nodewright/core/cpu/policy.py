@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from nodewright.core.cpu.assign import Picking, take_cpus
 from nodewright.core.cpu.options import DEFAULT_CPU_GATES, CPUGates, CPUOptions, misfit, read_options
+from nodewright.core.cpu.own import CPUPicker, PickAsked, picked
 from nodewright.core.cpu.packed import Manner
 from nodewright.core.cpu.state import NO_CPUS, CPUState
 from nodewright.core.cpu.topology import CPUTopology
@@ -20,6 +21,7 @@ from nodewright.model.cpu_reasons import (
     KubeletCrashes,
     KubeletHangs,
     MachineCPUsChanged,
+    NotEnoughCPUs,
     ReservedCPUsNotShared,
     ReservedCPUsShared,
     ReservedCPUUnknown,
@@ -47,6 +49,8 @@ class CPUSettings:
     """topologyManagerPolicy."""
     gates: CPUGates = DEFAULT_CPU_GATES
     follow_defects: bool = True
+    picker: CPUPicker | None = None
+    """Who picks the CPUs of containers in the kubelet's place; None: the kubelet's own ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class StaticPolicy:
     """The reserved CPUs and all that share a core with one."""
     gates: CPUGates
     picking: Picking
+    picker: CPUPicker | None = None
+    """Who picks the CPUs of containers in the kubelet's place."""
 
     @property
     def allocatable(self) -> CPUSet:
@@ -92,6 +98,18 @@ class StaticPolicy:
     def wants(self, pod: Pod) -> PodWants:
         """What the pod asks of this policy."""
         return PodWants.of(pod, self.gates)
+
+    def pick(self, free: CPUSet, count: int) -> Verdict[CPUSet]:
+        """As many of the free CPUs as asked for, for a container or a pod."""
+        if self.picker is None:
+            return take_cpus(self.topology, free, count, self.picking)
+        known = free & self.topology.cpus
+        if count < 1:
+            return Granted(NO_CPUS)
+        if count > len(known):
+            return Refused((NotEnoughCPUs(requested=count, available=len(free)),))
+        asked = PickAsked(topology=self.topology, free=known, count=count, options=self.options)
+        return picked(self.picker, asked)
 
 
 CPUPolicy: TypeAlias = NonePolicy | StaticPolicy
@@ -139,7 +157,7 @@ def _static(
         # The kubelet names any of them; here it is the lowest.
         return Refused((ReservedCPUUnknown(cpu=cpu),))
     cores = topology.whole_cores(reserved)
-    return Granted(StaticPolicy(topology, options, reserved, cores, settings.gates, picking))
+    return Granted(StaticPolicy(topology, options, reserved, cores, settings.gates, picking, settings.picker))
 
 
 def _picking(options: CPUOptions, topology: CPUTopology, *, follow_defects: bool) -> Picking:

@@ -28,7 +28,12 @@ def affinity(
         return Refused((crash,))
     merged = merge(manager, given)
     evidence = HintsMerged(
-        policy=manager.policy, numa=manager.numa, offers=given, hint=merged.hint, proved=merged.proved
+        policy=manager.policy,
+        numa=manager.numa,
+        offers=given,
+        hint=merged.hint,
+        proved=merged.proved,
+        judged_by=manager.judged_by,
     )
     if merged.admit:
         return Granted(merged.hint, (evidence,))

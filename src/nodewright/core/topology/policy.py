@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from nodewright.model.machine import NUMANode
 from nodewright.model.topology_reasons import (
     DistanceMissing,
+    JudgedBy,
     NUMADistancesUnknown,
     TooManyNUMANodes,
     TopologyFault,
@@ -43,6 +44,8 @@ class TopologyManager:
     """Where prefer-closest-numa-nodes makes them count; by node id, 0 where none is listed."""
     unlisted: tuple[DistanceMissing, ...] = ()
     """Distances that the machine does not list."""
+    judged_by: JudgedBy | None = None
+    """A policy that is not the kubelet's and has chosen this one for the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +57,20 @@ class TopologyOptions:
 
 
 def topology_manager(
-    policy: str, scope: str, options: Mapping[str, str], topology: Sequence[NUMANode]
+    policy: str,
+    scope: str,
+    options: Mapping[str, str],
+    topology: Sequence[NUMANode],
+    *,
+    is_overruled: bool = False,
 ) -> Verdict[TopologyManager]:
     """The topology manager that these settings give on the machine, or why the kubelet does not start.
 
+    ``is_overruled``: a policy that is not the kubelet's judges, and needs the machine whatever the kubelet's is.
+
     Follows: v1.36, topologymanager/topology_manager.go, NewManager: policy none looks at nothing else.
     """
-    if policy == NONE:
+    if policy == NONE and not is_overruled:
         return Granted(TopologyManager())
     read = topology_options(options)
     if isinstance(read, Refused):
@@ -75,7 +85,7 @@ def topology_manager(
     refusal: TopologyFault | None = None
     if len(topology) > read.value.max_nodes:
         refusal = TooManyNUMANodes(nodes=len(topology), limit=read.value.max_nodes)
-    elif policy not in {BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE}:
+    elif policy not in {NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE}:
         refusal = TopologyPolicyUnknown(policy=policy)
     elif scope not in {CONTAINER, POD}:
         refusal = TopologyScopeUnknown(scope=scope)

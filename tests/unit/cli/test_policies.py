@@ -1,0 +1,97 @@
+"""Policies on the command line: chosen by name, and said in every answer."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nodewright.cli.app import ERROR, NO, YES, run
+
+FOLDER = "examples/policies"
+PODS = ["-f", f"{FOLDER}/pods.yaml", "--node", f"{FOLDER}/node.yaml"]
+MINE = [
+    "--policies",
+    f"{FOLDER}/mine.py",
+    "--topology-policy",
+    "at-most-two",
+    "--cpu-picker",
+    "one-thread-a-core",
+]
+WISH = "topology policy pod-wish decides in the kubelet's place"
+REPORTS = ["admit", "explain", "preempt", "cgroups"]
+
+
+@pytest.mark.parametrize("command", REPORTS)
+def test_every_text_says_first_who_decides(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, *PODS]) == NO
+    assert capsys.readouterr().out.startswith(WISH)
+
+
+@pytest.mark.parametrize("command", REPORTS)
+def test_every_document_says_who_decides(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run([command, *PODS, *MINE, "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert [(one["kind"], one["name"]) for one in document["policiesNotTheKubelets"]] == [
+        ("topology policy", "at-most-two"),
+        ("CPU picker", "one-thread-a-core"),
+    ]
+
+
+def test_names_are_for_pipes_and_the_note_is_beside(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["admit", *PODS, "-o", "name"])
+    shown = capsys.readouterr()
+    assert shown.out == "pod/counting\npod/trading\n"
+    assert shown.err.startswith(WISH)
+
+
+def test_a_node_without_policies_says_nothing_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["admit", "-f", "examples/admission", "--node", "examples/nodes/worker.yaml", "-o", "json"])
+    assert "policiesNotTheKubelets" not in json.loads(capsys.readouterr().out)
+
+
+def test_a_journal_keeps_the_names_and_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    run(["admit", *PODS, *MINE, "--journal", str(first)])
+    names = yaml.safe_load(first.read_text())["spec"]["node"]["spec"]["policies"]
+    assert names == {"topology": "at-most-two", "cpuPicker": "one-thread-a-core"}
+    capsys.readouterr()
+    assert run(["replay", str(first)]) == ERROR
+    assert "is no topology policy of ours" in capsys.readouterr().err
+    assert run(["replay", str(first), *MINE[:2], "--journal", str(second)]) == NO
+    assert capsys.readouterr().out.startswith("topology policy at-most-two decides in the kubelet's place")
+    assert second.read_text() == first.read_text()
+
+
+def test_a_picker_that_breaks_a_law_ends_in_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.py"
+    file.write_text(
+        "from nodewright.policies import CPUSet, cpu_picker\n"
+        "bad = cpu_picker('bad')(lambda asked: CPUSet.of(0))\n"
+    )
+    assert run(["admit", *PODS, "--policies", str(file), "--cpu-picker", "bad"]) == ERROR
+    error = capsys.readouterr().err
+    assert "error: CPU picker bad: asked for 6 of the free CPUs" in error
+    assert "picks CPUs 0, of which 0 are not free" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--topology-policy", "restricted"], "is the kubelet's own: its configuration chooses it"),
+        (["--cpu-picker", "whole-cache"], "did you mean whole-caches?"),
+        (["--node", "vm-4", "--cpu-picker", "whole-caches"], "cpuManagerPolicy is none: no CPUs are picked"),
+    ],
+)
+def test_names_that_cannot_be_are_told(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["admit", *PODS, *options]) == ERROR
+    assert said in capsys.readouterr().err
+
+
+def test_an_empty_name_takes_the_nodes_policy_away(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["admit", *PODS, "--topology-policy", ""]) == YES
+    assert "kubelet's place" not in capsys.readouterr().out
