@@ -62,6 +62,26 @@ class Instant:
         seconds += offset if sign == "-" else -offset
         return cls(seconds * 10**9 + int((fraction or "")[:9].ljust(9, "0")))
 
+    @property
+    def whole_second(self) -> "Instant":
+        """The second in which it lies, as API objects have it."""
+        return Instant(self.nanoseconds // 10**9 * 10**9)
+
+    def __str__(self) -> str:
+        """As Kubernetes writes it, in UTC; digits below a second only where there are any.
+
+        >>> str(Instant.parse("2024-02-29T23:59:59.250+01:00"))
+        '2024-02-29T22:59:59.25Z'
+        >>> str(Instant(0))
+        '1970-01-01T00:00:00Z'
+        """
+        seconds, rest = divmod(self.nanoseconds, 10**9)
+        days, seconds = divmod(seconds, 86_400)
+        year, month, day = _date(days)
+        fraction = f".{rest:09}".rstrip("0") if rest else ""
+        minutes, second = divmod(seconds, 60)
+        return f"{year:04}-{month:02}-{day:02}T{minutes // 60:02}:{minutes % 60:02}:{second:02}{fraction}Z"
+
     def __repr__(self) -> str:
         return f"Instant({self.nanoseconds})"
 
@@ -93,3 +113,13 @@ def _days_since_1970(year: int, month: int, day: int) -> int:
     leap_days = (year + 3) // 4 - (year + 99) // 100 + (year + 399) // 400  # of the years before this one
     in_year = _DAYS_BEFORE_MONTH[month - 1] + day - 1 + (1 if month > 2 and _is_leap(year) else 0)
     return year * 365 + leap_days + in_year - _DAYS_BEFORE_1970
+
+
+def _date(days: int) -> tuple[int, int, int]:
+    """Year, month and day of so many days since 1970."""
+    # A year is never longer than 366 days, so this is the year, or one of the few before it.
+    year = 1970 + days // 366 if days >= 0 else 1970 + days // 365
+    while _days_since_1970(year + 1, 1, 1) <= days:
+        year += 1
+    month = next(month for month in range(12, 0, -1) if _days_since_1970(year, month, 1) <= days)
+    return year, month, days - _days_since_1970(year, month, 1) + 1

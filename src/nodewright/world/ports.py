@@ -5,7 +5,7 @@ repeated after one that failed or was cut off. None of them decides anything.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -212,6 +212,18 @@ class Cgroups(Protocol):
 
     def remove(self, path: str) -> None:
         """It and all below it are gone; not an error if it was not there, but one if processes are left."""
+
+
+class Asker(Protocol):
+    """Asks containers what probes and hooks ask."""
+
+    async def ask(
+        self, handler: Mapping[str, Any], container_id: str, address: str, timeout_s: float
+    ) -> tuple[bool, str]:
+        """Whether the answer is good, and what was said; ``handler`` is `exec`, `httpGet`, `tcpSocket`, `sleep` or `grpc`.
+
+        Errors: WorldError where it could not be asked at all.
+        """
 
 
 class Clock(Protocol):

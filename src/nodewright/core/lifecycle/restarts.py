@@ -50,10 +50,11 @@ class BackOffRule(msgspec.Struct, frozen=True):
         """How long it has to wait yet; 0: it may start now.
 
         Follows: v1.36, client-go/util/flowcontrol/backoff.go, IsInBackOffSince.
+        Departs: never longer than the delay, should the clock have been set back meanwhile.
         """
         if held is None or finished_ns - held.updated_ns > _FORGOTTEN_AFTER_NS:
             return 0
-        return max(0, held.delay_ns - (now_ns - finished_ns))
+        return min(held.delay_ns, max(0, held.delay_ns - (now_ns - finished_ns)))
 
     def after(self, held: BackOff | None, finished_ns: int, now_ns: int) -> BackOff:
         """What it will have to wait the next time, decided when it is started again.

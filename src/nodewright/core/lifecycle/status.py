@@ -87,7 +87,7 @@ def pod_status(pod: Pod, facts: PodFacts | None, previous: PodStatus, when: Circ
         reason=reason,
         message=message,
         qos_class=str(qos_class(pod)),
-        start_time=previous.start_time or str(when.now),
+        start_time=previous.start_time or str(when.now.whole_second),
         conditions=previous.conditions,
         host_ip=when.host_ip,
         pod_ip=address or (when.host_ip if pod.spec.host_network else ""),

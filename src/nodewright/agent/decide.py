@@ -1,0 +1,311 @@
+"""What the agent makes of what it sees: one pure function, from the mind and an observation to the mind and works."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from nodewright.agent.advance import advance
+from nodewright.agent.turn import Turn
+from nodewright.agent.values import (
+    CleanPod,
+    Decided,
+    Drained,
+    EndPod,
+    Failure,
+    Mind,
+    Now,
+    PodDone,
+    PodRecord,
+    PodSeen,
+    PodsWanted,
+    PodUnwanted,
+    PodWanted,
+    ProbeAnswered,
+    ReclaimNode,
+    Rules,
+    Seen,
+    Source,
+    Stage,
+    SyncPod,
+    Ticked,
+    UsageSeen,
+)
+from nodewright.core.eviction import Eviction, look, relieve
+from nodewright.core.lifecycle import Override, ProbeState, answered
+from nodewright.model.objects import Pod, Waiting
+from nodewright.node.actions import AdmitPod, KillPod, RecordEvent, RejectPod
+from nodewright.node.events import ConditionsObserved, PodArrived
+from nodewright.values.instant import Instant
+
+
+def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
+    """The mind after an observation and what is to be done; same arguments, same result."""
+    turn = Turn(mind, now, rules)
+    match seen:
+        case PodsWanted(source, pods):
+            _all_wanted(turn, source, pods)
+        case PodWanted(source, pod):
+            _wanted(turn, source, pod)
+        case PodUnwanted(uid, grace_period_s):
+            _unwanted(turn, uid, grace_period_s)
+        case PodSeen(uid, facts):
+            if uid in turn.pods and not turn.pods[uid].is_busy:
+                turn.put(replace(turn.pods[uid], facts=facts))
+        case PodDone():
+            _done(turn, seen)
+        case ProbeAnswered():
+            _probe_answered(turn, seen)
+        case UsageSeen():
+            _pressure(turn, seen)
+        case Drained():
+            _drained(turn, seen)
+        case Ticked():
+            pass
+        case _:
+            assert_never(seen)
+    for uid in tuple(turn.pods):
+        advance(turn, uid)
+    _deferred(turn)
+    return turn.decided()
+
+
+def wake_at_ns(mind: Mind) -> int | None:
+    """When there is something to be done though nothing has been seen; None: never.
+
+    Units: nanoseconds on the steady clock.
+    """
+    moments = [
+        moment
+        for one in mind.pods.values()
+        if not one.is_busy
+        for moment in (one.look_at_ns, one.retry_at_ns, *one.asks_at_ns.values())
+        if moment is not None
+    ]
+    return min(moments, default=None)
+
+
+# ---------------------------------------------------------------- pods come
+
+
+def _all_wanted(turn: Turn, source: Source, pods: Iterable[Pod]) -> None:
+    """A source has these pods and no others."""
+    by_uid = {pod.uid: pod for pod in pods}
+    turn.deferred = tuple(each for each in turn.deferred if each[0] is not source or each[1].uid in by_uid)
+    for uid, record in tuple(turn.pods.items()):
+        if record.source is source and record.is_wanted and uid not in by_uid:
+            _unwanted(turn, uid, None)
+    # As the kubelet takes up several at once: the oldest first.
+    for pod in sorted(by_uid.values(), key=_age):
+        _wanted(turn, source, pod)
+
+
+def _age(pod: Pod) -> tuple[int, str, str]:
+    created = pod.metadata.creation_timestamp
+    return (created.nanoseconds if created is not None else 0), pod.full_name, pod.uid
+
+
+def _wanted(turn: Turn, source: Source, pod: Pod) -> None:
+    known = turn.pods.get(pod.uid)
+    if known is not None:
+        if known.is_wanted and known.pod != pod and known.stage in (Stage.WAITING, Stage.ACTIVE):
+            turn.put(replace(known, pod=pod))
+        return
+    others = (one for one in turn.pods.values() if one.pod.full_name == pod.full_name)
+    if any(one.stage is not Stage.REFUSED for one in others):
+        if all(one.uid != pod.uid for _, one in turn.deferred):
+            turn.deferred = (*turn.deferred, (source, pod))
+        return
+    _arrived(turn, source, pod)
+
+
+def _deferred(turn: Turn) -> None:
+    """Whoever waited for an older pod of the same name comes now, if that one is gone."""
+    waiting, turn.deferred = turn.deferred, ()
+    for source, pod in waiting:
+        before = len(turn.pods)
+        _wanted(turn, source, pod)
+        if len(turn.pods) > before:
+            advance(turn, pod.uid)
+
+
+def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
+    """The node decides on a pod."""
+    memory = turn.node.held.memory
+    record = PodRecord(pod=pod, source=source, stage=Stage.REFUSED, memory=memory)
+    if turn.before.takes_no_pods:
+        message = turn.before.takes_no_pods
+        turn.put(replace(record, override=Override(phase="Failed", reason="NodeShutdown", message=message)))
+        return
+    done = turn.step(PodArrived(pod))
+    record = replace(record, memory=turn.node.held.memory, because=done.because)
+    victims: set[str] = set()
+    for action in done.actions:
+        match action:
+            case KillPod(pod_uid=uid, status=status, grace_period_s=grace_period_s):
+                victims.add(uid)
+                override = Override(
+                    phase=status.phase,
+                    reason=status.reason,
+                    message=status.message,
+                    disruption_target=status.disruption_target,
+                )
+                _ends(turn, uid, override, grace_period_s)
+            case RecordEvent(pod_uid=uid, type=kind, reason=reason, message=message):
+                turn.tell(uid, reason, message, warning=kind == "Warning")
+            case RejectPod(because=because):
+                override = turn.rules.words.refused(because)
+                turn.tell(pod.uid, override.reason, override.message, warning=True)
+                record = replace(record, override=override, because=because)
+            case AdmitPod():
+                stage = Stage.WAITING if victims else Stage.ACTIVE
+                record = replace(record, stage=stage, waits_for=frozenset(victims))
+            case _:
+                pass
+    turn.put(record)
+
+
+# ---------------------------------------------------------------- pods go
+
+
+def _unwanted(turn: Turn, uid: str, grace_period_s: int | None) -> None:
+    """A pod is to go: from now on it counts as being deleted."""
+    turn.deferred = tuple(each for each in turn.deferred if each[1].uid != uid)
+    record = turn.pods.get(uid)
+    if record is None:
+        return
+    if record.pod.metadata.deletion_timestamp is None:
+        grace = grace_period_s
+        if grace is None:
+            own = record.pod.spec.termination_grace_period_seconds
+            grace = 30 if own is None else own
+        metadata = replace(
+            record.pod.metadata,
+            deletion_timestamp=Instant(turn.now.wall_ns),
+            deletion_grace_period_seconds=grace,
+        )
+        record = replace(record, pod=replace(record.pod, metadata=metadata))
+    turn.put(replace(record, is_wanted=False))
+    _ends(turn, uid, None, grace_period_s)
+
+
+def _ends(turn: Turn, uid: str, override: Override | None, grace_period_s: int | None) -> None:
+    """A pod has to end, with this status and so much time; one that ends already may be given less."""
+    record = turn.pods.get(uid)
+    if record is None or record.stage in (Stage.ENDED, Stage.REFUSED):
+        return
+    has_less = grace_period_s is not None and (
+        record.grace_period_s is None or grace_period_s < record.grace_period_s
+    )
+    was_ending = record.stage is Stage.ENDING
+    record = replace(
+        record,
+        stage=Stage.ENDING,
+        override=record.override or override,
+        grace_period_s=grace_period_s if has_less else record.grace_period_s,
+        look_at_ns=None,
+        retry_at_ns=None,
+        asks_at_ns={},
+    )
+    turn.put(record)
+    if record.is_busy and (has_less or not was_ending):
+        turn.cancel(uid)
+
+
+def _drained(turn: Turn, seen: Drained) -> None:
+    turn.before = replace(turn.before, takes_no_pods=seen.why)
+    for uid, grace_period_s in seen.grace_periods_s.items():
+        _ends(turn, uid, seen.override, grace_period_s)
+
+
+# ---------------------------------------------------------------- what came of works
+
+
+def _done(turn: Turn, seen: PodDone) -> None:
+    """Work for a pod has ended: what failed holds its containers back for a while."""
+    record = turn.pods.get(seen.uid)
+    if record is None:
+        return
+    record = replace(record, is_busy=False, facts=seen.facts)
+    match seen.work:
+        case SyncPod():
+            record = _after_sync(turn, record, seen, seen.work)
+        case EndPod():
+            if seen.failures and not seen.is_cancelled:
+                record = _retry(turn, record, seen.failures)
+            elif not seen.is_cancelled:
+                record = replace(record, stage=Stage.ENDED, is_clean=True)
+                turn.gone(record)
+        case CleanPod():
+            if not seen.failures and not seen.is_cancelled:
+                turn.forget(seen.uid)
+                return
+            record = _retry(turn, record, seen.failures)
+        case _:
+            assert_never(seen.work)
+    turn.put(record)
+
+
+def _after_sync(turn: Turn, record: PodRecord, seen: PodDone, work: SyncPod) -> PodRecord:
+    """Who started is held back no longer, and was told what its group was set to; who could not be started waits."""
+    held_back = {name: why for name, why in record.held_back.items() if name not in work.plan.starts}
+    for failure in seen.failures:
+        names = (failure.container,) if failure.container else _names(record.pod)
+        held_back |= dict.fromkeys(names, Waiting(failure.reason, failure.message))
+    files = {group.container: group.files for group in work.groups}
+    told = dict(record.told)
+    for name in work.plan.starts:
+        newest = seen.facts.newest(name) if seen.facts is not None else None
+        if newest is not None:
+            told[newest.id] = files[name]
+    turn.to_tune.add(seen.uid)
+    record = replace(record, held_back=held_back, told=told)
+    return _retry(turn, record, seen.failures) if seen.failures else record
+
+
+def _retry(turn: Turn, record: PodRecord, failures: Iterable[Failure]) -> PodRecord:
+    for failure in failures:
+        turn.tell(record.pod.uid, failure.reason, failure.message, warning=True)
+    return replace(record, retry_at_ns=turn.now.steady_ns + turn.rules.retry_ns)
+
+
+def _names(pod: Pod) -> tuple[str, ...]:
+    return tuple(one.name for one in (*pod.spec.init_containers, *pod.spec.containers))
+
+
+def _probe_answered(turn: Turn, seen: ProbeAnswered) -> None:
+    record = turn.pods.get(seen.uid)
+    key = (seen.container, seen.probe.kind)
+    if record is None or key not in record.probes:
+        return
+    state: ProbeState = record.probes[key]
+    asks = {**record.asks_at_ns, key: turn.now.steady_ns + seen.probe.period_s * 10**9}
+    if seen.answer is not None and state.container_id == seen.container_id:
+        state = answered(seen.probe, state, seen.answer)
+    turn.put(replace(record, probes={**record.probes, key: state}, asks_at_ns=asks))
+
+
+# ---------------------------------------------------------------- pressure
+
+
+def _pressure(turn: Turn, seen: UsageSeen) -> None:
+    """A pass of the eviction manager; where the node may give something back first, it is asked to."""
+    config = turn.node.config
+    now_s = turn.now.steady_ns / 10**9
+    situation = look(config.eviction, turn.eviction, seen.observation, now_s)
+    if situation.reclaim and not seen.is_after_reclaim:
+        turn.works.append(ReclaimNode(situation.reclaim))
+        turn.eviction = situation.state
+    else:
+        done = relieve(config.eviction, situation, seen.observation.usage)
+        turn.eviction = done.state
+        for eviction in done.evictions:
+            _evicted(turn, eviction)
+    if turn.eviction.conditions != turn.node.conditions:
+        turn.step(ConditionsObserved(turn.eviction.conditions))
+
+
+def _evicted(turn: Turn, eviction: Eviction) -> None:
+    override = turn.rules.words.evicted(eviction)
+    turn.tell(eviction.claim.uid, override.reason, override.message, warning=True)
+    _ends(turn, eviction.claim.uid, override, eviction.grace_period_s)

@@ -1,0 +1,387 @@
+"""Works carried out through the ports: one task a pod, in order; what came of them goes back as observations."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol
+
+from nodewright.agent.values import (
+    AskProbe,
+    CancelWork,
+    CleanPod,
+    EndPod,
+    Failure,
+    PodDone,
+    PodWork,
+    ProbeAnswered,
+    Seen,
+    SyncPod,
+    TuneContainer,
+    WriteGroups,
+)
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.core.cgroups.files import File
+from nodewright.core.cgroups.plan import Group, Level
+from nodewright.core.lifecycle import LEAST_GRACE_S, Health, KillReason, grace_period_s, waits_for
+from nodewright.model.objects import Container, Pod
+from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
+from nodewright.world.errors import WorldError
+from nodewright.world.ports import Asker, Cgroups, Clock, ContainerRuntime, ContainerWish, SandboxWish
+
+SANDBOX_ERROR = "FailedCreatePodSandBox"
+CREATE_ERROR, RUN_ERROR, HOOK_ERROR = "CreateContainerError", "RunContainerError", "PostStartHookError"
+CONFIG_ERROR, KILL_ERROR = "CreateContainerConfigError", "KillPodError"
+
+_HOOK_TIMEOUT_S = 120.0
+
+
+class ConfigError(Exception):
+    """A container's wish cannot be put together: something that the pod names is not there."""
+
+
+class Composer(Protocol):
+    """Puts together what a runtime is asked for: variables, volumes, images, devices."""
+
+    async def sandbox(self, pod: Pod, attempt: int, cgroup: str) -> SandboxWish:
+        """What holds the pod's containers together."""
+
+    async def container(
+        self,
+        pod: Pod,
+        container: Container,
+        attempt: int,
+        settings: tuple[ContainerSettings, tuple[File, ...]],
+        facts: PodFacts,
+    ) -> ContainerWish:
+        """What a container is to be.
+
+        Errors: ConfigError; WorldError.
+        """
+
+    async def forget(self, pod: Pod) -> None:
+        """Nothing is left of the pod's volumes and logs."""
+
+
+class Performer:
+    """Carries out works; ``report`` takes what came of them."""
+
+    def __init__(
+        self,
+        runtime: ContainerRuntime,
+        cgroups: Cgroups,
+        composer: Composer,
+        asker: Asker,
+        clock: Clock,
+    ) -> None:
+        self.runtime, self.cgroups, self.composer = runtime, cgroups, composer
+        self.asker, self.clock = asker, clock
+        self.report: Callable[[Seen], None] = lambda _: None
+        self._pods: dict[str, asyncio.Task[None]] = {}
+        self._others: set[asyncio.Task[None]] = set()
+
+    def give(self, work: PodWork | CancelWork | TuneContainer | AskProbe) -> None:
+        """Begin with a work, or end one."""
+        match work:
+            case SyncPod() | EndPod() | CleanPod():
+                assert work.uid not in self._pods, work.uid
+                self._pods[work.uid] = asyncio.create_task(self._pod_work(work))
+            case CancelWork(uid):
+                if uid in self._pods:
+                    self._pods[uid].cancel()
+            case TuneContainer():
+                self._begin(self._tune(work))
+            case AskProbe():
+                self._begin(self._ask(work))
+
+    def write_groups(self, work: WriteGroups) -> tuple[Failure, ...]:
+        """The groups above those of pods, from the top down; what could not be written is told."""
+        failures = []
+        for group in work.groups:
+            try:
+                self.cgroups.ensure(group.path, group.files)
+            except WorldError as error:
+                failures.append(Failure(reason="CgroupNotWritten", message=str(error)))
+        return tuple(failures)
+
+    async def close(self) -> None:
+        """Stop all works where they are; what runs goes on running."""
+        tasks = [*self._pods.values(), *self._others]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(doing)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    async def _pod_work(self, work: PodWork) -> None:
+        failures: list[Failure] = []
+        is_cancelled = False
+        try:
+            match work:
+                case SyncPod():
+                    await self._sync(work, failures)
+                case EndPod():
+                    await self._end(work)
+                case CleanPod():
+                    await self._clean(work)
+        except asyncio.CancelledError:
+            is_cancelled = True
+        except (WorldError, TimeoutError) as error:
+            failures.append(Failure(reason=_general(work), message=str(error)))
+        facts = None
+        try:
+            facts = await self.runtime.pod(work.uid)
+        except asyncio.CancelledError:
+            is_cancelled = True
+        except (WorldError, TimeoutError) as error:
+            failures.append(Failure(reason="RuntimeUnavailable", message=str(error)))
+        del self._pods[work.uid]
+        self.report(
+            PodDone(uid=work.uid, work=work, facts=facts, failures=tuple(failures), is_cancelled=is_cancelled)
+        )
+
+    # ------------------------------------------------------------ sync
+
+    async def _sync(self, work: SyncPod, failures: list[Failure]) -> None:
+        """Groups, kills, sandbox, starts.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_manager.go, SyncPod.
+        """
+        pod, plan = work.pod, work.plan
+        group = _pod_group(work.groups)
+        if group is not None:
+            self.cgroups.ensure(group.path, group.files)
+        facts = await self.runtime.pod(pod.uid) or _nothing(pod)
+        if plan.ends:
+            await self._stop_all(pod, facts, None)
+        for kill in plan.kills:
+            await self._stop(pod, kill.container, kill.reason, None)
+        for one in plan.removes:
+            await self._stop(pod, one, None, 0)
+            await self.runtime.remove_container(one.id)
+        sandbox_id = plan.sandbox_id
+        if plan.sandbox_attempt is not None:
+            path = group.path if group is not None else ""
+            sandbox_id = await self._sandbox(work, path, facts)
+            facts = await self.runtime.pod(pod.uid) or _nothing(pod)
+        await self._starts(work, sandbox_id, facts, failures)
+
+    async def _sandbox(self, work: SyncPod, path: str, facts: PodFacts) -> str:
+        for old in facts.sandboxes:
+            await self.runtime.stop_sandbox(old.id)
+        assert work.plan.sandbox_attempt is not None
+        return await self.runtime.run_sandbox(
+            await self.composer.sandbox(work.pod, work.plan.sandbox_attempt, path)
+        )
+
+    async def _starts(self, work: SyncPod, sandbox_id: str, facts: PodFacts, failures: list[Failure]) -> None:
+        """Start containers one after the other; an init container that fails holds up all others."""
+        pod = work.pod
+        by_name = {one.name: one for one in (*pod.spec.init_containers, *pod.spec.containers)}
+        files = {group.container: group.files for group in work.groups if group.level is Level.CONTAINER}
+        for name in work.plan.starts:
+            container = by_name[name]
+            settings = (work.settings[name], files[name])
+            failure = await self._start(work, container, sandbox_id, settings, facts)
+            if failure is None:
+                continue
+            failures.append(failure)
+            if container in pod.spec.init_containers and not container.is_sidecar:
+                return
+
+    async def _start(
+        self,
+        work: SyncPod,
+        container: Container,
+        sandbox_id: str,
+        settings: tuple[ContainerSettings, tuple[File, ...]],
+        facts: PodFacts,
+    ) -> Failure | None:
+        """One container, with its hook; older attempts but the last one are cleared away."""
+        attempt, step = work.attempts[container.name], CONFIG_ERROR
+        try:
+            wish = await self.composer.container(work.pod, container, attempt, settings, facts)
+            step = CREATE_ERROR
+            id_ = await self.runtime.create_container(sandbox_id, wish)
+            step = RUN_ERROR
+            await self.runtime.start_container(id_)
+            await self._post_start(work.pod, container, id_, facts)
+            step = "RemoveContainerError"
+            for old in _stale(facts, container.name):
+                await self.runtime.remove_container(old.id)
+        except _HookError as error:
+            return Failure(reason=HOOK_ERROR, message=str(error), container=container.name)
+        except (ConfigError, WorldError, TimeoutError) as error:
+            return Failure(reason=step, message=str(error), container=container.name)
+        return None
+
+    async def _post_start(self, pod: Pod, container: Container, id_: str, facts: PodFacts) -> None:
+        handler = (container.lifecycle or {}).get("postStart")
+        if handler is None:
+            return
+        try:
+            is_good, said = await self.asker.ask(handler, id_, _address(facts), _HOOK_TIMEOUT_S)
+        except (WorldError, TimeoutError) as error:
+            is_good, said = False, str(error)
+        if not is_good:
+            await self.runtime.stop_container(id_, grace_period_s(pod, container))
+            raise _HookError(said)
+
+    # ------------------------------------------------------------ end
+
+    async def _end(self, work: EndPod) -> None:
+        """All containers in their order, the sandbox, the groups."""
+        facts = await self.runtime.pod(work.uid)
+        if facts is not None:
+            await self._stop_all(work.pod, facts, work.grace_period_s)
+            for sandbox in facts.sandboxes:
+                await self.runtime.stop_sandbox(sandbox.id)
+        if work.cgroup:
+            self.cgroups.kill(work.cgroup)
+            self.cgroups.remove(work.cgroup)
+
+    async def _clean(self, work: CleanPod) -> None:
+        facts = await self.runtime.pod(work.uid)
+        for sandbox in facts.sandboxes if facts is not None else ():
+            await self.runtime.stop_sandbox(sandbox.id)
+            await self.runtime.remove_sandbox(sandbox.id)
+        if work.cgroup:
+            self.cgroups.kill(work.cgroup)
+            self.cgroups.remove(work.cgroup)
+        await self.composer.forget(work.pod)
+
+    async def _stop_all(self, pod: Pod, facts: PodFacts, override_s: int | None) -> None:
+        """All at once, except for sidecars, which wait for those that they serve.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, killContainersWithSyncResult.
+        """
+        alive = (ContainerPhase.RUNNING, ContainerPhase.UNKNOWN, ContainerPhase.CREATED)
+        running = {one.name: one for one in reversed(facts.containers) if one.phase in alive}
+        waits = waits_for(pod, running.keys())
+        ended = {name: asyncio.Event() for name in running}
+
+        async def stop(one: ContainerFacts) -> None:
+            try:
+                before = [ended[name] for name in waits.get(one.name, ())]
+                await self._stop(pod, one, None, override_s, before)
+            finally:
+                ended[one.name].set()
+
+        await _all_done(stop(one) for one in running.values())
+
+    async def _stop(
+        self,
+        pod: Pod,
+        facts: ContainerFacts,
+        reason: KillReason | None,
+        override_s: int | None,
+        before: Iterable[asyncio.Event] = (),
+    ) -> None:
+        """One container: its hook, its turn, its end; all within its time.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, killContainer.
+        """
+        container = _container(pod, facts.name)
+        left_s = float(grace_period_s(pod, container, reason, override_s))
+        handler = (container.lifecycle or {}).get("preStop")
+        if handler is not None and left_s > 0 and facts.phase is ContainerPhase.RUNNING:
+            left_s -= await self._timed(self._pre_stop(handler, facts.id, left_s), left_s)
+        for event in before:
+            if left_s > 0:
+                left_s -= int(await self._timed(event.wait(), left_s))
+        await self.runtime.stop_container(facts.id, max(left_s, LEAST_GRACE_S))
+
+    async def _pre_stop(self, handler: Mapping[str, Any], id_: str, timeout_s: float) -> None:
+        try:
+            await self.asker.ask(handler, id_, "", timeout_s)
+        except (WorldError, TimeoutError):
+            # A hook that fails does not keep its container from ending; the kubelet only tells of it.
+            return
+
+    async def _timed(self, doing: Coroutine[Any, Any, Any], limit_s: float) -> float:
+        """How long something took; no longer than the limit."""
+        began = self.clock.monotonic_s()
+        task = asyncio.ensure_future(doing)
+        timer = asyncio.ensure_future(self.clock.sleep(limit_s))
+        try:
+            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (task, timer):
+                each.cancel()
+        return self.clock.monotonic_s() - began
+
+    # ------------------------------------------------------------ the rest
+
+    async def _tune(self, work: TuneContainer) -> None:
+        try:
+            await self.runtime.update_container(work.container_id, work.settings, work.files)
+        except (WorldError, TimeoutError):
+            # It may have ended meanwhile; if it has not, the reconciling loop finds what differs.
+            return
+
+    async def _ask(self, work: AskProbe) -> None:
+        answer: Health | None
+        try:
+            is_good, _ = await self.asker.ask(
+                work.probe.handler, work.container_id, work.pod_ip, work.probe.timeout_s
+            )
+            answer = Health.SUCCESS if is_good else Health.FAILURE
+        except TimeoutError:
+            answer = Health.FAILURE
+        except WorldError:
+            answer = None
+        self.report(
+            ProbeAnswered(
+                uid=work.uid,
+                container=work.container,
+                container_id=work.container_id,
+                probe=work.probe,
+                answer=answer,
+            )
+        )
+
+
+class _HookError(Exception):
+    """A postStart hook gave no good answer."""
+
+
+async def _all_done(doing: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """All of them, to the end; then the first error, if there was one."""
+    tasks = [asyncio.ensure_future(one) for one in doing]
+    try:
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        raise
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+
+
+def _pod_group(groups: Iterable[Group]) -> Group | None:
+    return next((one for one in groups if one.level is Level.POD), None)
+
+
+def _nothing(pod: Pod) -> PodFacts:
+    return PodFacts(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
+
+
+def _address(facts: PodFacts) -> str:
+    return facts.sandboxes[0].ip if facts.sandboxes else ""
+
+
+def _stale(facts: PodFacts, name: str) -> tuple[ContainerFacts, ...]:
+    """Attempts that nobody asks for any more: all that had ended but the newest."""
+    ended = [one for one in facts.containers if one.name == name and one.phase is ContainerPhase.EXITED]
+    return tuple(ended[1:])
+
+
+def _container(pod: Pod, name: str) -> Container:
+    by_name = {one.name: one for one in (*pod.spec.init_containers, *pod.spec.containers)}
+    return by_name.get(name, Container(name=name))
+
+
+def _general(work: PodWork) -> str:
+    return SANDBOX_ERROR if isinstance(work, SyncPod) else KILL_ERROR

@@ -1,0 +1,182 @@
+"""One turn of the agent's loop while it is being thought: the mind as it becomes, and what is to be done."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from nodewright.agent.values import (
+    CancelWork,
+    Decided,
+    ForgetPod,
+    KeepHoldings,
+    KeepPod,
+    Mind,
+    Now,
+    PodRecord,
+    Rules,
+    Stage,
+    Stepped,
+    Tell,
+    TuneContainer,
+    Work,
+    WriteGroups,
+)
+from nodewright.core.cgroups.container import containers_settings
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.core.cgroups.files import container_files
+from nodewright.core.cgroups.plan import Group, Level, level_groups, pod_groups
+from nodewright.core.lifecycle import Circumstances, Health, Probed, ProbeKind, pod_status
+from nodewright.model.objects import Pod, PodStatus
+from nodewright.model.running import ContainerPhase
+from nodewright.node.cgroups import PlacedPod, cgroup_rules, cgroup_tree, node_groups, places_of
+from nodewright.node.events import Event, PodGone
+from nodewright.node.state import as_counted
+from nodewright.node.step import Step, step
+from nodewright.values.instant import Instant
+
+
+class Turn:
+    """The mind while it changes; nothing outside sees it before it is done."""
+
+    def __init__(self, mind: Mind, now: Now, rules: Rules) -> None:
+        self.before, self.now, self.rules = mind, now, rules
+        self.node, self.eviction, self.deferred = mind.node, mind.eviction, mind.deferred
+        self.pods = dict(mind.pods)
+        self.works: list[Work] = []
+        self.stepped: list[Stepped] = []
+        self.to_tune: set[str] = set()
+        """The uids of pods that were started on holdings that may have changed since."""
+
+    def step(self, event: Event) -> Step:
+        """The node's own decision on an event."""
+        done = step(self.node, event)
+        self.node = done.state
+        self.stepped.append(Stepped(event, done))
+        return done
+
+    def tell(self, uid: str, reason: str, message: str, *, warning: bool = False) -> None:
+        """Say something about a pod."""
+        self.works.append(Tell(uid=uid, is_warning=warning, reason=reason, message=message))
+
+    def put(self, record: PodRecord) -> PodRecord:
+        """The record takes its place, with a status that suits it; what is to outlive us is kept."""
+        old = self.pods.get(record.pod.uid)
+        record = replace(record, status=self._status(record))
+        self.pods[record.pod.uid] = record
+        if old is None or _lasting(old) != _lasting(record):
+            self.works.append(KeepPod(record))
+        return record
+
+    def cancel(self, uid: str) -> None:
+        """Stop what is being done for a pod."""
+        self.works.append(CancelWork(uid))
+
+    def gone(self, record: PodRecord) -> None:
+        """Nothing of a pod runs any more: what it held is free."""
+        self.step(PodGone(record.pod.uid))
+
+    def forget(self, uid: str) -> None:
+        """There is nothing left of a pod."""
+        del self.pods[uid]
+        self.works.append(ForgetPod(uid))
+
+    def decided(self) -> Decided:
+        """The turn's end: containers learn of shared CPUs that changed, groups of new neighbours, files of holdings."""
+        # What nobody holds any more the next decision would collect anyway; here others can have it at once.
+        self.node = self.node.collected()
+        groups = self.before.groups
+        pods_changed = self.node.pods is not self.before.node.pods
+        holdings_changed = self.node.held is not self.before.node.held
+        if pods_changed or holdings_changed or not groups:
+            rules = cgroup_rules(self.node.config)
+            groups = level_groups(cgroup_tree(self.node.config), rules, tuple(self.node.pods.values()))
+            if groups != self.before.groups:
+                self.works.insert(0, WriteGroups(groups))
+        if holdings_changed or self.to_tune:
+            # Whoever may have been given less is told before anybody starts on what became free.
+            self.works[0:0] = self._retuned(self.pods if holdings_changed else self.to_tune)
+        if holdings_changed:
+            self.works.insert(0, KeepHoldings(self.node))
+        mind = replace(
+            self.before,
+            node=self.node,
+            pods=self.pods,
+            deferred=self.deferred,
+            eviction=self.eviction,
+            groups=groups,
+        )
+        return Decided(mind, tuple(self.works), tuple(self.stepped))
+
+    def groups_of(self, record: PodRecord) -> tuple[tuple[Group, ...], Mapping[str, ContainerSettings]]:
+        """The groups of a pod and its containers, and the settings of the latter."""
+        config = self.node.config
+        rules, pod = cgroup_rules(config), as_counted(record.pod, config)
+        places = places_of(pod, self.node, record.memory)
+        all_groups = node_groups(self.node, [PlacedPod(record.pod, record.memory)], rules)
+        mine = tuple(one for one in all_groups if one.level in (Level.POD, Level.CONTAINER))
+        return mine, containers_settings(pod, rules, places)
+
+    def pod_cgroup(self, pod: Pod) -> str:
+        """The path of the pod's group; empty where pods have none."""
+        config = self.node.config
+        tree, rules = cgroup_tree(config), cgroup_rules(config)
+        found = pod_groups(as_counted(pod, config), tree, rules, {}, has_exclusive_cpus=False)
+        return next((one.path for one in found if one.level is Level.POD), "")
+
+    def _retuned(self, uids: Iterable[str]) -> list[Work]:
+        """What containers that run are to be told, because who holds what has changed."""
+        rules = cgroup_rules(self.node.config)
+        works: list[Work] = []
+        for uid in tuple(uids):
+            record = self.pods.get(uid)
+            if record is None or record.stage is not Stage.ACTIVE or uid not in self.node.pods:
+                continue
+            pod = as_counted(record.pod, self.node.config)
+            settings = containers_settings(pod, rules, places_of(pod, self.node, record.memory))
+            told = dict(record.told)
+            for facts in record.facts.containers if record.facts is not None else ():
+                if facts.phase is not ContainerPhase.RUNNING or facts.name not in settings:
+                    continue
+                mine = settings[facts.name]
+                files = container_files(mine, rules)
+                if told.get(facts.id) != files:
+                    told[facts.id] = files
+                    works.append(TuneContainer(uid=uid, container_id=facts.id, settings=mine, files=files))
+            if told != record.told:
+                self.pods[uid] = replace(record, told=told)
+        return works
+
+    def _status(self, record: PodRecord) -> PodStatus:
+        """What the pod says of itself now."""
+        return pod_status(
+            record.pod,
+            record.facts,
+            record.status,
+            Circumstances(
+                now=Instant(self.now.wall_ns),
+                probed=probed(record),
+                waiting=record.held_back,
+                is_terminal=record.stage is Stage.ENDED,
+                is_static=record.source.is_static,
+                override=record.override,
+                host_ip=self.rules.host_ip,
+            ),
+        )
+
+
+def probed(record: PodRecord) -> Probed:
+    """What the probes of a pod come to, by the container's id."""
+    results: dict[ProbeKind, dict[str, Health]] = {kind: {} for kind in ProbeKind}
+    for (_, kind), state in record.probes.items():
+        if state.result is not None:
+            results[kind][state.container_id] = state.result
+    return Probed(
+        liveness=results[ProbeKind.LIVENESS],
+        startup=results[ProbeKind.STARTUP],
+        readiness=results[ProbeKind.READINESS],
+    )
+
+
+def _lasting(record: PodRecord) -> object:
+    """What of a record is kept in a file: little that changes often."""
+    return record.pod, record.stage, record.status, record.grace_period_s, record.is_wanted, record.back_offs

@@ -1,0 +1,373 @@
+"""What the agent knows, sees and does: values. The lists of observations and of works are closed."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.core.cgroups.files import File
+from nodewright.core.cgroups.plan import Group
+from nodewright.core.eviction import Eviction, EvictionState, NodeReclaim, Observation
+from nodewright.core.lifecycle import (
+    BackOff,
+    BackOffRule,
+    Health,
+    Override,
+    PodPlan,
+    Probe,
+    ProbeKind,
+    ProbeState,
+)
+from nodewright.core.memory.state import MemoryState
+from nodewright.model.objects import Pod, PodStatus, Waiting
+from nodewright.model.reasons import Reason
+from nodewright.model.running import PodFacts
+from nodewright.node.events import Event
+from nodewright.node.state import NodeState
+from nodewright.node.step import Step
+
+
+class Now(NamedTuple):
+    """A moment on both clocks.
+
+    Units: nanoseconds; since 1970, where it may jump, and since some moment, where it does not.
+    """
+
+    wall_ns: int
+    steady_ns: int
+
+
+class Source(StrEnum):
+    """Where a pod comes from."""
+
+    FILE = "file"
+    """A directory of manifests, as the kubelet's static pods."""
+    HTTP = "http"
+    """A URL, likewise."""
+    WORKLOAD = "workload"
+    """A directory of ordinary pods."""
+    API = "api"
+    """Somebody who asked the agent."""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its pods are the kubelet's static pods, and so critical."""
+        return self in (Source.FILE, Source.HTTP)
+
+
+class Stage(StrEnum):
+    """How far a pod has come."""
+
+    WAITING = "waiting"
+    """It is admitted, and others have to be gone before it starts."""
+    ACTIVE = "active"
+    ENDING = "ending"
+    ENDED = "ended"
+    """Nothing of it runs, and nothing will."""
+    REFUSED = "refused"
+
+
+class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod as the agent knows it.
+
+    Units: moments in nanoseconds on the steady clock; grace_period_s in seconds.
+    """
+
+    pod: Pod
+    source: Source
+    stage: Stage
+    memory: MemoryState
+    """Who held which memory when the pod had just been decided on."""
+    because: tuple[Reason, ...] = ()
+    """Why it was taken, or not."""
+    is_wanted: bool = True
+    """Whether its source still has it."""
+    facts: PodFacts | None = None
+    """What the runtime said of it last."""
+    status: PodStatus = PodStatus()
+    override: Override | None = None
+    grace_period_s: int | None = None
+    """How long its containers have when it ends; None: as the pod says."""
+    waits_for: frozenset[str] = frozenset()
+    """The uids of those that have to be gone before it starts."""
+    back_offs: Mapping[str, BackOff] = {}
+    held_back: Mapping[str, Waiting] = {}
+    """Why containers could not be started, by name."""
+    probes: Mapping[tuple[str, ProbeKind], ProbeState] = {}
+    asks_at_ns: Mapping[tuple[str, ProbeKind], int] = {}
+    """When each probe is to ask next."""
+    is_busy: bool = False
+    """Work for it is under way; what it comes to will be told."""
+    is_clean: bool = False
+    """Its groups are gone."""
+    retry_at_ns: int | None = None
+    """Something failed: until then nothing is tried again."""
+    look_at_ns: int | None = None
+    """When a container may start again that has to wait, or when the pod's time is up."""
+    told: Mapping[str, tuple[File, ...]] = {}
+    """What the group of each container was set to last, by the container's id."""
+    has_started: bool = False
+    """Whether all its main containers have run."""
+
+
+class Words(Protocol):
+    """The sentences of statuses; they are made on the floor above."""
+
+    def refused(self, because: tuple[Reason, ...]) -> Override:
+        """What a pod that is turned away says."""
+
+    def evicted(self, eviction: Eviction) -> Override:
+        """What a pod that is evicted says."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What stays as it is while the agent runs."""
+
+    words: Words
+    back_off: BackOffRule = BackOffRule()
+    host_ip: str = ""
+    retry_ns: int = 10 * 10**9
+    """How long to wait after something failed."""
+    started_ns: int = 0
+    """When the agent began, since 1970: what ran before is adopted."""
+
+
+class Mind(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the agent knows."""
+
+    node: NodeState
+    pods: Mapping[str, PodRecord] = {}
+    deferred: tuple[tuple[Source, Pod], ...] = ()
+    """Pods that come once one of the same name, of an older content, is gone."""
+    eviction: EvictionState = EvictionState()
+    groups: tuple[Group, ...] = ()
+    """The groups above those of pods, as they were written last."""
+    takes_no_pods: str = ""
+    """Why no pod is taken any more; empty: they are."""
+
+
+# ---------------------------------------------------------------- what is seen
+
+
+class PodsWanted(msgspec.Struct, frozen=True):
+    """All pods that a source has now."""
+
+    source: Source
+    pods: tuple[Pod, ...]
+
+
+class PodWanted(msgspec.Struct, frozen=True):
+    """Somebody asks for a pod."""
+
+    source: Source
+    pod: Pod
+
+
+class PodUnwanted(msgspec.Struct, frozen=True):
+    """Somebody wants a pod gone.
+
+    Units: grace_period_s in seconds; None: the pod's own.
+    """
+
+    uid: str
+    grace_period_s: int | None = None
+
+
+class PodSeen(msgspec.Struct, frozen=True):
+    """What the runtime says of a pod; None: nothing."""
+
+    uid: str
+    facts: PodFacts | None
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that could not be done for a pod."""
+
+    reason: str
+    """As a container's status has it: `RunContainerError`, `ErrImagePull`…"""
+    message: str
+    container: str = ""
+    """Empty: it concerns the pod as a whole."""
+
+
+class PodDone(msgspec.Struct, frozen=True, kw_only=True):
+    """Work for a pod has come to an end."""
+
+    uid: str
+    work: "PodWork"
+    facts: PodFacts | None
+    """What the runtime said of it afterwards."""
+    failures: tuple[Failure, ...] = ()
+    is_cancelled: bool = False
+
+
+class ProbeAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """A probe has come back; no answer: it could not be asked."""
+
+    uid: str
+    container: str
+    container_id: str
+    probe: Probe
+    answer: Health | None
+
+
+class UsageSeen(msgspec.Struct, frozen=True):
+    """What the node and its pods use."""
+
+    observation: Observation
+    is_after_reclaim: bool = False
+    """The node has just given back what it can without ending pods."""
+
+
+class Drained(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine goes down, or the agent is asked to end its pods: these end now.
+
+    Units: grace_period_s in seconds, by uid.
+    """
+
+    why: str
+    override: Override
+    grace_periods_s: Mapping[str, int]
+
+
+class Ticked(msgspec.Struct, frozen=True):
+    """Time has passed."""
+
+
+Seen: TypeAlias = (
+    PodsWanted | PodWanted | PodUnwanted | PodSeen | PodDone | ProbeAnswered | UsageSeen | Drained | Ticked
+)
+
+# ---------------------------------------------------------------- what is done
+
+
+class SyncPod(msgspec.Struct, frozen=True, kw_only=True):
+    """Bring a pod to where its plan wants it: groups, kills, a sandbox, starts."""
+
+    uid: str
+    pod: Pod
+    plan: PodPlan
+    groups: tuple[Group, ...]
+    """Of the pod and its containers."""
+    settings: Mapping[str, ContainerSettings]
+    attempts: Mapping[str, int]
+    """The number of the attempt at each container that is to start."""
+
+
+class EndPod(msgspec.Struct, frozen=True, kw_only=True):
+    """End all that runs of a pod and take its groups away.
+
+    Units: grace_period_s in seconds; None: as the pod says.
+    """
+
+    uid: str
+    pod: Pod
+    grace_period_s: int | None
+    cgroup: str
+
+
+class CleanPod(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing is to be left of a pod: containers, sandboxes, volumes, logs."""
+
+    uid: str
+    pod: Pod
+    cgroup: str
+
+
+PodWork: TypeAlias = SyncPod | EndPod | CleanPod
+
+
+class CancelWork(msgspec.Struct, frozen=True):
+    """Stop what is being done for a pod; it will be told as done, cancelled."""
+
+    uid: str
+
+
+class TuneContainer(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that runs is held to other settings."""
+
+    uid: str
+    container_id: str
+    settings: ContainerSettings
+    files: tuple[File, ...]
+
+
+class WriteGroups(msgspec.Struct, frozen=True):
+    """The groups above those of pods are to be so."""
+
+    groups: tuple[Group, ...]
+
+
+class AskProbe(msgspec.Struct, frozen=True, kw_only=True):
+    """Find out how a container is."""
+
+    uid: str
+    pod: Pod
+    container: str
+    container_id: str
+    probe: Probe
+    pod_ip: str
+
+
+class KeepPod(msgspec.Struct, frozen=True):
+    """A pod and what is known of it are to outlive the agent."""
+
+    record: PodRecord
+
+
+class ForgetPod(msgspec.Struct, frozen=True):
+    """A pod is gone for good."""
+
+    uid: str
+
+
+class KeepHoldings(msgspec.Struct, frozen=True):
+    """Who holds which CPUs, memory and devices is to outlive the agent."""
+
+    node: NodeState
+
+
+class ReclaimNode(msgspec.Struct, frozen=True):
+    """The node is to give back what it can without ending pods, and then to be looked at again."""
+
+    what: tuple[NodeReclaim, ...]
+
+
+class Tell(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that people want to know of a pod, or of the node where there is none."""
+
+    uid: str
+    is_warning: bool
+    reason: str
+    message: str
+
+
+Work: TypeAlias = (
+    PodWork
+    | CancelWork
+    | TuneContainer
+    | WriteGroups
+    | AskProbe
+    | KeepPod
+    | ForgetPod
+    | KeepHoldings
+    | ReclaimNode
+    | Tell
+)
+
+
+class Stepped(msgspec.Struct, frozen=True):
+    """What went into `step`, and what came of it: for the journal."""
+
+    event: Event
+    step: Step
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """What an observation led to."""
+
+    mind: Mind
+    works: tuple[Work, ...] = ()
+    stepped: tuple[Stepped, ...] = ()

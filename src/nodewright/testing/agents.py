@@ -1,0 +1,206 @@
+"""An agent without a machine: everything that it uses is a fake, and time passes when it is told to."""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from nodewright.agent.loop import Loop
+from nodewright.agent.perform import Performer
+from nodewright.agent.values import (
+    Decided,
+    Mind,
+    PodRecord,
+    PodsWanted,
+    PodUnwanted,
+    PodWanted,
+    ReclaimNode,
+    Rules,
+    Source,
+    Stepped,
+    Tell,
+)
+from nodewright.ask import Node
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.core.cgroups.files import File
+from nodewright.core.lifecycle import spec_hash
+from nodewright.model.objects import Container, Pod
+from nodewright.model.profile import NodeProfile
+from nodewright.model.running import PodFacts
+from nodewright.node.state import NodeState
+from nodewright.render.words import KubeletWords
+from nodewright.testing.nodes import a_profile
+from nodewright.testing.runtime import FakeCgroups, FakeClock, FakeRuntime, Script, settle
+from nodewright.world.errors import WorldError
+from nodewright.world.ports import ContainerWish, SandboxWish
+
+
+class FakeComposer:
+    """Wishes with nothing in them but what is asked for."""
+
+    async def sandbox(self, pod: Pod, attempt: int, cgroup: str) -> SandboxWish:
+        """A sandbox."""
+        return SandboxWish(pod=pod, attempt=attempt, cgroup_parent=cgroup, log_directory=f"/logs/{pod.uid}")
+
+    async def container(
+        self,
+        pod: Pod,
+        container: Container,
+        attempt: int,
+        settings: tuple[ContainerSettings, tuple[File, ...]],
+        facts: PodFacts,  # noqa: ARG002 - the port has it
+    ) -> ContainerWish:
+        """A container."""
+        return ContainerWish(
+            pod=pod,
+            container=container,
+            attempt=attempt,
+            spec_hash=spec_hash(container),
+            log_path=f"{container.name}/{attempt}.log",
+            image=container.image,
+            settings=settings[0],
+            files=settings[1],
+        )
+
+    async def forget(self, pod: Pod) -> None:
+        """There is nothing to forget."""
+
+
+class FakeAsker:
+    """Answers as it is told; every other question well."""
+
+    def __init__(self) -> None:
+        self.bad: set[str] = set()
+        """Containers whose answers are bad, by name."""
+        self.asked: list[tuple[str, str]] = []
+        """The container's id and what was asked, in order."""
+
+    async def ask(
+        self,
+        handler: Mapping[str, Any],
+        container_id: str,
+        address: str,  # noqa: ARG002 - the port has it
+        timeout_s: float,  # noqa: ARG002 - the port has it
+    ) -> tuple[bool, str]:
+        """The answer."""
+        self.asked.append((container_id, next(iter(handler), "")))
+        is_bad = container_id.split("-", maxsplit=1)[0] in self.bad
+        return not is_bad, "no" if is_bad else "yes"
+
+
+class FakeMemory:
+    """Keeps what is to be kept, unless the disk is full."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodRecord] = {}
+        self.node: NodeState | None = None
+        self.stepped: list[Stepped] = []
+        self.is_full = False
+
+    def journal(self, stepped: tuple[Stepped, ...]) -> None:
+        """Remember events."""
+        self._perhaps_full("journal")
+        self.stepped += stepped
+
+    def keep(self, record: PodRecord) -> None:
+        """Remember a pod."""
+        self._perhaps_full("pods")
+        self.pods[record.pod.uid] = record
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod."""
+        self._perhaps_full("pods")
+        self.pods.pop(uid, None)
+
+    def keep_holdings(self, node: NodeState) -> None:
+        """Remember who holds what."""
+        self._perhaps_full("state files")
+        self.node = node
+
+    def _perhaps_full(self, place: str) -> None:
+        if self.is_full:
+            raise WorldError("write", place, "no space left on device")
+
+
+class FakeEars:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Tell] = []
+        self.reclaims: list[ReclaimNode] = []
+
+    def tell(self, told: Tell) -> None:
+        """Something happened."""
+        self.told.append(told)
+
+    def decided(self, decided: Decided) -> None:
+        """The mind has changed."""
+
+    def reclaim(self, work: ReclaimNode) -> None:
+        """The node is to give something back."""
+        self.reclaims.append(work)
+
+
+class AgentBench:
+    """An agent on a made-up node, for `async with`."""
+
+    def __init__(self, profile: NodeProfile | None = None, **scripts: Script) -> None:
+        self.clock = FakeClock()
+        self.runtime = FakeRuntime(self.clock, scripts)
+        self.cgroups, self.asker = FakeCgroups(), FakeAsker()
+        self.memory, self.ears = FakeMemory(), FakeEars()
+        self.node = Node.of(profile or a_profile()).state
+        self.loop = self._loop(Mind(node=self.node))
+        self._task: asyncio.Task[None] | None = None
+
+    async def want(self, *pods: Pod, source: Source = Source.API) -> None:
+        """Ask for pods, and let happen what can at once."""
+        for pod in pods:
+            self.loop.see(PodWanted(source, pod))
+        await settle()
+
+    async def have(self, *pods: Pod, source: Source = Source.WORKLOAD) -> None:
+        """A source has these pods and no others."""
+        self.loop.see(PodsWanted(source, pods))
+        await settle()
+
+    async def drop(self, uid: str, grace_period_s: int | None = None) -> None:
+        """Ask for a pod to go."""
+        self.loop.see(PodUnwanted(uid, grace_period_s))
+        await settle()
+
+    def record(self, uid: str) -> PodRecord:
+        """What the agent knows of a pod."""
+        return self.loop.mind.pods[uid]
+
+    def phase(self, uid: str) -> str:
+        """The phase of a pod; empty: it is not there."""
+        record = self.loop.mind.pods.get(uid)
+        return record.status.phase if record is not None else ""
+
+    def operations(self) -> list[str]:
+        """What the runtime was told to do, in short."""
+        return [f"{name} {place}" for name, place in self.runtime.done]
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self.loop.run())
+        await settle()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._task is not None
+        has_failed = self._task.done()
+        self._task.cancel()
+        (found,) = await asyncio.gather(self._task, return_exceptions=True)
+        if has_failed and isinstance(found, BaseException):
+            raise found
+
+    def _loop(self, mind: Mind) -> Loop:
+        performer = Performer(self.runtime, self.cgroups, FakeComposer(), self.asker, self.clock)
+        rules = Rules(words=KubeletWords(), started_ns=self.clock.now_ns())
+        return Loop(mind, performer, self.memory, self.ears, self.clock, rules)

@@ -1,0 +1,275 @@
+"""The agent carries out what is decided: pods start, end, wait for one another, and come back."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+
+from msgspec.structs import replace
+
+from nodewright.agent.values import Source, Stage
+from nodewright.model.objects import Container, Pod
+from nodewright.testing.agents import AgentBench
+from nodewright.testing.nodes import STATIC_CPUS, a_profile
+from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod
+from nodewright.testing.runtime import Script, settle
+
+CHECK = {"exec": {"command": ["check"]}}
+
+
+def running(test: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
+    """The test as an ordinary one."""
+
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
+def with_inits(pod: Pod, *inits: Container) -> Pod:
+    return replace(pod, spec=replace(pod.spec, init_containers=inits))
+
+
+def with_main(pod: Pod, **changes: object) -> Pod:
+    (main,) = pod.spec.containers
+    return replace(pod, spec=replace(pod.spec, containers=(replace(main, **changes),)))
+
+
+@running
+async def test_a_pod_starts_in_its_groups() -> None:
+    async with AgentBench() as bench:
+        await bench.want(a_pod("web", "500m/64Mi"))
+        assert bench.phase("web") == "Running"
+        assert bench.operations() == [
+            "run_sandbox sandbox-web-0",
+            "create_container main-web-0",
+            "start_container main-web-0",
+        ]
+        group = bench.cgroups.groups["/kubepods/burstable/podweb"]
+        assert group["cpu.weight"] == "20"
+        assert bench.memory.pods["web"].stage is Stage.ACTIVE
+
+
+@running
+async def test_init_containers_come_first_and_in_order() -> None:
+    async with AgentBench(a=Script(runs_for_s=1), b=Script(runs_for_s=1)) as bench:
+        await bench.want(with_inits(a_pod(), Container(name="a"), Container(name="b")))
+        assert bench.phase("web") == "Pending"
+        await bench.clock.advance(1)
+        await bench.clock.advance(1)
+        assert bench.phase("web") == "Running"
+        started = [each for each in bench.operations() if each.startswith("start")]
+        assert started == [f"start_container {name}-web-0" for name in ("a", "b", "main")]
+
+
+@running
+async def test_a_container_that_fails_is_held_back_longer_each_time() -> None:
+    async with AgentBench(main=Script(runs_for_s=1, exit_code=1)) as bench:
+        await bench.want(a_pod())
+        starts: list[int] = []
+        for second in range(80):
+            if sum("start_container" in each for each in bench.operations()) > len(starts):
+                starts.append(second)
+            await bench.clock.advance(1)
+        # It runs for a second each time and then waits for 0, 10, 20, 40 s.
+        assert starts == [0, 1, 12, 33, 74]
+        (status,) = bench.record("web").status.container_statuses
+        assert status.state.waiting is not None
+        assert status.state.waiting.reason == "CrashLoopBackOff"
+        assert "back-off 1m20s restarting failed container=main" in status.state.waiting.message
+        assert status.restart_count == 4
+
+
+@running
+async def test_a_pod_that_has_done_its_work_frees_what_it_held() -> None:
+    profile = a_profile(**STATIC_CPUS)
+    async with AgentBench(profile, main=Script(runs_for_s=5)) as bench:
+        pod = a_guaranteed_pod("job", "2/64Mi", restartPolicy="Never")
+        await bench.want(pod)
+        assert bench.loop.mind.node.held.cpu.exclusive("job", "main") is not None
+        await bench.clock.advance(5)
+        assert bench.phase("job") == "Succeeded"
+        assert bench.record("job").stage is Stage.ENDED
+        assert "job" not in bench.loop.mind.node.pods
+        assert "/kubepods/podjob" not in bench.cgroups.groups
+        await bench.drop("job")
+        assert bench.loop.mind.pods == {}
+        assert bench.memory.pods == {}
+        assert bench.runtime.sandboxes == {}
+
+
+@running
+async def test_shared_cpus_shrink_before_a_pinned_pod_starts_and_grow_when_it_has_gone() -> None:
+    async with AgentBench(a_profile(**STATIC_CPUS)) as bench:
+        await bench.want(a_pod("web"))
+        assert _cpus(bench, "main-web-0") == "0-7"
+        await bench.want(a_guaranteed_pod("pinned", "2/64Mi"))
+        assert _cpus(bench, "main-pinned-0") == "1-2"
+        assert _cpus(bench, "main-web-0") == "0,3-7"
+        order = bench.operations()
+        assert order.index("update_container main-web-0") < order.index("start_container main-pinned-0")
+        await bench.drop("pinned")
+        assert _cpus(bench, "main-web-0") == "0-7"
+
+
+@running
+async def test_a_pod_that_finds_no_room_says_so() -> None:
+    async with AgentBench() as bench:
+        await bench.want(a_pod("big", "cpu=99"))
+        record = bench.record("big")
+        assert (record.stage, record.status.phase, record.status.reason) == (
+            Stage.REFUSED,
+            "Failed",
+            "OutOfcpu",
+        )
+        assert "Node didn't have enough resource: cpu, requested: 99000" in record.status.message
+        assert bench.operations() == []
+        await bench.drop("big")
+        assert bench.loop.mind.pods == {}
+
+
+@running
+async def test_a_critical_pod_starts_when_its_victims_are_gone() -> None:
+    async with AgentBench(main=Script(ignores_sigterm=True)) as bench:
+        await bench.want(a_pod("web", "cpu=6", terminationGracePeriodSeconds=20))
+        await bench.have(a_static_pod("proxy", "cpu=6"), source=Source.FILE)
+        assert bench.record("proxy").stage is Stage.WAITING
+        assert bench.record("web").status.reason == "Preempting"
+        await bench.clock.advance(19)
+        assert bench.phase("proxy") == "Pending"
+        await bench.clock.advance(1)
+        assert bench.phase("proxy") == "Running"
+        assert bench.phase("web") == "Failed"
+
+
+@running
+async def test_a_source_that_has_a_pod_no_longer_ends_it() -> None:
+    async with AgentBench() as bench:
+        await bench.have(a_pod("one"), a_pod("two"))
+        await bench.have(a_pod("two"))
+        assert set(bench.loop.mind.pods) == {"two"}
+        assert bench.phase("two") == "Running"
+
+
+@running
+async def test_a_pod_of_the_same_name_waits_for_the_older_one_to_be_gone() -> None:
+    async with AgentBench(main=Script(ignores_sigterm=True)) as bench:
+        old, new = (
+            a_pod("web", metadata={"uid": uid}, terminationGracePeriodSeconds=5) for uid in ("old", "new")
+        )
+        await bench.have(old)
+        await bench.have(new)
+        assert bench.phase("new") == ""
+        await bench.clock.advance(5)
+        assert bench.phase("new") == "Running"
+        assert "old" not in bench.loop.mind.pods
+
+
+@running
+async def test_liveness_restarts_a_container_and_readiness_is_told() -> None:
+    async with AgentBench() as bench:
+        pod = with_main(a_pod(), liveness_probe={**CHECK, "periodSeconds": 1}, readiness_probe=CHECK)
+        await bench.want(pod)
+        await bench.clock.advance(1)
+        assert bench.record("web").status.container_statuses[0].ready
+        bench.asker.bad.add("main")
+        await bench.clock.advance(3)
+        bench.asker.bad.clear()
+        await settle()
+        assert bench.record("web").status.container_statuses[0].restart_count == 1
+        assert "stop_container main-web-0" in bench.operations()
+
+
+@running
+async def test_a_pod_may_run_for_so_long() -> None:
+    async with AgentBench() as bench:
+        await bench.want(a_pod(activeDeadlineSeconds=30))
+        await bench.clock.advance(29)
+        assert bench.phase("web") == "Running"
+        await bench.clock.advance(1)
+        assert bench.record("web").status.reason == "DeadlineExceeded"
+        assert bench.record("web").stage is Stage.ENDED
+
+
+@running
+async def test_what_fails_is_told_and_tried_again() -> None:
+    async with AgentBench() as bench:
+        bench.runtime.fail("run_sandbox", "no space left on device")
+        await bench.want(a_pod())
+        (status,) = bench.record("web").status.container_statuses
+        assert status.state.waiting is not None
+        assert "no space left on device" in status.state.waiting.message
+        await bench.clock.advance(10)
+        assert bench.phase("web") == "Running"
+        assert [told.reason for told in bench.ears.told] == ["FailedCreatePodSandBox"]
+
+
+@running
+async def test_nothing_starts_that_would_be_forgotten() -> None:
+    async with AgentBench() as bench:
+        bench.memory.is_full = True
+        await bench.want(a_pod())
+        assert bench.operations() == []
+        bench.memory.is_full = False
+        await bench.clock.advance(10)
+        assert bench.phase("web") == "Running"
+        assert bench.memory.pods["web"].status.phase == "Running"
+
+
+@running
+async def test_a_pod_that_ends_while_it_starts_ends() -> None:
+    async with AgentBench() as bench:
+        hook = {"postStart": {"exec": {"command": ["sleep"]}}}
+        await bench.want(with_main(a_pod(), lifecycle=hook))
+        await bench.drop("web")
+        assert bench.loop.mind.pods == {}
+
+
+@running
+async def test_a_hook_that_fails_ends_its_container() -> None:
+    async with AgentBench() as bench:
+        bench.asker.bad.add("main")
+        await bench.want(with_main(a_pod(), lifecycle={"postStart": CHECK}))
+        assert "stop_container main-web-0" in bench.operations()
+        assert [told.reason for told in bench.ears.told] == ["PostStartHookError"]
+
+
+@running
+async def test_sidecars_end_after_those_that_they_serve() -> None:
+    async with AgentBench(main=Script(ignores_sigterm=True)) as bench:
+        proxy = Container(name="proxy", restart_policy="Always")
+        await bench.want(with_inits(a_pod(terminationGracePeriodSeconds=4), proxy))
+        assert bench.phase("web") == "Running"
+        await bench.drop("web")
+        assert "stop_container proxy-web-0" not in bench.operations()
+        await bench.clock.advance(4)
+        assert "stop_container proxy-web-0" in bench.operations()
+        assert bench.loop.mind.pods == {}
+
+
+@running
+async def test_a_sandbox_that_died_is_made_anew() -> None:
+    async with AgentBench() as bench:
+        await bench.want(a_pod())
+        bench.runtime.lose_sandbox("sandbox-web-0")
+        await settle()
+        await bench.clock.advance(15)
+        assert bench.phase("web") == "Running"
+        assert "run_sandbox sandbox-web-1" in bench.operations()
+
+
+@running
+async def test_the_journal_has_every_event_of_the_node() -> None:
+    async with AgentBench() as bench:
+        await bench.want(a_pod("one"))
+        await bench.drop("one")
+        assert [type(each.event).__name__ for each in bench.memory.stepped] == [
+            "PodArrived",
+            "PodStarted",
+            "PodGone",
+        ]
+
+
+def _cpus(bench: AgentBench, container_id: str) -> str:
+    files = bench.runtime.containers[container_id].files
+    return next((one.value for one in files if one.name == "cpuset.cpus"), "")
