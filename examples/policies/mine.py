@@ -5,7 +5,7 @@ from nodewright.policies import Alignment, CPUSet, NoPick, PickAsked, Ruling, cp
 
 @topology_policy("at-most-two")
 def at_most_two(asked: Alignment) -> Ruling:
-    """The kubelet's best-effort, but never on more than two NUMA nodes."""
+    """As best-effort, but never on more than two NUMA nodes."""
     best = asked.as_kubelet("best-effort")
     numa = best.hint.numa
     if numa is not None and len(numa) > 2:
@@ -15,7 +15,7 @@ def at_most_two(asked: Alignment) -> Ruling:
 
 @cpu_picker("one-thread-a-core")
 def one_thread_a_core(asked: PickAsked) -> CPUSet | NoPick:
-    """CPUs of as many cores as are asked for: a container has no neighbour on its cores that is itself."""
+    """One CPU of each core."""
     cores = [CPUSet(mask) & asked.free for mask in asked.topology.in_core.values()]
     first = sorted(min(core) for core in cores if core)
     if len(first) < asked.count:

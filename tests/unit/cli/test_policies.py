@@ -95,3 +95,18 @@ def test_names_that_cannot_be_are_told(
 def test_an_empty_name_takes_the_nodes_policy_away(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["admit", *PODS, "--topology-policy", ""]) == YES
     assert "kubelet's place" not in capsys.readouterr().out
+
+
+def test_the_guide_shows_the_policies_of_the_example() -> None:
+    guide = Path("docs/guide/policies.md").read_text()
+    functions = Path(f"{FOLDER}/mine.py").read_text().split("\n\n\n")[1:]
+    assert len(functions) == 2
+    assert all(one.strip() in guide for one in functions)
+
+
+def test_a_machine_with_more_numa_nodes_than_the_kubelet_aligns_can_have_wishes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    node = ["--node", "epyc-7742-2s-l3numa", "--topology-policy", "pod-wish"]
+    assert run(["admit", *PODS[:2], *node, "-o", "name"]) == YES
+    assert capsys.readouterr().out == "pod/counting\npod/trading\npod/pricing\n"

@@ -83,7 +83,7 @@ def topology_manager(
             return Refused((NUMADistancesUnknown(),))
         distances, unlisted = _distances(topology)
     refusal: TopologyFault | None = None
-    if len(topology) > read.value.max_nodes:
+    if policy != NONE and len(topology) > read.value.max_nodes:
         refusal = TooManyNUMANodes(nodes=len(topology), limit=read.value.max_nodes)
     elif policy not in {NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE}:
         refusal = TopologyPolicyUnknown(policy=policy)
