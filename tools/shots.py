@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools import completion
 from tools.consoles import execute
 from tools.source import ROOT
 
@@ -56,6 +57,7 @@ SHOTS = {
     "node-show-laptop": "nodewright node show --node laptop-i7-1370p",
     "node-show-epyc": "nodewright node show --node epyc-7742-2s-nps4",
     "node-show-gb200": "nodewright node show --node gb200",
+    "help-completion": "nodewright completion --help",
     "help-verify": "nodewright verify --help",
     "verify": "nodewright verify tests/conformance/vectors/oom-score.jsonl.gz",
 }
@@ -118,6 +120,7 @@ def main(names: list[str]) -> None:
             continue
         for columns in WIDTHS:
             path(name, columns).write_text(taken(name, columns), "utf-8")
+    completion.main()
     for name in names or PICTURES:
         if name in PICTURES and photographed(name, PICTURES[name]) is None:
             print(f"no Chromium here: {name}.png stays as it was")

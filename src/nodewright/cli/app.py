@@ -25,6 +25,7 @@ COMMANDS = {
     "cgroups": "nodewright.cli.cgroups",
     "node": "nodewright.cli.node",
     "verify": "nodewright.cli.verify",
+    "completion": "nodewright.cli.completion",
 }
 
 # What `--help` says of each: kept here, so that it needs no command's module.
@@ -38,6 +39,7 @@ SUMMARIES = {
     "cgroups": "What is written to each cgroup file, and why.",
     "node": "Capture this machine, show a node, list known machines.",
     "verify": "Compare our answers with recorded ones of Kubernetes.",
+    "completion": "Teach bash, zsh or fish these words.",
 }
 
 

@@ -1,0 +1,166 @@
+"""What shells are told about the command line, asked as they ask."""
+
+import contextlib
+import json
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodewright.cli.app import COMMANDS, USAGE, YES, run
+from nodewright.cli.complete import DIRECTORIES_TOO, FILES_TOO, TABLE, WORDS_ALONE, completions
+from nodewright.cli.completion import SHELLS
+from tools.completion import text
+
+TABLE_NOW = json.loads(Path(TABLE).read_text("utf-8"))
+PROGRAMS = Path(sys.executable).parent
+
+
+def test_the_table_is_what_the_commands_say_now() -> None:
+    assert Path(TABLE).read_text("utf-8") == text(), "write it with `make shots`"
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "directive"),
+    [
+        ("", " ".join(COMMANDS), WORDS_ALONE),
+        ("adm", "admit", WORDS_ALONE),
+        ("node c", "capture catalogue", WORDS_ALONE),
+        ("node show --node lap", "laptop-i7-1370p", FILES_TOO),
+        ("node show --node=lap", "laptop-i7-1370p", FILES_TOO),
+        ("node show --node = lap", "laptop-i7-1370p", FILES_TOO),  # as bash takes it apart
+        ("admit --node examples/no", "", FILES_TOO),
+        ("node catalogue gb", "gb200", WORDS_ALONE),
+        ("admit -o ", "json yaml wide name", WORDS_ALONE),
+        ("admit -o = ", "", WORDS_ALONE),
+        ("admit -ojson --max", "--max-document-size", WORDS_ALONE),
+        ("admit --topology-policy ", "pod-wish", WORDS_ALONE),
+        ("admit -f pods.yaml --f", "--filename", WORDS_ALONE),  # again
+        ("admit --node vm-4 --nod", "", WORDS_ALONE),  # once
+        ("admit --strict --no", "--node", WORDS_ALONE),
+        ("admit --strict=", "", WORDS_ALONE),
+        ("admit --nothing x --kub", "--kubelet-config", WORDS_ALONE),
+        ("admit --namespace ", "", WORDS_ALONE),
+        ("node capture --sysfs ", "", DIRECTORIES_TOO),
+        ("cgroups --diff ", "live", DIRECTORIES_TOO),
+        ("replay ", "", FILES_TOO),
+        ("replay journal.yaml ", "", WORDS_ALONE),
+        ("verify a.jsonl b.jsonl ", "", FILES_TOO),
+        ("replay -- --no", "", FILES_TOO),
+        ("completion -", "-h --help", WORDS_ALONE),
+        ("replay - --strict -o y", "yaml", WORDS_ALONE),
+        ("completion ", "bash zsh fish", WORDS_ALONE),
+    ],
+)
+def test_what_could_come_next(line: str, words: str, directive: int) -> None:
+    found = completions(TABLE_NOW, line.split(" "))
+    assert (list(found.words), found.directive) == (words.split(), directive)
+
+
+def test_words_say_what_they_are() -> None:
+    assert completions(TABLE_NOW, ["repl"]).words == {
+        "replay": "Run a scenario: a node and what happens to it."
+    }
+    assert completions(TABLE_NOW, ["replay", "--jour"]).words == {
+        "--journal": "Write down what happens as a Scenario, which `nodewright replay` runs again"
+    }
+
+
+def test_neither_click_nor_the_engine_is_loaded_for_it() -> None:
+    code = (
+        "import sys; sys.argv = ['nodewright', '__complete', 'admit', '--node', 'lap']\n"
+        "from nodewright.cli import main; main()\n"
+        "print(*sorted(name for name in sys.modules if name.split('.')[0] in {'nodewright', 'click', 'msgspec'}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    laptop, directive, loaded = ran.stdout.splitlines()
+    assert laptop.startswith("laptop-i7-1370p\thybrid laptop")
+    assert (directive, loaded) == (":0", "nodewright nodewright.cli nodewright.cli.complete")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_has_a_script_that_asks_the_program(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["completion", shell]) == YES
+    assert "nodewright __complete " in capsys.readouterr().out
+
+
+def test_other_shells_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", "powershell"]) == USAGE
+    assert "'bash', 'zsh', 'fish'" in capsys.readouterr().err
+
+
+START = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "source <(nodewright completion bash)"),
+    "zsh": (["zsh", "-f", "-i"], "autoload -U compinit; compinit -u -D; source <(nodewright completion zsh)"),
+    "fish": (["fish", "--no-config", "-i"], "nodewright completion fish | source"),
+}
+
+
+@contextlib.contextmanager
+def terminal(command: list[str]) -> Iterator[int]:
+    """A program on a terminal of its own, in the project's folder."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "TERM": "dumb"}
+    with subprocess.Popen(
+        ["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    ) as shell:
+        os.close(theirs)
+        try:
+            yield ours
+        finally:
+            shell.kill()
+            os.close(ours)
+
+
+def heard(screen: int, wanted: str) -> str:
+    """What a terminal shows until the text comes, or until it is clear that it does not."""
+    shown, end = "", time.monotonic() + 20
+    while wanted not in shown and time.monotonic() < end:
+        if select.select([screen], [], [], 0.1)[0]:
+            shown += os.read(screen, 65536).decode(errors="replace").replace("\a", "")
+    return shown
+
+
+@pytest.mark.parametrize(
+    "shell",
+    ["bash", pytest.param("zsh", marks=pytest.mark.slow), pytest.param("fish", marks=pytest.mark.slow)],
+)
+def test_a_real_shell_completes(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} here")
+    command, setup = START[shell]
+    with terminal(command) as screen:
+        os.write(screen, f"{setup}; echo re''ady\r".encode())
+        assert "ready" in heard(screen, "ready")
+        for typed, completed in (
+            ("nodewright repl\t", "nodewright replay "),
+            ("nodewright node show --node lap\t", "laptop-i7-1370p"),
+            ("nodewright admit --cpu-picker=who\t", "--cpu-picker=whole-caches"),
+            ("nodewright admit --node=lap\t", "laptop-i7-1370p"),
+            ("nodewright admit -f examples/pol\t", "examples/policies/"),
+        ):
+            os.write(screen, typed.encode())
+            shown = heard(screen, completed)
+            os.write(screen, b"\x15")
+            assert completed in shown
+
+
+@pytest.mark.slow
+def test_kubectl_asks_the_plugin() -> None:
+    ran = subprocess.run(
+        [str(PROGRAMS / "kubectl_complete-nodewright"), "node", "ca"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert [line.split("\t")[0] for line in ran.stdout.splitlines()] == ["capture", "catalogue", ":4"]
