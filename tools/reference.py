@@ -1,7 +1,7 @@
 """Reference pages from docstrings: `python -m tools.reference` or `make docs`.
 
 `docs/reference/departures.md` is kept, and a test holds it to the source: it lists everything that we do
-otherwise than Kubernetes. The others, a page a module and what follows which source, are made on demand.
+otherwise than Kubernetes. So are the pages of lint rules. The others, a page a module and what follows which source, are made on demand.
 """
 
 from collections import defaultdict
@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodewright.lint.rules import BY_ID
+from nodewright.render.lint.manual import rule_page, rules_page
 from tools.source import ROOT, Module, Section, Symbol, modules, sections
 
 FOLDER = ROOT / "docs" / "reference"
+LINT = FOLDER / "lint"
 DEPARTURES = FOLDER / "departures.md"
 
 FLOORS = (
@@ -22,6 +25,7 @@ FLOORS = (
     "world",
     "agent",
     "sim",
+    "lint",
     "render",
     "ask",
     "policies",
@@ -98,9 +102,17 @@ def page(module: Module) -> str:
     return "\n".join(lines)
 
 
+def lint_pages() -> Iterator[tuple[Path, str]]:
+    """The pages of lint rules, and the list of them; kept, and held to the source by a test."""
+    yield LINT / "README.md", rules_page(BY_ID.values())
+    for rule in BY_ID.values():
+        yield LINT / f"{rule.id}.md", rule_page(rule)
+
+
 def pages() -> Iterator[tuple[Path, str]]:
     """Every page with its text."""
     yield DEPARTURES, departures()
+    yield from lint_pages()
     yield FOLDER / "sources.md", followed()
     for module in modules("src"):
         yield FOLDER / "modules" / f"{module.name}.md", page(module)

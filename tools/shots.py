@@ -52,6 +52,13 @@ SHOTS = {
         "nodewright cgroups -f examples/cgroups/running.yaml --node examples/cgroups/node.yaml "
         "--diff examples/cgroups/tree"
     ),
+    "help-lint": "nodewright lint --help",
+    "lint": (
+        "nodewright lint -f examples/lint/shop.yaml --node epyc-7742-2s-nps1 "
+        "--kubelet-config examples/lint/kubelet.yaml"
+    ),
+    "lint-explain": "nodewright lint --explain NW201",
+    "lint-rules": "nodewright lint --explain all",
     "help-node": "nodewright node --help",
     "node-catalogue": "nodewright node catalogue",
     "node-show-laptop": "nodewright node show --node laptop-i7-1370p",

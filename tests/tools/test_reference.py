@@ -1,10 +1,16 @@
+from nodewright.lint.rules import BY_ID
 from tools.changelog import CHANGELOG, with_release
-from tools.reference import DEPARTURES, FLOORS, departures, followed, page
+from tools.reference import DEPARTURES, FLOORS, LINT, departures, followed, lint_pages, page
 from tools.source import PACKAGE, Module, modules
 
 
 def test_the_page_of_departures_is_what_docstrings_say() -> None:
     assert DEPARTURES.read_text("utf-8") == departures(), "make docs"
+
+
+def test_the_pages_of_lint_rules_are_what_the_code_says() -> None:
+    assert all(path.read_text("utf-8") == text for path, text in lint_pages()), "make docs"
+    assert {path.name for path in LINT.glob("NW*.md")} == {f"{rule}.md" for rule in BY_ID}
 
 
 def test_a_departure_is_listed_with_its_symbol() -> None:

@@ -93,7 +93,7 @@ class Others:
         sound = check.sound_part()
         item = reading.stored(decode(_without_status(sound, reading), reading.type))
         self.taken.append(Taken(value, place, item))
-        if is_custom and not check.faults:
+        if is_custom and not check.faults and sound.get("spec"):
             self._define(sound["spec"])
         return [*check.faults, *(reading.violations(item) if group not in _NAMED_FREELY else ())]
 

@@ -36,7 +36,11 @@ def profile_from(content: bytes, source: str) -> NodeProfile:
     if not isinstance(value, dict) or (value.get("apiVersion"), value.get("kind")) != (API_VERSION, KIND):
         rule = f"a document with apiVersion: {API_VERSION} and kind: {KIND} is wanted"
         raise InputError([Fault(rule=rule, source=source)])
-    place = Place(source, content, document=documents[0].number, documents=1)
+    return profile_of(value, Place(source, content, document=documents[0].number, documents=1))
+
+
+def profile_of(value: dict[str, Any], place: Place) -> NodeProfile:
+    """The node that a document of that kind describes; else as load_profile."""
     check = checked(value, KIND)
     try:
         profile = decode(check.sound_part() if check.found else value, NodeProfile)
@@ -44,7 +48,7 @@ def profile_from(content: bytes, source: str) -> NodeProfile:
         # Without what is at fault it is no profile any more: the rest cannot be judged.
         raise InputError(place.all_of(check.faults)) from None
     if faults := [*check.faults, *profile_faults(profile)]:
-        raise InputError([*place.all_of(faults), *_of_configuration(profile, source)])
+        raise InputError([*place.all_of(faults), *_of_configuration(profile, place.source)])
     return profile
 
 

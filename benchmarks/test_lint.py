@@ -1,0 +1,39 @@
+"""How long it takes to lint a thousand manifests, once they are parsed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.cli.linting import question
+from nodewright.cli.telling import outcome
+from nodewright.lint.rules import EVERYTHING
+from nodewright.world.inventory import Inventory, load_inventory
+from tools.source import ROOT
+
+TEXTS = [
+    path.read_text("utf-8")
+    for path in (
+        ROOT / "examples/manifests/database.yaml",
+        ROOT / "examples/manifests/mesh-checkout.yaml",
+        ROOT / "examples/manifests/gpu-training.yaml",
+        ROOT / "examples/manifests/ingress-controller.yaml",
+        ROOT / "examples/lint/shop.yaml",
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
+    """The objects of a thousand files."""
+    folder: Path = tmp_path_factory.mktemp("manifests")
+    for number in range(1000):
+        (folder / f"{number:04}.yaml").write_text(TEXTS[number % len(TEXTS)])
+    return load_inventory([str(folder)])
+
+
+@pytest.mark.parametrize("nodes", [(), ("epyc-7742-2s-nps1",)], ids=["alone", "on a node"])
+def test_a_thousand_manifests(benchmark: Any, thousand: Inventory, nodes: tuple[str, ...]) -> None:
+    found = benchmark(lambda: outcome(question(thousand, nodes), EVERYTHING))
+    assert len(found.subjects) == 1400
+    assert len(found.told) >= 600

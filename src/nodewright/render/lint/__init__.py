@@ -1,0 +1,1 @@
+"""What lint rules say: a page a rule, findings as text, as documents and as pages of documentation."""

@@ -1,0 +1,146 @@
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nodewright.cli.app import ERROR, NO, USAGE, YES, run
+from nodewright.lint.rules import BY_ID
+
+SHOP = "examples/lint/shop.yaml"
+KUBELET = "examples/lint/kubelet.yaml"
+ON_NODE = ["lint", "-f", SHOP, "--node", "epyc-7742-2s-nps1", "--kubelet-config", KUBELET]
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("error", YES), ("warning", NO), ("info", NO), ("never", YES)])
+def test_the_exit_code_goes_by_the_worst_finding(fail_on: str, code: int) -> None:
+    assert run(["lint", "-f", SHOP, "--fail-on", fail_on]) == code
+
+
+def test_only_and_disable_choose_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lint", "-f", SHOP, "--only", "NW101,NW102", "--disable", "NW101", "-o", "json"]) == YES
+    document = json.loads(capsys.readouterr().out)
+    assert document["rules"] == ["NW102"]
+    assert [one["rule"] for one in document["findings"]] == ["NW102"]
+
+
+def test_rules_that_there_are_not_are_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lint", "-f", SHOP, "--only", "NW999"]) == ERROR
+    assert run(["lint", "--explain", "101"]) == ERROR
+    assert capsys.readouterr().err.count("is no rule") == 2
+
+
+def test_a_rule_is_explained_without_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lint", "--explain", "NW103"]) == YES
+    assert capsys.readouterr().out.startswith("# NW103: Limits without requests\n")
+    assert run(["lint", "--explain", "all"]) == YES
+    assert len(capsys.readouterr().out.splitlines()) == len(BY_ID) + 1
+    assert run(["lint"]) == USAGE
+
+
+def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*ON_NODE, "-o", "json"]) == NO
+    document = json.loads(capsys.readouterr().out)
+    assert run([*ON_NODE, "-o", "yaml"]) == NO
+    assert yaml.safe_load(capsys.readouterr().out) == document
+    assert document["counts"] == {"error": 1, "warning": 5, "info": 0}
+    [odd] = [one for one in document["findings"] if one["rule"] == "NW201"]
+    assert (odd["file"], odd["line"], odd["object"]) == (SHOP, 65, "StatefulSet shop/ledger")
+    assert odd["facts"]["reason"] == {"type": "NotWholeCores", "requested": 5, "cpusPerCore": 2}
+    assert odd["fix"][0] == {"path": "spec.template.spec.containers[0].resources.requests[cpu]", "value": "6"}
+
+
+def test_sarif_has_the_form_that_code_hosts_want(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*ON_NODE, "-o", "sarif"]) == NO
+    log = json.loads(capsys.readouterr().out)
+    [one_run] = log["runs"]
+    rules = one_run["tool"]["driver"]["rules"]
+    assert log["version"] == "2.1.0"
+    assert [rule["id"] for rule in rules] == list(BY_ID)
+    assert {rule["defaultConfiguration"]["level"] for rule in rules} == {"error", "warning", "note"}
+    assert len(one_run["results"]) == 6
+    for result in one_run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] == rules[result["ruleIndex"]]["defaultConfiguration"]["level"]
+        [location] = result["locations"]
+        physical = location["physicalLocation"]
+        assert physical["artifactLocation"]["uri"] in (SHOP, KUBELET)
+        assert physical["region"]["startLine"] > 1
+
+
+def test_junit_has_a_test_an_object_that_fails_from_fail_on_upwards(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run([*ON_NODE, "-o", "junit"]) == NO
+    root = ET.fromstring(capsys.readouterr().out)  # noqa: S314 - our own
+    cases = {str(case.get("name")): case.find("failure") for case in root.iter("testcase")}
+    assert len(cases) == 4
+    assert [name for name, failure in cases.items() if failure is not None] == ["StatefulSet shop/ledger"]
+    assert run([*ON_NODE, "-o", "junit", "--fail-on", "warning"]) == NO
+    assert capsys.readouterr().out.count("<failure") == 4
+
+
+def test_a_broken_file_does_not_hide_what_the_others_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shop.yaml").write_text(Path(SHOP).read_text())
+    (tmp_path / "broken.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {container: []}\n"
+    )
+    (tmp_path / "values.yaml").write_text("replicas: 3\n")
+    assert run(["lint", "-f", str(tmp_path)]) == ERROR
+    printed = capsys.readouterr()
+    assert "3 warnings in 3 objects" in printed.out
+    assert "unknown field" in printed.err
+    assert "skipped: 1 files without Kubernetes objects" in printed.err
+    assert "values.yaml" not in printed.err
+
+
+def test_nothing_but_broken_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("replicas: 3\n")
+    assert run(["lint", "-f", str(broken)]) == ERROR
+    assert capsys.readouterr().out == ""
+
+
+def test_the_configuration_of_a_profile_is_looked_at_where_it_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = yaml.safe_load(Path("examples/nodes/worker.yaml").read_text())
+    document["spec"]["kubeletConfiguration"]["memorySwap"] = {"swapBehavior": "LimitedSwap"}
+    node = tmp_path / "node.yaml"
+    node.write_text(yaml.safe_dump(document))
+    for arguments in (["-f", SHOP, "--node", str(node)], ["-f", str(node)]):
+        assert run(["lint", *arguments, "--only", "NW317", "-o", "json"]) == YES
+        [one] = json.loads(capsys.readouterr().out)["findings"]
+        assert one["path"] == "spec.kubeletConfiguration.memorySwap"
+        assert node.read_text().splitlines()[one["line"] - 1].strip() == "memorySwap:"
+
+
+def test_a_kubelet_that_does_not_start_judges_no_pods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "kubelet.yaml"
+    for fields, rule in (("maxPods: -1", "NW301"), ("cpuManagerPolicy: static", "NW304")):
+        config.write_text(
+            f"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{fields}\n"
+        )
+        arguments = ["lint", "-f", SHOP, "--node", "vm-4", "--kubelet-config", str(config), "-o", "json"]
+        assert run([*arguments, "--disable", "NW101,NW102,NW110"]) == NO
+        document = json.loads(capsys.readouterr().out)
+        assert [one["rule"] for one in document["findings"]] == [rule]
+        assert "NW201" not in document["rules"]
+
+
+def test_pods_in_the_folder_of_static_pods_are_static(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "etc" / "kubernetes" / "manifests"
+    folder.mkdir(parents=True)
+    (folder / "etcd.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd}\nspec:\n  priorityClassName: system-node-critical\n"
+        "  containers:\n  - {name: etcd, image: example.com/etcd}\n"
+    )
+    assert run(["lint", "-f", str(folder), "-o", "json"]) == YES
+    assert [one["rule"] for one in json.loads(capsys.readouterr().out)["findings"]] == ["NW117"]
