@@ -8,7 +8,9 @@ from nodewright.core.eviction import (
     EvictionState,
     Filesystems,
     Observation,
+    outlook,
     ranking,
+    reprieves,
     stats_by_uid,
     synchronize,
 )
@@ -64,6 +66,20 @@ def test_rank_500_pods_by_disk(benchmark: Any) -> None:
     active, stats = claims(500), stats_by_uid(reading(500))
     found = benchmark(lambda: ranking(Signal.NODEFS_AVAILABLE, Filesystems(), active, stats))
     assert len(found) == 500
+
+
+def test_a_forecast_over_500_pods_with_what_would_change_it(benchmark: Any) -> None:
+    """One has to go; the changes that would spare it were each tried."""
+    active, usage, disks = claims(500), reading(500, memory="50Mi/16Gi"), Filesystems()
+    observation = Observation(usage=usage, claims=active, filesystems=disks)
+    state = EvictionState().knowing(RULES, disks)
+
+    def found() -> tuple[int, int]:
+        ahead = outlook(RULES, observation, state)
+        changes = reprieves(Signal.MEMORY_AVAILABLE, disks, active, stats_by_uid(usage))
+        return len(ahead.departures), len(changes)
+
+    assert benchmark(found) == (1, 2)
 
 
 def test_an_hour_of_passes_over_110_pods(benchmark: Any) -> None:

@@ -43,6 +43,16 @@ SHOTS = {
     "preempt-optimal": (
         "nodewright preempt -f examples/preemption/crowded.yaml --node examples/preemption/crowded-node.yaml --optimal"
     ),
+    "help-evict": "nodewright evict --help",
+    "evict": "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json",
+    "evict-wide": (
+        "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json -o wide"
+    ),
+    "explain-condition": (
+        "nodewright explain -f examples/eviction/newcomers.yaml --node examples/nodes/worker.yaml "
+        "--condition MemoryPressure=True"
+    ),
+    "replay-pressure": "nodewright replay examples/scenarios/pressure.yaml -o wide",
     "help-replay": "nodewright replay --help",
     "replay": "nodewright replay examples/scenarios/fragmented.yaml",
     "replay-wide": "nodewright replay examples/scenarios/fragmented.yaml -o wide",

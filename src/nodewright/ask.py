@@ -11,6 +11,7 @@ from nodewright.core.preemption import Victims
 from nodewright.core.requests import QOSClass, qos_class, with_defaults
 from nodewright.model.objects import Pod, ResourceList
 from nodewright.model.policies import Policy
+from nodewright.model.pressure import NodeCondition
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
@@ -19,7 +20,7 @@ from nodewright.node.actions import Action
 from nodewright.node.cgroups import AS_DESCRIBED, PlacedPod, Wish, cgroup_rules, node_groups
 from nodewright.node.config import Defects, NodeConfig, NodeFacts, NodeParts, resources_of
 from nodewright.node.counterfactual import BUDGET
-from nodewright.node.events import PodArrived, PodFound, PodGone, PodStarted
+from nodewright.node.events import ConditionsObserved, PodArrived, PodFound, PodGone, PodStarted
 from nodewright.node.evidence import with_names
 from nodewright.node.explanation import Explanation, explanation
 from nodewright.node.placement import Placement, placement_of
@@ -171,7 +172,7 @@ class Node:
             rule = f"the kubelet does not start: {over_reservation(parts.resources.over_reserved)}"
             raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])
         state, unlikely = _with_pods(started.value, profile.spec, source)
-        return cls(state, (*warnings, *unlikely))
+        return cls(state, (*warnings, *unlikely)).with_conditions(profile.spec.conditions)
 
     @property
     def config(self) -> NodeConfig:
@@ -200,6 +201,12 @@ class Node:
         Units: cpu in thousandths, memory and storage in bytes, everything else in pieces.
         """
         return {"pods": self.state.totals.pods, **self.state.totals.requests}
+
+    def with_conditions(self, conditions: Iterable[NodeCondition]) -> "Node":
+        """The node while it has these conditions, and no others."""
+        found = set(conditions)
+        event = ConditionsObserved(tuple(one for one in NodeCondition if one in found))
+        return replace(self, state=step(self.state, event).state)
 
     def admit(self, pod: Pod) -> Answer:
         """What the node says to a pod that is assigned to it now."""

@@ -4,6 +4,7 @@ from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nodewright.core.eviction import (
     Candidate,
@@ -14,7 +15,10 @@ from nodewright.core.eviction import (
     NodeReclaim,
     Observation,
     Pass,
+    Reprieve,
+    outlook,
     ranking,
+    reprieves,
     stats_by_uid,
     synchronize,
 )
@@ -118,6 +122,45 @@ def test_reasons_of_a_pass_are_true(
         first = next((one.claim for one in done.ranking if not one.claim.critical), None)
         if done.ranking:
             assert [one.claim for one in done.evictions] == ([first] if first else [])
+
+
+@given(active=claims(), reading=readings, after=st.none() | afters, disks=filesystems)
+def test_an_outlook_ends_each_pod_once_and_no_critical_one_until_all_is_well_or_nobody_is_left(
+    active: list[Claim], reading: Usage, after: Usage | None, disks: Filesystems
+) -> None:
+    observation = Observation(usage=reading, claims=tuple(active), filesystems=disks)
+    found = outlook(RULES, observation, EvictionState().knowing(RULES, disks), after)
+    gone = [one.eviction.claim for one in found.departures]
+    assert len({one.uid for one in gone}) == len(gone)
+    assert not any(one.critical for one in gone)
+    assert [one.at_s for one in found.departures] == sorted(one.at_s for one in found.departures)
+    left = [one for one in found.observation.claims if not one.critical]
+    assert found.is_relieved or found.last.stopped is not None or not left or found.last.target is None
+
+
+@given(active=claims(), found=uses, signal=st.sampled_from(Signal), disks=filesystems)
+def test_a_reprieve_is_true_and_one_less_is_not_enough(
+    active: list[Claim], found: list[PodUse], signal: Signal, disks: Filesystems
+) -> None:
+    stats = stats_by_uid(Usage(pods=tuple(found)))
+
+    def first(claim: Claim | None = None) -> str:
+        changed = [claim if claim is not None and one.uid == claim.uid else one for one in active]
+        return next(one.claim.uid for one in ranking(signal, disks, changed, stats) if not one.claim.critical)
+
+    for one in reprieves(signal, disks, active, stats):
+        assert first() == one.claim.uid
+        request, priority = one.request, one.claim.priority if one.priority is None else one.priority
+        assert first(_changed(one, request, priority)) == one.instead.uid != one.claim.uid
+        if not one.resource:
+            assert first(_changed(one, request, priority - 1)) == one.claim.uid
+        elif one.priority is None:
+            assert first(_changed(one, request - 1, priority)) == one.claim.uid
+
+
+def _changed(one: Reprieve, request: int, priority: int) -> Claim:
+    requests = {**one.claim.requests, one.resource: request} if one.resource else one.claim.requests
+    return replace(one.claim, requests=requests, priority=priority)
 
 
 @given(active=claims(), found=uses, signal=st.sampled_from(Signal), disks=filesystems, data=st.data())

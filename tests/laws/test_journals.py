@@ -55,8 +55,26 @@ RESTARTS = st.fixed_dictionaries(
         "deletedFiles": st.just(["cpu_manager_state"]),
     },
 )
+
+
+@st.composite
+def looks(draw: st.DrawFn) -> dict[str, Any]:
+    """What the eviction manager sees: amounts around the thresholds, of pods that may be there or not."""
+    if draw(st.integers(0, 5)) == 0:
+        return {"conditions": draw(st.lists(st.sampled_from(("MemoryPressure", "DiskPressure"))))}
+    left = st.fixed_dictionaries(
+        {"memory.available": st.sampled_from(("50Mi", "90Mi", "2Gi"))},
+        optional={"nodefs.available": st.sampled_from(("1", "90Gi"))},
+    )
+    used = st.fixed_dictionaries(
+        {"pod": NAMES.map(lambda name: f"default/{name}"), "memory": st.sampled_from(("1Gi", "3Gi"))}
+    )
+    return {"usage": {"available": draw(left), "pods": draw(st.lists(used, max_size=4))}}
+
+
 EVENTS = st.lists(
     st.one_of(
+        st.fixed_dictionaries({"observe": looks()}),
         st.fixed_dictionaries({"add": pods()}),
         st.fixed_dictionaries({"add": pods()}),
         st.fixed_dictionaries({"found": pods()}),

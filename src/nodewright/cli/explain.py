@@ -9,6 +9,7 @@ import click
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
 from nodewright.cli.opening import opened, show
+from nodewright.model.pressure import NodeCondition
 from nodewright.node.counterfactual import BUDGET
 from nodewright.node.step import Decision
 from nodewright.render.documents import as_json, as_yaml
@@ -19,6 +20,19 @@ from nodewright.world.errors import Fault, InputError
 from nodewright.world.manifests import Workload
 
 
+def _conditions(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> dict[NodeCondition, bool]:
+    found = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if name not in set(NodeCondition) or (separator and value not in ("True", "False")):
+            names = ", ".join(NodeCondition)
+            raise click.BadParameter(f"{text!r} is none of {names}, with =True or =False", context, option)
+        found[NodeCondition(name)] = value != "False"
+    return found
+
+
 @click.command("explain")
 @options.question
 @click.option(
@@ -27,6 +41,14 @@ from nodewright.world.manifests import Workload
     multiple=True,
     metavar="[NAMESPACE/]NAME",
     help="Explain this pod only; those before it come first all the same. Repeatable.",
+)
+@click.option(
+    "--condition",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION[=True|False]",
+    callback=_conditions,
+    help="What the node says of itself, beside its profile: MemoryPressure, DiskPressure, PIDPressure. Repeatable.",
 )
 @click.option(
     "--budget",
@@ -47,6 +69,7 @@ def command(
     question: options.Question,
     *,
     pods: tuple[str, ...],
+    conditions: dict[NodeCondition, bool],
     budget: int,
     page: Path | None,
     output: str | None,
@@ -58,6 +81,8 @@ def command(
     """
     found = opened(question)
     asked = found.node
+    said = dict.fromkeys(asked.state.conditions, True) | conditions
+    asked = asked.with_conditions(condition for condition, holds in said.items() if holds)
     chosen = _chosen(found.workloads, pods)
     config, told = asked.config, []
     for at, workload in enumerate(found.workloads):

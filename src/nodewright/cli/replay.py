@@ -59,8 +59,8 @@ def command(
 ) -> int:
     """Run a Scenario: a node and what happens to it. Prints each decision, and what remains of the node.
 
-    A journal is a Scenario, too: it is run again, and every action is compared with the one written down. Exit code 0 if all pods get in, 3 if any is refused or undecided, 1 if
-    something else comes out than the journal says. Ctrl-C ends the run; what was decided so far is printed.
+    A journal is a Scenario, too: it is run again, and every action is compared with the one written down. Exit code 0 if all pods get in, 3 if any is refused, undecided or
+    evicted, 1 if something else comes out than the journal says. Ctrl-C ends the run; what was decided so far is printed.
     """
     loaded = load_scenario(scenario, max_bytes=options.max_bytes())
     asked, document = _asked(loaded, node, kubelet_config, policies)

@@ -28,6 +28,7 @@ from nodewright.node.pressure import capacities_of, claims_of
 from nodewright.node.step import step
 from nodewright.values.quantity import Quantity, QuantityError
 from nodewright.world.errors import Fault, InputError
+from nodewright.world.machine.usage import usage_here
 from nodewright.world.manifests import load_workloads
 from nodewright.world.summary import Reading, load_usage
 
@@ -127,6 +128,13 @@ _OPTIONS = (
         help="The same, once the node has removed dead containers and unused images. Default: that brings nothing.",
     ),
     click.option(
+        "--live",
+        is_flag=True,
+        expose_value=False,
+        callback=_live,
+        help="What this machine uses now: /proc, its file systems, and the cgroups of pods.",
+    ),
+    click.option(
         "--available",
         multiple=True,
         metavar="SIGNAL=AMOUNT",
@@ -166,9 +174,13 @@ def observed(node: Node) -> Observed:
     Errors: InputError with all that is wrong with the files; click.UsageError where no usage is told.
     """
     asked = _asked()
-    if not asked.paths.get("usage") and not asked.available:
-        raise click.UsageError("--usage or --available has to say what is used")
-    reading = load_usage(asked.paths["usage"], max_bytes=max_bytes()) if "usage" in asked.paths else Usage()
+    if asked.is_live and "usage" in asked.paths:
+        raise click.UsageError("--usage and --live exclude each other")
+    if not asked.paths.get("usage") and not asked.available and not asked.is_live:
+        raise click.UsageError("--usage, --live or --available has to say what is used")
+    reading: Reading = usage_here() if asked.is_live else Usage()
+    if "usage" in asked.paths:
+        reading = load_usage(asked.paths["usage"], max_bytes=max_bytes())
     name = reading.node.node_name if isinstance(reading, Usage) else ""
     node, warnings = _with_pods(node, asked.manifests, name or node.name)
     usage, odd = _as_usage(node, reading, asked.available)
@@ -216,7 +228,9 @@ def _as_usage(node: Node, reading: Reading, available: Mapping[Signal, int]) -> 
         if one.uid
     ]
     if found.strangers:
-        names = ", ".join(f"{one.namespace}/{one.name}" for one in found.strangers[:3])
+        names = ", ".join(
+            f"{one.namespace}/{one.name}" if one.name else one.uid for one in found.strangers[:3]
+        )
         more = ", ..." if len(found.strangers) > 3 else ""
         odd.append(
             f"{_count(len(found.strangers))} of the reading not on the node, passed over: {names}{more}"

@@ -7,6 +7,7 @@ import msgspec
 
 from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import ObjectMeta, Pod, ResourceList, Taint
+from nodewright.model.pressure import NodeCondition
 from nodewright.values.idset import CPUSet
 
 API_VERSION = "nodewright.dev/v1alpha1"
@@ -84,6 +85,8 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
     preferred_allocation: dict[str, str] = {}
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
+    conditions: tuple[NodeCondition, ...] = ()
+    """What runs short, as the node says itself; each gives it a taint besides."""
     pods: tuple[Pod, ...] = ()
     allocations: tuple[ContainerAllocation, ...] | None = None
     cgroup_version: int = 2

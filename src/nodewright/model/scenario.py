@@ -7,6 +7,7 @@ import msgspec
 from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import ObjectMeta, Pod
 from nodewright.model.profile import API_VERSION, Device, NodeProfile
+from nodewright.model.usage_table import Look
 
 
 class KubeletRestart(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,6 +36,8 @@ class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
     """The pod of this uid, or namespace/name, was to make way and would not go."""
     restart: KubeletRestart | None = None
     """The kubelet starts anew, on the state files that it left."""
+    observe: Look | None = None
+    """The eviction manager goes over the node; the pods that it ends are gone before the next event."""
     actions: tuple[dict[str, Any], ...] | None = None
     """In a journal: what came of it."""
 
@@ -50,6 +53,7 @@ KINDS = {
     "found": "found",
     "kill_failed": "killFailed",
     "restart": "restart",
+    "observe": "observe",
 }
 """The kinds of events: the field's name, and the one in documents."""
 

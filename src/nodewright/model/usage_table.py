@@ -2,6 +2,7 @@
 
 import msgspec
 
+from nodewright.model.pressure import NodeCondition
 from nodewright.model.usage import Usage
 from nodewright.values.quantity import Quantity
 
@@ -43,12 +44,12 @@ class Look(msgspec.Struct, frozen=True, rename="camel"):
     """What an eviction manager is shown in one pass, in a scenario: a summary, or a table, or conditions alone."""
 
     at: str | None = None
-    """When, since the kubelet started; None: ten seconds after the last time."""
+    """When, since the beginning; None: ten seconds after the last time."""
     summary: Usage | None = None
     usage: UsageTable | None = None
     after: Usage | None = None
     """The reading once the node has given back what it can; None: that changed nothing."""
     failed: bool = False
     """The stats could not be read: the pass does nothing."""
-    conditions: tuple[str, ...] | None = None
+    conditions: tuple[NodeCondition, ...] | None = None
     """What the node says of itself from now on, whoever found it."""

@@ -8,8 +8,10 @@ from msgspec.structs import replace as changed
 
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.objects import Container, Pod, ResourceList, ResourceRequirements, Taint, Toleration
+from nodewright.model.pressure import NodeCondition
 from nodewright.model.resource_names import CPU, PODS, is_in_bytes
 from nodewright.node.config import NodeParts
+from nodewright.values.duration import Duration
 from nodewright.values.quantity import Format, Quantity
 
 # ---------------------------------------------------------------- of the pod
@@ -150,8 +152,17 @@ class PodLeaves:
     requests: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionsPass:
+    """What runs short does not any more."""
+
+    conditions: tuple[NodeCondition, ...]
+    transition_period: Duration
+    """How long the node goes on saying so."""
+
+
 NodeChange: TypeAlias = SettingsChanged | LabelsChanged | TaintsRemoved
-Change: TypeAlias = PodChange | NodeChange | PodLeaves
+Change: TypeAlias = PodChange | NodeChange | PodLeaves | ConditionsPass
 
 
 # ---------------------------------------------------------------- what they make of a pod

@@ -12,6 +12,7 @@ from nodewright.model.objects import Pod
 from nodewright.node.changes import (
     AmountsRewritten,
     Change,
+    ConditionsPass,
     CPULimitDropped,
     LabelsChanged,
     PodChange,
@@ -24,7 +25,7 @@ from nodewright.node.changes import (
     changed_pod,
 )
 from nodewright.node.config import NodeConfig
-from nodewright.node.events import PodArrived, PodGone
+from nodewright.node.events import ConditionsObserved, PodArrived, PodGone
 from nodewright.node.replay import Replayed, is_sound, replayed
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, Step, step
@@ -86,6 +87,8 @@ class Trial:
         match change:
             case RequestsChanged() | AmountsRewritten() | CPULimitDropped() | TaintsTolerated():
                 return self._outcome_of(change)
+            case ConditionsPass():
+                state = step(state, ConditionsObserved(())).state
             case PodLeaves(pod=other):
                 state = step(state, PodGone(other.uid)).state
             case SettingsChanged() if change.places_anew:

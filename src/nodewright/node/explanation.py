@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from nodewright.core.eviction import UnderCondition, under_each
 from nodewright.core.requests import RequestOptions, pod_limits, with_defaults
 from nodewright.core.topology import combinations, obstacles, resource_hints
 from nodewright.model.cpu_reasons import (
@@ -29,7 +30,7 @@ from nodewright.node.placement import Placement, placement_of
 from nodewright.node.providers import CPUs, Memory
 from nodewright.node.replay import replayed
 from nodewright.node.silence import Silence, silence
-from nodewright.node.state import NodeState
+from nodewright.node.state import NodeState, as_counted
 from nodewright.node.step import Decision, Step, step
 from nodewright.node.suggest import suggestions
 from nodewright.node.trail import Round, Trail, trail
@@ -125,6 +126,8 @@ class Explanation:
     """What speaks against the pod, the kubelet's own reason first; pods by name."""
     placement: Placement | None
     """What an admitted pod holds."""
+    conditions: tuple[UnderCondition, ...]
+    """What each condition of the node means for the pod, as if it were the only one."""
     defects: tuple[Defect, ...]
     without_defects: WithoutDefects | None
     others: Counterfactuals
@@ -157,6 +160,11 @@ def explanation(state: NodeState, pod: Pod, *, budget: int = BUDGET) -> Explanat
         choices=tuple(_choices(asked)) if asked else (),
         refusals=tuple(with_names(one, names) for one in taken.because[: len(taken.because) - len(granted)]),
         placement=None if taken.decision is Decision.REFUSED else placement_of(taken.state, pod),
+        conditions=under_each(
+            state.conditions,
+            as_counted(pod, state.config),
+            comparisons=state.config.gates["TaintTolerationComparisonOperators"],
+        ),
         defects=defects,
         without_defects=_without_defects(state, pod) if defects else None,
         others=suggestions(state, written, taken, budget=budget),

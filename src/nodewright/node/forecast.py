@@ -53,15 +53,13 @@ def forecast(
     signal: Signal | None = None,
     after: Usage | None = None,
 ) -> Forecast:
-    """What the kubelet, which has been running, makes of this usage if nothing else changes.
+    """What a kubelet that has been running, and has met no threshold so far, makes of this usage.
 
     ``signal`` is what pods are ranked for; None: what is taken up first, or memory. ``after`` is as in `outlook`.
     """
     rules, claims = state.config.eviction, claims_of(state)
-    begun = state.eviction
-    if begun.filesystems is None:
-        # One that has only just started would not look at all thresholds in its first pass.
-        begun = EvictionState().knowing(rules, filesystems)
+    # One that has only just started would not look at all thresholds in its first pass.
+    begun = EvictionState().knowing(rules, filesystems)
     observation = Observation(usage=usage, claims=claims, filesystems=filesystems)
     found = outlook(rules, observation, begun, after)
     target = found.deciding.target

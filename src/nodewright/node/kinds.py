@@ -8,6 +8,7 @@ from itertools import product
 from nodewright.core.cpu.policy import StaticPolicy
 from nodewright.core.memory.policy import StaticPolicy as StaticMemory
 from nodewright.core.requests import QOSClass, qos_class, with_defaults
+from nodewright.model.eviction_reasons import NodeUnderPressure
 from nodewright.model.memory_reasons import MemoryRequestInexact
 from nodewright.model.objects import Pod, ResourceList
 from nodewright.model.reasons import Reason, UntoleratedTaints
@@ -61,6 +62,19 @@ def other_kinds(pod: Pod, because: Sequence[Reason]) -> Iterator[tuple[str, Smal
             yield "the same in whole bytes", first_of([_rewritten(with_defaults(pod))])
         if isinstance(reason, UntoleratedTaints):
             yield "a toleration", first_of([TaintsTolerated(taints=reason.taints)])
+        if isinstance(reason, NodeUnderPressure):
+            yield from _under_pressure(pod, reason)
+
+
+def _under_pressure(pod: Pod, reason: NodeUnderPressure) -> Iterator[tuple[str, Smallest]]:
+    """Where only best-effort pods are turned away: a toleration, or to be no such pod; of CPU the least there is."""
+    if not reason.best_effort_only:
+        return
+    taints = tuple(condition.taint for condition in reason.conditions)
+    yield "a toleration", first_of([TaintsTolerated(taints=taints)])
+    for container in pod.spec.containers[:1]:
+        least = Amount(container=container.name, resource=CPU, was=0, now=1)
+        yield "a request", first_of([RequestsChanged(amounts=(least,))])
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from nodewright.core.topology.policy import (
     RESTRICTED,
     SINGLE_NUMA_NODE,
 )
+from nodewright.model.eviction_reasons import NodeUnderPressure
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import (
@@ -36,6 +37,7 @@ from nodewright.model.reasons import (
 from nodewright.model.resource_names import PODS
 from nodewright.node.changes import (
     Change,
+    ConditionsPass,
     Label,
     LabelsChanged,
     PodLeaves,
@@ -111,6 +113,10 @@ def other_node_kinds(state: NodeState, because: Sequence[Reason]) -> Iterator[tu
             yield "labels of the node", first_of(_labels(reason))
         if isinstance(reason, UntoleratedTaints):
             yield "taints of the node", first_of([TaintsRemoved(taints=reason.taints)])
+        if isinstance(reason, NodeUnderPressure):
+            period = state.config.eviction.transition_period
+            passed = ConditionsPass(conditions=reason.conditions, transition_period=period)
+            yield "the node's conditions", first_of([passed])
         if isinstance(reason, InsufficientResource) and reason.resource == PODS:
             was = state.config.parts.kubelet.max_pods
             more = _setting("maxPods", str(was), str(was + reason.missing))

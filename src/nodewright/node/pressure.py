@@ -13,6 +13,7 @@ from nodewright.core.eviction import (
     filesystems_of,
     synchronize,
 )
+from nodewright.model.objects import Pod
 from nodewright.model.pressure import RESOURCES
 from nodewright.model.reasons import Reason
 from nodewright.model.resource_names import EPHEMERAL_STORAGE, MEMORY
@@ -21,6 +22,8 @@ from nodewright.node.config import NodeConfig
 from nodewright.node.events import UsageObserved
 from nodewright.node.state import NodeState
 from nodewright.values.quantity import Quantity
+
+USUAL_GRACE_PERIOD_S = 30
 
 
 def gone_over(state: NodeState, event: UsageObserved) -> Pass:
@@ -68,7 +71,17 @@ def claims_of(state: NodeState) -> tuple[Claim, ...]:
     Departs: the kubelet lists them in a random order.
     """
     pod_level = state.config.gates["PodLevelResources"]
-    return tuple(Claim.of(pod, pod_level_resources=pod_level) for pod in state.pods.values())
+    return tuple(Claim.of(_served(pod), pod_level_resources=pod_level) for pod in state.pods.values())
+
+
+def _served(pod: Pod) -> Pod:
+    """The pod with the time to end that the API server gives one that says nothing.
+
+    Follows: v1.36, pkg/apis/core/v1/defaults.go, SetDefaults_PodSpec.
+    """
+    if pod.spec.termination_grace_period_seconds is not None:
+        return pod
+    return replace(pod, spec=replace(pod.spec, termination_grace_period_seconds=USUAL_GRACE_PERIOD_S))
 
 
 def capacities_of(config: NodeConfig) -> Capacities:

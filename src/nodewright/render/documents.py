@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from nodewright.model.objects import Pod
+from nodewright.values.duration import Duration
 from nodewright.values.idset import IdSet
 from nodewright.values.quantity import Quantity
 
@@ -19,7 +20,7 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, Quantity | IdSet | StrEnum):
+    if isinstance(value, Quantity | IdSet | Duration | StrEnum):
         return str(value)
     if isinstance(value, Pod):
         meta = value.metadata

@@ -20,7 +20,7 @@ from nodewright.model.resource_names import INODES, PIDS
 from nodewright.model.thresholds import Signal, Threshold
 from nodewright.model.usage import Stalls
 from nodewright.node.forecast import Forecast
-from nodewright.render.amounts import readable, told_apart
+from nodewright.render.amounts import amount_text, readable, told_apart
 from nodewright.render.eviction_messages import EVICTED, eviction_message
 from nodewright.render.eviction_sentences import eviction_sentence
 from nodewright.render.tables import table
@@ -76,17 +76,16 @@ def _signals(found: Forecast) -> str:
 
 
 def threshold_text(threshold: Threshold) -> str:
-    """The threshold as it was written, with its grace period if it has one."""
+    """The threshold as it was written, with its minimum reclaim and its grace period if it has them."""
+    more = "" if threshold.min_reclaim is None else f" (+{threshold.min_reclaim.text})"
     grace = "" if threshold.is_hard else f" for {threshold.grace_period}"
-    return f"<{threshold.value.text}{grace}"
+    return f"<{threshold.value.text}{more}{grace}"
 
 
 def _distance(resource: str, above: int, met: Met | None) -> str:
     amount = readable(resource, abs(above))
     if met is None:
         return f"{amount} above"
-    if met.is_held:
-        return f"{amount} above, less than minimum reclaim"
     if met.is_due:
         return f"met: {amount} short"
     return f"met: {amount} short, counts after {Duration(met.threshold.grace_period.nanoseconds)}"
@@ -230,7 +229,9 @@ def _count(found: Forecast) -> str:
     pods = "1 pod has" if count == 1 else f"{count} pods have"
     last = found.outlook.last
     if found.outlook.is_relieved:
-        return f"{pods} to go; then no threshold is met any more:"
+        held = any(one.min_reclaim is not None for one in found.watched.thresholds)
+        reclaim = ", minimum reclaim included" if held else ""
+        return f"{pods} to go; then no threshold is met any more{reclaim}:"
     if last.stopped is not None:
         return f"{pods} to go before the kubelet's eviction manager stops:"
     signals = ", ".join(dict.fromkeys(one.threshold.signal for one in last.met))
@@ -284,10 +285,14 @@ def _further(resource: str, first: int, second: int) -> str:
 def reprieve_sentence(one: Reprieve) -> str:
     """The change, and who goes first then."""
     name, other = one.claim.pod.full_name, one.instead.pod.full_name
+    changes = []
     if one.resource:
-        more, request = told_apart(one.resource, one.more, one.request)
-        return f"{other} would be the first if {name} requested {more} more {one.resource} ({request})."
-    return f"{other} would be the first if {name} had priority {one.priority}."
+        # To the last byte: rounded down it would not be enough.
+        more, request = amount_text(one.resource, one.more), amount_text(one.resource, one.request)
+        changes.append(f"requested {more} more {one.resource} ({request})")
+    if one.priority is not None:
+        changes.append(f"had priority {one.priority}")
+    return f"{other} would be the first if {name} {' and '.join(changes)}."
 
 
 # ---------------------------------------------------------------- what eviction does not look at

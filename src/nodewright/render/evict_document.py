@@ -136,9 +136,9 @@ def departure_document(one: Departure) -> dict[str, Any]:
 
 
 def _reprieve(one: Reprieve) -> dict[str, Any]:
-    change: dict[str, Any] = {"priority": one.priority}
+    change: dict[str, Any] = {} if one.priority is None else {"priority": one.priority}
     if one.resource:
-        change = {"resource": one.resource, "request": one.request, "more": one.more}
+        change |= {"resource": one.resource, "request": one.request, "more": one.more}
     return {
         "pod": named(one.claim.pod),
         **change,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodewright.core.eviction import UnderCondition
 from nodewright.core.requests import qos_class
 from nodewright.model.objects import Pod
 from nodewright.model.profile import API_VERSION
@@ -60,6 +61,7 @@ def _pod_document(told: Told) -> dict[str, Any]:
     document["notJudged"] = [
         {"what": one.what, "because": one.because} for one in explained.refusals if isinstance(one, NotJudged)
     ]
+    document["conditions"] = [_condition_document(one) for one in explained.conditions]
     document["topologyManager"] = {
         "policy": explained.policy,
         "scope": explained.scope,
@@ -82,6 +84,15 @@ def _judge(explained: Explanation) -> dict[str, Any]:
     """The policy that is not the kubelet's and has judged or chosen, if there is one."""
     by = explained.rounds[0].judged_by if explained.rounds else None
     return {} if by is None else {"judgedBy": {"policy": by.policy, "said": by.said, "isKubelets": False}}
+
+
+def _condition_document(one: UnderCondition) -> dict[str, Any]:
+    return {
+        "type": one.condition.value,
+        "taint": {"key": one.taint.key, "effect": one.taint.effect},
+        "scheduler": {"passes": one.scheduler.is_open, "because": one.scheduler.value},
+        "kubelet": {"passes": one.kubelet.is_open, "because": one.kubelet.value},
+    }
 
 
 def _beyond(explained: Explanation) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from nodewright.node.placement import ContainerPlacement, Placement
 from nodewright.node.silence import Silence
 from nodewright.node.step import Decision
 from nodewright.render.amounts import readable
+from nodewright.render.conditions import kubelet_sentence, scheduler_sentence
 from nodewright.render.sentences import sentence
 from nodewright.render.topology_sentences import chosen_by
 from nodewright.values.idset import CPUSet, NUMASet
@@ -49,6 +50,8 @@ def _sections(explained: Explanation) -> Iterator[Branch]:
     named = [one for one in explained.refusals if not isinstance(one, NoCommonNUMA)]
     if named:
         yield Branch(text="What speaks against it", tone="no", below=tuple(map(_refusal, named)))
+    if explained.conditions:
+        yield Branch(text="What the node's conditions mean for it", below=tuple(_conditions(explained)))
     if explained.rounds:
         where = "container by container" if explained.scope == "container" else "the pod as a whole"
         title = f"NUMA nodes, {where} ({_policy(explained)})"
@@ -72,6 +75,18 @@ def _policy(explained: Explanation) -> str:
     if by.policy == explained.policy:
         return f"topology policy {by.policy}, which is not the kubelet's"
     return f"topology manager policy {explained.policy}, {chosen_by(by)}"
+
+
+def _conditions(explained: Explanation) -> Iterator[Branch]:
+    for one in explained.conditions:
+        who = (
+            Branch(text=scheduler_sentence(one), tone="yes" if one.scheduler.is_open else "no"),
+            Branch(text=kubelet_sentence(one), tone="yes" if one.kubelet.is_open else "no"),
+        )
+        text = f"{one.condition}, which is the taint {one.taint.key}:{one.taint.effect}"
+        yield Branch(text=text, below=who)
+    if len(explained.conditions) > 1:
+        yield Branch(text="With several at once the kubelet takes critical pods only")
 
 
 def _refusal(reason: Reason) -> Branch:

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from nodewright.core.eviction import Pass
 from nodewright.model.objects import Pod
 from nodewright.model.profile import API_VERSION
 from nodewright.model.scenario import JournalHeader
-from nodewright.node.actions import Action, RecordEvent
+from nodewright.node.actions import Action, EvictPod, RecordEvent
 from nodewright.node.placement import Placement
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision
@@ -21,6 +22,7 @@ from nodewright.render.admission import (
     report_head,
 )
 from nodewright.render.documents import fact_document, plain
+from nodewright.render.eviction_messages import EVICTED, eviction_message
 from nodewright.render.messages import fatal_error, message
 from nodewright.render.profiles import object_document
 from nodewright.render.tables import table
@@ -57,12 +59,15 @@ class Told:
     """Of a restart, the pods that the new kubelet turned away."""
     error: str = ""
     """Of a restart, with what the kubelet ends; empty: it starts."""
+    relief: Pass | None = None
+    """What the eviction manager did, where it went over the node."""
 
     @property
     def is_well(self) -> bool:
         """Whether the answer was yes, if anybody asked."""
         refused = self.entry is not None and self.entry.decision is not Decision.ADMITTED
-        return not (refused or self.lost or self.error)
+        evicted = self.relief is not None and self.relief.evictions
+        return not (refused or self.lost or self.error or evicted)
 
 
 def told(one: Happened) -> Told:
@@ -80,13 +85,14 @@ def told(one: Happened) -> Told:
     return Told(
         number=one.number,
         what=event.kind,
-        name=one.pod.full_name if one.pod else event.remove or event.kill_failed or "",
+        name=_name(one),
         pod=one.pod,
         outcome=_outcome(one),
         entry=entry,
         actions=one.actions,
         lost=tuple(Lost(pod.full_name, *message(because[0])) for pod, because in one.lost),
         error=_error(one),
+        relief=one.relief,
     )
 
 
@@ -95,7 +101,16 @@ def _error(one: Happened) -> str:
     return fatal_error(one.after.down_for[0]) if down else ""
 
 
+def _name(one: Happened) -> str:
+    """The pod in question; of a look over the node, those that it ends."""
+    if one.relief is not None:
+        return ",".join(each.claim.pod.full_name for each in one.relief.evictions)
+    return one.pod.full_name if one.pod else one.event.remove or one.event.kill_failed or ""
+
+
 def _outcome(one: Happened) -> str:
+    if one.event.observe is not None:
+        return _look_outcome(one)
     if one.decision is not None:
         return one.decision.value
     if one.event.restart is not None:
@@ -107,6 +122,15 @@ def _outcome(one: Happened) -> str:
     if one.was_there:
         return "already there"
     return "counted" if one.event.found is not None else "stays"
+
+
+def _look_outcome(one: Happened) -> str:
+    relief = one.relief
+    if relief is not None and relief.evictions:
+        return "evicted"
+    if relief is not None and relief.stopped is not None:
+        return "stopped"
+    return "under pressure" if one.after.conditions else "calm"
 
 
 def replay_text(events: Sequence[Told], after: NodeState, *, wide: bool = False) -> str:
@@ -135,6 +159,9 @@ def _summary(events: Sequence[Told], after: NodeState) -> str:
     entries = [one.entry for one in events if one.entry is not None]
     counts = Counter(entry.decision for entry in entries)
     parts = [f"{counts[decision]} {decision}" for decision in Decision if counts[decision]]
+    evicted = sum(len(one.relief.evictions) for one in events if one.relief is not None)
+    if evicted:
+        parts.append(f"{evicted} evicted")
     preempted = sum(len(entry.preempted) for entry in entries)
     if preempted:
         parts.append(f"{preempted} preempted")
@@ -153,6 +180,14 @@ def _counted(count: int, what: str) -> str:
 
 def _row(one: Told) -> tuple[str, ...]:
     begin = (str(one.number), one.what, one.name or _NOTHING, one.outcome)
+    if one.relief is not None:
+        said = _said(one.relief)
+        return (
+            *begin,
+            ",".join(one.relief.state.conditions) or _NOTHING,
+            *[_NOTHING] * 3,
+            said or _NOTHING,
+        )
     if one.entry is None:
         return (*begin, *[_NOTHING] * (len(_HEADERS) - len(begin)))
     placement = one.entry.placement
@@ -165,6 +200,11 @@ def _row(one: Told) -> tuple[str, ...]:
         kubelet.message,
     )
     return (*begin, *(cell or _NOTHING for cell in cells))
+
+
+def _said(relief: Pass) -> str:
+    """The kubelet's message about the first pod that goes."""
+    return eviction_message(relief.evictions[0].because) if relief.evictions else ""
 
 
 def _cpus(placement: Placement) -> str:
@@ -209,9 +249,25 @@ def _event_document(one: Told) -> dict[str, Any]:
         document |= {"verdict": one.outcome, "lost": lost}
         document |= {"error": one.error} if one.error else {}
     else:
-        document |= {"name": one.name} if one.pod is None else plain(one.pod)
+        if one.relief is None and one.what != "observe":
+            document |= {"name": one.name} if one.pod is None else plain(one.pod)
         document["verdict"] = one.outcome
+    if one.relief is not None:
+        document |= _relief_document(one.relief)
     document["actions"] = action_documents(one.actions)
+    return document
+
+
+def _relief_document(relief: Pass) -> dict[str, Any]:
+    """What the eviction manager found and did."""
+    document: dict[str, Any] = {
+        "conditions": [condition.value for condition in relief.state.conditions],
+        "met": [one.threshold.signal.value for one in relief.met],
+        "takenUp": None if relief.target is None else relief.target.signal.value,
+        "evicted": [plain(one.claim.pod) for one in relief.evictions],
+    }
+    if relief.stopped is not None:
+        document["stopped"] = fact_document(relief.stopped)
     return document
 
 
@@ -224,6 +280,9 @@ def _action_document(action: Action) -> dict[str, Any]:
     document = fact_document(action)
     # The name of its class goes by another key: events have a type of their own.
     own = document if isinstance(action, RecordEvent) else dict(list(document.items())[1:])
+    if isinstance(action, EvictPod):
+        message = eviction_message(action.because)
+        own["status"] = {"phase": "Failed", "reason": EVICTED, "message": message}
     return {"action": type(action).__name__, **own}
 
 

@@ -8,6 +8,7 @@ from nodewright.node.changes import (
     Amount,
     AmountsRewritten,
     Change,
+    ConditionsPass,
     CPULimitDropped,
     Label,
     LabelsChanged,
@@ -67,6 +68,8 @@ def change_text(change: Change) -> str:
             return f"the node {', '.join(map(_label, labels))}"
         case SettingsChanged(settings=settings):
             return ", ".join(map(_setting, settings))
+        case ConditionsPass(conditions=conditions, transition_period=period):
+            return f"the node without {' and '.join(conditions)}, {period} after that was last seen"
         case PodLeaves(pod=pod, requests=requests):
             return f"without the pod {pod.full_name} ({requests_text(requests)})"
         case _:

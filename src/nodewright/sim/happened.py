@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nodewright.core.eviction import Pass
 from nodewright.core.preemption import Victims
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import Reason
@@ -28,6 +29,8 @@ class Happened:
     because: tuple[Reason, ...] = ()
     """Why; the first refusal is the one that the kubelet reports."""
     victims: Victims | None = None
+    relief: Pass | None = None
+    """What the eviction manager did, where it went over the node."""
     lost: tuple[tuple[Pod, tuple[Reason, ...]], ...] = ()
     """On a restart, the pods that the new kubelet turned away, and why."""
     actions: tuple[Action, ...] = ()

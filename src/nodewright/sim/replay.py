@@ -12,6 +12,7 @@ from nodewright.node.events import KillFailed, PodArrived, PodFound, PodGone, Po
 from nodewright.node.state import NodeState
 from nodewright.node.step import Step, step
 from nodewright.sim.happened import Happened
+from nodewright.sim.looks import BEFORE_ALL_S, looking, time_s
 from nodewright.sim.restart import Standing, restarted
 
 
@@ -21,14 +22,17 @@ def replay(state: NodeState, events: Iterable[ScenarioEvent]) -> Iterator[Happen
     Departs: every pod that is taken starts at once, before anything else happens.
     """
     seen = dict(state.pods)
-    standing = Standing()
+    standing, clock_s = Standing(), BEFORE_ALL_S
     for number, event in enumerate(events):
         pod = _pod(event, state, seen)
         is_there = pod is not None and (pod.uid in state.pods or pod.uid in state.waiting)
-        if event.restart is None:
-            done = _done(state, event, pod, is_there=is_there)
-        else:
+        if event.restart is not None:
             done, standing = restarted(state, event.restart, standing)
+        elif event.observe is not None:
+            clock_s = time_s(event.observe, clock_s)
+            done = step(state, looking(state, event.observe, clock_s))
+        else:
+            done = _done(state, event, pod, is_there=is_there)
         after = done.state
         if pod is not None:
             seen[pod.uid] = pod
@@ -44,6 +48,7 @@ def replay(state: NodeState, events: Iterable[ScenarioEvent]) -> Iterator[Happen
             decision=None if event.add is None else done.decision,
             because=done.because,
             victims=done.victims,
+            relief=done.relief,
             lost=_lost(state, done) if event.restart is not None else (),
             actions=done.actions,
             decided=done.state,

@@ -18,6 +18,7 @@ from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import File, read_file
+from nodewright.world.looks import look_faults
 from nodewright.world.machine.check import contradictions
 from nodewright.world.manifests import remark_text
 from nodewright.world.places import Place
@@ -67,7 +68,8 @@ def scenario_from(file: File, *, max_bytes: int = MAX_YAML_BYTES) -> LoadedScena
         raise InputError(place.all_of(faults))
     scenario = decode(value, Scenario)
     _check_release(scenario.spec.journal, file.source)
-    faults = place.all_of([*_repeated(scenario.spec.events), *_restart_faults(scenario.spec.events)])
+    events = scenario.spec.events
+    faults = place.all_of([*_repeated(events), *_restart_faults(events), *look_faults(events)])
     if scenario.spec.node is not None:
         faults += replace(place, prefix="spec.node").all_of(profile_faults(scenario.spec.node))
     if faults:

@@ -9,6 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, TypeAlias
 
+from nodewright.model.pressure import NodeCondition
 from nodewright.values.instant import Instant, InstantError
 from nodewright.values.quantity import QuantityError
 from nodewright.values.units import INT64_MAX, INT64_MIN
@@ -84,9 +85,13 @@ class Shape:
         """The value of this type that says least."""
         if self.fields is not None or self.kind == "map":
             return {}
-        return {"bool": False, "int32": 0, "int64": 0, "uint64": 0, "float": 0, "quantity": "0"}.get(
-            self.kind, ""
-        )
+        plain: dict[str, Any] = {
+            "bool": False,
+            **dict.fromkeys(("int32", "int64", "uint64", "float"), 0),
+            "quantity": "0",
+            "condition": NodeCondition.MEMORY_PRESSURE.value,
+        }
+        return plain.get(self.kind, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,7 @@ _PLAIN = {
     "float": Shape("a number", frozenset({int, float}), "float"),
     "intstr": Shape("a whole number or a text", frozenset({str}), "int32"),
     "quantity": Shape("an amount", kind="quantity"),
+    "condition": Shape(f"one of {', '.join(NodeCondition)}", kind="condition"),
     "time": Shape("a time such as 2026-01-31T12:00:00Z", kind="time"),
     "any": Shape("anything", frozenset({str, bool, int, float, list, dict}), "any"),
 }
@@ -179,6 +185,8 @@ def _plain_rule(value: Any, shape: Shape) -> str:
         except QuantityError as error:
             return str(error)
         return ""
+    if shape.kind == "condition" and isinstance(value, str):
+        return "" if value in set(NodeCondition) else f"must be {shape.wanted}"
     if shape.kind == "time" and isinstance(value, str):
         try:
             Instant.parse(value)

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from nodewright.ask import Node
 from nodewright.cli.app import run
+from nodewright.model.eviction_flags import settings_of_flags
+from nodewright.model.thresholds import parse_thresholds
 
 NODE = "examples/eviction/node.yaml"
 SUMMARY = "examples/eviction/summary.json"
@@ -38,6 +41,18 @@ def test_the_class_of_service_does_not_decide_who_goes_first(capsys: pytest.Capt
     assert found["relieved"]
 
 
+def test_the_flags_of_the_guide_say_what_the_example_is_configured_with() -> None:
+    flags = settings_of_flags(
+        hard="imagefs.available<10%,memory.available<500Mi,nodefs.available<5%,nodefs.inodesFree<5%",
+        soft="imagefs.available<30%,nodefs.available<10%",
+        soft_grace_period="imagefs.available=2m,nodefs.available=2m",
+        minimum_reclaim="memory.available=1Gi",
+    )
+    config = Node.open(NODE).config
+    assert config.eviction.max_pod_grace_period_s == 600
+    assert config.eviction.thresholds == parse_thresholds(flags, for_pods=True).thresholds
+
+
 def test_nobody_goes_while_no_threshold_is_met(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = asked(capsys, "--usage", SUMMARY, "--available", "memory.available=4Gi")
     assert code == 0
@@ -60,3 +75,162 @@ def test_what_cannot_be_is_named_with_its_place(capsys: pytest.CaptureFixture[st
     )
     assert "2:23: pods[0].podRef.name: Invalid value: 1: must be a text" in name
     assert "pods[0].memory.workingSetBytes: Invalid value: 1e+30: must be a whole number" in huge
+
+
+def test_amounts_on_the_command_line_need_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--available", "memory.available=100Mi")
+    assert [one["name"] for one in found["evictions"]] == ["web", "db", "queue", "cache"]
+    assert not found["relieved"], "nothing is known of what they use, so nothing is known to come free"
+    code, out, _ = asked(capsys, "--available", "memory.available=100Mi")
+    assert code == 3
+    assert "and memory.available is too low still: all that are left are critical" in out
+    assert "nothing is known of what the pod uses" in out
+
+
+def test_a_soft_threshold_on_disk_gives_back_first_and_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "--usage",
+        SUMMARY,
+        "--available",
+        "memory.available=4Gi",
+        "--available",
+        "nodefs.available=9Gi",
+    ]
+    code, out, _ = asked(capsys, *arguments, "--filesystems", "images")
+    assert code == 3
+    assert "met: 1Gi short, counts after 2m0s" in out
+    assert "after 2m0s, with 30 s to end" in out
+    assert "The node says DiskPressure (taint node.kubernetes.io/disk-pressure:NoSchedule)." in out
+    assert "there is nothing that the node could give back" in out
+    one_disk = asked(capsys, *arguments)[1]
+    assert (
+        "First the node removes dead containers and images that no container uses; what that brings"
+        in one_disk
+    )
+
+
+def test_a_second_reading_says_what_the_node_gave_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    after = tmp_path / "after.yaml"
+    after.write_text(
+        "apiVersion: nodewright.dev/v1alpha1\nkind: NodeUsage\n"
+        "spec: {available: {nodefs.available: 30Gi, memory.available: 4Gi}}\n"
+    )
+    low = ["--usage", SUMMARY, "--available", "nodefs.available=1Gi", "--available", "memory.available=4Gi"]
+    code, out, _ = asked(capsys, *low, "--after", str(after))
+    assert code == 3
+    assert "that is enough, nobody has to go" in out
+    assert "GOES" in out
+    assert document(capsys, *low, "--after", str(after))["reclaimFirst"]["wasEnough"]
+
+
+def test_pods_come_from_manifests_and_stats_find_them_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def pod(name: str, node: str, phase: str = "Running") -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "shop", "uid": f"new-{name}"},
+            "spec": {"nodeName": node, "containers": [{"name": name, "image": name}]},
+            "status": {"phase": phase},
+        }
+
+    pods = [pod("late", "worker-7"), pod("far", "worker-8"), pod("done", "worker-7", "Succeeded")]
+    manifests = tmp_path / "pods.json"
+    manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    usage = json.loads(Path(SUMMARY).read_text())
+    usage["pods"].append({**usage["pods"][2], "podRef": {"namespace": "shop", "name": "late", "uid": "old"}})
+    usage["pods"].append({**usage["pods"][2], "podRef": {"namespace": "shop", "name": "gone", "uid": "x"}})
+    usage["pods"].pop(3)
+    changed = tmp_path / "usage.json"
+    changed.write_text(json.dumps(usage))
+    code, out, err = asked(capsys, "--usage", str(changed), "-f", str(manifests), "-o", "wide")
+    assert code == 3
+    assert "1 pod of the manifests on other nodes than worker-7" in err
+    assert "shop/late has another uid in the reading, old: taken for the same pod" in err
+    assert "1 pod of the reading not on the node, passed over: shop/gone" in err
+    assert "1 pod without stats, ranked first as the kubelet does: shop/cache" in err
+    rows = [line.split()[1] for line in out.splitlines() if line[:1].isdigit() and " shop/" in line]
+    assert rows[:2] == ["shop/cache", "shop/late"]
+    assert "nothing is known of it" in out
+    assert "swap: 3Gi used, 1Gi left (eviction does not look at it)" in out
+    assert "memory pressure (PSI): some 11.5 %" in out
+
+
+def test_tables_have_the_capacities_of_the_node(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    table = tmp_path / "usage.yaml"
+    head = "apiVersion: nodewright.dev/v1alpha1\nkind: NodeUsage\nspec:\n"
+    table.write_text(
+        f"{head}  available: {{pid.available: 10, memory.available: 20Gi, imagefs.inodesFree: 5}}\n"
+    )
+    code, out, err = asked(capsys, "--usage", str(table))
+    assert (code, out) == (1, "")
+    assert 'spec.available[memory.available]: Invalid value: "20Gi": is more than there is' in err
+    assert "spec.capacity[imagefs.inodesFree] may" in err
+    rows = tmp_path / "usage.csv"
+    rows.write_text("pod,memory,processes\nshop/web,2Gi,50\nshop/db,5Gi,9\nshop/queue,1Mi,70\n")
+    found = document(
+        capsys,
+        "--usage",
+        str(rows),
+        "--available",
+        "memory.available=10Gi",
+        "--signal",
+        "pid.available",
+        code=0,
+    )
+    assert [(one["name"], one.get("usage")) for one in found["ranking"]][:3] == [
+        ("web", 50),
+        ("db", 9),
+        ("cache", None),
+    ]
+    assert "request" in found["ranking"][0]
+
+
+def test_a_file_system_of_no_size_is_remarked_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    usage = tmp_path / "usage.json"
+    usage.write_text(
+        '{"node": {"fs": {"availableBytes": 0, "capacityBytes": 0, "inodesFree": 9, "inodes": 5},'
+        ' "memory": {"availableBytes": 5368709120, "workingSetBytes": 5368709120}}}'
+    )
+    code, _, err = asked(capsys, "--usage", str(usage))
+    assert code == 0
+    assert "nodefs.available has a capacity of 0: thresholds in percent are never met" in err
+    assert "nodefs.inodesFree has more available than there is: 9 of 5" in err
+    assert asked(capsys, "--usage", str(usage), "--strict")[0] == 1
+
+
+def test_a_node_with_images_on_a_disk_of_their_own_says_so_itself(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    node = tmp_path / "node.yaml"
+    node.write_text(Path(NODE).read_text().replace("  pidMax:", "  imageFs: {capacityBytes: 5}\n  pidMax:"))
+    assert run(["evict", "--node", str(node), "--available", "memory.available=4Gi", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["filesystems"]["dedicatedImageFs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--usage, --live or --available has to say what is used"),
+        (["--usage", SUMMARY, "--live"], "exclude each other"),
+        (["--available", "memory=1Gi"], "'memory' is no signal"),
+        (["--available", "memory.available=lots"], "memory.available=lots"),
+        (["--available", "memory.available=-1"], "must not be negative"),
+    ],
+)
+def test_what_cannot_be_asked_is_an_error_of_usage(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = asked(capsys, *arguments)
+    assert code == 2
+    assert said in err
+
+
+def test_this_machine_can_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--live", "--available", "memory.available=8Gi", code=0)
+    assert any(one["signal"] == "nodefs.available" and one["observed"] for one in found["thresholds"])
+    assert run(["evict", "--live", "-o", "yaml"]) in (0, 3)
+    assert "kind: EvictionReport" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodewright.cli.app import ERROR, NO, YES, run
+from nodewright.cli.app import ERROR, NO, USAGE, YES, run
 
 SPLIT = ["explain", "-f", "examples/numa/split-pods.yaml", "--node", "examples/numa/split-node.yaml"]
 GPUS = ["explain", "-f", "examples/numa/gpu-nic-pods.yaml", "--node", "examples/numa/gpu-nic-node.yaml"]
@@ -29,6 +29,77 @@ def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
         False,
     )
     assert [one["kind"] for one in third["suggestions"]] == ["a pod that leaves"]
+
+
+POD = {"apiVersion": "v1", "kind": "Pod"}
+
+
+def pod(name: str, **spec: object) -> dict[str, object]:
+    containers = [{"name": "main", "image": "a", "resources": spec.pop("resources", {})}]
+    return {**POD, "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+
+
+def test_a_condition_tells_who_keeps_a_pod_away_and_who_does_not(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    tolerates = [{"operator": "Exists"}]
+    pods = [
+        pod("plain"),
+        pod("burst", resources={"requests": {"memory": "1Gi"}}),
+        pod("tolerant", tolerations=tolerates),
+        pod("critical", priorityClassName="system-node-critical"),
+    ]
+    path = tmp_path / "pods.yaml"
+    path.write_text(yaml.safe_dump_all(pods))
+    asked = ["explain", "-f", str(path), "--node", "examples/nodes/worker.yaml"]
+
+    def told(*arguments: str, code: int = NO) -> list[tuple[str, bool, bool]]:
+        assert run([*asked, *arguments, "-o", "json"]) == code
+        found = json.loads(capsys.readouterr().out)["pods"]
+        return [
+            (one["name"], each["scheduler"]["passes"], each["kubelet"]["passes"])
+            for one in found
+            for each in one["conditions"]
+        ]
+
+    assert told("--condition", "MemoryPressure=True") == [
+        ("plain", False, False),
+        ("burst", False, True),
+        ("tolerant", True, True),
+        ("critical", False, True),
+    ]
+    assert [one[1:] for one in told("--condition", "DiskPressure")] == [
+        (False, False),
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
+    assert told("--condition", "DiskPressure=False", code=YES) == []
+    both = ["--condition", "DiskPressure", "--condition", "MemoryPressure", "--pod"]
+    assert run([*asked, *both, "tolerant"]) == NO
+    text = capsys.readouterr().out
+    assert "the kubelet takes it: the pod tolerates the taint" in text
+    assert "the kubelet turns it away, whoever sent it" in text
+    assert "With several at once the kubelet takes critical pods only" in text
+    assert run([*asked, *both, "critical"]) == YES
+    assert "the kubelet takes it: the pod is critical" in capsys.readouterr().out
+    assert run([*asked, "--condition", "Tired"]) == USAGE
+    assert "is none of DiskPressure, MemoryPressure, PIDPressure" in capsys.readouterr().err
+
+
+def test_what_lets_a_best_effort_pod_in_under_memory_pressure(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(yaml.safe_dump(pod("plain")))
+    asked = ["explain", "-f", str(path), "--node", "examples/nodes/worker.yaml", "--condition"]
+    assert run([*asked, "MemoryPressure"]) == NO
+    text = capsys.readouterr().out
+    assert "- a toleration for node.kubernetes.io/memory-pressure:NoSchedule" in text
+    assert "- container main: 0.001 CPUs instead of 0" in text
+    assert "- the node without MemoryPressure, 5m0s after that was last seen" in text
+    assert run([*asked, "PIDPressure"]) == NO
+    assert capsys.readouterr().out.count("\n    - ") == 1
 
 
 def test_one_pod_alone_is_explained_after_those_before_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,51 @@ def test_a_run_in_which_all_get_in_is_a_yes(tmp_path: Path, capsys: Captured) ->
     ]
 
 
+PRESSURE = "examples/scenarios/pressure.yaml"
+
+
+def test_a_scenario_drives_evictions_and_conditions(capsys: Captured) -> None:
+    assert run(["replay", PRESSURE]) == NO
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3].split() == ["2", "observe", "-", "calm", "-"]
+    assert lines[4].split() == ["3", "observe", "default/web", "evicted", "MemoryPressure"]
+    assert lines[5].split() == ["4", "add", "default/job-2", "refused", "Evicted"]
+    assert lines[7].split() == ["6", "add", "default/job-2", "admitted", "-"]
+    assert "7 events: 3 admitted, 1 refused, 1 evicted, 2 pods on the node" in lines
+    assert run(["replay", PRESSURE, "-o", "json"]) == NO
+    look = json.loads(capsys.readouterr().out)["events"][3]
+    assert (look["takenUp"], look["conditions"]) == ("memory.available", ["MemoryPressure"])
+    announced, ended = look["actions"]
+    assert announced == {"action": "AnnounceReclaim", "resource": "memory"}
+    assert (ended["podUid"], ended["gracePeriodS"]) == ("default/web", 1)
+    assert ended["status"]["message"].startswith("The node was low on resource: memory. ")
+
+
+def test_looks_that_find_nothing_fail_or_crash_the_kubelet(tmp_path: Path, capsys: Captured) -> None:
+    web = a_pod("web")
+    web["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
+    reference = {"podRef": {"namespace": "default", "name": "web", "uid": "w"}, "volume": [{"name": "data"}]}
+    looks: list[dict[str, Any]] = [
+        {"failed": True, "at": "1s"},
+        {"conditions": ["PIDPressure"]},
+        {"summary": {"node": {"fs": {"availableBytes": 1, "capacityBytes": 100}}}, "after": {"pods": []}},
+        {"summary": {"pods": [reference]}},
+    ]
+    path = scenario(tmp_path / "s.json", {"add": web}, *({"observe": look} for look in looks))
+    assert run(["replay", path, "--node", "vm-4"]) == YES
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:6]]
+    assert [row[3:] for row in rows] == [
+        ["calm", "-"],
+        ["under", "pressure", "-"],
+        ["under", "pressure", "DiskPressure"],
+        ["stopped", "-"],
+    ]
+    assert run(["replay", path, "--node", "vm-4", "-o", "yaml"]) == YES
+    events = yaml.safe_load(capsys.readouterr().out)["events"]
+    assert events[2]["verdict"] == "under pressure"
+    assert events[4]["stopped"]["type"] == "VolumeUseMissing"
+
+
 def test_documents_and_names(capsys: Captured) -> None:
     run(["replay", FRAGMENTED, "-o", "json"])
     document = json.loads(capsys.readouterr().out)

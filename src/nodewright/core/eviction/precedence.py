@@ -63,12 +63,12 @@ class Reprieve(msgspec.Struct, frozen=True, kw_only=True):
     instead: Claim
     """The pod that goes first after the change."""
     resource: str = ""
-    """What it has to request more of; empty: its priority changes instead."""
+    """What it has to request more of; empty: its requests stay."""
     request: int = 0
     """The request that is enough."""
     more: int = 0
-    priority: int = 0
-    """The priority that is enough, where that changes."""
+    priority: int | None = None
+    """The priority that is enough; None: it stays."""
 
 
 def reprieves(
@@ -76,7 +76,8 @@ def reprieves(
 ) -> tuple[Reprieve, ...]:
     """The smallest request, and the smallest priority, with which the first pod is not the first any more.
 
-    Both were tried; where a kind of change is not in the answer, no amount of it helps.
+    Where neither helps alone: a request as large as the use, with the smallest priority. All were tried; what is not
+    in the answer does not help.
 
     Units: as `Reprieve`.
     """
@@ -91,7 +92,11 @@ def reprieves(
         first = next(one.claim for one in again if not one.claim.critical)
         return None if first.uid == changed.uid else first
 
-    return tuple(one for one in (_by_request(signal, ranked, instead), _by_priority(ranked, instead)) if one)
+    first = ranked[0].claim
+    found = (_by_request(signal, ranked, instead), _by_priority(first, ranked, instead))
+    alone = tuple(one for one in found if one is not None)
+    both = _by_both(signal, ranked, instead) if not alone else None
+    return alone if both is None else (both,)
 
 
 _Instead = Callable[[Claim], Claim | None]
@@ -99,44 +104,58 @@ _Instead = Callable[[Claim], Claim | None]
 
 def _by_request(signal: Signal, ranked: Sequence[Candidate], instead: _Instead) -> Reprieve | None:
     """Only where the key depends on requests: to the use itself, or to be less far over than another."""
-    first = ranked[0]
-    resource = {MEMORY: MEMORY, EPHEMERAL_STORAGE: EPHEMERAL_STORAGE, INODES: EPHEMERAL_STORAGE}.get(
-        RESOURCES[signal]
-    )
-    if resource is None or not first.has_stats:
+    first, resource = ranked[0], _requested(signal)
+    if not resource or not first.has_stats:
         return None
     now = first.claim.requests.get(resource, 0)
     requests = sorted({one for one in _enough(first, ranked[1:], now) if one > now})
-    found = _least(
-        requests,
-        lambda request: instead(replace(first.claim, requests={**first.claim.requests, resource: request})),
-    )
+    found = _least(requests, lambda request: instead(_requesting(first.claim, resource, request)))
     if found is None:
         return None
-    request, other = found
-    more = ceil(Fraction(request) - Fraction(now))
-    return Reprieve(claim=first.claim, instead=other, resource=resource, request=request, more=more)
+    return _more(Reprieve(claim=first.claim, instead=found[1]), resource, found[0])
+
+
+def _by_both(signal: Signal, ranked: Sequence[Candidate], instead: _Instead) -> Reprieve | None:
+    first, resource = ranked[0], _requested(signal)
+    if not first.exceeds or not resource:
+        return None
+    request = ceil(Fraction(first.usage))
+    found = _by_priority(_requesting(first.claim, resource, request), ranked, instead)
+    return None if found is None else _more(replace(found, claim=first.claim), resource, request)
+
+
+def _requested(signal: Signal) -> str:
+    """What can be requested so that a pod goes later; empty: nothing."""
+    requested = {MEMORY: MEMORY, EPHEMERAL_STORAGE: EPHEMERAL_STORAGE, INODES: EPHEMERAL_STORAGE}
+    return requested.get(RESOURCES[signal], "")
+
+
+def _requesting(claim: Claim, resource: str, request: int) -> Claim:
+    return replace(claim, requests={**claim.requests, resource: request})
+
+
+def _more(one: Reprieve, resource: str, request: int) -> Reprieve:
+    now = one.claim.requests.get(resource, 0)
+    return replace(one, resource=resource, request=request, more=ceil(Fraction(request) - Fraction(now)))
 
 
 def _enough(first: Candidate, others: Sequence[Candidate], now: Amount) -> Iterator[int]:
     """The requests at which the rank can change."""
     yield ceil(Fraction(first.usage))
+    # All of the others have stats: those without come before any with.
     for other in others:
-        if not other.has_stats:
-            continue
         equal = ceil(Fraction(now) + Fraction(first.over) - Fraction(other.over))
         yield equal
         yield equal + 1
 
 
-def _by_priority(ranked: Sequence[Candidate], instead: _Instead) -> Reprieve | None:
-    first = ranked[0]
+def _by_priority(first: Claim, ranked: Sequence[Candidate], instead: _Instead) -> Reprieve | None:
     priorities = {one.claim.priority + more for one in ranked[1:] for more in (0, 1)}
     found = _least(
-        sorted(one for one in priorities if first.claim.priority < one <= HIGHEST_PRIORITY),
-        lambda priority: instead(replace(first.claim, priority=priority)),
+        sorted(one for one in priorities if first.priority < one <= HIGHEST_PRIORITY),
+        lambda priority: instead(replace(first, priority=priority)),
     )
-    return None if found is None else Reprieve(claim=first.claim, instead=found[1], priority=found[0])
+    return None if found is None else Reprieve(claim=first, instead=found[1], priority=found[0])
 
 
 def _least(amounts: Sequence[int], tried: Callable[[int], Claim | None]) -> tuple[int, Claim] | None:

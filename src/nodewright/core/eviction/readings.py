@@ -127,10 +127,14 @@ def attributed(usage: Usage, pods: Iterable[Pod]) -> Attributed:
         uids.add(pod.uid)
         if pod.uid not in seen:
             by_name[pod.full_name] = pod.uid
+            # The uid that the kubelet has of a static pod stands in its mirror.
+            by_name[pod.metadata.annotations.get(_STATIC_UID, "")] = pod.uid
     renamed, strangers, uses = [], [], []
     for use in usage.pods:
         reference = use.pod_ref
-        uid = by_name.get(f"{reference.namespace or 'default'}/{reference.name}")
+        uid = by_name.get(f"{reference.namespace or 'default'}/{reference.name}") or by_name.get(
+            reference.uid or "/"
+        )
         if reference.uid in uids:
             uses.append(use)
         elif uid is not None:
@@ -141,6 +145,8 @@ def attributed(usage: Usage, pods: Iterable[Pod]) -> Attributed:
             uses.append(use)
     return Attributed(replace(usage, pods=tuple(uses)), tuple(renamed), tuple(strangers))
 
+
+_STATIC_UID = "kubernetes.io/config.hash"
 
 # ---------------------------------------------------------------- rows
 
