@@ -70,6 +70,14 @@ SHOTS = {
     "lint-explain": "nodewright lint --explain NW201",
     "lint-rules": "nodewright lint --explain all",
     "help-node": "nodewright node --help",
+    "help-node-capture": "nodewright node capture --help",
+    "node-capture-kubelet": (
+        "nodewright node capture --kubelet-root examples/worker-3/kubelet --pods examples/worker-3/pods.json "
+        "--node-name worker-3 --catalogue 2s-2n-8c-smt2-adjacent"
+    ),
+    "admit-assumed": (
+        "nodewright admit -f examples/worker-3/new-pods.yaml --node examples/worker-3/from-the-cluster.yaml"
+    ),
     "node-catalogue": "nodewright node catalogue",
     "node-show-laptop": "nodewright node show --node laptop-i7-1370p",
     "node-show-epyc": "nodewright node show --node epyc-7742-2s-nps4",

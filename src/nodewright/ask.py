@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from nodewright.core.arrival import identified, stored
 from nodewright.core.cgroups.names import CgroupNameError
 from nodewright.core.cgroups.plan import Group
@@ -12,7 +14,7 @@ from nodewright.core.requests import QOSClass, qos_class, with_defaults
 from nodewright.model.objects import Pod, ResourceList
 from nodewright.model.policies import Policy
 from nodewright.model.pressure import NodeCondition
-from nodewright.model.profile import NodeProfile, NodeProfileSpec
+from nodewright.model.profile import NodeProfile, NodeProfileSpec, Part
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.release import Release, ReleaseError, RulesOf, rules_of
 from nodewright.model.verdict import Granted, Refused
@@ -300,7 +302,14 @@ def _with_pods(state: NodeState, spec: NodeProfileSpec, source: str) -> tuple[No
                 f"{said.reason}: {said.message}"
             )
     # What pods hold that have ended is taken back before anybody is asked.
-    return state.collected(), tuple(odd)
+    return _with_stand_ins(state.collected(), spec), tuple(odd)
+
+
+def _with_stand_ins(state: NodeState, spec: NodeProfileSpec) -> NodeState:
+    """The node with the pods that only stand in for unknown ones marked: decisions that hang on them stay open."""
+    names = {name for one in spec.not_judged if one.part == Part.PODS for name in one.names}
+    open_pods = frozenset(uid for uid, pod in state.pods.items() if pod.full_name in names)
+    return msgspec.structs.replace(state, open_pods=state.open_pods | open_pods)
 
 
 def _restored(state: NodeState, spec: NodeProfileSpec, source: str) -> Granted[NodeState]:
@@ -383,4 +392,5 @@ def _facts(profile: NodeProfile) -> NodeFacts:
         page_size_bytes=spec.page_size_bytes,
         pid_max=spec.pid_max,
         image_fs=spec.image_fs,
+        not_known={Part(one.part): one for one in spec.not_judged},
     )

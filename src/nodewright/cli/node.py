@@ -2,35 +2,22 @@
 
 import shutil
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
 from nodewright.cli.app import YES
+from nodewright.cli.node_capture import capture
 from nodewright.cli.options import node as node_option
 from nodewright.cli.options import output
 from nodewright.model.profile import NodeProfile
 from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.lacks import lack_sentence
 from nodewright.render.machine import amount, node_picture
 from nodewright.render.profiles import profile_document, profile_yaml
 from nodewright.render.tables import table
 from nodewright.world.catalogue import Entry, catalogue
-from nodewright.world.machine.capture import (
-    Captured,
-    capture_copy,
-    capture_here,
-    capture_lscpu,
-    capture_machine_info,
-)
 from nodewright.world.machine.check import oddities
-from nodewright.world.machine.configuration import read_configuration
 from nodewright.world.nodes import find_profile, shape_profile
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.group("node")
@@ -38,62 +25,7 @@ def command() -> None:
     """Describe nodes: capture this machine, show one, list those that come with nodewright."""
 
 
-@command.command("capture")
-@click.option(
-    "--sysfs", type=_DIRECTORY, metavar="DIR", help="A copy of /sys (DIR/sys) and /proc (DIR/proc)."
-)
-@click.option(
-    "--lscpu",
-    type=_FILE,
-    metavar="FILE",
-    multiple=True,
-    help="What `lscpu -e -J` printed, or `lscpu -J`, or both (twice).",
-)
-@click.option(
-    "--machine-info",
-    type=_FILE,
-    metavar="FILE",
-    help="cAdvisor's MachineInfo: /api/v1.3/machine, or a kubelet's /spec/.",
-)
-@click.option("--kubelet-config", type=_FILE, metavar="FILE", help="The node's KubeletConfiguration.")
-@output("yaml", "json")
-def capture(
-    sysfs: Path | None,
-    lscpu: tuple[Path, ...],
-    machine_info: Path | None,
-    kubelet_config: Path | None,
-    output: str | None,
-) -> int:
-    """Print this machine, or the one that the files describe, as a NodeProfile.
-
-    What could not be learned is said on stderr. Needs no privileges.
-    """
-    if sum(map(bool, (sysfs, lscpu, machine_info))) > 1:
-        raise click.UsageError("--sysfs, --lscpu and --machine-info exclude one another")
-    written = read_configuration(kubelet_config) if kubelet_config else None
-    captured = _captured(sysfs, lscpu, machine_info, written.document if written else None)
-    click.echo(_document(captured.profile, output), nl=False)
-    for lack in captured.lacks:
-        click.echo(lack_sentence(lack), err=True)
-    for path in written.unknown if written else ():
-        click.echo(f'warning: {kubelet_config}: unknown field "{path}"', err=True)
-    _warn(captured.profile)
-    return YES
-
-
-def _captured(
-    sysfs: Path | None,
-    lscpu: tuple[Path, ...],
-    machine_info: Path | None,
-    configuration: Mapping[str, Any] | None,
-) -> Captured:
-    if sysfs:
-        return capture_copy(sysfs, configuration)
-    if lscpu:
-        return capture_lscpu(lscpu, configuration)
-    if machine_info:
-        return capture_machine_info(machine_info, configuration)
-    return capture_here(configuration)
+command.add_command(capture)
 
 
 @command.command("show")

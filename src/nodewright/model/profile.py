@@ -1,6 +1,7 @@
 """NodeProfile: everything about a node that its kubelet's decisions depend on, as one document."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -42,6 +43,36 @@ class ContainerAllocation(msgspec.Struct, frozen=True, rename="camel"):
     cpus: str | None = None
     memory: tuple[MemoryBlock, ...] = ()
     devices: dict[str, tuple[str, ...]] = {}
+
+
+class Part(StrEnum):
+    """A part of a node that its description may not know, though decisions can depend on it."""
+
+    CONFIGURATION = "kubeletConfiguration"
+    """What the kubelet is configured to."""
+    NUMA_NODES = "numaNodes"
+    """How many NUMA nodes there are, and what each has."""
+    CPU_LAYOUT = "cpuLayout"
+    """Which CPUs share a core, a cache and a socket."""
+    CPUS = "cpus"
+    """Which CPUs pods hold."""
+    MEMORY = "memory"
+    """Of which NUMA nodes pods hold memory."""
+    DEVICES = "devices"
+    """Of which NUMA nodes devices are, and which of them pods hold."""
+    PODS = "pods"
+    """What pods are beside what they hold: stand-ins are there for them."""
+
+
+class NotKnown(msgspec.Struct, frozen=True, rename="camel"):
+    """A part of the node that is only assumed; what a decision owes to it is not judged."""
+
+    part: str
+    """One of `Part`."""
+    names: tuple[str, ...] = ()
+    """The resources, or the pods by namespace and name; for other parts none."""
+    because: str = ""
+    """Why it is not known."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -97,6 +128,8 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
     kubelet_defects: str = "follow"
     policies: PolicyNames = PolicyNames()
     """They are no part of a kubelet's configuration: the kubelet knows no such names."""
+    not_judged: tuple[NotKnown, ...] = ()
+    """The parts of all this that are assumed, as whoever captured it could not know better."""
 
 
 class NodeProfile(msgspec.Struct, frozen=True, rename="camel"):

@@ -15,7 +15,7 @@ from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.machine import MachineInfo
 from nodewright.model.objects import Node, NodeFeatures, NodeSpec, NodeStatus, ObjectMeta, Taint
 from nodewright.model.policies import Policy
-from nodewright.model.profile import Device, ImageFS
+from nodewright.model.profile import Device, ImageFS, NotKnown, Part
 from nodewright.model.release import RulesOf
 from nodewright.node.alignment import Managers
 
@@ -54,6 +54,8 @@ class NodeFacts:
     """Whether the runtime can keep to `supplementalGroupsPolicy: Strict`; None: not known."""
     has_app_armor: bool | None = None
     """Whether the kernel enforces AppArmor profiles; None: not known."""
+    not_known: Mapping[Part, NotKnown] = field(default_factory=dict)
+    """The parts of the node that are only assumed."""
 
 
 def resources_of(machine: MachineInfo, kubelet: KubeletConfiguration, facts: NodeFacts) -> NodeResources:

@@ -17,6 +17,7 @@ from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.verdict import Granted, Refused
 from nodewright.node.actions import Action, AdmitPod, EndKubelet, RejectPod
 from nodewright.node.alignment import Aligned, align
+from nodewright.node.assumed import assumed_parts
 from nodewright.node.events import (
     ConditionsObserved,
     Event,
@@ -101,6 +102,8 @@ class _Admission(msgspec.Struct, frozen=True):
     """What is held after the managers have dealt with it; None: they were not asked."""
     because: tuple[Reason, ...] = ()
     """The hints and choices behind what the managers granted."""
+    by_managers: bool = False
+    """Whether it was the managers that turned the pod away."""
 
 
 def _found(state: NodeState, pod: Pod) -> Step:
@@ -191,6 +194,10 @@ def _arrived(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
     refused = admission.refused_for
     unknown = () if is_known else open_questions(state.config, pod)
     doubts = _doubts(state, pod, admission)
+    assumed = assumed_parts(state.config, pod)
+    if refused and assumed and _is_refused_anyway(state, pod, admission):
+        unknown, assumed = (*assumed, *unknown), ()
+    doubts = (*assumed, *doubts)
     # What is not known of a pod could only turn it away: for one that is turned away it changes no more than the reason.
     if not refused:
         doubts = (*unknown, *doubts)
@@ -206,6 +213,13 @@ def _arrived(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
         return Step(after.turned_away(pod.uid), actions, because, Decision.REFUSED, admission.victims)
     actions = (*killing, AdmitPod(pod_uid=pod.uid))
     return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)
+
+
+def _is_refused_anyway(state: NodeState, pod: Pod, admission: _Admission) -> bool:
+    """Whether the pod is turned away wherever on the node it would be placed."""
+    return not admission.by_managers or bool(
+        _room(state, as_counted(pod, state.config), state.held).refused_for
+    )
 
 
 def _without_victims(state: NodeState, victims: Victims | None) -> NodeState:
@@ -245,7 +259,7 @@ def _admission(state: NodeState, pod: Pod) -> _Admission:
         return _Admission((forbidden,))
     aligned = _aligned(state, pod)
     if aligned.refused_for:
-        return _Admission(aligned.refused_for, held=aligned.held, because=aligned.because)
+        return _Admission(aligned.refused_for, held=aligned.held, because=aligned.because, by_managers=True)
     room = _room(state, as_counted(pod, config), aligned.held)
     room = replace(room, held=aligned.held, because=aligned.because)
     if room.refused_for:

@@ -10,7 +10,13 @@ from nodewright.core.memory.state import MemoryState
 from nodewright.model.state_reasons import StateFile
 from nodewright.model.verdict import Verdict
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.kubelet_config import Host, LoadedConfig, config_document, load_kubelet_config
+from nodewright.world.kubelet_config import (
+    Host,
+    LoadedConfig,
+    config_document,
+    kubelet_config_from,
+    load_kubelet_config,
+)
 from nodewright.world.state.cpu import ContainerName, CPUStateReading, read_cpu_state
 from nodewright.world.state.devices import DeviceFile, read_device_state
 from nodewright.world.state.memory import MemoryStateReading, read_memory_state
@@ -70,6 +76,8 @@ class RootReading:
     """The containers that the runtime has, by id: CPU files of the oldest format name no others."""
     host: Host | None = None
     """What of the machine the configuration is checked against."""
+    configuration: Mapping[str, Any] | None = None
+    """The configuration itself, where it is known from elsewhere; files of it are not looked at then."""
 
 
 def read_kubelet_root(directory: Path = USUAL_ROOT, reading: RootReading | None = None) -> KubeletRoot:
@@ -86,7 +94,8 @@ def read_kubelet_root(directory: Path = USUAL_ROOT, reading: RootReading | None 
     if not directory.is_dir():
         raise InputError([Fault(rule="no such directory", source=str(directory))])
     looking = _Looking()
-    config = reading.config or _if_there(directory / CONFIG_FILE, looking)
+    told = reading.configuration
+    config = reading.config or (None if told is not None else _if_there(directory / CONFIG_FILE, looking))
     found = _Contents(
         cpu=looking.content(directory / StateFile.CPU),
         memory=looking.content(directory / StateFile.MEMORY),
@@ -96,7 +105,11 @@ def read_kubelet_root(directory: Path = USUAL_ROOT, reading: RootReading | None 
     )
     pods = looking.names(directory / PODS)
     try:
-        loaded = load_kubelet_config(config, config_dir=reading.config_dir, host=reading.host)
+        loaded = (
+            load_kubelet_config(config, config_dir=reading.config_dir, host=reading.host)
+            if told is None
+            else kubelet_config_from(told, "the kubelet's configuration", host=reading.host)
+        )
     except InputError as error:
         raise InputError([*looking.faults, *error.faults]) from None
     if looking.faults:
@@ -141,7 +154,9 @@ def _understood(
     def actuated(content: bytes, path: str) -> Verdict[dict[str, PodResources]]:
         return read_resources_state(content, path, file=StateFile.ACTUATED)
 
-    document = config_document(config, config_dir=reading.config_dir)
+    document = reading.configuration
+    if document is None:
+        document = config_document(config, config_dir=reading.config_dir)
     return KubeletRoot(
         directory=str(directory),
         config_file=str(config) if config else None,

@@ -7,7 +7,7 @@ from nodewright.core.arrival import identified
 from nodewright.core.devices.manager import PREFERENCES
 from nodewright.core.validation import violations
 from nodewright.model.machine import MachineInfo
-from nodewright.model.profile import Device, NodeProfile, NodeProfileSpec
+from nodewright.model.profile import Device, NodeProfile, NodeProfileSpec, Part
 from nodewright.values.idset import NUMASet
 from nodewright.world.allocations import allocation_faults
 from nodewright.world.errors import Fault
@@ -29,6 +29,8 @@ def profile_faults(profile: NodeProfile) -> Iterator[Fault]:
             yield Fault(path=f"spec.devices[{resource}]", error="Duplicate value", value=name, rule="")
         yield from _homeless(resource, devices, spec.machine_info)
     yield from allocation_faults(spec)
+    for index, unknown in enumerate(spec.not_judged):
+        yield from _unsupported(f"spec.notJudged[{index}].part", unknown.part, tuple(Part))
     seen: set[str] = set()
     for index, pod in enumerate(spec.pods):
         if (uid := identified(pod).uid) in seen:

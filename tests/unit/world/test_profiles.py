@@ -115,3 +115,11 @@ def test_faults_of_fields_hide_neither_those_of_the_machine_nor_of_the_configura
     told = "\n".join(map(str, caught.value.faults))
     for path in ("spec.foo", "spec.machineInfo.memory_capacity", "maxPods"):
         assert path in told
+
+
+def test_a_part_that_is_not_judged_is_one_that_there_is() -> None:
+    text = "apiVersion: nodewright.dev/v1alpha1\nkind: NodeProfile\nspec: {notJudged: [{part: cpus}, {part: kernel}]}"
+    with pytest.raises(
+        InputError, match=r"spec.notJudged\[1\].part: Unsupported value: \"kernel\": supported values"
+    ):
+        profile_from(text.encode(), "f")

@@ -1,0 +1,84 @@
+"""What a simulated kubelet would leave on disk, captured, is what its pods hold."""
+
+import json
+import tempfile
+from pathlib import Path
+
+from hypothesis import assume, given
+from msgspec.structs import replace
+from tests.laws.test_nodes import Script, is_flagged, played, scripts, told
+
+from nodewright.ask import Node
+from nodewright.model.profile import Kept, NodeProfile, Part
+from nodewright.node.placement import placement_of
+from nodewright.world.allocations import kept_by
+from nodewright.world.captured.capture import Sources, captured_node
+from nodewright.world.captured.pods import NodePods
+from nodewright.world.kubelet_root import read_kubelet_root
+from nodewright.world.state.cpu import cpu_state_file
+from nodewright.world.state.devices import device_file, device_state_file
+from nodewright.world.state.memory import memory_state_file
+from nodewright.world.state.resources import PodResources, resources_state_file
+
+
+@given(scripts())
+def test_capturing_a_simulated_nodes_directory_gives_what_its_pods_hold(script: Script) -> None:
+    history = list(played(script))
+    assume(not any(is_flagged(answer) for _, answer in history))
+    node, spec = history[-1][0], script.profile.spec
+    said = tuple(one for each in node.pods for one in told(each, placement_of(node.state, each)))
+    expected = kept_by(replace(spec, pods=node.pods, allocations=said))
+    with tempfile.TemporaryDirectory() as directory:
+        root = read_kubelet_root(written(Path(directory), node, script.profile))
+    known = captured_node(
+        Sources(base=script.profile, root=root, pods=NodePods(node="n", pods=tuple(node.pods)))
+    )
+    assert holding(kept_by(known.profile.spec)) == holding(expected)
+    assert {one.part for one in known.profile.spec.not_judged} <= {Part.DEVICES}
+    # Without the pods there are stand-ins, which hold the same.
+    strangers = captured_node(Sources(base=script.profile, root=root)).profile.spec
+    assert holding(kept_by(strangers)) == holding(expected)
+    assert {pod.uid for pod in strangers.pods} == {pod.uid for pod in node.pods}
+
+
+def written(directory: Path, node: Node, profile: NodeProfile) -> Path:
+    """What the node's kubelet would have written."""
+    config, held = node.config.parts.kubelet, node.state.held
+    typed = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    pod_level = node.config.gates["PodLevelResourceManagers"]
+    given = {pod.uid: resources(node, pod.uid) for pod in node.pods}
+    files = {
+        "config.yaml": json.dumps({**typed, **profile.spec.kubelet_configuration}).encode(),
+        "cpu_manager_state": cpu_state_file(held.cpu, config.cpu_manager_policy, pod_level=pod_level),
+        "memory_manager_state": memory_state_file(
+            held.memory, config.memory_manager_policy, pod_level=pod_level
+        ),
+        "device-plugins/kubelet_internal_checkpoint": device_state_file(device_file(held.devices)),
+        "allocated_pods_state": resources_state_file(given),
+    }
+    (directory / "device-plugins").mkdir()
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    return directory
+
+
+def resources(node: Node, uid: str) -> PodResources:
+    spec = node.state.pods[uid].spec
+    return PodResources(
+        {one.name: one.resources for one in (*spec.init_containers, *spec.containers)}, spec.resources
+    )
+
+
+def holding(kept: Kept) -> dict[str, object]:
+    """Those who hold anything, and what."""
+    return {
+        "cpus": {uid: dict(held) for uid, held in kept.cpus.items()},
+        "memory": {uid: dict(held) for uid, held in kept.memory.items()},
+        "devices": {
+            (uid, container, resource): ids
+            for uid, containers in kept.devices.items()
+            for container, by_resource in containers.items()
+            for resource, ids in by_resource.items()
+            if ids
+        },
+    }

@@ -1,0 +1,174 @@
+"""`nodewright node capture` of running nodes: from the kubelet's directory, and from the cluster alone."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nodewright.ask import Node
+from nodewright.cli.app import ERROR, USAGE, YES, run
+from nodewright.model.profile import NodeProfile, Part
+from nodewright.node.step import Decision
+from nodewright.testing.objects import container, pod
+from nodewright.world.profiles import profile_from
+from tools.source import ROOT
+
+Captured = pytest.CaptureFixture[str]
+
+EXAMPLE = ROOT / "examples" / "worker-3"
+MACHINE = "2s-2n-8c-smt2-adjacent"
+OF_CLUSTER = ("--configz", f"{EXAMPLE}/configz.json", "--pods", f"{EXAMPLE}/pods.json")
+TOPOLOGY, NODE = ("--nrt", f"{EXAMPLE}/topology.yaml"), ("--node-object", f"{EXAMPLE}/node.json")
+ROOT_OF_KUBELET = ("--kubelet-root", f"{EXAMPLE}/kubelet", "--catalogue", MACHINE)
+
+
+def captured(capsys: Captured, *arguments: str) -> tuple[NodeProfile, str]:
+    assert run(["node", "capture", *arguments]) == YES
+    printed = capsys.readouterr()
+    return profile_from(printed.out.encode(), "stdout"), printed.err
+
+
+def parts(profile: NodeProfile) -> list[str]:
+    return [one.part for one in profile.spec.not_judged]
+
+
+def held(profile: NodeProfile) -> dict[str, tuple[str | None, int]]:
+    """The CPUs of each pod, and the NUMA node of its memory."""
+    return {one.pod: (one.cpus, one.memory[0].numa_nodes[0]) for one in profile.spec.allocations or ()}
+
+
+def test_the_kubelets_directory_says_what_pods_really_hold(capsys: Captured) -> None:
+    pods = ("--pods", f"{EXAMPLE}/pods.json", "--node-name", "worker-3")
+    profile, said = captured(capsys, *ROOT_OF_KUBELET, *pods)
+    assert profile.metadata.name == "worker-3"
+    assert held(profile) == {"telco/forwarder-0": ("2-5", 0), "ml/trainer-x7k2p": ("6-13", 0)}
+    assert parts(profile) == [Part.DEVICES]
+    assert "left out, as they have ended: jobs/report-28991" in said
+    assert Node.of(profile).warnings == ()
+
+
+def test_without_pods_there_are_stand_ins(capsys: Captured) -> None:
+    profile, said = captured(capsys, *ROOT_OF_KUBELET)
+    assert sorted(cpus or "" for cpus, _ in held(profile).values()) == ["2-5", "6-13"]
+    assert {one.metadata.namespace for one in profile.spec.pods} == {"unknown"}
+    assert parts(profile) == [Part.DEVICES, Part.PODS]
+    assert "no pod given has these uids" in said
+
+
+def test_a_cluster_tells_as_much_as_a_topology_object_knows(capsys: Captured) -> None:
+    profile, _ = captured(capsys, *OF_CLUSTER, *TOPOLOGY, *NODE)
+    assert held(profile) == {"telco/forwarder-0": ("2-5", 0), "ml/trainer-x7k2p": ("6-13", 0)}
+    assert parts(profile) == [Part.CPU_LAYOUT]
+    assert profile.spec.kubernetes_version == "v1.36.2"
+
+
+def test_with_the_machine_nothing_is_open(capsys: Captured) -> None:
+    profile, said = captured(capsys, *OF_CLUSTER, *TOPOLOGY, *NODE, "--catalogue", MACHINE)
+    assert parts(profile) == []
+    own = pod(container("app", "4/1Gi", "4/1Gi"), name="own", uid="own")
+    assert Node.of(profile).admit(own).decision is Decision.ADMITTED
+    assert said.splitlines()[0] == "left out: 1 pod not on worker-3"
+
+
+def test_without_a_topology_object_only_amounts_are_known(capsys: Captured) -> None:
+    profile, _ = captured(capsys, *OF_CLUSTER, *NODE)
+    assert parts(profile) == [Part.CPU_LAYOUT, Part.NUMA_NODES, Part.CPUS, Part.MEMORY, Part.DEVICES]
+    node = Node.of(profile)
+    shared = pod(container("app", "1/1Gi"), name="shared", uid="shared")
+    own = pod(container("app", "4/1Gi", "4/1Gi"), name="own", uid="own")
+    assert node.admit(shared).decision is Decision.ADMITTED
+    assert node.admit(own).decision is Decision.UNDECIDED
+
+
+def test_without_a_configuration_the_node_object_says_what_is_reserved(capsys: Captured) -> None:
+    profile, said = captured(capsys, "--pods", f"{EXAMPLE}/pods.json", *TOPOLOGY, *NODE)
+    assert parts(profile) == [Part.CONFIGURATION, Part.CPU_LAYOUT]
+    configured = profile.spec.kubelet_configuration
+    assert (configured["cpuManagerPolicy"], configured["memoryManagerPolicy"]) == ("static", "Static")
+    assert "with systemReserved: cpu 2, memory 2Gi" in said
+    node = json.loads(Path(NODE[1]).read_text())
+    allocatable = Node.of(profile).allocatable
+    assert {name: str(allocatable[name]) for name in ("cpu", "memory", "pods")} == {
+        name: node["status"]["allocatable"][name] for name in ("cpu", "memory", "pods")
+    }
+
+
+def test_a_node_object_alone_is_a_node_of_assumptions(capsys: Captured) -> None:
+    profile, _ = captured(capsys, *NODE)
+    assert parts(profile)[:3] == [Part.CONFIGURATION, Part.CPU_LAYOUT, Part.NUMA_NODES]
+    assert Part.CPUS in parts(profile)
+    profile, _ = captured(capsys, *TOPOLOGY)
+    assert (profile.metadata.name, profile.spec.machine_info.num_cores) == ("worker-3", 32)
+
+
+def test_differences_between_the_sources_are_told(tmp_path: Path, capsys: Captured) -> None:
+    other = tmp_path / "kubelet.yaml"
+    text = (EXAMPLE / "kubelet" / "config.yaml").read_text().replace("single-numa-node", "restricted")
+    other.write_text(text.replace("memory: 2Gi", "memory: 3Gi").replace("1124Mi", "2148Mi"))
+    given = ("--kubelet-config", str(other), *TOPOLOGY, *NODE, "--catalogue", MACHINE)
+    _, said = captured(capsys, *given)
+    assert "topologyManagerPolicy: the NodeResourceTopology object says single-numa-node" in said
+    assert "allocatable of memory: the Node object says" in said
+
+
+def test_pods_that_do_not_explain_what_is_in_use_leave_places_open(tmp_path: Path, capsys: Captured) -> None:
+    pods = json.loads((EXAMPLE / "pods.json").read_text())
+    pods["items"] = [one for one in pods["items"] if one["metadata"]["name"] != "forwarder-0"]
+    fewer = tmp_path / "pods.json"
+    fewer.write_text(json.dumps(pods))
+    profile, said = captured(capsys, "--configz", OF_CLUSTER[1], "--pods", str(fewer), *TOPOLOGY, *NODE)
+    assert profile.spec.allocations is None
+    assert parts(profile) == [Part.CPU_LAYOUT, Part.CPUS, Part.MEMORY, Part.DEVICES]
+    assert "the pods do not explain what the NodeResourceTopology object says is in use" in said
+
+
+def test_state_files_beside_a_topology_object_leave_cpus_open(capsys: Captured) -> None:
+    profile, _ = captured(capsys, *ROOT_OF_KUBELET[:2], "--pods", OF_CLUSTER[3], *TOPOLOGY)
+    assert parts(profile) == [Part.CPU_LAYOUT, Part.CPUS, Part.DEVICES]
+
+
+def test_the_configuration_of_a_directory_may_come_from_configz(tmp_path: Path, capsys: Captured) -> None:
+    shutil.copytree(EXAMPLE / "kubelet", tmp_path / "kubelet")
+    (tmp_path / "kubelet" / "config.yaml").unlink()
+    given = ("--kubelet-root", f"{tmp_path}/kubelet", "--catalogue", MACHINE)
+    profile, _ = captured(capsys, *given, "--configz", OF_CLUSTER[1], *NODE)
+    assert len(held(profile)) == 2
+    assert profile.spec.extended_resources == {}
+    assert run(["node", "capture", *given]) == ERROR
+    assert "written under the policy static, the kubelet is configured to none" in capsys.readouterr().err
+
+
+def test_a_broken_state_file_is_told_in_the_kubelets_words_and_left_alone(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    shutil.copytree(EXAMPLE / "kubelet", tmp_path / "kubelet")
+    file = tmp_path / "kubelet" / "cpu_manager_state"
+    file.write_text(edited := file.read_text().replace("6-13", "6-15"))
+    assert run(["node", "capture", "--kubelet-root", f"{tmp_path}/kubelet", "--catalogue", MACHINE]) == ERROR
+    said = capsys.readouterr().err
+    assert "damaged, edited by hand" in said
+    assert "please drain this node and delete the CPU manager checkpoint file" in said
+    assert file.read_text() == edited
+
+
+def test_a_machine_that_is_not_the_nodes_is_refused(capsys: Captured) -> None:
+    given = ("--kubelet-root", f"{EXAMPLE}/kubelet", "--catalogue", "vm-4")
+    assert run(["node", "capture", *given]) == ERROR
+    assert "the machine has no CPU 4-5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--catalogue", "vm-4", "--sysfs", str(EXAMPLE)),
+        ("--configz", OF_CLUSTER[1], "--kubelet-config", f"{EXAMPLE}/kubelet/config.yaml"),
+    ],
+)
+def test_sources_that_exclude_one_another_are_a_usage_error(arguments: tuple[str, ...]) -> None:
+    assert run(["node", "capture", *arguments]) == USAGE
+
+
+def test_the_examples_profile_is_what_capture_prints(capsys: Captured) -> None:
+    profile, _ = captured(capsys, *OF_CLUSTER, *TOPOLOGY, *NODE)
+    assert profile_from((EXAMPLE / "from-the-cluster.yaml").read_bytes(), "example") == profile
