@@ -1,8 +1,11 @@
-"""Who goes first among 500 pods, and an hour of passes over a node with 110."""
+"""Who goes first among 500 pods; an hour of a node with 110, pass by pass and played forward."""
 
 from typing import Any
 
+import pytest
+
 from nodewright.core.eviction import (
+    POLICIES,
     Claim,
     EvictionRules,
     EvictionState,
@@ -16,7 +19,9 @@ from nodewright.core.eviction import (
 )
 from nodewright.model.thresholds import DEFAULT_EVICTION_HARD, EvictionSettings, Signal, parse_thresholds
 from nodewright.model.usage import Usage
+from nodewright.sim.timeline import played
 from nodewright.testing.objects import a_pod
+from nodewright.testing.timelines import a_part, a_setting
 from nodewright.testing.usage import a_reading, a_use
 
 RULES = EvictionRules(
@@ -100,3 +105,19 @@ def test_an_hour_of_passes_over_110_pods(benchmark: Any) -> None:
         return gone
 
     assert benchmark(hour) == 30
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_an_hour_of_110_pods_played_forward(benchmark: Any, name: str) -> None:
+    """Each grows by 32Ki a second, so that half of them go within the hour."""
+    names = [f"pod-{at}" for at in range(110)]
+    setting = a_setting(
+        *(a_part(one, "100Mi", f"{at % 7}Mi", priority=at % 5) for at, one in enumerate(names)),
+        growth=dict.fromkeys(names, "32Ki"),
+        hard="500Mi",
+        memory="16Gi",
+        seconds=3600,
+    )
+    run = benchmark(lambda: played(setting, POLICIES[name]))
+    assert not run.is_lost
+    assert len(run.evictions) > 20

@@ -53,6 +53,14 @@ SHOTS = {
         "--condition MemoryPressure=True"
     ),
     "replay-pressure": "nodewright replay examples/scenarios/pressure.yaml -o wide",
+    "evict-timeline": (
+        "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "
+        "--available memory.available=3Gi --growth shop/web=64Mi/s --timeline"
+    ),
+    "evict-advise": (
+        "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "
+        "--available memory.available=3Gi --growth shop/web=64Mi/s --compare --advise"
+    ),
     "help-replay": "nodewright replay --help",
     "replay": "nodewright replay examples/scenarios/fragmented.yaml",
     "replay-wide": "nodewright replay examples/scenarios/fragmented.yaml -o wide",
@@ -89,6 +97,10 @@ SHOTS = {
 
 # Name of the picture -> command that writes a page. No test compares pictures: each Chromium draws its own.
 PICTURES = {
+    "evict-timeline": (
+        "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "
+        "--available memory.available=3Gi --growth shop/web=64Mi/s --compare --advise"
+    ),
     "explain": "nodewright explain -f examples/numa/gpu-nic-pods.yaml --node examples/numa/gpu-nic-node.yaml",
 }
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from nodewright.core.cpu.own import CPUPicker, NoPick, PickAsked, cpu_picker
 from nodewright.core.cpu.topology import CPUTopology
 from nodewright.core.cpu.whole_caches import whole_caches
+from nodewright.core.eviction import EvictionPolicy, Room, eviction_policy
 from nodewright.core.topology.own import (
     Alignment,
     Manner,
@@ -38,6 +39,7 @@ __all__ = [
     "CPUPicker",
     "CPUSet",
     "CPUTopology",
+    "EvictionPolicy",
     "Hint",
     "HintList",
     "Manner",
@@ -47,10 +49,12 @@ __all__ = [
     "Pod",
     "Policy",
     "PolicyError",
+    "Room",
     "Ruling",
     "TopologyPolicy",
     "Unfit",
     "cpu_picker",
+    "eviction_policy",
     "pod_wish",
     "topology_choice",
     "topology_policy",
@@ -70,6 +74,7 @@ def chosen_policies(
     own = OwnPolicies(
         topology=_policy(TopologyPolicy, names.topology, given, source),
         cpu_picker=_policy(CPUPicker, names.cpu_picker, given, source),
+        eviction=_policy(EvictionPolicy, names.eviction, given, source),
     )
     if own.cpu_picker is not None and cpu_manager_policy != "static":
         rule = f"cpuManagerPolicy is {cpu_manager_policy}: no CPUs are picked; with static they are"

@@ -1,9 +1,12 @@
 """`nodewright evict`: who has to go when a node runs short, and in which order."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import click
 
 from nodewright.ask import Node
-from nodewright.cli import options, usage
+from nodewright.cli import options, timeline, usage
 from nodewright.cli.app import NO, YES
 from nodewright.cli.inputs import warn
 from nodewright.model.thresholds import Signal
@@ -11,6 +14,9 @@ from nodewright.node.forecast import forecast
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.evict import evict_text, evicted_names
 from nodewright.render.evict_document import evict_document
+from nodewright.render.timeline import ended_names, timeline_text
+from nodewright.render.timeline_document import timeline_document
+from nodewright.render.timeline_page import timeline_page
 
 
 @click.command("evict")
@@ -18,6 +24,7 @@ from nodewright.render.evict_document import evict_document
 @options.kubelet_config
 @options.strict
 @usage.options
+@timeline.options
 @click.option(
     "--signal",
     type=click.Choice([one.value for one in Signal]),
@@ -36,11 +43,16 @@ def command(
     """Say who has to go with this usage of the node, in which order and why, and how many until it is relieved.
 
     Usage is what `kubectl get --raw /api/v1/nodes/NODE/proxy/stats/summary` gives, a NodeUsage, or a table (CSV). The
-    pods are those of the node's profile and of -f. Exit code 0 if nobody has to go, 3 if somebody has.
+    pods are those of the node's profile and of -f. Exit code 0 if nobody has to go, 3 if somebody has; of a timeline
+    3 if the kernel's OOM killer is first.
     """
     asked = Node.open(node, kubelet_config=kubelet_config)
+    wish = timeline.asked()
     seen = usage.observed(asked)
-    warn((*asked.warnings, *seen.warnings), strict=strict)
+    warnings = (*asked.warnings, *seen.warnings)
+    warn(warnings, strict=strict)
+    if wish.is_wanted:
+        return _timeline(seen, wish.page, output, warnings)
     found = forecast(
         seen.node.state,
         seen.usage,
@@ -51,9 +63,25 @@ def command(
     if output == "name":
         text = evicted_names(found)
     elif output in ("json", "yaml"):
-        document = evict_document(found, warnings=(*asked.warnings, *seen.warnings))
+        document = evict_document(found, warnings=warnings)
         text = (as_json if output == "json" else as_yaml)(document)
     else:
         text = evict_text(found, wide=output == "wide")
     click.echo(text, nl=False)
     return NO if found.goes else YES
+
+
+def _timeline(seen: usage.Observed, page: Path | None, output: str | None, warnings: Sequence[str]) -> int:
+    """Tell how memory goes on, rather than who goes now."""
+    played = timeline.play(seen.node, seen.usage)
+    if page is not None:
+        page.write_text(timeline_page(played, seen.node.config), "utf-8")
+    if output in ("json", "yaml"):
+        document = timeline_document(played, seen.node.config, warnings=warnings)
+        text = (as_json if output == "json" else as_yaml)(document)
+    elif output == "name":
+        text = ended_names(played)
+    else:
+        text = timeline_text(played)
+    click.echo(text, nl=False)
+    return NO if played.runs[0].is_lost else YES

@@ -88,6 +88,7 @@ class PolicyNames(msgspec.Struct, frozen=True, rename="camel"):
 
     topology: str = ""
     cpu_picker: str = ""
+    eviction: str = ""
 
 
 class ImageFS(msgspec.Struct, frozen=True, rename="camel"):

@@ -62,7 +62,8 @@ def cgroup_rules(config: NodeConfig, wish: Wish = AS_DESCRIBED) -> CgroupRules:
         reservation_policy=kubelet.memory_reservation_policy,
         throttling_factor=kubelet.memory_throttling_factor,
         swap_behavior=kubelet.memory_swap.swap_behavior if gates["NodeSwap"] else "",
-        single_process_oom_kill=kubelet.single_process_oom_kill,
+        # Follows NewMainKubelet: without a word of it, all processes of a container end together (version 2).
+        single_process_oom_kill=version == 1 or kubelet.single_process_oom_kill is True,
         pod_pids_limit=kubelet.pod_pids_limit,
         memory_capacity=Bytes(machine.memory_capacity),
         swap_capacity=Bytes(facts.swap_bytes),

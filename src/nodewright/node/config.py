@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from nodewright.core.allocatable import NodeResources, node_resources
 from nodewright.core.cpu.own import CPUPicker
-from nodewright.core.eviction import EvictionRules
+from nodewright.core.eviction import EvictionPolicy, EvictionRules
 from nodewright.core.podfeatures import SysctlAllowlist
 from nodewright.core.predicates import NodeView, Rules
 from nodewright.core.topology import TopologyPolicy
@@ -79,11 +79,12 @@ class OwnPolicies:
 
     topology: TopologyPolicy | None = None
     cpu_picker: CPUPicker | None = None
+    eviction: EvictionPolicy | None = None
 
     @property
     def chosen(self) -> tuple[Policy, ...]:
         """Those that there are."""
-        return tuple(one for one in (self.topology, self.cpu_picker) if one is not None)
+        return tuple(one for one in (self.topology, self.cpu_picker, self.eviction) if one is not None)
 
 
 THE_KUBELETS = OwnPolicies()

@@ -14,7 +14,7 @@ from nodewright.render.svg import COLOURS, holders, machine_svg
 _HUES = (212, 28, 142, 280, 350, 184, 52, 318, 96, 240)
 """One for each colour, neighbours far apart."""
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --paper: #fff; --soft: #5c6370; --line: #c9ced6; --panel: #f5f6f8;
   --yes: #17683a; --no: #b3261e; --warn: #8a5300; --light: 78%; --text: #16181b; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --paper: #16181c; --soft: #a0a7b3; --line: #3d434d;
@@ -62,7 +62,7 @@ def explanation_page(told: Sequence[Told], after: NodeState) -> str:
     policies = "".join(f'<p class="warning">{escape(one)}</p>' for one in policies_text(config).splitlines())
     head = (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}: why</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}{_colours()}</style>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}{_colours()}</style>'
         f'</head><body><header><h1>{name}</h1><div class="soft">Kubernetes {release}; {settings}</div>{policies}</header><main>'
     )
     parts = [

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nodewright.core.cpu.options import CPUOptions
 from nodewright.core.cpu.own import CPUPicker, PickAsked, picked
+from nodewright.core.eviction import EvictionPolicy, Room
 from nodewright.core.topology import TopologyManager
 from nodewright.core.topology.own import (
     POLICIES,
@@ -44,6 +45,8 @@ def holds_laws(policy: Policy, *, examples: int = 100) -> None:
     match policy:
         case CPUPicker():
             _tried(picks_asked(), lambda asked: picked(policy, asked), examples)
+        case EvictionPolicy():
+            _tried(looks(), lambda asked: policy.interval_ns(*asked), examples)
         case TopologyPolicy(choosing=None):
             _tried(alignments(), lambda asked: own_affinity(policy, asked, pod_level=False), examples)
         case TopologyPolicy():
@@ -69,6 +72,17 @@ def picks_asked(draw: st.DrawFn) -> PickAsked:
     options = CPUOptions(full_pcpus_only=draw(st.booleans()), prefer_uncore_cache=draw(st.booleans()))
     count = draw(st.integers(1, len(free)))
     return PickAsked(topology=topology, free=CPUSet.from_ids(free), count=count, options=options)
+
+
+def looks() -> st.SearchStrategy[tuple[tuple[Room, ...], int | None]]:
+    """Questions to eviction policies: thresholds far and near, and grace periods that run."""
+    rooms = st.builds(
+        Room,
+        left=st.integers(-(2**40), 2**50),
+        capacity=st.integers(0, 2**50),
+        growth=st.integers(-(2**40), 2**40),
+    )
+    return st.tuples(st.lists(rooms, max_size=4).map(tuple), st.none() | st.integers(1, 2**40))
 
 
 @st.composite

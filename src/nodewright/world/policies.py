@@ -10,11 +10,12 @@ from types import ModuleType
 from typing import TypeVar
 
 from nodewright.core.cpu.whole_caches import whole_caches
+from nodewright.core.eviction import POLICIES as EVICTION
 from nodewright.core.topology.pod_wish import pod_wish
 from nodewright.model.policies import Policy
 from nodewright.world.errors import Fault, InputError
 
-OURS: tuple[Policy, ...] = (pod_wish, whole_caches)
+OURS: tuple[Policy, ...] = (pod_wish, whole_caches, *EVICTION.values())
 GROUP = "nodewright.policies"
 """The entry points of packages that bring policies: each names a policy, or a module that has some."""
 

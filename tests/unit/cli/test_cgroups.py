@@ -66,7 +66,10 @@ def test_names_values_and_reasons_are_shown(capsys: pytest.CaptureFixture[str]) 
     assert "  /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0001_request.slice" in out
     text = "\n".join(out)
     assert "cpu.weight        10      the pod requests cpu 250m: 256 shares" in text
-    assert "cpuset.cpus       1-2          CPUs of its own" in text
+    assert "cpuset.cpus        1-2          CPUs of its own" in text
+    assert "memory.oom.group   1            singleProcessOOMKill: false" in text, (
+        "so it is without a word of it"
+    )
     assert "no ceiling on memory: app has no limit" in text
     assert ".rsvd." not in text
 

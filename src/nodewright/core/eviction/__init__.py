@@ -8,8 +8,20 @@ from nodewright.core.eviction.admission import (
     under_each,
 )
 from nodewright.core.eviction.claims import Amount, Claim
+from nodewright.core.eviction.kernel import NEVER, Process, badness, kept_free_bytes, oom_victim
 from nodewright.core.eviction.manager import AT_ONCE_S, look, relieve, synchronize
 from nodewright.core.eviction.outlook import INTERVAL_S, Departure, Outlook, outlook, without_pod
+from nodewright.core.eviction.policy import (
+    ADAPTIVE,
+    KUBELET,
+    POLICIES,
+    SWAP_AWARE,
+    EvictionPolicy,
+    Room,
+    eviction_policy,
+    interval_ns,
+    with_swap,
+)
 from nodewright.core.eviction.precedence import Key, Reprieve, decided_by, reprieves
 from nodewright.core.eviction.ranking import Candidate, Part, parts_that_count, ranking, stats_by_uid
 from nodewright.core.eviction.readings import (
@@ -35,8 +47,13 @@ from nodewright.core.eviction.state import (
 )
 
 __all__ = [
+    "ADAPTIVE",
     "AT_ONCE_S",
     "INTERVAL_S",
+    "KUBELET",
+    "NEVER",
+    "POLICIES",
+    "SWAP_AWARE",
     "Amount",
     "Attributed",
     "Candidate",
@@ -44,6 +61,7 @@ __all__ = [
     "Claim",
     "Departure",
     "Eviction",
+    "EvictionPolicy",
     "EvictionRules",
     "EvictionState",
     "Filesystems",
@@ -57,17 +75,24 @@ __all__ = [
     "Part",
     "Pass",
     "Passage",
+    "Process",
     "Reprieve",
+    "Room",
     "Situation",
     "Stop",
     "UnderCondition",
     "Watched",
     "attributed",
+    "badness",
     "decided_by",
+    "eviction_policy",
     "filesystems_of",
+    "interval_ns",
+    "kept_free_bytes",
     "kubelet_passage",
     "look",
     "observations",
+    "oom_victim",
     "outlook",
     "parts_that_count",
     "ranking",
@@ -82,5 +107,6 @@ __all__ = [
     "under_each",
     "watched",
     "with_available",
+    "with_swap",
     "without_pod",
 ]

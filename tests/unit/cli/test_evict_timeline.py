@@ -1,0 +1,114 @@
+"""`nodewright evict --timeline`, `--compare`, `--advise`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodewright.cli.app import run
+
+ARGUMENTS = (
+    "evict",
+    *("--node", "examples/eviction/node.yaml", "--usage", "examples/eviction/summary.json"),
+    *("--available", "memory.available=3Gi"),
+)
+LEAK = ("--growth", "shop/web=64Mi/s")
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run([*ARGUMENTS, *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    _, out, _ = asked(capsys, *arguments, "-o", "json")
+    return dict(json.loads(out))
+
+
+def test_the_kernel_is_first_and_the_exit_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = asked(capsys, "--timeline", *LEAK)
+    assert code == 3
+    assert "THE KERNEL kills web of shop/web" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert "container counts as" in out, "what is a model is said"
+    assert asked(capsys, "--timeline", *LEAK, "--policy", "adaptive")[0] == 0
+    assert asked(capsys, "--timeline", *LEAK, "--policy", "adaptive", "-o", "name")[1] == "pod/web\n"
+
+
+def test_a_document_has_every_moment_with_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--compare", *LEAK)
+    assert [(one["policy"], one["first"]) for one in found["runs"]] == [
+        ("kubelet", "kernel"),
+        ("adaptive", "eviction"),
+        ("swap-aware", "eviction"),
+    ]
+    begun = next(one for one in found["runs"][1]["moments"] if one["type"] == "EvictionBegun")
+    assert (begun["pod"], begun["message"][:35]) == ("shop/web", "The node was low on resource: memor")
+    assert found["runs"][0]["available"][0] == [0.0, 3 << 30]
+    as_yaml = asked(capsys, "--compare", *LEAK, "-o", "yaml")[1]
+    assert yaml.safe_load(as_yaml) == found
+
+
+def test_policies_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = asked(capsys, "--compare", *LEAK)
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert "adaptive: shop/web evicted at 42.2" in out
+
+
+def test_advice_is_configuration_and_proof(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--advise", *LEAK)["advice"]
+    amount = int(found["kubeletConfiguration"]["evictionHard"]["memory.available"])
+    assert amount == found["thresholdBytes"] == 785 << 20
+    assert (found["won"]["lost"], found["lost"]["lost"]) == (False, True)
+    _, out, _ = asked(capsys, "--advise", *LEAK)
+    assert "evictionHard: memory.available: 785Mi wins" in out
+    assert "what pods can request shrinks by 285Mi" in out
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"), [("0", "No threshold on memory.available is needed"), ("9Gi", "No threshold on")]
+)
+def test_there_may_be_no_race_or_none_to_be_won(
+    capsys: pytest.CaptureFixture[str], rate: str, said: str
+) -> None:
+    assert said in asked(capsys, "--advise", "--growth", f"shop/web={rate}")[1]
+
+
+def test_a_page_draws_the_race_and_needs_nothing_else(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    asked(capsys, "--compare", "--advise", *LEAK, "--html", str(page))
+    html = page.read_text()
+    assert html.count("<svg role") == 3
+    assert "prefers-color-scheme: dark" in html
+    assert "src=" not in html
+    assert "href=" not in html
+    assert "one step less" in html
+    asked(capsys, "--timeline", "--html", str(page))
+    assert "Nothing." in page.read_text()
+
+
+def test_options_of_timelines_need_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = asked(capsys, *LEAK)
+    assert (code, "--growth needs --timeline, --advise or --compare" in err) == (2, True)
+
+
+@pytest.mark.parametrize("span", ["soon", "0s", "-1m"])
+def test_a_span_has_to_be_one(capsys: pytest.CaptureFixture[str], span: str) -> None:
+    assert asked(capsys, "--timeline", "--duration", span)[0] == 2
+
+
+def test_all_that_is_wrong_with_growth_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = asked(capsys, "--timeline", "--growth", "api=1", "--growth", "shop/web=x")
+    assert code == 1
+    assert err.count("error: --growth") == 2
+
+
+def test_a_usage_without_memory_is_no_start(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = ("--available", "nodefs.available=10Gi", "--timeline")
+    code = run(["evict", "--node", "examples/eviction/node.yaml", *nothing])
+    assert (code, "how much memory the node has" in capsys.readouterr().err) == (1, True)
