@@ -1,28 +1,26 @@
 """The facts that decide which CPUs a container gets, and whether the CPU manager starts at all."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from nodewright.values.idset import CPUSet, NUMASet
 
 # ---------------------------------------------------------------- the machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUCountUnknown:
+class CPUCountUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """The description of the machine counts no CPUs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoreWithoutThreads:
+class CoreWithoutThreads(msgspec.Struct, frozen=True, kw_only=True):
     """A core of the machine lists no CPU."""
 
     numa: int
     core: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoreThreadsRepeated:
+class CoreThreadsRepeated(msgspec.Struct, frozen=True, kw_only=True):
     """A core of the machine lists a CPU more than once."""
 
     numa: int
@@ -35,29 +33,25 @@ MachineFault: TypeAlias = CPUCountUnknown | CoreWithoutThreads | CoreThreadsRepe
 # ---------------------------------------------------------------- the policy and its options
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUPolicyUnknown:
+class CPUPolicyUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """There is no CPU manager policy of this name."""
 
     policy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUPolicyTakesNoOptions:
+class CPUPolicyTakesNoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The policy `none` was given options."""
 
     options: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUOptionUnknown:
+class CPUOptionUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """There is no CPU manager policy option of this name."""
 
     option: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUOptionGated:
+class CPUOptionGated(msgspec.Struct, frozen=True, kw_only=True):
     """The option's stage of maturity is switched off by its feature gate."""
 
     option: str
@@ -65,49 +59,42 @@ class CPUOptionGated:
     """`Alpha` or `Beta`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUOptionValueInvalid:
+class CPUOptionValueInvalid(msgspec.Struct, frozen=True, kw_only=True):
     """The option's value is no boolean."""
 
     option: str
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUOptionsExclusive:
+class CPUOptionsExclusive(msgspec.Struct, frozen=True, kw_only=True):
     """Two options are on that exclude each other."""
 
     one: str
     other: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignBySocketAgainstPolicy:
+class AlignBySocketAgainstPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The option align-by-socket does not go with this topology manager policy."""
 
     policy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignBySocketAgainstMachine:
+class AlignBySocketAgainstMachine(msgspec.Struct, frozen=True, kw_only=True):
     """The option align-by-socket does not go with a machine of more sockets than NUMA nodes."""
 
     sockets: int
     numa_nodes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUReservationMissing:
+class CPUReservationMissing(msgspec.Struct, frozen=True, kw_only=True):
     """The static policy needs a CPU reservation, and none is configured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUReservationZero:
+class CPUReservationZero(msgspec.Struct, frozen=True, kw_only=True):
     """The static policy needs a CPU reservation above zero."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUReservationUnmet:
+class CPUReservationUnmet(msgspec.Struct, frozen=True, kw_only=True):
     """The reserved CPUs are not as many as the reservation says.
 
     Units: CPUs, the reservation rounded up.
@@ -117,8 +104,7 @@ class CPUReservationUnmet:
     wanted: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedCPUUnknown:
+class ReservedCPUUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """The list of reserved CPUs names one that the machine lacks."""
 
     cpu: int
@@ -142,21 +128,18 @@ PolicyFault: TypeAlias = (
 # ---------------------------------------------------------------- the state that a kubelet starts on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedPoolEmpty:
+class SharedPoolEmpty(msgspec.Struct, frozen=True, kw_only=True):
     """The state has assignments, but no CPUs in the shared pool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedCPUsNotShared:
+class ReservedCPUsNotShared(msgspec.Struct, frozen=True, kw_only=True):
     """Some reserved CPUs are missing from the shared pool of the state."""
 
     reserved: CPUSet
     shared: CPUSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedCPUsShared:
+class ReservedCPUsShared(msgspec.Struct, frozen=True, kw_only=True):
     """Strictly reserved CPUs are in the shared pool of the state."""
 
     reserved: CPUSet
@@ -164,8 +147,7 @@ class ReservedCPUsShared:
     shared: CPUSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentShared:
+class AssignmentShared(msgspec.Struct, frozen=True, kw_only=True):
     """A container's CPUs are in the shared pool of the state, too."""
 
     pod: str
@@ -174,8 +156,7 @@ class AssignmentShared:
     shared: CPUSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineCPUsChanged:
+class MachineCPUsChanged(msgspec.Struct, frozen=True, kw_only=True):
     """The state does not cover just the CPUs that it should."""
 
     expected: CPUSet
@@ -189,8 +170,7 @@ StateFault: TypeAlias = (
 # ---------------------------------------------------------------- a container or pod that asks for CPUs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUHolder:
+class CPUHolder(msgspec.Struct, frozen=True, kw_only=True):
     """A container with CPUs of its own; no container: a pod with CPUs that none of its containers has."""
 
     pod: str
@@ -198,8 +178,7 @@ class CPUHolder:
     cpus: CPUSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUsOfNUMA:
+class CPUsOfNUMA(msgspec.Struct, frozen=True, kw_only=True):
     """Who has the CPUs of one NUMA node."""
 
     numa: int
@@ -208,8 +187,7 @@ class CPUsOfNUMA:
     holders: tuple[CPUHolder, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotEnoughCPUs:
+class NotEnoughCPUs(msgspec.Struct, frozen=True, kw_only=True):
     """Fewer CPUs can be given away than are asked for.
 
     Units: CPUs.
@@ -221,8 +199,7 @@ class NotEnoughCPUs:
     """The NUMA nodes with what is free on them and who has the rest; empty where that is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotWholeCores:
+class NotWholeCores(msgspec.Struct, frozen=True, kw_only=True):
     """Only whole cores are given out, and the request is no multiple of a core's CPUs.
 
     Units: CPUs.
@@ -232,8 +209,7 @@ class NotWholeCores:
     cpus_per_core: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotEnoughWholeCores:
+class NotEnoughWholeCores(msgspec.Struct, frozen=True, kw_only=True):
     """Only whole cores are given out, and too few CPUs are free on cores without a reserved CPU.
 
     Units: CPUs.
@@ -245,8 +221,7 @@ class NotEnoughWholeCores:
     where: tuple[CPUsOfNUMA, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodSharedPoolEmpty:
+class PodSharedPoolEmpty(msgspec.Struct, frozen=True, kw_only=True):
     """Containers of the pod take all its CPUs for themselves, and others need some to share.
 
     Units: CPUs.
@@ -258,8 +233,7 @@ class PodSharedPoolEmpty:
     """Whether it is an init container that would have nothing to run on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUAccountingWrong:
+class CPUAccountingWrong(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet's distribution over NUMA nodes came out with too few or too many CPUs.
 
     Units: CPUs; negative: too many.
@@ -268,8 +242,7 @@ class CPUAccountingWrong:
     remaining: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PickerRefuses:
+class PickerRefuses(msgspec.Struct, frozen=True, kw_only=True):
     """A CPU picker that is not the kubelet's has no CPUs to give, though enough are free.
 
     Units: requested in CPUs.
@@ -281,8 +254,7 @@ class PickerRefuses:
     free: CPUSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PickedBy:
+class PickedBy(msgspec.Struct, frozen=True, kw_only=True):
     """A CPU picker that is not the kubelet's has chosen these CPUs."""
 
     picker: str
@@ -292,8 +264,7 @@ class PickedBy:
 # ---------------------------------------------------------------- known defects of the kubelet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletHangs:
+class KubeletHangs(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet would never come back from this decision.
 
     Units: CPUs.
@@ -306,30 +277,26 @@ class KubeletHangs:
     """The NUMA nodes between which it goes round for ever."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletCrashes:
+class KubeletCrashes(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet would divide by zero here and end."""
 
     divisor: str
     """The number that is zero, in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUsNotFree:
+class CPUsNotFree(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet hands out CPUs that were not free, because it takes the machine for a regular one."""
 
     cpus: CPUSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUsStranded:
+class CPUsStranded(msgspec.Struct, frozen=True, kw_only=True):
     """A pod was refused for it could not divide its CPUs; the kubelet forgets to take them back, for good."""
 
     cpus: CPUSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistributionOverwritten:
+class DistributionOverwritten(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet found the best NUMA nodes and then used others, because it reuses a buffer."""
 
     best: NUMASet

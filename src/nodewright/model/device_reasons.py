@@ -1,15 +1,15 @@
 """The facts that decide which devices a container gets."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from nodewright.values.idset import NUMASet
 
 # ---------------------------------------------------------------- what there is of a resource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesAt:
+class DevicesAt(msgspec.Struct, frozen=True, kw_only=True):
     """How many devices of a resource are on these NUMA nodes, and on all of them if there are several."""
 
     numa: NUMASet
@@ -20,8 +20,7 @@ class DevicesAt:
     """Healthy and not in use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceHolder:
+class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
     """A container and the devices of a resource that it holds."""
 
     pod: str
@@ -30,8 +29,7 @@ class DeviceHolder:
     devices: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceStock:
+class DeviceStock(msgspec.Struct, frozen=True, kw_only=True):
     """What there is of a resource, where it is and who has it."""
 
     resource: str
@@ -59,8 +57,7 @@ class DeviceStock:
 # ---------------------------------------------------------------- refusals
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRequestChanged:
+class DeviceRequestChanged(msgspec.Struct, frozen=True, kw_only=True):
     """A container holds devices, but not as many as it asks for now."""
 
     pod: str
@@ -71,30 +68,26 @@ class DeviceRequestChanged:
     requested: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceUnregistered:
+class DeviceUnregistered(msgspec.Struct, frozen=True, kw_only=True):
     """Containers hold devices of the resource, but no plugin has registered it since the kubelet started."""
 
     resource: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoHealthyDevices:
+class NoHealthyDevices(msgspec.Struct, frozen=True, kw_only=True):
     """The resource is registered, but none of its devices is healthy."""
 
     stock: DeviceStock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldDevicesUnhealthy:
+class HeldDevicesUnhealthy(msgspec.Struct, frozen=True, kw_only=True):
     """A container that starts again holds devices that are not healthy any more."""
 
     stock: DeviceStock
     devices: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotEnoughDevices:
+class NotEnoughDevices(msgspec.Struct, frozen=True, kw_only=True):
     """Fewer devices are free than are still needed."""
 
     stock: DeviceStock
@@ -105,8 +98,7 @@ class NotEnoughDevices:
     available: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePreferenceFailed:
+class DevicePreferenceFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The plugin was asked which devices it would prefer, and answered with an error."""
 
     resource: str
@@ -115,8 +107,7 @@ class DevicePreferenceFailed:
     """Devices picked before, which the kubelet goes on counting as in use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceAllocationFailed:
+class DeviceAllocationFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The plugin was told to hand out these devices, and answered with an error."""
 
     resource: str
@@ -124,16 +115,14 @@ class DeviceAllocationFailed:
     devices: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePluginMissing:
+class DevicePluginMissing(msgspec.Struct, frozen=True, kw_only=True):
     """The resource is registered, but its plugin is not known."""
 
     resource: str
     during: Literal["preference", "allocation"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesMiscounted:
+class DevicesMiscounted(msgspec.Struct, frozen=True, kw_only=True):
     """All devices were gone through and the count does not come out: a negative number was asked for."""
 
     resource: str
@@ -141,8 +130,7 @@ class DevicesMiscounted:
     got: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceUnlisted:
+class DeviceUnlisted(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet crashes: it looks up a device that the plugin does not list any more."""
 
     resource: str
@@ -152,8 +140,7 @@ class DeviceUnlisted:
 # ---------------------------------------------------------------- choices
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceTier:
+class DeviceTier(msgspec.Struct, frozen=True, kw_only=True):
     """Devices of one rank: those that could be taken when it was their turn, and those that were."""
 
     why: Literal["reuse", "aligned", "preferred", "unaligned", "withoutTopology"]
@@ -161,8 +148,7 @@ class DeviceTier:
     taken: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesChosen:
+class DevicesChosen(msgspec.Struct, frozen=True, kw_only=True):
     """The devices that a container got, rank by rank."""
 
     resource: str
@@ -171,8 +157,7 @@ class DevicesChosen:
     tiers: tuple[DeviceTier, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnhealthyDevicesReused:
+class UnhealthyDevicesReused(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet hands a container devices of its pod's init containers that are not healthy any more."""
 
     resource: str

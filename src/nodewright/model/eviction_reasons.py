@@ -1,7 +1,8 @@
 """The facts that decide who is refused or ended while a node runs short of something."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from nodewright.model.pressure import NodeCondition
 from nodewright.model.thresholds import Signal
@@ -10,8 +11,7 @@ from nodewright.values.quantity import Quantity
 # ---------------------------------------------------------------- who does not get in
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUnderPressure:
+class NodeUnderPressure(msgspec.Struct, frozen=True, kw_only=True):
     """The node has conditions under which the kubelet takes no such pod."""
 
     conditions: tuple[NodeCondition, ...]
@@ -22,8 +22,7 @@ class NodeUnderPressure:
 # ---------------------------------------------------------------- who has to go
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverRequest:
+class OverRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A container, or a pod as a whole, with what it uses and what it requests."""
 
     name: str
@@ -31,8 +30,7 @@ class OverRequest:
     request: Quantity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRanShort:
+class NodeRanShort(msgspec.Struct, frozen=True, kw_only=True):
     """A threshold was met, and this pod was the first in the ranking that may be ended."""
 
     resource: str
@@ -49,8 +47,7 @@ class NodeRanShort:
     """The containers that use more than they request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmptyDirOverLimit:
+class EmptyDirOverLimit(msgspec.Struct, frozen=True, kw_only=True):
     """An emptyDir holds more than its `sizeLimit`.
 
     Units: used_bytes in bytes.
@@ -61,8 +58,7 @@ class EmptyDirOverLimit:
     limit: Quantity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodStorageOverLimit:
+class PodStorageOverLimit(msgspec.Struct, frozen=True, kw_only=True):
     """The pod uses more ephemeral storage than the limits of its containers add up to.
 
     Units: used_bytes in bytes.
@@ -72,8 +68,7 @@ class PodStorageOverLimit:
     limit: Quantity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerStorageOverLimit:
+class ContainerStorageOverLimit(msgspec.Struct, frozen=True, kw_only=True):
     """A container uses more ephemeral storage than its limit.
 
     Units: used_bytes in bytes.
@@ -91,8 +86,7 @@ LimitExceeded: TypeAlias = EmptyDirOverLimit | PodStorageOverLimit | ContainerSt
 # ---------------------------------------------------------------- what stops the eviction manager
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeUseMissing:
+class VolumeUseMissing(msgspec.Struct, frozen=True, kw_only=True):
     """A volume's use was not observed, which crashes the kubelet when it looks at size limits."""
 
     pod: str
@@ -100,8 +94,7 @@ class VolumeUseMissing:
     volume: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitFilesystemsUnsupported:
+class SplitFilesystemsUnsupported(msgspec.Struct, frozen=True, kw_only=True):
     """Containers and images are on file systems of their own, and the gate KubeletSeparateDiskGC is off."""
 
 

@@ -1,8 +1,9 @@
 """Why a limit range forbids something: facts with their amounts."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 from nodewright.values.quantity import Quantity
 
@@ -21,8 +22,7 @@ class Figure(StrEnum):
     LIMIT = "limit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """What an item of a limit range is held against."""
 
     type: str
@@ -33,8 +33,7 @@ class Subject:
     """Whether it is an init container."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutOfBounds:
+class OutOfBounds(msgspec.Struct, frozen=True, kw_only=True):
     """A request or limit below the minimum or above the maximum."""
 
     subject: Subject
@@ -45,8 +44,7 @@ class OutOfBounds:
     observed: Quantity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NothingToBound:
+class NothingToBound(msgspec.Struct, frozen=True, kw_only=True):
     """A request or limit that must be there, because there is a minimum or maximum, and is not."""
 
     subject: Subject
@@ -56,8 +54,7 @@ class NothingToBound:
     figure: Figure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatioTooLarge:
+class RatioTooLarge(msgspec.Struct, frozen=True, kw_only=True):
     """The limit is more than so many times the request."""
 
     subject: Subject
@@ -70,8 +67,7 @@ class RatioTooLarge:
     """Limit by request, as the API server computes it: in 64-bit floats."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoRatio:
+class NoRatio(msgspec.Struct, frozen=True, kw_only=True):
     """The ratio of limit to request is bounded, and one of the two is missing or zero."""
 
     subject: Subject

@@ -1,7 +1,8 @@
 """The facts that decide whose memory a container gets, and whether the memory manager starts at all."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from nodewright.values.idset import NUMASet
 from nodewright.values.quantity import Quantity
@@ -9,29 +10,25 @@ from nodewright.values.quantity import Quantity
 # ---------------------------------------------------------------- the policy and its reservation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryPolicyUnknown:
+class MemoryPolicyUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """There is no memory manager policy of this name."""
 
     policy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryPolicyNotOnLinux:
+class MemoryPolicyNotOnLinux(msgspec.Struct, frozen=True, kw_only=True):
     """The policy exists, but only on Windows."""
 
     policy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedMemoryElsewhere:
+class ReservedMemoryElsewhere(msgspec.Struct, frozen=True, kw_only=True):
     """`reservedMemory` names a NUMA node that the machine does not have."""
 
     numa: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedMemoryDiffers:
+class ReservedMemoryDiffers(msgspec.Struct, frozen=True, kw_only=True):
     """`reservedMemory` does not add up to what kube-reserved, system-reserved and hard eviction reserve."""
 
     resource: str
@@ -40,8 +37,7 @@ class ReservedMemoryDiffers:
     node_allocatable: Quantity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedMemoryInexact:
+class ReservedMemoryInexact(msgspec.Struct, frozen=True, kw_only=True):
     """An amount in `reservedMemory` is held as a decimal, which this manager does not take."""
 
     numa: int
@@ -49,8 +45,7 @@ class ReservedMemoryInexact:
     amount: Quantity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoReservedMemory:
+class NoReservedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The policy Static needs some memory reserved for the system."""
 
 
@@ -67,13 +62,11 @@ MemoryPolicyFault: TypeAlias = (
 # ---------------------------------------------------------------- the state that it starts on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAssignedWithoutMachine:
+class MemoryAssignedWithoutMachine(msgspec.Struct, frozen=True, kw_only=True):
     """The state has assignments but no machine that they could be on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAssignedElsewhere:
+class MemoryAssignedElsewhere(msgspec.Struct, frozen=True, kw_only=True):
     """The state has an assignment on a NUMA node that the machine does not have."""
 
     pod: str
@@ -82,8 +75,7 @@ class MemoryAssignedElsewhere:
     numa: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryTypeNotThere:
+class MemoryTypeNotThere(msgspec.Struct, frozen=True, kw_only=True):
     """The state has an assignment of a kind of memory that the NUMA node does not have."""
 
     pod: str
@@ -93,8 +85,7 @@ class MemoryTypeNotThere:
     resource: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineMemoryChanged:
+class MachineMemoryChanged(msgspec.Struct, frozen=True, kw_only=True):
     """The machine in the state is not what the machine, the reservation and the assignments come to."""
 
     numa: int
@@ -113,8 +104,7 @@ MemoryStateFault: TypeAlias = (
 # ---------------------------------------------------------------- placing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NUMAMemoryLeft:
+class NUMAMemoryLeft(msgspec.Struct, frozen=True, kw_only=True):
     """What a NUMA node has left of one kind of memory.
 
     Units: bytes.
@@ -130,8 +120,7 @@ class NUMAMemoryLeft:
     """Whether something is placed on it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRequestInexact:
+class MemoryRequestInexact(msgspec.Struct, frozen=True, kw_only=True):
     """A request is held as a decimal ("1.5Gi", "100Ti"), which this manager does not take."""
 
     resource: str
@@ -140,8 +129,7 @@ class MemoryRequestInexact:
     """Whether it was found when a pod's memory was divided: the kubelet then takes it for an empty shared pool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoNUMAFits:
+class NoNUMAFits(msgspec.Struct, frozen=True, kw_only=True):
     """No NUMA nodes have enough memory that may be used together.
 
     Units: bytes.
@@ -151,8 +139,7 @@ class NoNUMAFits:
     left: tuple[NUMAMemoryLeft, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AffinityCannotGrow:
+class AffinityCannotGrow(msgspec.Struct, frozen=True, kw_only=True):
     """The NUMA nodes agreed on have too little memory, and no larger set with them has enough.
 
     Units: bytes.
@@ -163,31 +150,27 @@ class AffinityCannotGrow:
     left: tuple[NUMAMemoryLeft, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultNotPreferred:
+class DefaultNotPreferred(msgspec.Struct, frozen=True, kw_only=True):
     """A preferred place was promised, and the best that there is by now is none."""
 
     found: NUMASet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionNotPreferred:
+class ExtensionNotPreferred(msgspec.Struct, frozen=True, kw_only=True):
     """The NUMA nodes agreed on were preferred but too small, and the larger set is not preferred."""
 
     affinity: NUMASet
     found: NUMASet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupViolated:
+class GroupViolated(msgspec.Struct, frozen=True, kw_only=True):
     """The NUMA nodes agreed on include one that is used alone or together with others."""
 
     affinity: NUMASet
     left: tuple[NUMAMemoryLeft, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodSharedMemoryEmpty:
+class PodSharedMemoryEmpty(msgspec.Struct, frozen=True, kw_only=True):
     """Containers with memory of their own take all of the pod's, and others need some of it.
 
     Units: bytes.
@@ -200,8 +183,7 @@ class PodSharedMemoryEmpty:
     """Whether those others are init containers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryTypeMissing:
+class MemoryTypeMissing(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet crashes: it looks for a kind of memory (a huge page size) that the NUMA node does not list."""
 
     numa: int
@@ -220,8 +202,7 @@ MemoryRefusal: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryPlaced:
+class MemoryPlaced(msgspec.Struct, frozen=True, kw_only=True):
     """Where the memory was placed, and whether these are the NUMA nodes that were agreed on.
 
     Units: bytes.

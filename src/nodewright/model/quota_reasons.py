@@ -1,15 +1,15 @@
 """Why a quota forbids something: facts with their amounts, as `status.used` and `spec.hard` have them."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 from nodewright.model.quota_objects import ScopeTerm
 from nodewright.values.quantity import ZERO, Quantity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unspecified:
+class Unspecified(msgspec.Struct, frozen=True, kw_only=True):
     """A resource that must be requested or limited, and the containers that do not, by name."""
 
     resource: str
@@ -17,16 +17,14 @@ class Unspecified:
     containers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MustSpecify:
+class MustSpecify(msgspec.Struct, frozen=True, kw_only=True):
     """A quota on cpu or memory is for this pod, and not every container says what it needs of them."""
 
     quota: str
     unspecified: tuple[Unspecified, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusUnknown:
+class StatusUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """What is in use of a quota's resources has not been worked out yet."""
 
     quota: str
@@ -34,34 +32,29 @@ class StatusUnknown:
     """All the resources of the quota that the object's kind is charged for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NegativeUsage:
+class NegativeUsage(msgspec.Struct, frozen=True, kw_only=True):
     """The object would use less than nothing."""
 
     usage: tuple[tuple[str, Quantity], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorObjectMissing:
+class PriorObjectMissing(msgspec.Struct, frozen=True, kw_only=True):
     """An update cannot be charged without the object as it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoQuotaForResources:
+class NoQuotaForResources(msgspec.Struct, frozen=True, kw_only=True):
     """The API server is set up so that these resources cannot be used without a quota for them."""
 
     usage: tuple[tuple[str, Quantity], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoQuotaForScopes:
+class NoQuotaForScopes(msgspec.Struct, frozen=True, kw_only=True):
     """The API server is set up so that objects in these scopes are not let in without a quota for the scope."""
 
     terms: tuple[ScopeTerm, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overrun:
+class Overrun(msgspec.Struct, frozen=True, kw_only=True):
     """A resource of which a quota has less left than is charged."""
 
     resource: str
@@ -76,8 +69,7 @@ class Overrun:
         return (self.used or ZERO) + self.requested - self.limited
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaExceeded:
+class QuotaExceeded(msgspec.Struct, frozen=True, kw_only=True):
     """A quota has less left than the object would be charged; all its resources that fall short are listed."""
 
     quota: str
@@ -93,8 +85,7 @@ class SelectorRule(StrEnum):
     LABEL_VALUE = "values are label values"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectorFault:
+class SelectorFault(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that a scope selector breaks."""
 
     rule: SelectorRule
@@ -102,16 +93,14 @@ class SelectorFault:
     """The place of the value that breaks it, if one does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadableScope:
+class UnreadableScope(msgspec.Struct, frozen=True, kw_only=True):
     """A scope selector that cannot be evaluated, and why: at least one fault."""
 
     term: ScopeTerm
     faults: tuple[SelectorFault, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaUnreadable:
+class QuotaUnreadable(msgspec.Struct, frozen=True, kw_only=True):
     """A scope selector of a quota cannot be evaluated."""
 
     quota: str

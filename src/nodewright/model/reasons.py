@@ -1,7 +1,8 @@
 """The closed list of facts that decide. Wording is render's business; here are the numbers."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from nodewright.model.cpu_reasons import CPUReason
 from nodewright.model.device_reasons import DeviceReason
@@ -13,8 +14,7 @@ from nodewright.model.state_reasons import StateFileReason
 from nodewright.model.topology_reasons import TopologyReason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InsufficientResource:
+class InsufficientResource(msgspec.Struct, frozen=True, kw_only=True):
     """The node has less of a resource left than was asked for.
 
     Units: cpu in thousandths, memory and storage in bytes, everything else in pieces.
@@ -31,45 +31,39 @@ class InsufficientResource:
         return self.requested - (self.capacity - self.used)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUnavailable:
+class NodeUnavailable(msgspec.Struct, frozen=True, kw_only=True):
     """The node object could not be had."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OSLabelMismatch:
+class OSLabelMismatch(msgspec.Struct, frozen=True, kw_only=True):
     """The pod's label `kubernetes.io/os` names another operating system than the kubelet's."""
 
     wanted: str
     actual: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OSFieldMismatch:
+class OSFieldMismatch(msgspec.Struct, frozen=True, kw_only=True):
     """`spec.os.name` names another operating system than the kubelet's."""
 
     wanted: str
     actual: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupplementalGroupsPolicyUnsupported:
+class SupplementalGroupsPolicyUnsupported(msgspec.Struct, frozen=True, kw_only=True):
     """The pod wants `supplementalGroupsPolicy: Strict`, which the node does not declare."""
 
     policy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginUpdateFailed:
+class PluginUpdateFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The device manager could not bring the plugin resources up to date."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelMissing:
+class LabelMissing(msgspec.Struct, frozen=True, kw_only=True):
     """A pair of the node selector that the node's labels do not have."""
 
     key: str
@@ -78,8 +72,7 @@ class LabelMissing:
     """The node's value; None: it has no such label."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequirementUnmet:
+class RequirementUnmet(msgspec.Struct, frozen=True, kw_only=True):
     """An expression of a required term that does not hold on the node."""
 
     key: str
@@ -93,16 +86,14 @@ class RequirementUnmet:
     """Whether Kubernetes cannot read it, so that it holds nowhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TermUnmet:
+class TermUnmet(msgspec.Struct, frozen=True, kw_only=True):
     """A required term of the node affinity that the node does not satisfy; an empty one holds nowhere."""
 
     index: int
     unmet: tuple[RequirementUnmet, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAffinityMismatch:
+class NodeAffinityMismatch(msgspec.Struct, frozen=True, kw_only=True):
     """The node's labels do not satisfy the pod's node selector or required node affinity."""
 
     node: str
@@ -112,16 +103,14 @@ class NodeAffinityMismatch:
     """All the required terms, if the node satisfies none; one of them would do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeNameMismatch:
+class NodeNameMismatch(msgspec.Struct, frozen=True, kw_only=True):
     """The pod names another node."""
 
     wanted: str
     actual: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PortConflict:
+class PortConflict(msgspec.Struct, frozen=True, kw_only=True):
     """A host port that the pod wants and another pod has."""
 
     port: int
@@ -133,22 +122,19 @@ class PortConflict:
     """The address on which it has it; 0.0.0.0 is every address."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostPortsTaken:
+class HostPortsTaken(msgspec.Struct, frozen=True, kw_only=True):
     """Host ports that the pod wants are in use; all of them are listed."""
 
     conflicts: tuple[PortConflict, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UntoleratedTaints:
+class UntoleratedTaints(msgspec.Struct, frozen=True, kw_only=True):
     """The node has NoExecute taints that the pod does not tolerate; all of them are listed."""
 
     taints: tuple[Taint, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherPredicate:
+class OtherPredicate(msgspec.Struct, frozen=True, kw_only=True):
     """A predicate that failed elsewhere; only its name and description are known here."""
 
     predicate: str
@@ -166,8 +152,7 @@ PredicateFailure: TypeAlias = (
 """What the predicates' failure handler (preemption) is given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoVictimsSuffice:
+class NoVictimsSuffice(msgspec.Struct, frozen=True, kw_only=True):
     """A critical pod lacks resources, and all the pods it may push out do not hold enough.
 
     Units: as InsufficientResource; each pair is a resource and what would still be missing.
@@ -176,8 +161,7 @@ class NoVictimsSuffice:
     unmet: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SysctlForbidden:
+class SysctlForbidden(msgspec.Struct, frozen=True, kw_only=True):
     """The pod sets a sysctl that the kubelet does not let it set."""
 
     sysctl: str
@@ -185,20 +169,17 @@ class SysctlForbidden:
     """`Net` or `IPC`: it would be allowed, did the pod not share this namespace with the host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodLevelResourcesDisabled:
+class PodLevelResourcesDisabled(msgspec.Struct, frozen=True, kw_only=True):
     """The pod has pod-level resources, and the gate PodLevelResources is off."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFeaturesMissing:
+class NodeFeaturesMissing(msgspec.Struct, frozen=True, kw_only=True):
     """The pod needs features that this node does not declare."""
 
     features: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotJudged:
+class NotJudged(msgspec.Struct, frozen=True, kw_only=True):
     """Something that would count is not modelled or not known, so the verdict is open."""
 
     what: str

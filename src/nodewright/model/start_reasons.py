@@ -1,13 +1,13 @@
 """The facts that keep a kubelet from starting, whatever its state files say."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from nodewright.values.quantity import Quantity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationRefused:
+class ConfigurationRefused(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet does not take its configuration."""
 
     path: str
@@ -16,8 +16,7 @@ class ConfigurationRefused:
     """The kubelet's words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverReserved:
+class OverReserved(msgspec.Struct, frozen=True, kw_only=True):
     """More of a resource is reserved than there is: the kubelet does not start."""
 
     resource: str
@@ -25,8 +24,7 @@ class OverReserved:
     capacity: Quantity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedBeyondCapacity:
+class ReservedBeyondCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """More is reserved than there is, of these resources; the kubelet finds out when its managers have started."""
 
     over: tuple[OverReserved, ...]

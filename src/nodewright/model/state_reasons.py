@@ -1,8 +1,9 @@
 """The facts that keep a kubelet from starting with its state files."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 
 class StateFile(StrEnum):
@@ -15,8 +16,7 @@ class StateFile(StrEnum):
     ACTUATED = "actuated_pods_state"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormatTried:
+class FormatTried(msgspec.Struct, frozen=True, kw_only=True):
     """What speaks against reading a file in one of its formats."""
 
     version: int
@@ -28,8 +28,7 @@ class FormatTried:
     """And the one of the file's content."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateFileDamaged:
+class StateFileDamaged(msgspec.Struct, frozen=True, kw_only=True):
     """The file fits none of its formats: torn, edited by hand, or of another kubelet."""
 
     file: StateFile
@@ -38,8 +37,7 @@ class StateFileDamaged:
     """The formats in the order in which the kubelet tries them; it tells the last error only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatePolicyDiffers:
+class StatePolicyDiffers(msgspec.Struct, frozen=True, kw_only=True):
     """The file was written under another policy than the configured one."""
 
     file: StateFile
@@ -48,16 +46,14 @@ class StatePolicyDiffers:
     written: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateContainerUnknown:
+class StateContainerUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """A file of the oldest format names a container, by its id, that is not there any more."""
 
     path: str
     container_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateCPUsUnreadable:
+class StateCPUsUnreadable(msgspec.Struct, frozen=True, kw_only=True):
     """A set of CPUs in the file is none; without a pod it is that of the shared pool."""
 
     path: str
@@ -68,8 +64,7 @@ class StateCPUsUnreadable:
     container: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateEntryNull:
+class StateEntryNull(msgspec.Struct, frozen=True, kw_only=True):
     """The kubelet crashes on reading the file: it has null where a NUMA node's memory should be."""
 
     path: str

@@ -1,7 +1,8 @@
 """The facts that decide which NUMA nodes a container gets, and whether the topology manager starts at all."""
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from nodewright.model.hints import Hint, Offer
 from nodewright.values.idset import NUMASet
@@ -9,15 +10,13 @@ from nodewright.values.idset import NUMASet
 # ---------------------------------------------------------------- the policy and its options
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyOptionUnknown:
+class TopologyOptionUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """There is no topology manager policy option of this name."""
 
     option: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyOptionMalformed:
+class TopologyOptionMalformed(msgspec.Struct, frozen=True, kw_only=True):
     """A topology manager policy option has a value that cannot be read."""
 
     option: str
@@ -25,36 +24,31 @@ class TopologyOptionMalformed:
     fault: Literal["no truth value", "no number", "beyond 64 bits"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyLimitTooLow:
+class TopologyLimitTooLow(msgspec.Struct, frozen=True, kw_only=True):
     """The option that sets how many NUMA nodes are allowed sets fewer than always are."""
 
     option: str
     least: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NUMADistancesUnknown:
+class NUMADistancesUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """Distances between NUMA nodes are to count, and the machine does not tell them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TooManyNUMANodes:
+class TooManyNUMANodes(msgspec.Struct, frozen=True, kw_only=True):
     """The machine has more NUMA nodes than the topology manager takes."""
 
     nodes: int
     limit: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyPolicyUnknown:
+class TopologyPolicyUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """There is no topology manager policy of this name."""
 
     policy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyScopeUnknown:
+class TopologyScopeUnknown(msgspec.Struct, frozen=True, kw_only=True):
     """There is no topology manager scope of this name."""
 
     scope: str
@@ -74,8 +68,7 @@ TopologyFault: TypeAlias = (
 # ---------------------------------------------------------------- merging
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedBy:
+class JudgedBy(msgspec.Struct, frozen=True, kw_only=True):
     """A policy that is not the kubelet's has judged, or has chosen by which of the kubelet's a pod is judged."""
 
     policy: str
@@ -83,8 +76,7 @@ class JudgedBy:
     """Why, in its own words; empty: it says nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HintsMerged:
+class HintsMerged(msgspec.Struct, frozen=True, kw_only=True):
     """What the providers' hints were and what they came to."""
 
     policy: str
@@ -98,8 +90,7 @@ class HintsMerged:
     """None: the kubelet's own policy, by its configuration."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoCommonNUMA:
+class NoCommonNUMA(msgspec.Struct, frozen=True, kw_only=True):
     """The providers' hints do not come to a preferred one, and the policy takes no other."""
 
     scope: str
@@ -110,16 +101,14 @@ class NoCommonNUMA:
     merged: HintsMerged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodUnfit:
+class PodUnfit(msgspec.Struct, frozen=True, kw_only=True):
     """A policy that is not the kubelet's does not take the pod, before anything is asked."""
 
     policy: str
     said: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistanceMissing:
+class DistanceMissing(msgspec.Struct, frozen=True, kw_only=True):
     """Distances count, and a list of distances ends before a NUMA node that hints name: the kubelet crashes."""
 
     numa: int
@@ -134,8 +123,7 @@ TopologyReason: TypeAlias = TopologyFault | HintsMerged | NoCommonNUMA | PodUnfi
 # ---------------------------------------------------------------- what a merge came to, looked at closely
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceHints:
+class ResourceHints(msgspec.Struct, frozen=True, kw_only=True):
     """What one provider's hints for one resource come to."""
 
     provider: str
@@ -148,15 +136,13 @@ class ResourceHints:
     """One of the smallest sets of NUMA nodes that would do now, preferred or not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NothingPreferred:
+class NothingPreferred(msgspec.Struct, frozen=True, kw_only=True):
     """For this resource no set of NUMA nodes is preferred: nothing does, or only more nodes than should be needed."""
 
     hints: ResourceHints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreferencesDiffer:
+class PreferencesDiffer(msgspec.Struct, frozen=True, kw_only=True):
     """Each of these resources has preferred NUMA nodes, but no set of them is preferred for all."""
 
     hints: tuple[ResourceHints, ...]

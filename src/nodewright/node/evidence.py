@@ -1,8 +1,10 @@
 """Who has what of a resource, where: pods by their names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from nodewright.core.cpu.evidence import cpus_by_numa
 from nodewright.core.cpu.policy import StaticPolicy

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from nodewright.core.eviction import UnderCondition, under_each
 from nodewright.core.requests import RequestOptions, pod_limits, with_defaults
 from nodewright.core.topology import combinations, obstacles, resource_hints
@@ -264,7 +266,7 @@ def _defect(state: NodeState, reason: Reason, names: Names) -> Defect:
     holders, reserved = [], NOBODYS
     for site in sites:
         assert isinstance(site, CPUsOfNUMA)
-        holders += [replace(one, cpus=one.cpus & reason.cpus) for one in site.holders]
+        holders += [structs.replace(one, cpus=one.cpus & reason.cpus) for one in site.holders]
         reserved |= site.reserved & reason.cpus
     return Defect(reason=reason, holders=tuple(one for one in holders if one.cpus), reserved=reserved)
 

@@ -1,8 +1,10 @@
 """An explanation as a tree of sentences, to be printed or drawn."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.model.cpu_reasons import CPUsOfNUMA, NotEnoughCPUs, NotEnoughWholeCores
 from nodewright.model.device_reasons import DeviceHolder, DevicesAt, NotEnoughDevices
@@ -23,8 +25,7 @@ from nodewright.values.idset import CPUSet, NUMASet
 Tone: TypeAlias = Literal["plain", "yes", "no", "warning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class Branch(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence and what lies below it."""
 
     text: str

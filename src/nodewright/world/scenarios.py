@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -124,6 +123,8 @@ def _check_release(journal: JournalHeader | None, source: str) -> None:
 
 def this_release() -> JournalHeader:
     """What stands in journals that are written now."""
+    from importlib.metadata import version  # noqa: PLC0415 - slow to load, and few journals are written
+
     return JournalHeader(nodewright=version("nodewright"), rules_of=RULED[-1])
 
 

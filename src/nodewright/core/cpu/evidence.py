@@ -1,7 +1,8 @@
 """Who has the CPUs that are missing?"""
 
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from nodewright.core.cpu.policy import StaticPolicy
 from nodewright.core.cpu.state import CPUState

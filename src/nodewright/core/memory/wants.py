@@ -1,7 +1,7 @@
 """How much memory, and of which kinds, do a pod's containers get for themselves?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self, TypeAlias
 
 import msgspec
@@ -103,7 +103,7 @@ class MemoryWants(msgspec.Struct, frozen=True):
         for container in self.pod.spec.init_containers:
             wanted = self.container(container)
             if isinstance(wanted, MemoryRequestInexact):
-                return replace(wanted, in_pod=True)
+                return msgspec.structs.replace(wanted, in_pod=True)
             if not container.is_sidecar:
                 fault = None if wanted else _used_up(total, exclusive, init=True)
                 if fault:
@@ -114,7 +114,7 @@ class MemoryWants(msgspec.Struct, frozen=True):
         for container in self.pod.spec.containers:
             wanted = self.container(container)
             if isinstance(wanted, MemoryRequestInexact):
-                return replace(wanted, in_pod=True)
+                return msgspec.structs.replace(wanted, in_pod=True)
             has_sharers = has_sharers or not wanted
             _add(exclusive, wanted)
         return _used_up(total, exclusive, init=False) if has_sharers else None
