@@ -19,8 +19,9 @@ from nodewright.world.captured.capture import CapturedNode, Sources, captured_no
 from nodewright.world.captured.cluster import read_configz, read_node, read_topology
 from nodewright.world.captured.holdings import BrokenStateError
 from nodewright.world.captured.pods import read_pods
+from nodewright.world.captured.static import StaticPods, read_static_pods
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.kubelet_root import RootReading, read_kubelet_root
+from nodewright.world.kubelet_root import KubeletRoot, RootReading, read_kubelet_root
 from nodewright.world.machine.capture import (
     Captured,
     capture_copy,
@@ -50,6 +51,7 @@ class Given:
     kubelet_root: Path | None
     pods: Path | None
     node_name: str
+    static_pods: Path | None
     configz: Path | None
     nrt: Path | None
     node_object: Path | None
@@ -93,6 +95,12 @@ _OPTIONS = (
         "--pods", type=_FILE, metavar="FILE", help="`kubectl get pods -A -o json`, or the kubelet's /pods."
     ),
     click.option("--node-name", default="", metavar="NAME", help="Which node's pods are meant."),
+    click.option(
+        "--static-pods",
+        type=click.Path(exists=True, path_type=Path),
+        metavar="DIR",
+        help="Manifests of static pods, where they are not where the configuration says.",
+    ),
     click.option(
         "--configz",
         type=_FILE,
@@ -185,11 +193,13 @@ def _of_cluster(given: Given) -> tuple[list[str], NodeProfile]:
         )
         root = read_kubelet_root(given.kubelet_root, reading)
     base = _base(given)
+    host = name or (base.profile.metadata.name if base else "")
     sources = Sources(
         base=base.profile if base else None,
         root=root,
         configuration=configuration,
         pods=pods,
+        static=_static(given, root, host),
         node=node,
         topology=topology,
     )
@@ -214,6 +224,16 @@ def _base(given: Given) -> Captured | None:
     if given.sysfs or given.lscpu or given.machine_info or (given.kubelet_root and not given.nrt):
         return _machine(given, None)
     return None
+
+
+def _static(given: Given, root: KubeletRoot | None, host: str) -> StaticPods | None:
+    """The static pods: of a directory that is named, or of this machine's own kubelet."""
+    path = given.static_pods
+    is_here = not (given.sysfs or given.lscpu or given.machine_info or given.catalogue or given.nrt)
+    if path is None and root and is_here and root.loaded.config.static_pod_path:
+        configured = Path(root.loaded.config.static_pod_path)
+        path = configured if configured.exists() else None
+    return read_static_pods(path, host) if path and root else None
 
 
 def _still(fact: Fact) -> bool:

@@ -13,6 +13,7 @@ from nodewright.world.captured.remarks import (
     DevicesForgotten,
     DevicesPassedOver,
     MachineDiffers,
+    ManifestsPassedOver,
     PodsElsewhere,
     PodsEnded,
     PodsNotAdmitted,
@@ -38,6 +39,8 @@ def remark_sentence(remark: Remark) -> str:
             return f"taken as the kubelet has allocated them, which differs from their specs: {_some(names)}"
         case PodsUnexplained(uids=uids):
             return f"no pod given has these uids, stand-ins hold what they hold (--pods): {_some(uids)}"
+        case ManifestsPassedOver(names=names):
+            return f"left out, as the kubelet makes no pod of these manifests: {_some(names)}"
         case ContainersStale(names=names):
             return f"left out, as the kubelet takes back what containers hold that their pods do not have: {_some(names)}"
         case DevicesPassedOver(names=names):

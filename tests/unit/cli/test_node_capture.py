@@ -172,3 +172,11 @@ def test_sources_that_exclude_one_another_are_a_usage_error(arguments: tuple[str
 def test_the_examples_profile_is_what_capture_prints(capsys: Captured) -> None:
     profile, _ = captured(capsys, *OF_CLUSTER, *TOPOLOGY, *NODE)
     assert profile_from((EXAMPLE / "from-the-cluster.yaml").read_bytes(), "example") == profile
+
+
+def test_static_pods_are_recognised_by_their_manifests(capsys: Captured) -> None:
+    static = ("--static-pods", f"{EXAMPLE}/manifests", "--node-name", "worker-3")
+    profile, _ = captured(capsys, *ROOT_OF_KUBELET, *static)
+    names = [one.full_name for one in profile.spec.pods]
+    assert "kube-system/haproxy-worker-3" in names
+    assert len(names) == 4

@@ -27,6 +27,10 @@ TORN = StateFileDamaged(
             "no pod given has these uids, stand-ins hold what they hold (--pods): a, b, c, d, e, f, g, h and 2 more",
         ),
         (
+            remarks.ManifestsPassedOver(names=("notes.txt",)),
+            "left out, as the kubelet makes no pod of these manifests: notes.txt",
+        ),
+        (
             remarks.ContainersStale(names=("a/b, container c",)),
             "left out, as the kubelet takes back what containers hold that their pods do not have: a/b, container c",
         ),

@@ -1,5 +1,6 @@
 """A running node as a NodeProfile: a machine, what its kubelet left on disk, and what the cluster tells of it."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from nodewright.core.allocatable import node_resources
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.profile import Device, NodeProfile, NodeProfileSpec, NotKnown, Part
 from nodewright.model.resource_names import MEMORY, is_extended, is_huge_page
+from nodewright.model.verdict import Granted
 from nodewright.values.idset import CPUSet
 from nodewright.values.quantity import Format, Quantity
 from nodewright.world.allocations import allocation_faults
@@ -20,9 +22,11 @@ from nodewright.world.captured.remarks import (
     ConfigurationInferred,
     ConfigurationWarning,
     MachineDiffers,
+    ManifestsPassedOver,
     Remark,
     TopologyDiffers,
 )
+from nodewright.world.captured.static import StaticPods, recognised
 from nodewright.world.captured.zones import assumed_machine, placed, zone_devices
 from nodewright.world.errors import InputError
 from nodewright.world.kubelet_config import kubelet_config_from
@@ -45,6 +49,8 @@ class Sources:
     configuration: Mapping[str, Any] | None = None
     """Of the kubelet, where it does not come from the directory."""
     pods: NodePods | None = None
+    static: StaticPods | None = None
+    """Of the kubelet's manifests; they matter where `pods` has no mirrors of them."""
     node: NodeObject | None = None
     topology: ResourceTopology | None = None
 
@@ -71,7 +77,7 @@ def captured_node(sources: Sources) -> CapturedNode:
     spec = _with_machine(sources, loaded.config, unknown)
     spec = replace(spec, kubelet_configuration=document)
     if sources.root:
-        found = holdings(sources.root, sources.pods or NodePods(node=""))
+        found = holdings(sources.root, _with_static(sources, sources.root))
         spec = _with_holdings(spec, found, sources.node)
         remarks += found.remarks
         unknown += found.not_known
@@ -83,6 +89,17 @@ def captured_node(sources: Sources) -> CapturedNode:
     if faults := tuple(allocation_faults(spec)):
         raise InputError(faults)
     return CapturedNode(profile=_named(sources, spec), remarks=tuple(remarks))
+
+
+def _with_static(sources: Sources, root: KubeletRoot) -> NodePods:
+    """The pods given, and the static ones that are recognised."""
+    pods, static = sources.pods or NodePods(node=""), sources.static or StaticPods()
+    allocated = root.allocated.read if root.allocated else None
+    remarks: tuple[Remark, ...] = pods.remarks
+    if static.passed_over:
+        remarks += (ManifestsPassedOver(names=static.passed_over),)
+    more = recognised(static.pods, allocated.value, pods.pods) if isinstance(allocated, Granted) else ()
+    return dataclasses.replace(pods, pods=(*pods.pods, *more), remarks=remarks)
 
 
 def _configuration(sources: Sources, remarks: list[Remark], unknown: list[NotKnown]) -> dict[str, Any]:

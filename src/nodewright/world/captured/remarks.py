@@ -43,6 +43,13 @@ class PodsUnexplained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestsPassedOver:
+    """Files beside the manifests of static pods that the kubelet makes no pod of."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainersStale:
     """Holdings of containers that their pods do not have: the kubelet takes them back."""
 
@@ -103,6 +110,7 @@ Remark: TypeAlias = (
     | PodsNotAdmitted
     | PodsResized
     | PodsUnexplained
+    | ManifestsPassedOver
     | ContainersStale
     | DevicesPassedOver
     | DevicesForgotten

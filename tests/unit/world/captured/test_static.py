@@ -1,0 +1,66 @@
+"""Static pods: what the kubelet makes of manifests, and under which uid it keeps them."""
+
+from pathlib import Path
+
+import pytest
+
+from nodewright.model.objects import Pod, ResourceRequirements, Toleration
+from nodewright.testing.objects import amounts, container, pod
+from nodewright.world.captured.static import read_static_pods, recognised
+from nodewright.world.errors import InputError
+from nodewright.world.state.resources import PodResources
+
+HASH, OTHER = "3f8a1c0be2f64f5f9f0d5a3b1c7e2d90", "0" * 32
+ONE = ResourceRequirements(requests=amounts({"cpu": "1"}), limits=amounts({"cpu": "1"}))
+PROXY = pod(container("proxy", "", {"cpu": "1"}), name="proxy-n1")
+MANIFEST = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: proxy}
+spec:
+  containers: [{name: proxy, image: x, resources: {limits: {cpu: "1"}}}]
+"""
+
+
+def uids(pods: tuple[Pod, ...]) -> list[str]:
+    return [one.uid for one in pods]
+
+
+def test_a_manifest_becomes_a_pod_of_the_node(tmp_path: Path) -> None:
+    (tmp_path / "proxy.manifest").write_text(MANIFEST)
+    (tmp_path / ".hidden.yaml").write_text(MANIFEST)
+    (tmp_path / "notes.txt").write_text("- buy milk")
+    (tmp_path / "two.yaml").write_text(f"{MANIFEST}---\n{MANIFEST.replace('proxy}', 'other}')}")
+    (tmp_path / "below").mkdir()
+    found = read_static_pods(tmp_path, "Node-1")
+    assert [one.full_name for one in found.pods] == ["default/proxy-node-1"]
+    assert found.pods[0].spec.node_name == "Node-1"
+    assert found.pods[0].spec.tolerations[-1] == Toleration(operator="Exists", effect="NoExecute")
+    assert found.pods[0].metadata.annotations == {"kubernetes.io/config.source": "file"}
+    assert found.passed_over == ("notes.txt", "two.yaml")
+
+
+def test_one_file_will_do_and_a_directory_that_is_not_there_will_not(tmp_path: Path) -> None:
+    (tmp_path / "proxy.yaml").write_text(MANIFEST)
+    assert len(read_static_pods(tmp_path / "proxy.yaml", "n1").pods) == 1
+    with pytest.raises(InputError, match="cannot be read: No such file or directory"):
+        read_static_pods(tmp_path / "nowhere", "n1")
+
+
+def test_a_static_pod_is_recognised_by_its_containers() -> None:
+    allocated = {HASH: PodResources({"proxy": ONE}), OTHER: PodResources({"another": ONE})}
+    assert uids(recognised([PROXY], allocated, [])) == [HASH]
+
+
+def test_where_there_are_two_answers_there_is_none() -> None:
+    twice = {HASH: PodResources({"proxy": ONE}), OTHER: PodResources({"proxy": ONE})}
+    assert recognised([PROXY], twice, []) == ()
+    assert recognised([PROXY, PROXY], {HASH: PodResources({"proxy": ONE})}, []) == ()
+    # What a pod that is known explains is no answer.
+    known = pod(container("proxy"), name="known", uid=OTHER)
+    assert uids(recognised([PROXY], twice, [known])) == [HASH]
+
+
+def test_uids_of_the_api_server_are_no_static_pods() -> None:
+    allocated = {"1d2c3b4a-7e6f-4a5b-8c9d-0e1f2a3b4c5d": PodResources({"proxy": ONE})}
+    assert recognised([PROXY], allocated, []) == ()
