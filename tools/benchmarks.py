@@ -68,6 +68,10 @@ ROWS = (
     Row("CPUs, memory and devices, 64 NUMA nodes, fragmented",
         "test_topology.py::test_cpu_memory_and_devices[64-False-fragmented]", "beyond its limit", "< 100 ms"),
     Row("Check the fields of a live pod", "test_manifests.py::test_the_fields_of_a_live_pod", "", "about 0.1 ms"),
+    Row("Lint 1,000 parsed manifests, 800 findings with their places",
+        "test_lint.py::test_a_thousand_manifests[alone]", "", "< 1,000 ms"),
+    Row("Lint 1,000 parsed manifests, each pod put to a node of 256 CPUs",
+        "test_lint.py::test_a_thousand_manifests[on a node]", "", ""),
     Row("100 live pods as kubectl prints them, from YAML text",
         "test_manifests.py::test_a_hundred_live_pods_as_kubectl_prints_them", "", ""),
 )  # fmt: skip

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from nodewright.core.arrival import SYSTEM_CLASSES
-from nodewright.core.memory.policy import StaticPolicy
 from nodewright.core.requests import QOSClass, container_requests
 from nodewright.lint.findings import Edit, Found, Rule, Severity
 from nodewright.lint.subjects import Around, PodSubject
@@ -17,7 +16,6 @@ from nodewright.model.resource_names import (
     is_huge_page,
     is_in_bytes,
 )
-from nodewright.node.providers import Memory
 
 OS_LABEL = "kubernetes.io/os"
 SIDES = ("requests", "limits")
@@ -120,7 +118,9 @@ def _os_label(pod: PodSubject, _around: Around) -> Iterator[Found]:
 
 def _inexact_memory(pod: PodSubject, around: Around) -> Iterator[Found]:
     """A static pod's memory as it is written, which the memory manager may not be able to read."""
-    if not pod.is_static or pod.qos_class is not QOSClass.GUARANTEED or not _may_place_memory(around):
+    if not pod.is_static or pod.qos_class is not QOSClass.GUARANTEED:
+        return
+    if around.nodes and not any(node.places_memory for node in around.nodes):
         return
     for part in pod.complete_parts:
         for name, amount in part.container.resources.requests.items():
@@ -131,14 +131,6 @@ def _inexact_memory(pod: PodSubject, around: Around) -> Iterator[Found]:
             edits = (Edit(f"{part.resources}.{side}[{name}]", amount.canonical()) for side in sides)
             facts = {"container": part.container.name, "resource": name, "text": texts[sides[0]]}
             yield Found(path=f"{part.resources}.{sides[0]}[{name}]", facts=facts, edits=tuple(edits))
-
-
-def _may_place_memory(around: Around) -> bool:
-    """Whether no node is known, or one whose kubelet sets memory aside."""
-    if not around.nodes:
-        return True
-    providers = (one for node in around.nodes for one in node.state.config.managers.providers)
-    return any(isinstance(one, Memory) and isinstance(one.policy, StaticPolicy) for one in providers)
 
 
 def _static_priority(pod: PodSubject, _around: Around) -> Iterator[Found]:

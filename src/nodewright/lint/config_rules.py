@@ -8,10 +8,11 @@ from nodewright.core.topology.policy import topology_manager
 from nodewright.lint.findings import Edit, Found, Rule, Severity
 from nodewright.lint.subjects import Around, ConfigSubject
 from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.model.resource_names import CPU
+from nodewright.model.resource_names import CPU, MEMORY
 from nodewright.model.thresholds import DEFAULT_EVICTION_HARD, Signal
 from nodewright.model.verdict import Granted
 from nodewright.values.duration import Duration
+from nodewright.values.quantity import ZERO, Format, Quantity
 
 _NAMES = {field.encode_name: field.name for field in fields(KubeletConfiguration)}
 _ZEROS = (0, "0", "0s", "0m", "0h")
@@ -101,7 +102,7 @@ def _cpus_reserved_twice(config: ConfigSubject, _around: Around) -> Iterator[Fou
         ("kubeReserved", config.config.kube_reserved),
         ("systemReserved", config.config.system_reserved),
     ):
-        if CPU in amounts:
+        if amounts.get(CPU, "0") != "0":
             path = f"{config.prefix}{field}[{CPU}]"
             facts = {"field": field, "amount": amounts[CPU], "cpus": config.config.reserved_system_cpus}
             yield Found(path=path, facts=facts, edits=(Edit(path),))
@@ -168,6 +169,23 @@ def _distances_unlisted(config: ConfigSubject, _around: Around) -> Iterator[Foun
         yield Found(path=path, facts=facts, edits=(Edit(path),))
 
 
+def _beyond_a_numa_node(config: ConfigSubject, _around: Around) -> Iterator[Found]:
+    """Reserving more memory of a NUMA node than it has makes the rest an enormous number."""
+    if config.machine is None or not config.is_static_memory:
+        return
+    memory = {
+        node.node_id: node.memory - sum(pages.page_size * pages.num_pages for pages in node.hugepages) * 1024
+        for node in config.machine.topology
+    }
+    for index, entry in enumerate(config.config.reserved_memory):
+        reserved, has = entry.limits.get(MEMORY, ZERO), memory.get(entry.numa_node)
+        if has is not None and reserved.value() > has:
+            path = f"{config.prefix}reservedMemory[{index}].limits[{MEMORY}]"
+            left = Quantity.of(has, Format.BINARY_SI).canonical()
+            facts = {"numa": entry.numa_node, "reserved": reserved.canonical(), "has": left}
+            yield Found(path=path, facts=facts)
+
+
 CONFIG_RULES = (
     Rule("NW309", Severity.WARNING, (ConfigSubject,), _thresholds_dropped),
     Rule("NW310", Severity.WARNING, (ConfigSubject,), _zeros),
@@ -183,4 +201,5 @@ CONFIG_RULES = (
     Rule("NW320", Severity.ERROR, (ConfigSubject,), _over_reserved),
     Rule("NW321", Severity.WARNING, (ConfigSubject,), _irregular_cores),
     Rule("NW322", Severity.WARNING, (ConfigSubject,), _distances_unlisted),
+    Rule("NW323", Severity.ERROR, (ConfigSubject,), _beyond_a_numa_node),
 )

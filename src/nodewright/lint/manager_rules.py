@@ -71,7 +71,7 @@ def _reserved_memory(config: ConfigSubject, _around: Around) -> Iterator[Found]:
             then = now + reason.node_allocatable - reason.over_numa
             if then.sign() > 0:
                 edits = (Edit(f"{path}[0].limits[{reason.resource}]", then.canonical()),)
-    yield Found(path=path if entries else _top(config), facts={"reason": reason}, edits=edits)
+    yield Found(path=path if entries else _top(config), facts={"fault": reason}, edits=edits)
 
 
 def _cpu_reservation(config: ConfigSubject, _around: Around) -> Iterator[Found]:
@@ -79,7 +79,7 @@ def _cpu_reservation(config: ConfigSubject, _around: Around) -> Iterator[Found]:
     reason = _cpu_reason(config)
     if isinstance(reason, _OF_CPUS):
         edit = Edit(f"{config.prefix}kubeReserved[{CPU}]", "1")
-        yield Found(path=f"{config.prefix}cpuManagerPolicy", facts={"reason": reason}, edits=(edit,))
+        yield Found(path=f"{config.prefix}cpuManagerPolicy", facts={"fault": reason}, edits=(edit,))
 
 
 def _managers(config: ConfigSubject, _around: Around) -> Iterator[Found]:
@@ -90,7 +90,7 @@ def _managers(config: ConfigSubject, _around: Around) -> Iterator[Found]:
         ("memoryManagerPolicy", _memory_reason(config)),
     ):
         if reason is not None and not isinstance(reason, _OF_MEMORY | _OF_CPUS):
-            yield Found(path=f"{config.prefix}{field}", facts={"field": field, "reason": reason})
+            yield Found(path=f"{config.prefix}{field}", facts={"field": field, "fault": reason})
 
 
 def _topology_reason(config: ConfigSubject) -> Reason | None:

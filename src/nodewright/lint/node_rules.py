@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from nodewright.core.cpu.policy import StaticPolicy
 from nodewright.core.requests import QOSClass, pod_requests
 from nodewright.lint.findings import Edit, Found, Rule, Severity
 from nodewright.lint.subjects import Around, LintNode, Part, PodSubject
@@ -25,7 +24,6 @@ from nodewright.model.verdict import Granted
 from nodewright.node.changes import Amount, AmountsRewritten, CPULimitDropped, RequestsChanged
 from nodewright.node.counterfactual import Suggestion
 from nodewright.node.events import PodArrived
-from nodewright.node.providers import CPUs
 from nodewright.node.step import Decision, Step, judged, step
 from nodewright.node.suggest import suggestions
 from nodewright.values.quantity import Format, Quantity
@@ -50,8 +48,7 @@ def _on_nodes(pod: PodSubject, around: Around) -> tuple[Judged, ...]:
     for node in around.nodes:
         short = _short_of(node, pod.pod)
         if short is not None:
-            # Static pods, and those that name their node, pass the scheduler by.
-            foreseen = () if pod.is_static or pod.written.spec.node_name else short
+            foreseen = short if pod.is_scheduled else ()
             found.append(Judged(node, foreseen, step(node.state, PodArrived(pod.pod))))
     return tuple(found)
 
@@ -171,7 +168,7 @@ def _refused_somewhere(pod: PodSubject, around: Around) -> Iterator[Found]:
     """Pods that the scheduler may send to a node that turns them away, though there are better ones."""
     chosen = [one for one in _on_nodes(pod, around) if not one.short]
     bad = [one for one in chosen if one.step.decision is Decision.REFUSED]
-    if bad and len(bad) < len(chosen):
+    if bad and len(bad) < len(chosen) and pod.is_scheduled:
         good = [one for one in chosen if one.step.decision is not Decision.REFUSED]
         facts = {**_facts(pod, tuple(bad)), "good": _names(good)}
         yield Found(path=f"{pod.prefix}spec", facts=facts)
@@ -193,7 +190,7 @@ def _parts_of_cpus(pod: PodSubject, around: Around) -> Iterator[Found]:
     """Guaranteed containers with more than one CPU, not whole, where whole ones would be theirs alone."""
     if pod.qos_class is not QOSClass.GUARANTEED:
         return
-    static = [node.name for node in around.nodes if _pins_cpus(node)]
+    static = [node.name for node in around.nodes if node.pins_cpus]
     if not static:
         return
     for part in pod.complete_parts:
@@ -210,13 +207,6 @@ def _parts_of_cpus(pod: PodSubject, around: Around) -> Iterator[Found]:
         yield Found(path=part.resources, facts=facts, edits=edits)
 
 
-def _pins_cpus(node: LintNode) -> bool:
-    return any(
-        isinstance(one, CPUs) and isinstance(one.policy, StaticPolicy)
-        for one in node.state.config.managers.providers
-    )
-
-
 def _pages_of_init(pod: PodSubject, around: Around) -> Iterator[Found]:
     """Huge pages for init containers alone, of which the memory manager knows nothing when it counts the pod."""
     if pod.qos_class is not QOSClass.GUARANTEED:
@@ -226,7 +216,7 @@ def _pages_of_init(pod: PodSubject, around: Around) -> Iterator[Found]:
         node.name
         for node in around.nodes
         if node.state.config.parts.kubelet.topology_manager_scope == "pod"
-        and node.state.config.parts.kubelet.memory_manager_policy == "Static"
+        and node.places_memory
         and node.state.config.parts.kubelet.topology_manager_policy != "none"
     ]
     for part in pod.complete_parts if nodes else ():
@@ -251,6 +241,7 @@ def _facts(pod: PodSubject, judged_by: tuple[Judged, ...]) -> dict[str, object]:
         "kind": pod.kind,
         "nodes": _names(judged_by),
         "reason": judged_by[0].step.because[0],
+        "scheduled": pod.is_scheduled,
     }
 
 

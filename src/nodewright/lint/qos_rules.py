@@ -13,7 +13,6 @@ from nodewright.core.requests import (
 )
 from nodewright.lint.findings import Edit, Found, Rule, Severity
 from nodewright.lint.subjects import Around, Part, PodSubject
-from nodewright.model.gates import FeatureGates
 from nodewright.model.objects import Pod
 from nodewright.model.resource_names import CPU, MEMORY, is_extended
 from nodewright.values.quantity import ZERO
@@ -94,7 +93,7 @@ def _pod_level_not_pinned(pod: PodSubject, around: Around) -> Iterator[Found]:
     """Resources of the pod level keep CPU and memory managers away, unless an alpha gate is on."""
     if pod.qos_class is not QOSClass.GUARANTEED or not pod_level_resources_set(pod.pod):
         return
-    if around.nodes and all(_pins_pod_level(one.state.config.gates) for one in around.nodes):
+    if around.nodes and not any(node.ignores_pod_level for node in around.nodes):
         return
     level = pod.pod.spec.resources
     assert level is not None
@@ -130,11 +129,10 @@ def _no_ceiling(pod: PodSubject, _around: Around) -> Iterator[Found]:
     level = pod.pod.spec.resources
     if level is not None and not level.limits.get(MEMORY, ZERO).is_zero():
         return
-    limited = [part for part in pod.complete_parts if _has_limit(part, MEMORY)]
-    if not limited:
-        return
-    for part in pod.complete_parts:
-        if not _has_limit(part, MEMORY) and part.role != "init container":
+    running = [part for part in pod.complete_parts if part.role != "init container"]
+    limited = [part for part in running if _has_limit(part, MEMORY)]
+    for part in running if limited else ():
+        if not _has_limit(part, MEMORY):
             facts = {
                 "container": part.container.name,
                 "role": part.role,
@@ -177,10 +175,6 @@ def _whole_cpus(part: Part) -> int:
 
 def _has_limit(part: Part, name: str) -> bool:
     return not part.container.resources.limits.get(name, ZERO).is_zero()
-
-
-def _pins_pod_level(gates: FeatureGates) -> bool:
-    return gates["PodLevelResourceManagers"]
 
 
 def _without_pod_level(pod: Pod) -> Pod:

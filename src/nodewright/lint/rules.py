@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nodewright.lint.amount_rules import AMOUNT_RULES
 from nodewright.lint.config_rules import CONFIG_RULES
-from nodewright.lint.findings import Edit, Finding, Found, Rule, Severity
+from nodewright.lint.findings import Finding, Rule, Severity
 from nodewright.lint.manager_rules import MANAGER_RULES
 from nodewright.lint.namespace_rules import NAMESPACE_RULES
 from nodewright.lint.node_rules import NODE_RULES
@@ -51,6 +51,3 @@ def findings(
             if isinstance(subject, rule.about):
                 for found in rule.look(subject, around):
                     yield Finding(rule=rule, subject=subject, found=found)
-
-
-__all__ = ["BY_ID", "EVERYTHING", "RULES", "Edit", "Finding", "Found", "Selection", "findings"]

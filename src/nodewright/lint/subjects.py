@@ -59,9 +59,9 @@ class PodSubject:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def is_made_again(self) -> bool:
-        """Whether there is somebody who makes another pod when one is turned away."""
-        return self.kind not in ("Pod", "PodTemplate")
+    def is_scheduled(self) -> bool:
+        """Whether the scheduler chooses its node: not that of static pods, nor of those that name one."""
+        return not self.is_static and not self.written.spec.node_name
 
     @cached_property
     def qos_class(self) -> QOSClass:
@@ -184,6 +184,22 @@ class LintNode(NamedTuple):
 
     name: str
     state: NodeState
+
+    @property
+    def pins_cpus(self) -> bool:
+        """Whether containers can have CPUs of their own."""
+        return self.state.config.parts.kubelet.cpu_manager_policy == "static"
+
+    @property
+    def places_memory(self) -> bool:
+        """Whether pods can have memory of their own."""
+        return self.state.config.parts.kubelet.memory_manager_policy == "Static"
+
+    @property
+    def ignores_pod_level(self) -> bool:
+        """Whether pods with resources of the pod level get none of that."""
+        gate = self.state.config.gates["PodLevelResourceManagers"]
+        return (self.pins_cpus or self.places_memory) and not gate
 
 
 @dataclass(frozen=True, eq=False)

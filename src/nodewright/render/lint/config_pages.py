@@ -1,4 +1,4 @@
-"""The pages of the rules NW309 to NW322: eviction, reservations and values that mean something else."""
+"""The pages of the rules NW309 to NW323: eviction, reservations and values that mean something else."""
 
 from nodewright.render.lint.page import Page, kubelet
 
@@ -183,5 +183,28 @@ topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}
 """),
         change=(('topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}\n', ""),),
         node="odd-numa-ids-0-8",
+    ),
+    "NW323": Page(
+        title="More memory of a NUMA node is reserved than it has",
+        says="{reserved} of NUMA node {numa} is reserved, which has {has} beside its huge pages: what is left wraps around",
+        why=(
+            "The kubelet checks that `reservedMemory` adds up over all NUMA nodes, not that each has as much. It "
+            "subtracts without a sign: the node then seems to have some 16 million TiB, and pods are promised memory "
+            "there that does not exist. Needs `--node`."
+        ),
+        mend="Spread the reservation over the NUMA nodes.",
+        bad=kubelet("""memoryManagerPolicy: Static
+kubeReserved: {memory: 307100Mi}
+reservedMemory:
+- numaNode: 0
+  limits: {memory: 300Gi}
+"""),
+        change=(
+            (
+                "  limits: {memory: 300Gi}\n",
+                "  limits: {memory: 150Gi}\n- numaNode: 1\n  limits: {memory: 150Gi}\n",
+            ),
+        ),
+        node="xeon-8380-2s",
     ),
 }

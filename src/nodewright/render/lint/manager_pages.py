@@ -28,7 +28,7 @@ MANAGER_PAGES = {
     ),
     "NW303": Page(
         title="reservedMemory is not the sum of all that is reserved",
-        says="the kubelet does not start: {reason}",
+        says="the kubelet does not start: {fault}",
         why=(
             "With `memoryManagerPolicy: Static`, `reservedMemory` over all NUMA nodes must be exactly kubeReserved + "
             "systemReserved + the hard eviction threshold of memory. The threshold counts even where nothing is "
@@ -45,7 +45,7 @@ reservedMemory:
     ),
     "NW304": Page(
         title="The static CPU policy without a CPU for the system",
-        says="the kubelet does not start: {reason}",
+        says="the kubelet does not start: {fault}",
         why=(
             "The static policy keeps the reserved CPUs for everything that has none of its own, and does not start "
             "without any: kubeReserved, systemReserved or reservedSystemCPUs must come to more than zero."
@@ -61,7 +61,7 @@ reservedMemory:
     ),
     "NW305": Page(
         title="Policies and options that the managers refuse",
-        says="the kubelet does not start: {reason}",
+        says="the kubelet does not start: {fault}",
         why=(
             "Policies of the managers and their options are not checked with the file but when the managers are made: "
             "unknown names and values, options of alpha quality without their gate, options that exclude one another, "

@@ -101,7 +101,7 @@ NODE_PAGES = {
     ),
     "NW203": Page(
         title="Every given node turns the pod away, and the scheduler does not know",
-        says="{nodes}: the scheduler may send the pod there, and the kubelet refuses it each time: {reason}; {consequence}{changes}",
+        says="{nodes}: {sent}the kubelet refuses the pod each time: {reason}; {consequence}{changes}",
         why=(
             "What the kubelet decides by itself (exclusive CPUs, memory and devices on NUMA nodes, sysctls, features) "
             "is no part of the scheduler's sums. A refusal that comes on an empty node comes on every one. With a "

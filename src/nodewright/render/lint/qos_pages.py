@@ -34,7 +34,7 @@ QOS_PAGES = {
     ),
     "NW102": Page(
         title="A container that takes the others out of Guaranteed",
-        says="{role} {container} has no requests equal to limits, so that the pod is Burstable though {others} was made Guaranteed{pinned}",
+        says="{role} {container} has no requests equal to limits, so that the pod is Burstable, where {others} would make it Guaranteed{pinned}",
         why=(
             "A pod is Guaranteed only if every container, init containers and sidecars included, has limits on cpu "
             "and memory and requests that equal them. One helper without them makes the whole pod Burstable: it "
@@ -123,7 +123,7 @@ QOS_PAGES = {
             "The CPU and memory managers leave pods with `spec.resources` alone while the gate "
             "`PodLevelResourceManagers` is off, as it is by default: no exclusive CPUs, no memory on chosen NUMA "
             "nodes, no hints to the topology manager. The class says Guaranteed all the same. "
-            "With nodes given, it is told unless the gate is on in all of them."
+            "With nodes given, it is told if one of them has such a policy and not the gate."
         ),
         mend=(
             "State requests and limits in the containers in place of the pod level if CPUs of its own are wanted; "
@@ -195,7 +195,7 @@ QOS_PAGES = {
     ),
     "NW109": Page(
         title="One container without a memory limit frees the whole pod",
-        says="{role} {container} has no memory limit, so that the pod's cgroup has none, though {others} has",
+        says="{role} {container} has no memory limit, so that the pod's cgroup has none, whatever the limit of {others}",
         why=(
             "The cgroup of a Burstable pod is limited only if every container, init containers included, has a "
             "limit. Where one has none, nothing bounds what the pod uses as a whole (temporary files in memory, "

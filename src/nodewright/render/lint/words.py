@@ -47,8 +47,11 @@ def finding_text(rule: Rule, found: Found) -> str:
     """What is wrong, in a sentence without a full stop."""
     facts = {name: _words(value) for name, value in found.facts.items()}
     kind = str(found.facts.get("kind", ""))
+    if "fault" in facts:
+        facts["fault"] = sentence(found.facts["fault"])
     facts["consequence"] = _AGAIN.get(kind, _ENDLESS)
     facts["refusal"] = _NEVER_MADE.get(kind, _TRIED_AGAIN)
+    facts["sent"] = "the scheduler may send it there, and " if found.facts.get("scheduled") else ""
     cpus = facts.get("cpus")
     facts["pinned"] = f": no CPUs of their own for {cpus}" if cpus else ""
     if "changes" in facts:
