@@ -124,6 +124,17 @@ LSCPU = b"""{"cpus": [
 """
 
 
+USAGE = b"""apiVersion: nodewright.dev/v1alpha1
+kind: NodeUsage
+spec:
+  available: {memory.available: 100Mi, nodefs.available: 3Gi, nodefs.inodesFree: 5}
+  capacity: {nodefs.inodesFree: 100}
+  pods:
+  - {pod: shop/web, memory: 2Gi, rootfs: 1Gi, logs: 20Mi, inodes: 500, processes: 64}
+  - {pod: shop/db, volume: data, used: 5Gi}
+"""
+
+
 @cache
 def targets() -> Mapping[str, Target]:
     """Everything that is tried, by name."""
@@ -153,6 +164,16 @@ def targets() -> Mapping[str, Target]:
         "scenarios": Target(_command("replay FILE -o json"), _files("examples/scenarios/*.yaml")),
         "scenarios on another node": Target(
             _command("replay FILE --node vm-4"), _files("examples/scenarios/*.yaml")
+        ),
+        "usage": Target(
+            _command("evict --node examples/eviction/node.yaml --usage FILE -o json"),
+            ((ROOT / "examples/eviction/summary.json").read_bytes(), USAGE),
+        ),
+        "usage in columns": Target(
+            _command("evict --node examples/eviction/node.yaml --usage TABLE"),
+            (
+                b"pod,container,memory,rootfs,logs,inodes,processes\nshop/web,web,2Gi,1Gi,20Mi,500,64\nshop/db,,5Gi,,,,9\n",
+            ),
         ),
         "node to admit to": Target(_command("admit --node FILE -f OTHER", POD), profiles),
         "configuration to admit by": Target(
@@ -238,8 +259,10 @@ def _command(line: str, other: bytes = b"") -> Reader:
 
     def read(content: bytes) -> None:
         with tempfile.TemporaryDirectory() as directory:
-            names = {"FILE": Path(directory, "in.json"), "OTHER": Path(directory, "other.json")}
+            files = {"FILE": "in.json", "TABLE": "in.csv", "OTHER": "other.json"}
+            names = {word: Path(directory, name) for word, name in files.items()}
             names["FILE"].write_bytes(content)
+            names["TABLE"].write_bytes(content)
             names["OTHER"].write_bytes(other)
             arguments = [str(names.get(word, word)) for word in line.split()]
             dropped = io.StringIO()

@@ -180,7 +180,7 @@ def _fate(one: Candidate, departure: Departure | None) -> str:
 
 def when(departure: Departure) -> str:
     """When the pod is ended, at the earliest."""
-    return "now" if departure.at_s == 0 else f"after {Duration.seconds(departure.at_s)}"
+    return "now" if departure.at_s == 0 else f"from {Duration.seconds(departure.at_s)} on"
 
 
 _BY = {

@@ -99,7 +99,8 @@ def test_a_soft_threshold_on_disk_gives_back_first_and_waits(capsys: pytest.Capt
     code, out, _ = asked(capsys, *arguments, "--filesystems", "images")
     assert code == 3
     assert "met: 1Gi short, counts after 2m0s" in out
-    assert "after 2m0s, with 30 s to end" in out
+    assert "from 2m0s on, with 30 s to end" in out
+    assert "from 2m1s on" in out
     assert "The node says DiskPressure (taint node.kubernetes.io/disk-pressure:NoSchedule)." in out
     assert "there is nothing that the node could give back" in out
     one_disk = asked(capsys, *arguments)[1]

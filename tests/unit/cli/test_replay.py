@@ -15,6 +15,7 @@ from nodewright.sim.happened import Happened
 from nodewright.sim.replay import replay
 
 FRAGMENTED = "examples/scenarios/fragmented.yaml"
+PRESSURE = "examples/scenarios/pressure.yaml"
 WORKER = "examples/nodes/worker.yaml"
 PODS = "examples/admission/pods.yaml"
 HEAD = {"apiVersion": "nodewright.dev/v1alpha1", "kind": "Scenario"}
@@ -52,9 +53,6 @@ def test_a_run_in_which_all_get_in_is_a_yes(tmp_path: Path, capsys: Captured) ->
         ["default/web", "already", "there"],
         ["default/web", "removed", "-"],
     ]
-
-
-PRESSURE = "examples/scenarios/pressure.yaml"
 
 
 def test_a_scenario_drives_evictions_and_conditions(capsys: Captured) -> None:
@@ -128,7 +126,9 @@ def test_another_node_or_configuration_takes_the_place_of_the_scenarios_own(
     assert "7 events: 4 admitted, 2 pods" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["replay", FRAGMENTED], ["admit", "-f", PODS, "--node", WORKER]])
+@pytest.mark.parametrize(
+    "arguments", [["replay", FRAGMENTED], ["replay", PRESSURE], ["admit", "-f", PODS, "--node", WORKER]]
+)
 def test_a_journal_replays_to_itself(arguments: list[str], tmp_path: Path, capsys: Captured) -> None:
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     assert run([*arguments, "--journal", str(first)]) == NO

@@ -18,6 +18,7 @@ from nodewright.node.forecast import forecast
 from nodewright.node.pressure import capacities_of, claims_of
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, Step, step
+from nodewright.render.messages import message
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_reading, a_use
@@ -103,6 +104,13 @@ def test_a_pod_that_says_nothing_has_thirty_seconds_to_end() -> None:
         one.uid: one.pod.spec.termination_grace_period_seconds for one in claims_of(node(own, a_pod("web")))
     }
     assert grace == {"own": 5, "web": 30}
+
+
+def test_a_profile_says_what_its_node_has_run_short_of() -> None:
+    state = node(conditions=("PIDPressure", "DiskPressure"))
+    assert state.conditions == (NodeCondition.DISK_PRESSURE, NodeCondition.PID_PRESSURE)
+    taken = step(state, PodArrived(a_pod("new", "memory=1Gi")))
+    assert message(taken.because[0]).message == "The node had condition: [DiskPressure PIDPressure]. "
 
 
 def test_the_same_looks_give_the_same_actions() -> None:

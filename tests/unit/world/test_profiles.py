@@ -123,3 +123,14 @@ def test_a_part_that_is_not_judged_is_one_that_there_is() -> None:
         InputError, match=r"spec.notJudged\[1\].part: Unsupported value: \"kernel\": supported values"
     ):
         profile_from(text.encode(), "f")
+
+
+def test_conditions_of_a_node_are_its_own_words() -> None:
+    head = b"apiVersion: nodewright.dev/v1alpha1\nkind: NodeProfile\nspec: "
+    assert profile_from(head + b"{conditions: [PIDPressure]}", "p").spec.conditions == ("PIDPressure",)
+    with pytest.raises(InputError) as caught:
+        profile_from(head + b"{conditions: [Tired]}", "p")
+    (fault,) = caught.value.faults
+    assert str(fault).endswith(
+        'spec.conditions[0]: Invalid value: "Tired": must be one of DiskPressure, MemoryPressure, PIDPressure'
+    )

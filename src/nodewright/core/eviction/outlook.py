@@ -14,16 +14,22 @@ from nodewright.model.usage import FilesystemUse, MemoryUse, PodUse, Usage
 from nodewright.values.quantity import Quantity
 
 INTERVAL_S = 10
-"""How often the manager goes over the node.
+"""How often the manager goes over the node while it ends nobody.
 
 Follows: v1.36, pkg/kubelet/kubelet.go, evictionMonitoringPeriod.
+"""
+
+CLEANED_UP_S = 1
+"""The least time after which it goes on once it has ended a pod: it asks each second whether the pod is gone.
+
+Follows: v1.36, eviction/eviction_manager.go, waitForPodsCleanup.
 """
 
 
 class Departure(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that is ended, and what that brings.
 
-    Units: at_s in seconds from now; freed in bytes, or pieces of inodes and processes.
+    Units: at_s in seconds from now, at the earliest: each pod ends as soon as it is told to; freed in bytes, or pieces of inodes and processes.
     """
 
     eviction: Eviction
@@ -63,7 +69,8 @@ def outlook(
     ``after`` is the reading once the node has given back what it can; None: that changes nothing. An ended pod
     gives back its working set, files and processes as they were measured; a real one may share some of it.
 
-    Follows: v1.36, eviction/eviction_manager.go, synchronize, called every ten seconds.
+    Follows: v1.36, eviction/eviction_manager.go, Start, synchronize.
+    Departs: the kubelet waits up to 30 seconds for what is left of an ended pod; here it is gone at once.
     """
     at_s, departures = 0, list[Departure]()
     first = done = synchronize(rules, state, observation, at_s, after)
@@ -76,7 +83,7 @@ def outlook(
         for eviction in done.evictions:
             observation, departure = _after(observation, done, eviction, at_s)
             departures.append(departure)
-        wait_s = INTERVAL_S if done.evictions else _until_due_s(done)
+        wait_s = CLEANED_UP_S if done.evictions else _until_due_s(done)
         if wait_s is None:
             break
         at_s += wait_s
