@@ -10,12 +10,13 @@ import click
 from nodewright.cli.app import SUMMARIES, app
 from nodewright.cli.complete import TABLE
 from nodewright.core.cpu.own import CPUPicker
+from nodewright.core.eviction import EvictionPolicy
 from nodewright.core.topology import TopologyPolicy
 from nodewright.world.catalogue import catalogue
 from nodewright.world.policies import Registry
 
 # Options whose values are names of something that nodewright has.
-NAMES = {"--topology-policy": TopologyPolicy, "--cpu-picker": CPUPicker}
+NAMES = {"--topology-policy": TopologyPolicy, "--cpu-picker": CPUPicker, "--policy": EvictionPolicy}
 
 
 def main() -> None:

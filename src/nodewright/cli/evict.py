@@ -9,6 +9,7 @@ from nodewright.ask import Node
 from nodewright.cli import options, timeline, usage
 from nodewright.cli.app import NO, YES
 from nodewright.cli.inputs import warn
+from nodewright.cli.opening import show
 from nodewright.model.thresholds import Signal
 from nodewright.node.forecast import forecast
 from nodewright.render.documents import as_json, as_yaml
@@ -67,7 +68,7 @@ def command(
         text = (as_json if output == "json" else as_yaml)(document)
     else:
         text = evict_text(found, wide=output == "wide")
-    click.echo(text, nl=False)
+    show(text, output, asked.config)
     return NO if found.goes else YES
 
 
@@ -83,5 +84,5 @@ def _timeline(seen: usage.Observed, page: Path | None, output: str | None, warni
         text = ended_names(played)
     else:
         text = timeline_text(played)
-    click.echo(text, nl=False)
+    show(text, output, seen.node.config)
     return NO if played.runs[0].is_lost else YES

@@ -10,6 +10,7 @@ from nodewright.ask import Node
 from nodewright.cli.inputs import tell, workloads
 from nodewright.cli.options import PolicyChoice, Question
 from nodewright.core.cpu.own import CPUPicker
+from nodewright.core.eviction import EvictionPolicy
 from nodewright.core.topology import TopologyPolicy
 from nodewright.model.policies import Policy
 from nodewright.model.profile import NodeProfile
@@ -65,6 +66,8 @@ def with_policies(profile: NodeProfile, choice: PolicyChoice) -> tuple[NodeProfi
     if asked.cpu_picker:
         at = "--cpu-picker" if choice.cpu_picker else "spec.policies.cpuPicker"
         found.append(known.find(CPUPicker, asked.cpu_picker, asked=at))
+    if asked.eviction:
+        found.append(known.find(EvictionPolicy, asked.eviction, asked="spec.policies.eviction"))
     return replace(profile, spec=replace(profile.spec, policies=asked)), tuple(found)
 
 

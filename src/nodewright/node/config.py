@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from nodewright.core.allocatable import NodeResources, node_resources
 from nodewright.core.cpu.own import CPUPicker
-from nodewright.core.eviction import EvictionPolicy, EvictionRules
+from nodewright.core.eviction import KUBELET, EvictionPolicy, EvictionRules
 from nodewright.core.podfeatures import SysctlAllowlist
 from nodewright.core.predicates import NodeView, Rules
 from nodewright.core.topology import TopologyPolicy
@@ -84,7 +84,8 @@ class OwnPolicies:
     @property
     def chosen(self) -> tuple[Policy, ...]:
         """Those that there are."""
-        return tuple(one for one in (self.topology, self.cpu_picker, self.eviction) if one is not None)
+        found = (self.topology, self.cpu_picker, self.eviction)
+        return tuple(one for one in found if one is not None and one is not KUBELET)
 
 
 THE_KUBELETS = OwnPolicies()

@@ -23,6 +23,7 @@ from nodewright.render.documents import fact_document, plain
 from nodewright.render.evict import reprieve_sentence
 from nodewright.render.eviction_messages import EVICTED, annotations, eviction_message
 from nodewright.render.eviction_sentences import eviction_sentence
+from nodewright.render.policies import policies_document
 
 
 def evict_document(found: Forecast, *, warnings: Sequence[str] = ()) -> dict[str, Any]:
@@ -37,6 +38,7 @@ def evict_document(found: Forecast, *, warnings: Sequence[str] = ()) -> dict[str
         "node": config.facts.name,
         "kubernetesVersion": config.release.release.text,
         "rulesOf": config.release.rules_of,
+        **policies_document(config),
         "kubeletDefects": config.parts.defects.value,
         "filesystems": {
             "dedicatedImageFs": found.filesystems.dedicated_image_fs,

@@ -10,6 +10,7 @@ from nodewright.model.profile import API_VERSION
 from nodewright.node.config import NodeConfig
 from nodewright.render.documents import fact_document
 from nodewright.render.eviction_messages import eviction_message
+from nodewright.render.policies import policies_document
 from nodewright.render.timeline import MODEL, Played, first_word, moment_sentence
 from nodewright.sim.timeline.advise import Advice
 from nodewright.sim.timeline.moments import EvictionBegun, Moment, Timeline
@@ -24,6 +25,7 @@ def timeline_document(played: Played, config: NodeConfig, *, warnings: Sequence[
         "node": config.facts.name,
         "kubernetesVersion": config.release.release.text,
         "rulesOf": config.release.rules_of,
+        **policies_document(config),
         "durationSeconds": setting.duration_ns / 10**9,
         "assumptions": fact_document(setting.assumed),
         "growth": [fact_document(one) for one in setting.growth],

@@ -110,3 +110,28 @@ def test_a_machine_with_more_numa_nodes_than_the_kubelet_aligns_can_have_wishes(
     node = ["--node", "epyc-7742-2s-l3numa", "--topology-policy", "pod-wish"]
     assert run(["admit", *PODS[:2], *node, "-o", "name"]) == YES
     assert capsys.readouterr().out == "pod/counting\npod/trading\npod/pricing\n"
+
+
+def test_who_goes_is_said_with_the_nodes_policies(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["evict", *PODS[2:], "--available", "memory.available=1Gi"]
+    assert run(asked) == YES
+    assert capsys.readouterr().out.startswith(WISH)
+    run([*asked, "-o", "json"])
+    assert json.loads(capsys.readouterr().out)["policiesNotTheKubelets"][0]["name"] == "pod-wish"
+
+
+def test_an_eviction_policy_of_a_file_can_be_the_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = yaml.safe_load(Path(f"{FOLDER}/node.yaml").read_text())
+    profile["spec"]["policies"] = {"eviction": "each-second"}
+    node, file = tmp_path / "node.yaml", tmp_path / "each.py"
+    node.write_text(yaml.safe_dump(profile))
+    file.write_text(
+        "from nodewright.policies import eviction_policy\n"
+        "each = eviction_policy('each-second')(lambda rooms, due_in_ns: 10**9)\n"
+    )
+    asked = ["admit", "-f", f"{FOLDER}/pods.yaml", "--node", str(node), "-o", "name"]
+    assert run(asked) == ERROR
+    assert run([*asked, "--policies", str(file)]) == YES
+    assert "eviction policy each-second decides in the kubelet's place" in capsys.readouterr().err
