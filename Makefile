@@ -12,7 +12,7 @@ JOBS   ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src/nodewright/node/*,src/nodewright/lint/*
+PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src/nodewright/node/*,src/nodewright/lint/*,src/nodewright/namespace/*
 # Branches of the pure floors that tests must take, in per cent: it may only grow.
 PURE_COVERAGE := 99
 

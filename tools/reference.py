@@ -22,6 +22,7 @@ FLOORS = (
     "model",
     "core",
     "node",
+    "namespace",
     "world",
     "agent",
     "sim",

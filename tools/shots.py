@@ -70,6 +70,14 @@ SHOTS = {
         "nodewright cgroups -f examples/cgroups/running.yaml --node examples/cgroups/node.yaml "
         "--diff examples/cgroups/tree"
     ),
+    "help-quota": "nodewright quota --help",
+    "quota": "nodewright quota -f examples/quota/shop",
+    "quota-init-containers": (
+        "nodewright quota -f examples/requests/init-containers.yaml -f examples/quota/small.yaml"
+    ),
+    "quota-what-if": (
+        "nodewright quota -f examples/quota/shop --set deployment/web:containers.app.requests.cpu=100m"
+    ),
     "help-lint": "nodewright lint --help",
     "lint": (
         "nodewright lint -f examples/lint/shop.yaml --node epyc-7742-2s-nps1 "

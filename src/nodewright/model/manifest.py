@@ -24,7 +24,8 @@ class Controller:
     replicas: int | None
     """None: one on every node."""
     makes: tuple[GroupResource, ...] = ()
-    """What stands between it and its pods: the ReplicaSet of a Deployment, the Job of a CronJob."""
+    """What stands between it and its pods: the ReplicaSet of a Deployment, the Job of a CronJob, a
+    ControllerRevision."""
     claims: tuple[PersistentVolumeClaim, ...] = ()
     """Claims to volumes that each of its pods gets (StatefulSet); their names are those of the templates."""
     is_one_by_one: bool = False

@@ -79,6 +79,23 @@ def derivation_lines(derivation: Derivation) -> list[str]:
     return [*lines, " + ".join(parts)] if len(parts) > 1 else lines
 
 
+def in_short(derivation: Derivation) -> str:
+    """What decides the amount, on one line: the containers that add up, or the moment or level that is greatest."""
+    moment = derivation.deciding
+    is_sum = derivation.pod_level is None and moment is not None and moment.role is None
+    first = (
+        sum_words(moment)
+        if is_sum and moment is not None and len(moment.addends) > 1
+        else decision(derivation)
+    )
+    more = [
+        f"{claim.amount} {addend_name(claim)}" for claim in derivation.claims if derivation.pod_level is None
+    ]
+    if derivation.overhead is not None and first != "overhead":
+        more.append(f"{derivation.overhead} overhead")
+    return " + ".join([first, *more])
+
+
 def _parts(derivation: Derivation) -> list[str]:
     """What is added up beyond the containers."""
     parts = []

@@ -11,6 +11,7 @@ from nodewright.model.quota_objects import CountedObject, PersistentVolumeClaim
 from nodewright.world.decode import decode
 
 _REPLICA_SETS, _JOBS = GroupResource("replicasets", "apps"), GroupResource("jobs", "batch")
+_REVISIONS = GroupResource("controllerrevisions", "apps")
 _ROLLING = "RollingUpdate"
 _QUARTER = "25%"
 
@@ -41,7 +42,8 @@ def controller_of(value: dict[str, Any], pod: Pod) -> Controller | None:
     if kind == "Job":
         return Controller(pod=pod, replicas=_at_a_time(spec))
     if kind == "DaemonSet":
-        return Controller(pod=pod, replicas=None, update=_update(spec.get("updateStrategy"), 0, 1))
+        update = _update(spec.get("updateStrategy"), 0, 1)
+        return Controller(pod=pod, replicas=None, makes=(_REVISIONS,), update=update)
     replicas = _number(spec.get("replicas"), 1)
     if kind == "Deployment":
         update = _update(spec.get("strategy"), _QUARTER, _QUARTER)
@@ -51,6 +53,7 @@ def controller_of(value: dict[str, Any], pod: Pod) -> Controller | None:
         return Controller(
             pod=pod,
             replicas=replicas,
+            makes=(_REVISIONS,),
             claims=tuple(decode({**one, "status": None}, PersistentVolumeClaim) for one in templates),
             is_one_by_one=spec.get("podManagementPolicy") != "Parallel",
         )

@@ -1,6 +1,6 @@
 """All objects that files describe, in their order, as the API server would get them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ class Inventory:
     """What the files held."""
 
     entries: tuple[Entry, ...] = ()
+    namespace: str = "default"
+    """Of objects that name none."""
     warnings: tuple[str, ...] = ()
 
 
@@ -64,12 +66,20 @@ def inventory_from(content: bytes, source: str, namespace: str = "default") -> I
     return _inventory(loading)
 
 
+def inventory_of(values: Iterable[tuple[dict[str, Any], Place]], namespace: str = "default") -> Inventory:
+    """The objects as given, each with the place that faults of it are told with; else as load_inventory."""
+    loading = Loading(namespace, others=Others())
+    for value, place in values:
+        loading.take_object(value, place)
+    return _inventory(loading)
+
+
 def _inventory(loading: Loading) -> Inventory:
     loaded = loading.result()
     assert loading.others is not None, "an inventory is made of them"
     kinds = Kinds(loading.others.custom)
     entries = tuple(_entry(one, kinds, loaded.workloads, loading.namespace) for one in loading.others.taken)
-    return Inventory(entries=entries, warnings=loaded.warnings)
+    return Inventory(entries=entries, namespace=loading.namespace, warnings=loaded.warnings)
 
 
 def _entry(taken: Taken, kinds: Kinds, workloads: Sequence[Workload], default: str) -> Entry:

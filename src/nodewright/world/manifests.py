@@ -138,9 +138,10 @@ class Loading:
             return
         for document in documents:
             place = Place(file.source, file.content, document.number, documents[-1].number)
-            self._take_object(document.value, place)
+            self.take_object(document.value, place)
 
-    def _take_object(self, value: Any, place: Place) -> None:
+    def take_object(self, value: Any, place: Place) -> None:
+        """Take in an object, or the members of a list."""
         if not isinstance(value, dict):
             self.faults.append(place.of(Fault(rule="an object is a mapping with apiVersion and kind")))
             return
@@ -151,7 +152,7 @@ class Loading:
             prefix = f"{place.prefix}." if place.prefix else ""
             for index, item in enumerate(value["items"]):
                 inner = replace(place, prefix=f"{prefix}items[{index}]")
-                self._take_object(_typed(item, version, kind), inner)
+                self.take_object(_typed(item, version, kind), inner)
         else:
             self._take_kind(value, version, kind, place)
 

@@ -70,9 +70,9 @@ CONTROLLERS = """
     apps/v1 Deployment   strategy: {type: Recreate}                             ->  1 replicasets.apps none
     apps/v1 Deployment   strategy: {rollingUpdate: {maxSurge: 2}}               ->  1 replicasets.apps 2/25%
     apps/v1 ReplicaSet   replicas: 0                                            ->  0 - none
-    apps/v1 StatefulSet  replicas: 2                                            ->  2 - none
-    apps/v1 DaemonSet    updateStrategy: {rollingUpdate: {maxSurge: 10%}}       ->  None - 10%/1
-    apps/v1 DaemonSet    updateStrategy: {type: OnDelete}                       ->  None - none
+    apps/v1 StatefulSet  replicas: 2                                            ->  2 controllerrevisions.apps none
+    apps/v1 DaemonSet    updateStrategy: {rollingUpdate: {maxSurge: 10%}}       ->  None controllerrevisions.apps 10%/1
+    apps/v1 DaemonSet    updateStrategy: {type: OnDelete}                       ->  None controllerrevisions.apps none
     batch/v1 Job         {parallelism: 4, completions: 3}                       ->  3 - none
     batch/v1 Job         {parallelism: 4, suspend: true}                        ->  0 - none
     batch/v1 Job         completions: 7                                         ->  1 - none

@@ -1,0 +1,244 @@
+"""The command `nodewright quota`."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodewright.cli.app import ERROR, NO, USAGE, YES, run
+
+FOLDER = Path(__file__).parents[3] / "examples" / "quota" / "shop"
+SHOP = ["quota", "-f", str(FOLDER / "shop.yaml"), "-f", str(FOLDER / "team.yaml")]
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  initContainers:
+    - {name: prepare, resources: {limits: {cpu: 1}}}
+  containers:
+    - {name: app, resources: {limits: {cpu: 1}}}
+---
+"""
+QUOTA = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {%s}}%s}"
+
+
+def document(capsys: pytest.CaptureFixture[str], *more: str, code: int = NO) -> dict[str, Any]:
+    assert run([*SHOP, "-o", "json", *more]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def file(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "f.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def text(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = YES) -> str:
+    assert run(["quota", *arguments]) == code
+    return capsys.readouterr().out
+
+
+def test_the_document_has_bills_totals_refusals_room_and_what_helps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = document(capsys)
+    assert (found["kind"], found["fits"]) == ("QuotaReport", False)
+    (namespace,) = found["namespaces"]
+    (quota,) = namespace["quotas"]
+    assert (quota["used"]["requests.cpu"], quota["wanted"]["requests.cpu"]) == ("3500m", "3900m")
+    web, _, _, report = found["objects"]
+    pods = web["makes"][-1]
+    assert (pods["wanted"], pods["admitted"], web["fits"], report["fits"]) == (5, 5, True, False)
+    assert pods["chargeEach"][0]["amounts"]["limits.cpu"] == "700m"
+    assert pods["because"]["limits.cpu"] == "500m app + 200m proxy"
+    assert "cpu" not in pods["because"]
+    assert report["makes"][-1]["because"]["limits.cpu"] == "container report"
+    assert pods["filledIn"][0]["container"] == "proxy"
+    first = found["firstRefused"]
+    assert (first["kind"], first["name"], first["object"]) == ("CronJob", "report", "report-0")
+    assert first["message"].startswith('pods "report-0" is forbidden: exceeded quota: team, requested: ')
+    assert first["reasons"][0]["type"] == "QuotaExceeded"
+    assert [room["morePods"] for room in found["stillFits"]] == [0, 0, 0]
+    mending = found["mending"]
+    assert mending["raise"][0]["to"] == "3900m"
+    assert [(one["name"], one["from"], one["to"]) for one in mending["lowerOne"]] == [
+        ("web", 5, 3),
+        ("db", 2, 1),
+    ]
+    assert mending["lowerAll"] == []
+
+
+def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys)
+    assert run([*SHOP, "-o", "yaml"]) == NO
+    assert yaml.safe_load(capsys.readouterr().out) == found
+
+
+def test_what_helps_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    for change in ("resourcequota/team:hard.requests.cpu=3900m", "deployment/web:replicas=3"):
+        assert "what if: everything fits" in text(capsys, *SHOP[1:], "--set", change)
+    for change in ("resourcequota/team:hard.requests.cpu=3899m", "deployments/web:replicas=4"):
+        assert "what if: first refused: CronJob shop/report" in text(
+            capsys, *SHOP[1:], "--set", change, code=NO
+        )
+
+
+def test_both_bills_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = text(capsys, *SHOP[1:], "--set", "deployment/web:containers.app.requests.cpu=100m")
+    assert "requests.cpu             3900m    3150m     -750m    3500m" in shown
+    assert "Deployment shop/web   requests.cpu each   300m       150m" in shown
+    assert "CronJob shop/report   pods that get in    0 of 2     2 of 2" in shown
+    found = document(capsys, "--set", "deployment/web:containers.app.requests.cpu=100m", code=YES)
+    assert (found["fits"], found["whatIf"]["fits"]) == (False, True)
+
+
+def test_another_file_takes_the_place_of_objects_or_adds_some(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    other = (
+        (FOLDER / "team.yaml").read_text().replace("3500m", '"9"')
+        + "---\n"
+        + POD.replace("name: a}", "name: extra, namespace: shop}", 1)
+    )
+    shown = text(capsys, *SHOP[1:], "--what-if", file(tmp_path, other), code=NO)
+    assert "requests.cpu             3900m    4900m     +1       3500m -> 9" in shown
+    assert re.search(r"Pod shop/extra +pods that get in +- +0 of 1\n", shown)
+    assert "what if: first refused: Pod shop/extra" in shown
+
+
+def test_a_change_that_changes_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nothing changes" in text(capsys, *SHOP[1:], "--set", "deployment/web:replicas=5", code=NO)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ("web", "must be KIND/NAME:PATH=VALUE"),
+        ("deployment/wob:replicas=1", "there is no such object"),
+        ("deployment/web:replicas=many", "must be a whole number"),
+        ("service/web:replicas=1", "wants no number of pods"),
+        ("service/web:containers.a.limits.cpu=1", "has no containers"),
+        ("deployment/web:hard.cpu=1", "only a ResourceQuota has hard.RESOURCE"),
+        ("deployment/web:containers.main.limits.cpu=1", 'has no container \\"main\\" in containers'),
+        ("deployment/web:initContainers.app.limits.cpu=1", "in initContainers"),
+        ("deployment/web:containers.app.cpu=1", "must be replicas, hard.RESOURCE or"),
+        ("deployment/web:image=1", "must be replicas, hard.RESOURCE or"),
+        (
+            "deployment/web:containers.app.limits.cpu=x",
+            "spec.template.spec.containers[0].resources.limits[cpu]",
+        ),
+    ],
+)
+def test_changes_that_cannot_be_made_are_refused(
+    change: str, rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*SHOP, "--set", change]) == ERROR
+    assert rule.replace("\\", "") in capsys.readouterr().err.replace("\\", "")
+
+
+def test_a_change_without_a_value_takes_the_amount_out(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = text(capsys, *SHOP[1:], "--set", "deployment/web:containers.app.limits.cpu=", code=NO)
+    assert "limits.cpu each   700m       400m" in shown  # the limit range gives 200m instead
+
+
+def test_ci_gets_junit_and_sarif_with_the_line_of_the_object(capsys: pytest.CaptureFixture[str]) -> None:
+    junit = text(capsys, *SHOP[1:], "-o", "junit", code=NO)
+    assert '<testsuite name="quota.shop" tests="4" failures="1">' in junit
+    assert '<testcase classname="quota.shop" name="CronJob/report"' in junit
+    assert "raise ResourceQuota shop/team requests.cpu from 3500m to 3900m" in junit
+    sarif = json.loads(text(capsys, *SHOP[1:], "-o", "sarif", code=NO))
+    (result,) = sarif["runs"][0]["results"]
+    assert result["ruleId"] == "quota-exceeded"
+    assert result["message"]["text"].startswith(
+        '0 of 2 get in: pods "report-0" is forbidden: exceeded quota: team'
+    )
+    region = result["locations"][0]["physicalLocation"]["region"]
+    lines = (FOLDER / "shop.yaml").read_text().splitlines()
+    assert "".join(lines[region["startLine"] - 1 :]).startswith("apiVersion: batch/v1kind: CronJob")
+
+
+@pytest.mark.parametrize(
+    ("hard", "bounds", "rule"),
+    [
+        ("limits.memory: 1", "", "quota-must-specify"),
+        ("pods: 9", "max: {cpu: 500m}", "limit-range"),
+    ],
+)
+def test_each_sort_of_refusal_has_a_rule(
+    hard: str, bounds: str, rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    item = f"{{type: Container, {bounds}}}"
+    limit_range = f"{{apiVersion: v1, kind: LimitRange, metadata: {{name: l}}, spec: {{limits: [{item}]}}}}"
+    path = file(tmp_path, f"{POD}{QUOTA % (hard, '')}\n---\n{limit_range}")
+    sarif = json.loads(text(capsys, "-f", path, "-o", "sarif", code=NO))
+    assert [one["ruleId"] for one in sarif["runs"][0]["results"]] == [rule]
+    shown = text(capsys, "-f", path, code=NO)
+    assert "room does not help Pod default/a" in shown
+    assert "Pod default/a   0           " in shown
+
+
+def test_names_are_those_of_objects_that_do_not_get_in(capsys: pytest.CaptureFixture[str]) -> None:
+    assert text(capsys, *SHOP[1:], "-o", "name", code=NO) == "cronjob/report\n"
+
+
+def test_everything_can_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = text(capsys, "-f", file(tmp_path, POD + QUOTA % ("pods: 3, secrets: 1", "")))
+    assert "everything fits" in shown
+    assert "Pod default/a   2" in shown
+    assert "to make everything fit" not in shown
+
+
+def test_without_quotas_nothing_is_charged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert text(capsys, "-f", file(tmp_path, POD)) == "no quotas\n\neverything fits\n"
+    config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}\n---\n"
+    shown = text(capsys, "-f", file(tmp_path, config + POD + QUOTA % ("cpu: 3", "")))
+    assert "not charged: ConfigMap default/c" in shown
+    assert "container app\n" in shown
+
+
+def test_what_is_in_use_already_counts_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quota = QUOTA % ("pods: 3", ", status: {hard: {pods: 3}, used: {pods: 3}}")
+    path = file(tmp_path, POD + quota)
+    assert "everything fits" in text(capsys, "-f", path)
+    shown = text(capsys, "-f", path, "--from-status", code=NO)
+    assert "used: pods=3, limited: pods=3" in shown
+
+
+def test_a_rolling_update_and_nodes_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = text(capsys, *SHOP[1:], "--surge", code=NO)
+    assert "0 of 2 pods more while it is updated" in shown
+    assert run([*SHOP, "--nodes", "-1"]) == USAGE
+
+
+def test_bad_quotas_are_refused_in_the_api_servers_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["quota", "-f", file(tmp_path, QUOTA % ("memoy: 1Gi", ""))]) == ERROR
+    wanted = 'spec.hard[memoy]: Invalid value: "memoy": must be a standard resource for quota'
+    assert wanted in capsys.readouterr().err
+
+
+def test_many_objects_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sets = "".join(
+        f"{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: r{number}}}, spec: {{replicas: 2, template: "
+        "{spec: {containers: [{name: a}]}}}}\n---\n"
+        for number in range(8)
+    )
+    shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 15", "")), code=NO)
+    assert "or one of 3 other objects (-o json names them)" in shown
+    shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 1", "")), code=NO)
+    assert "from 2 to 0 replicas and 3 more" in shown
+    assert "then: ReplicaSet default/r1, " in shown
+
+
+def test_odd_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["quota", "-f", file(tmp_path, "")]) == YES
+    assert "no objects found" in capsys.readouterr().err
+    classy = POD.replace("spec:", "spec:\n  priorityClassName: vip", 1)
+    assert run(["quota", "--strict", "-f", file(tmp_path, classy)]) == ERROR
+    assert 'no PriorityClass with name "vip" is known' in capsys.readouterr().err
