@@ -96,6 +96,7 @@ SHOTS = {
     ),
     "node-catalogue": "nodewright node catalogue",
     "node-show-laptop": "nodewright node show --node laptop-i7-1370p",
+    "node-show-pods": "nodewright node show --node examples/numa/split-node.yaml",
     "node-show-epyc": "nodewright node show --node epyc-7742-2s-nps4",
     "node-show-gb200": "nodewright node show --node gb200",
     "help-completion": "nodewright completion --help",

@@ -6,13 +6,18 @@ from typing import Any
 
 import click
 
+from nodewright.ask import Node
 from nodewright.cli.app import YES
 from nodewright.cli.node_capture import capture
 from nodewright.cli.options import node as node_option
 from nodewright.cli.options import output
 from nodewright.model.profile import NodeProfile
+from nodewright.node.placement import placement_of
+from nodewright.render.admission import remaining_text
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.machine import amount, node_picture
+from nodewright.render.placement import placement_texts
+from nodewright.render.policies import policies_text
 from nodewright.render.profiles import profile_document, profile_yaml
 from nodewright.render.tables import table
 from nodewright.world.catalogue import Entry, catalogue
@@ -33,15 +38,34 @@ command.add_command(capture)
 @click.option("--ascii", "ascii_only", is_flag=True, help="Frames of plain ASCII characters.")
 @output("yaml", "json")
 def show(*, node: str | None, ascii_only: bool, output: str | None) -> int:
-    """Draw a node: sockets, NUMA nodes, L3 caches, cores with their CPUs, memory, distances."""
+    """Draw a node: sockets, NUMA nodes, L3 caches, cores with their CPUs, memory, distances.
+
+    Below: what its pods hold for themselves of CPUs, memory and devices, and what is left.
+    """
     profile = find_profile(node)
     if output:
         click.echo(_document(profile, output), nl=False)
     else:
         plain = ascii_only or not _can_print_frames()
         click.echo(node_picture(profile, width=_width(), ascii_only=plain), nl=False)
+        if profile.spec.pods:
+            _show_pods(Node.of(profile, source=node or "this machine"))
     _warn(profile)
     return YES
+
+
+def _show_pods(node: Node) -> None:
+    """What the pods hold, and what is left of the node."""
+    placed = [(pod, placement_of(node.state, pod)) for pod in node.pods]
+    for text in (
+        policies_text(node.config),
+        *placement_texts(placed, node.state, wide=False),
+        remaining_text(node.state),
+    ):
+        if text:
+            click.echo(f"\n{text}", nl=False)
+    for warning in node.warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 @command.command("catalogue")

@@ -118,3 +118,25 @@ def test_an_entry_of_the_catalogue_is_a_profile_and_its_own_name(capsys: Capture
 def test_a_name_that_the_catalogue_lacks_is_an_error(capsys: Captured) -> None:
     assert run(["node", "catalogue", "gb200x"]) == ERROR
     assert "there are gb200" in capsys.readouterr().err
+
+
+def test_a_node_with_pods_shows_what_they_hold(capsys: Captured) -> None:
+    assert run(["node", "show", "--node", "examples/numa/split-node.yaml"]) == YES
+    _, pods, shared, amounts = capsys.readouterr().out.rsplit("\n\n", 3)
+    assert [line.split() for line in pods.splitlines()] == [
+        ["POD", "CONTAINER", "CPUS", "NUMA"],
+        ["shop/cart", "main", "1-2", "0"],
+        ["shop/search", "main", "4-6", "1"],
+    ]
+    assert [line.split() for line in shared.splitlines()[1:]] == [["0", "0,3"], ["1", "7"]]
+    assert amounts.splitlines()[1].split() == ["cpu", "7", "5", "2"]
+
+
+def test_a_node_whose_kubelet_does_not_start_is_drawn_and_then_told(tmp_path: Path, capsys: Captured) -> None:
+    text = Path("examples/numa/split-node.yaml").read_text()
+    node = tmp_path / "node.yaml"
+    node.write_text(text.replace("cpuManagerPolicy: static", "cpuManagerPolicy: dynamic"))
+    assert run(["node", "show", "--node", str(node)]) == ERROR
+    shown = capsys.readouterr()
+    assert "socket 1" in shown.out
+    assert "the kubelet does not start" in shown.err
