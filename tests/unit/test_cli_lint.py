@@ -97,6 +97,37 @@ def test_a_broken_file_does_not_hide_what_the_others_hold(
     assert "values.yaml" not in printed.err
 
 
+def test_a_broken_profile_does_not_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = "apiVersion: nodewright.dev/v1alpha1\nkind: NodeProfile\nspec: {cgroupVersion: 3}\n"
+    (tmp_path / "all.yaml").write_text(f"{node}---\n{Path(SHOP).read_text()}")
+    assert run(["lint", "-f", str(tmp_path)]) == ERROR
+    printed = capsys.readouterr()
+    assert "3 warnings in 3 objects" in printed.out
+    assert "spec.cgroupVersion: Invalid value: 3: must be 1 or 2" in printed.err
+
+
+def test_a_configuration_of_another_version_is_one_that_the_kubelet_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "kubelet.yaml"
+    config.write_text("apiVersion: kubelet.config.k8s.io/v1alpha1\nkind: KubeletConfiguration\nmaxPods: 5\n")
+    assert run(["lint", "-f", str(config), "-o", "json"]) == NO
+    [one] = json.loads(capsys.readouterr().out)["findings"]
+    assert (one["rule"], one["path"], one["line"]) == ("NW301", "apiVersion", 1)
+
+
+def test_kinds_of_the_same_name_elsewhere_are_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(
+        "apiVersion: example.com/v1\nkind: KubeletConfiguration\nmetadata: {name: a}\n---\n"
+        "apiVersion: example.com/v1\nkind: NodeProfile\nmetadata: {name: a}\n"
+    )
+    assert run(["lint", "-f", str(other)]) == YES
+    assert capsys.readouterr().out == "nothing found in 0 objects\n"
+
+
 def test_nothing_but_broken_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("replicas: 3\n")

@@ -95,6 +95,7 @@ def command(  # noqa: PLR0913 - one argument an option
     found = outcome(looked_at, selection)
     failing = _failing(found, fail_on)
     click.echo(_text(found, output, failing), nl=False)
+    faults = (*faults, *looked_at.faults)
     for fault in faults:
         click.echo(f"error: {fault}", err=True)
     if faults:

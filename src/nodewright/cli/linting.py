@@ -24,16 +24,18 @@ from nodewright.lint.subjects import (
 )
 from nodewright.model.api_request import creation
 from nodewright.model.faults import ConfigFault, Stage
+from nodewright.model.kubelet_config import GROUP_VERSION, KubeletConfiguration
 from nodewright.model.kubelet_config import KIND as KUBELET_KIND
 from nodewright.model.objects import Pod
-from nodewright.model.profile import NodeProfile, NodeProfileSpec
+from nodewright.model.profile import API_VERSION, NodeProfile, NodeProfileSpec
 from nodewright.model.quota_objects import LimitRange, ResourceQuota
 from nodewright.model.reservations import read_reservations
 from nodewright.model.verdict import Refused
 from nodewright.node.start import start
 from nodewright.world.decode import decode
-from nodewright.world.errors import InputError
+from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import read_file
+from nodewright.world.gojson import Decoded, DecodingFault
 from nodewright.world.inventory import Entry, Inventory
 from nodewright.world.kubelet_config import config_document, decode_document
 from nodewright.world.nodes import find_profile
@@ -43,6 +45,7 @@ from nodewright.world.profiles import profile_of
 from nodewright.world.templates import TEMPLATES
 
 STATIC_FOLDER = "etc/kubernetes/manifests"
+KUBELET_GROUP, OWN_GROUP = (version.partition("/")[0] for version in (GROUP_VERSION, API_VERSION))
 _IN_PROFILE = "spec.kubeletConfiguration."
 
 
@@ -57,6 +60,8 @@ class Question:
     """All files that were read, in order."""
     around: Around
     warnings: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    """What keeps node profiles among the files from being looked at."""
 
 
 def question(inventory: Inventory, nodes: Sequence[str] = (), kubelet_config: str | None = None) -> Question:
@@ -84,6 +89,7 @@ class _Asking:
     nodes: list[LintNode] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
 
     def asked(self, inventory: Inventory) -> Question:
         """All of it."""
@@ -107,6 +113,7 @@ class _Asking:
             files=self.files,
             around=around,
             warnings=inventory.warnings,
+            faults=tuple(self.faults),
         )
 
     def take_reference(self, reference: str) -> None:
@@ -134,18 +141,27 @@ class _Asking:
         self.files.setdefault(place.source, place.content)
         number = len(self.subjects)
         item = manifest.object
-        if manifest.kind == KUBELET_KIND:
+        group = manifest.api_version.partition("/")[0]
+        if (group, manifest.kind) == (KUBELET_GROUP, KUBELET_KIND):
             self._add_config(entry.value, place)
-        elif manifest.kind == PROFILE_KIND:
-            profile = profile_of(entry.value, place)
-            self._add_config(profile.spec.kubelet_configuration, place, profile, prefix=_IN_PROFILE)
-            self._add_node(profile.metadata.name or place.source, profile)
+        elif (group, manifest.kind) == (OWN_GROUP, PROFILE_KIND):
+            self._take_profile(entry)
         elif entry.workload is not None:
             self.entries.append(entry)
         elif isinstance(item, LimitRange):
             self._add(LimitsSubject(number, manifest.name, manifest.namespace, entry.value, item), place)
         elif isinstance(item, ResourceQuota):
             self._add(QuotaSubject(number, manifest.name, manifest.namespace, entry.value, item), place)
+
+    def _take_profile(self, entry: Entry) -> None:
+        place = entry.place
+        try:
+            profile = profile_of(entry.value, place)
+        except InputError as error:
+            self.faults.extend(error.faults)
+            return
+        self._add_config(profile.spec.kubelet_configuration, place, profile, prefix=_IN_PROFILE)
+        self._add_node(profile.metadata.name or place.source, profile)
 
     def _add(self, subject: Subject, place: Place) -> None:
         self.subjects.append(subject)
@@ -210,8 +226,7 @@ class _Asking:
 def _config(
     document: Mapping[str, Any], place: Place, spec: NodeProfileSpec | None, *, number: int, prefix: str
 ) -> ConfigSubject:
-    typed = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": KUBELET_KIND, **document}
-    decoded = decode_document(typed, place.source)
+    decoded = _decoded({"apiVersion": GROUP_VERSION, "kind": KUBELET_KIND, **document}, place.source)
     machine = None if spec is None else spec.machine_info
     version = 2 if spec is None else spec.cgroup_version
     complete = settled(decoded.value, machine=machine, cgroup_version=version)
@@ -233,6 +248,18 @@ def _config(
         else None,
         cgroup_version=version,
     )
+
+
+def _decoded(document: dict[str, Any], source: str) -> Decoded[KubeletConfiguration]:
+    """The configuration; one that says nothing, with the fault, where the document is of another version."""
+    try:
+        return decode_document(document, source)
+    except InputError as error:
+        faults = (
+            DecodingFault(path=one.path, text=one.rule, value=one.value, is_final=True)
+            for one in error.faults
+        )
+        return Decoded(KubeletConfiguration(), tuple(faults), ())
 
 
 def _filled(pod: Pod, ranges: Sequence[LimitRange]) -> Pod:

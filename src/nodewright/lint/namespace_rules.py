@@ -107,7 +107,7 @@ def _bounds_nothing(limits: LimitsSubject, _around: Around) -> Iterator[Found]:
 
 
 def _demands_limits(limits: LimitsSubject, around: Around) -> Iterator[Found]:
-    """A maximum for pods demands that each container has a limit; nobody gives one to those that have none."""
+    """A maximum for pods demands that there is a limit; nobody gives one to pods without."""
     ranges = around.limit_ranges.get(limits.namespace, ())
     given = {
         name

@@ -181,8 +181,8 @@ AMOUNT_PAGES = {
         says="nobody looks up the priority class {name} of a static pod: it has no priority",
         why=(
             "The API server turns the name of a priority class into a number, and it never sees a static pod before "
-            "the kubelet has started it. Without `priority` the pod has none, whatever its class is called: it can push "
-            "out no critical pod, and is not taken for node-critical when the kernel looks for something to kill."
+            "the kubelet has started it. Without `priority` the pod has none as far as the kubelet goes: it can push out "
+            "no critical pod, and no other pod can be compared with it."
         ),
         mend="Write the number beside the name, as kubeadm does.",
         bad=pod(

@@ -141,12 +141,12 @@ NAMESPACE_PAGES = {
         change=(("example.com/Job", "Container"),),
     ),
     "NW407": Page(
-        title="A maximum for pods demands limits of every container",
-        says="max.{resource} of type Pod refuses every pod with a container without a limit on {resource}, and nobody gives it one",
+        title="A maximum for pods demands a limit that nobody gives",
+        says="max.{resource} of type Pod refuses every pod in which no container limits {resource}, and nothing gives one a default",
         why=(
             "A maximum is held against limits, and a limit that is missing is refused. Items of type Pod cannot give "
-            "defaults; without a default of type Container in the namespace, pods that do not say their limits are "
-            "not made."
+            "defaults; without a default of type Container in the namespace, pods without any limit on the resource "
+            "are not made."
         ),
         mend="Add an item of type Container with `default` for the resource.",
         bad=_RANGE
