@@ -12,6 +12,7 @@ from nodewright.world.captured.remarks import (
     ContainersStale,
     DevicesForgotten,
     DevicesPassedOver,
+    FieldsUnknown,
     MachineDiffers,
     ManifestsPassedOver,
     PodsElsewhere,
@@ -31,6 +32,8 @@ def remark_sentence(remark: Remark) -> str:
     match remark:
         case PodsEnded(names=names):
             return f"left out, as they have ended: {_some(names)}"
+        case FieldsUnknown(names=names):
+            return f"passed over, as no field of pods that nodewright knows: {_some(names)}"
         case PodsElsewhere(count=count, node=node):
             return f"left out: {count} pod{'' if count == 1 else 's'} not on {node}"
         case PodsNotAdmitted(names=names):

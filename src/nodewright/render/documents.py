@@ -11,6 +11,7 @@ import yaml
 from nodewright.model.objects import Pod
 from nodewright.values.duration import Duration
 from nodewright.values.idset import IdSet
+from nodewright.values.instant import Instant
 from nodewright.values.quantity import Quantity
 
 
@@ -20,7 +21,7 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, Quantity | IdSet | Duration | StrEnum):
+    if isinstance(value, Quantity | IdSet | Duration | Instant | StrEnum):
         return str(value)
     if isinstance(value, Pod):
         meta = value.metadata

@@ -180,3 +180,9 @@ def test_static_pods_are_recognised_by_their_manifests(capsys: Captured) -> None
     names = [one.full_name for one in profile.spec.pods]
     assert "kube-system/haproxy-worker-3" in names
     assert len(names) == 4
+
+
+def test_what_a_cluster_says_of_times_is_kept(capsys: Captured) -> None:
+    for form in ("yaml", "json"):
+        profile, _ = captured(capsys, *OF_CLUSTER, *NODE, "-o", form)
+        assert {str(one.metadata.creation_timestamp)[:7] for one in profile.spec.pods} == {"2026-03"}

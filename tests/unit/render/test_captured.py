@@ -16,6 +16,10 @@ TORN = StateFileDamaged(
     ("remark", "said"),
     [
         (remarks.PodsEnded(names=("a/b", "c/d")), "left out, as they have ended: a/b, c/d"),
+        (
+            remarks.FieldsUnknown(names=("spec.warp",)),
+            "passed over, as no field of pods that nodewright knows: spec.warp",
+        ),
         (remarks.PodsElsewhere(count=2, node="n"), "left out: 2 pods not on n"),
         (remarks.PodsNotAdmitted(names=("a/b",)), "left out, as the kubelet has not let them in: a/b"),
         (

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nodewright.model.objects import Taint
+from nodewright.model.resource_names import MEMORY, is_huge_page
 from nodewright.values.quantity import Quantity, QuantityError
 from nodewright.world.decode import amount, decode
 from nodewright.world.documents import parse_documents
@@ -14,6 +15,7 @@ from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import read_file
 
 NRT_GROUP, NRT_KIND = "topology.node.k8s.io", "NodeResourceTopology"
+_MOST_PIECES = 65_536
 _NUMA_ZONE = "node"
 _LAST_DIGITS = re.compile(r"(\d+)$")
 
@@ -133,6 +135,8 @@ def read_topology(path: Path, node: str) -> ResourceTopology:
         if (zone := _zone(looking, one, f"zones[{index}]")) is not None
     ]
     policy, scope = _policy(looking, found)
+    if len({zone.numa for zone in zones}) < len(zones):
+        looking.fault("zones", "names a NUMA node twice")
     if not zones:
         looking.fault("zones", "names no NUMA node: a zone of type Node")
     looking.end()
@@ -158,10 +162,17 @@ def _zone(looking: "_Looking", zone: dict[str, Any], path: str) -> Zone | None:
         capacity = _whole(looking, one.get("capacity"), f"{at}.capacity")
         allocatable = _whole(looking, one.get("allocatable", one.get("capacity")), f"{at}.allocatable")
         available = _whole(looking, one.get("available", one.get("allocatable")), f"{at}.available")
+        if not 0 <= available <= allocatable <= _most(str(one.get("name"))):
+            looking.fault(at, "no such amounts can be", [capacity, allocatable, available])
         resources[str(one.get("name"))] = ZoneAmounts(
             capacity=max(capacity, allocatable), allocatable=allocatable, available=available
         )
     return Zone(numa=numa, costs=costs, resources=resources)
+
+
+def _most(name: str) -> int:
+    """The most of a resource that there can be: memory is counted in bytes, all else is named one by one."""
+    return 1 << 62 if name == MEMORY or is_huge_page(name) else _MOST_PIECES
 
 
 def _number(looking: "_Looking", name: object, path: str) -> int:

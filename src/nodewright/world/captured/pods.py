@@ -1,20 +1,35 @@
 """The pods of one node, out of what `kubectl get pods -A -o json` or the kubelet's own `/pods` says."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
+from nodewright.core.arrival import identified
 from nodewright.core.requests import is_mirror
 from nodewright.core.requests.criticality import CONFIG_MIRROR
 from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
-from nodewright.world.captured.remarks import PodsElsewhere, PodsEnded, PodsNotAdmitted, PodsResized, Remark
+from nodewright.world.captured.remarks import (
+    FieldsUnknown,
+    PodsElsewhere,
+    PodsEnded,
+    PodsNotAdmitted,
+    PodsResized,
+    Remark,
+)
+from nodewright.world.decode import decode
+from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.manifests import load_workloads
+from nodewright.world.files import read_file
+from nodewright.world.places import Place
+from nodewright.world.schema import checked
 from nodewright.world.state.cpu import ContainerName
 from nodewright.world.state.resources import PodResources
 
+UNKNOWN_FIELD = "unknown field"
 _POD = ("v1", "Pod")
 STAND_IN_NAMESPACE = "unknown"
 
@@ -48,14 +63,13 @@ def read_pods(path: Path, node: str) -> NodePods:
     Follows: v1.36, pkg/kubelet/pod/mirror_client.go, CreateMirrorPod: the annotation is the static pod's uid.
     Errors:  InputError for a file of bad pods, and where it is not clear which node is meant.
     """
-    loaded = load_workloads([str(path)])
-    everywhere = [one.pod for one in loaded.workloads if (one.api_version, one.kind) == _POD]
+    everywhere, strange = _pods_in(path)
     name = node or _only_node(everywhere, path)
     here = [pod for pod in everywhere if pod.spec.node_name == name]
     known = {one.uid: one for one in map(_as_kubelet, here)}
     left = {uid: pod for uid, pod in known.items() if not pod.has_ended}
     ended = tuple(pod.full_name for uid, pod in known.items() if uid not in left)
-    remarks: list[Remark] = []
+    remarks: list[Remark] = [FieldsUnknown(names=strange)] if strange else []
     if len(here) < len(everywhere):
         remarks.append(PodsElsewhere(count=len(everywhere) - len(here), node=name))
     if ended:
@@ -99,6 +113,41 @@ def stand_in(uid: str, resources: PodResources, passing: Collection[str] = ()) -
         containers=containers(init=False), init_containers=containers(init=True), resources=resources.pod
     )
     return Pod(metadata=ObjectMeta(name=uid, namespace=STAND_IN_NAMESPACE, uid=uid), spec=spec)
+
+
+def _pods_in(path: Path) -> tuple[list[Pod], tuple[str, ...]]:
+    """The pods in the file, which an API server has taken already, and the fields that we do not know."""
+    file = read_file(str(path))
+    documents = parse_documents(file.content, file.source)
+    pods, faults, strange = [], [], set()
+    for document in documents:
+        place = Place(file.source, file.content, document.number, len(documents))
+        for prefix, value in _objects(document.value):
+            check = checked(value, _POD[1])
+            unknown = {fault.path for fault in check.faults if fault.rule.startswith(UNKNOWN_FIELD)}
+            strange |= unknown
+            wrong = [fault for fault in check.faults if fault.path not in unknown]
+            faults += dataclasses.replace(place, prefix=prefix).all_of(wrong)
+            if not wrong:
+                pods.append(identified(decode(check.sound_part(), Pod)))
+    if faults:
+        raise InputError(faults)
+    return pods, tuple(sorted(strange))
+
+
+def _objects(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The pods in a document, with where they stand; a kubelet's own list does not say what its items are."""
+    if not isinstance(value, dict):
+        return
+    items = value.get("items")
+    if not isinstance(items, list):
+        items, prefixes = [value], [""]
+    else:
+        prefixes = [f"items[{index}]" for index in range(len(items))]
+    usual = _POD if value.get("kind") == "PodList" else ("", "")
+    for prefix, item in zip(prefixes, items, strict=True):
+        if isinstance(item, dict) and (item.get("apiVersion", usual[0]), item.get("kind", usual[1])) == _POD:
+            yield prefix, item
 
 
 def _only_node(pods: Sequence[Pod], path: Path) -> str:

@@ -14,6 +14,13 @@ class PodsEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FieldsUnknown:
+    """Fields of pods that Kubernetes got after the release that we know; they are passed over."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodsElsewhere:
     """Pods of other nodes, or of none."""
 
@@ -106,6 +113,7 @@ class ConfigurationWarning:
 
 Remark: TypeAlias = (
     PodsEnded
+    | FieldsUnknown
     | PodsElsewhere
     | PodsNotAdmitted
     | PodsResized

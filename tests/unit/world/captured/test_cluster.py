@@ -144,3 +144,27 @@ def test_configz_holds_the_configuration(tmp_path: Path) -> None:
         read_configz(a_file(tmp_path, {"kind": "Node"}))
     with pytest.raises(InputError, match="an object is wanted"):
         read_configz(a_file(tmp_path, []))
+
+
+@pytest.mark.parametrize(
+    ("amounts", "wrong"),
+    [
+        (("1000000", "1000000", "1"), True),
+        (("4", "4", "-1"), True),
+        (("4", "4", "5"), True),
+        (("4", "4", "4"), False),
+    ],
+)
+def test_amounts_that_cannot_be_are_refused(tmp_path: Path, amounts: tuple[str, ...], wrong: bool) -> None:
+    resource = dict(zip(("capacity", "allocatable", "available"), amounts, strict=True))
+    path = a_file(tmp_path, an_object(a_zone(0, resources=[{"name": "cpu", **resource}])))
+    if wrong:
+        with pytest.raises(InputError, match="no such amounts can be"):
+            read_topology(path, "")
+    else:
+        assert read_topology(path, "").zones[0].resources["cpu"].used == 0
+
+
+def test_a_numa_node_has_one_zone(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="names a NUMA node twice"):
+        read_topology(a_file(tmp_path, an_object(a_zone(0), a_zone(0))), "")

@@ -9,7 +9,13 @@ import pytest
 from nodewright.model.objects import ResourceRequirements
 from nodewright.testing.objects import amounts
 from nodewright.world.captured.pods import NodePods, admitted, read_pods, stand_in
-from nodewright.world.captured.remarks import PodsElsewhere, PodsEnded, PodsNotAdmitted, PodsResized
+from nodewright.world.captured.remarks import (
+    FieldsUnknown,
+    PodsElsewhere,
+    PodsEnded,
+    PodsNotAdmitted,
+    PodsResized,
+)
 from nodewright.world.errors import InputError
 from nodewright.world.state.cpu import ContainerName
 from nodewright.world.state.resources import PodResources
@@ -111,3 +117,22 @@ def test_a_stand_in_has_the_containers_that_are_known() -> None:
     assert pod.full_name == "unknown/u"
     assert [each.name for each in pod.spec.containers] == ["b"]
     assert [each.name for each in pod.spec.init_containers] == ["a"]
+
+
+def test_fields_of_later_releases_are_passed_over_and_told(tmp_path: Path) -> None:
+    later = a_pod("later", status={"warp": 9})
+    later["spec"]["warpCore"] = True
+    found = read(tmp_path, later)
+    assert names(found) == ["default/later"]
+    assert found.remarks == (FieldsUnknown(names=("spec.warpCore", "status.warp")),)
+
+
+def test_pods_that_no_api_server_would_have_taken_are_refused(tmp_path: Path) -> None:
+    bad = a_pod("bad")
+    bad["spec"]["containers"] = "many"
+    with pytest.raises(InputError, match=r"pods.json:1:\d+: spec.containers: Invalid value"):
+        read(tmp_path, a_pod("good"), bad)
+    path = tmp_path / "list.json"
+    path.write_text("[]\n")
+    with pytest.raises(InputError, match="no pod is on a node"):
+        read_pods(path, "")
