@@ -64,6 +64,17 @@ SHOTS = {
     "help-replay": "nodewright replay --help",
     "replay": "nodewright replay examples/scenarios/fragmented.yaml",
     "replay-wide": "nodewright replay examples/scenarios/fragmented.yaml -o wide",
+    "help-rehearse": "nodewright rehearse --help",
+    "rehearse": (
+        "nodewright rehearse --node examples/rehearsal/worker-3.yaml --kubelet-root examples/worker-3/kubelet"
+    ),
+    "rehearse-more-reserved": (
+        "nodewright rehearse --node examples/rehearsal/worker-3.yaml --kubelet-root examples/worker-3/kubelet "
+        "--config examples/rehearsal/more-reserved.yaml"
+    ),
+    "rehearse-wide": (
+        "nodewright rehearse --node examples/rehearsal/worker-3.yaml --config examples/rehearsal/fewer-pods.yaml -o wide"
+    ),
     "help-cgroups": "nodewright cgroups --help",
     "cgroups": "nodewright cgroups -f examples/cgroups/pods.yaml --node examples/cgroups/node.yaml",
     "cgroups-diff": (

@@ -336,7 +336,11 @@ def load_pods(*filenames: str, namespace: str = "default") -> tuple[Pod, ...]:
     return tuple(workload.pod for workload in load_workloads(filenames, namespace).workloads)
 
 
-def _release(text: str, source: str) -> RulesOf:
+def release_of(text: str, source: str) -> RulesOf:
+    """The release of Kubernetes that a profile names, and whose rules are applied.
+
+    Errors: InputError where it is none.
+    """
     try:
         return rules_of(Release.parse(text))
     except ReleaseError as error:
@@ -360,7 +364,7 @@ def parts_of(
         )
     else:
         loaded = load_kubelet_config(kubelet_config, host=host)
-    release = _release(spec.kubernetes_version, source)
+    release = release_of(spec.kubernetes_version, source)
     facts = _facts(profile)
     parts = NodeParts(
         release=release,

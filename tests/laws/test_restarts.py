@@ -10,9 +10,21 @@ from nodewright.ask import Node
 from nodewright.model.cpu_reasons import NotEnoughWholeCores
 from nodewright.model.objects import Pod
 from nodewright.model.profile import NodeProfile
+from nodewright.model.scenario import KubeletRestart
+from nodewright.model.verdict import Granted
 from nodewright.node.actions import AdmitPod, RejectPod
+from nodewright.node.rehearsal import Running, rehearse
 from nodewright.node.state import NodeState
-from nodewright.sim.restart import AS_IT_WAS, Standing, files_of, restarted
+from nodewright.node.step import running
+from nodewright.sim.restart import (
+    AS_IT_WAS,
+    Standing,
+    changed_parts,
+    files_of,
+    restarted,
+    stored_in,
+    written_in,
+)
 from nodewright.testing.crowded import guaranteed_pods, profiles
 
 NAMES = "abcde"
@@ -69,3 +81,29 @@ def test_pods_that_a_restart_leaves_keep_what_they_had(
     lost = [action for action in done.actions if isinstance(action, RejectPod)]
     plain = [one for one in lost if not state.pods[one.pod_uid].spec.init_containers]
     assert all(isinstance(one.because[0], NotEnoughWholeCores) for one in plain)
+
+
+@given(profile=profiles(), other=profiles(), pods=PODS)
+def test_a_rehearsal_foretells_the_restart_and_its_remedy_works(
+    profile: NodeProfile, other: NodeProfile, pods: tuple[Pod, ...]
+) -> None:
+    state = filled(profile, pods, set())
+    change = KubeletRestart(kubelet_configuration=other.spec.kubelet_configuration)
+    parts = changed_parts(state.config.parts, change)
+    assert isinstance(parts, Granted)
+    files, there = files_of(state), tuple(state.pods.values())
+    what = Running(pods=there, containers=running(there), held=written_in(files, parts.value))
+    foretold = rehearse(parts.value, stored_in(files, parts.value), what)
+    done, _ = restarted(state, change, Standing())
+    assert [ending.because for ending in foretold.endings] == list(done.state.down_for)
+    if foretold.remedy is not None:
+        assert foretold.remedy.reserved_memory is None
+        deleted = tuple(foretold.remedy.delete)
+        with_deletion = KubeletRestart(
+            kubelet_configuration=other.spec.kubelet_configuration, deleted_files=deleted
+        )
+        done, _ = restarted(state, with_deletion, Standing())
+        foretold = foretold.remedy.then
+    if foretold.starts:
+        assert not done.state.down_for
+        assert {fate.pod.uid for fate in foretold.fates if not fate.is_lost} == set(done.state.pods)

@@ -11,6 +11,7 @@ from nodewright.core.cpu.state import CPUState
 from nodewright.core.devices import DeviceState
 from nodewright.core.memory.policy import start as start_memory
 from nodewright.core.memory.state import MemoryState
+from nodewright.core.requests import is_mirror, is_static
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import Reason
 from nodewright.model.start_reasons import ReservedBeyondCapacity
@@ -136,19 +137,7 @@ def in_order(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 
 
 def _begin_key(pod: Pod) -> tuple[bool, Instant]:
-    return not is_static(pod), pod.metadata.creation_timestamp or _BEGINNING
-
-
-def is_static(pod: Pod) -> bool:
-    """Whether the pod comes from a file of the node, not from the API server.
-
-    Follows: v1.36, pkg/kubelet/types/pod_update.go, IsStaticPod, IsMirrorPod.
-    """
-    annotations = pod.metadata.annotations
-    return (
-        "kubernetes.io/config.mirror" in annotations
-        or annotations.get("kubernetes.io/config.source", "api") != "api"
-    )
+    return not (is_static(pod) or is_mirror(pod)), pod.metadata.creation_timestamp or _BEGINNING
 
 
 def registered(state: NodeState) -> NodeState:

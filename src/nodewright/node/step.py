@@ -1,6 +1,6 @@
 """The node as one function: a state and an event in; the next state, what to do, and why, out."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import assert_never
 
@@ -12,7 +12,7 @@ from nodewright.core.eviction import Pass, refused_under_pressure
 from nodewright.core.podfeatures import disabled_pod_level_resources, forbidden_sysctl, missing_features
 from nodewright.core.predicates import Judgement, judge
 from nodewright.core.preemption import Victims, preempt
-from nodewright.model.objects import Pod
+from nodewright.model.objects import ContainerState, Pod
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.verdict import Granted, Refused
 from nodewright.node.actions import Action, AdmitPod, EndKubelet, RejectPod
@@ -146,12 +146,19 @@ def _down(state: NodeState, because: tuple[Reason, ...]) -> Step:
 
 
 def running(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
-    """The containers of pods that have been started: all but those that ran before the others; uid and name."""
-    return frozenset(
-        (pod.uid, one.name)
-        for pod in pods
-        for one in (*pod.spec.containers, *(init for init in pod.spec.init_containers if init.is_sidecar))
-    )
+    """The containers that run, by uid and name: as statuses say, else all but those that run before the others."""
+    return frozenset((pod.uid, name) for pod in pods for name in _running(pod))
+
+
+def _running(pod: Pod) -> Iterator[str]:
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    told = {one.name: one.state.running is not None for one in statuses if one.state != ContainerState()}
+    for one in pod.spec.init_containers:
+        if told.get(one.name, one.is_sidecar):
+            yield one.name
+    for one in pod.spec.containers:
+        if told.get(one.name, True):
+            yield one.name
 
 
 class Readmitted(msgspec.Struct, frozen=True):

@@ -2,10 +2,17 @@
 
 from typing import NamedTuple, assert_never
 
-from nodewright.model.cpu_reasons import CPUReason, KubeletCrashes, KubeletHangs, StateFault
+from nodewright.model.cpu_reasons import (
+    CPUReason,
+    KubeletCrashes,
+    KubeletHangs,
+    MachineFault,
+    PolicyFault,
+    StateFault,
+)
 from nodewright.model.device_reasons import DeviceReason, DeviceUnlisted
 from nodewright.model.eviction_reasons import EvictionReason
-from nodewright.model.memory_reasons import MemoryReason, MemoryStateFault
+from nodewright.model.memory_reasons import MemoryPolicyFault, MemoryReason, MemoryStateFault
 from nodewright.model.reasons import (
     AdmissionReason,
     HostPortsTaken,
@@ -92,8 +99,11 @@ def start_error(reason: Reason) -> str:
 def fatal_error(reason: Reason) -> str:
     """The error that a kubelet which ends because of this leaves in its log.
 
-    Follows: v1.36, cm/container_manager_linux.go, Start; pkg/kubelet/kubelet.go, initializeRuntimeDependentModules.
+    Follows: v1.36, cm/container_manager_linux.go, Start; pkg/kubelet/kubelet.go, initializeRuntimeDependentModules;
+        cmd/kubelet/app/server.go, Run.
     """
+    if isinstance(reason, MachineFault | PolicyFault | MemoryPolicyFault | TopologyReason):
+        return f"failed to run Kubelet: {start_error(reason)}"
     manager = ""
     if isinstance(reason, StateFault | StateContainerUnknown | StateCPUsUnreadable):
         manager = "cpu"

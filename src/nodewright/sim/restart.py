@@ -7,11 +7,13 @@ from pathlib import PurePath
 import msgspec
 
 from nodewright.core.config import settled
+from nodewright.core.cpu.state import CPUState
 from nodewright.core.devices import DeviceState
+from nodewright.core.memory.state import MemoryState
 from nodewright.model.faults import ConfigFault
 from nodewright.model.scenario import KubeletRestart
 from nodewright.model.start_reasons import ConfigurationRefused
-from nodewright.model.state_reasons import StateFile
+from nodewright.model.state_reasons import StateFile, StateFileDamaged, StatePolicyDiffers
 from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.node.config import NodeFacts, NodeParts, resources_of
 from nodewright.node.events import Restarted
@@ -64,15 +66,16 @@ def files_of(state: NodeState) -> StateFiles:
     )
 
 
-def stored_in(files: StateFiles, parts: NodeParts) -> Stored:
-    """The files as a kubelet of these parts reads them.
+def stored_in(files: StateFiles, parts: NodeParts, *, pod_level: bool | None = None) -> Stored:
+    """The files as a kubelet of these parts reads them; ``pod_level`` takes the gate's place.
 
     Errors: InputError for CPU numbers and NUMA nodes beyond 65535, which the kubelet would take.
     """
     cpu, memory, devices = (
         files.contents.get(file) for file in (StateFile.CPU, StateFile.MEMORY, StateFile.DEVICES)
     )
-    kubelet, pod_level = parts.kubelet, parts.gates[_POD_LEVEL]
+    kubelet = parts.kubelet
+    pod_level = parts.gates[_POD_LEVEL] if pod_level is None else pod_level
     cpus = CPUStateReading(
         path=files.path(StateFile.CPU),
         policy=kubelet.cpu_manager_policy,
@@ -87,6 +90,30 @@ def stored_in(files: StateFiles, parts: NodeParts) -> Stored:
         memory=None if memory is None else read_memory_state(memory, blocks),
         devices=None if devices is None else _devices(devices, files.path(StateFile.DEVICES)),
     )
+
+
+def written_in(files: StateFiles, parts: NodeParts) -> Stored:
+    """The files as they were meant: under the policies and in the format in which they were written."""
+    newer = stored_in(files, parts, pod_level=True)
+    stored = stored_in(files, parts)
+    stored = Stored(
+        cpu=newer.cpu if _is_damaged(stored.cpu) else stored.cpu,
+        memory=newer.memory if _is_damaged(stored.memory) else stored.memory,
+        devices=stored.devices,
+    )
+    written = {
+        name: reason.written
+        for name, read in (("cpu_manager_policy", stored.cpu), ("memory_manager_policy", stored.memory))
+        if isinstance(read, Refused) and isinstance(reason := read.because[0], StatePolicyDiffers)
+    }
+    if not written:
+        return stored
+    meant = replace(parts, kubelet=msgspec.structs.replace(parts.kubelet, **written))
+    return written_in(files, meant)
+
+
+def _is_damaged(read: Verdict[CPUState] | Verdict[MemoryState] | None) -> bool:
+    return isinstance(read, Refused) and isinstance(read.because[0], StateFileDamaged)
 
 
 def _devices(content: bytes, path: str) -> Verdict[DeviceState]:

@@ -100,7 +100,7 @@ def _kind_faults(value: dict[str, Any]) -> Iterator[Fault]:
         kinds = [kind for kind in known if event.get(kind) is not None]
         if len(kinds) > 1:
             yield Fault(path=f"spec.events[{index}]", rule=f"is one thing, not {' and '.join(kinds)}")
-        elif not kinds and all(name in (*known, "actions") for name in event):
+        elif not kinds and all(name in (*known, "actions") or value is None for name, value in event.items()):
             yield Fault(path=f"spec.events[{index}]", rule=f"one of {', '.join(known)} is wanted")
 
 

@@ -78,9 +78,9 @@ ENDINGS: list[tuple[dict[str, Any], list[str]]] = [
         **{**STATIC, "reservedMemory": [{"numaNode": 1, "limits": {"memory": "1Gi"}}]})},
      ["start memory manager error: [memorymanager] the expected machine state is different from the real one"]),
     ({"kubelet_configuration": config(**{**STATIC, "systemReserved": {"memory": "2Gi"}})},
-     ['the total amount "1Gi" of type "memory" is not equal to the value "2Gi" determined by Node Allocatable feature']),
+     ['failed to run Kubelet: the total amount "1Gi" of type "memory" is not equal to the value "2Gi" determined by Node Allocatable feature']),
     ({"kubelet_configuration": config(**{**STATIC, "cpuManagerPolicy": "odd"})},
-     ['unknown policy: "odd"',
+     ['failed to run Kubelet: unknown policy: "odd"',
       (f'{CPU_LEAD}configured policy "odd" differs from state checkpoint policy "static", '
       f'{drain("CPU", "cpu_manager_state")}')]),
     ({"kubelet_configuration": {"maxPods": -1}},
@@ -88,7 +88,7 @@ ENDINGS: list[tuple[dict[str, Any], list[str]]] = [
     ({"kubelet_configuration": {"maxPods": "many"}},
      ["failed to decode: json: cannot unmarshal string into Go struct field KubeletConfiguration.maxPods of type int32"]),
     ({"kubelet_configuration": config(**{**STATIC, "kubeReserved": {"cpu": "9"}, "reservedSystemCPUs": ""})},
-     ["new static policy error: [cpumanager] unable to reserve the required amount of CPUs (size of  did not equal 9)",
+     ["failed to run Kubelet: new static policy error: [cpumanager] unable to reserve the required amount of CPUs (size of  did not equal 9)",
       ('invalid Node Allocatable configuration. Resource "cpu" has a reservation of {{9 0} {<nil>}  DecimalSI} but '
       "capacity of {{8000 -3} {<nil>}  DecimalSI}. Expected capacity >= reservation.")]),
 ]  # fmt: skip

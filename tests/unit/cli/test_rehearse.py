@@ -1,0 +1,183 @@
+"""The command `nodewright rehearse`."""
+
+import json
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.cli.app import NO, YES, run
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+ROOT = EXAMPLES / "worker-3" / "kubelet"
+NODE = ["--node", str(EXAMPLES / "rehearsal" / "worker-3.yaml")]
+MORE = ["--config", str(EXAMPLES / "rehearsal" / "more-reserved.yaml")]
+FEWER = ["--config", str(EXAMPLES / "rehearsal" / "fewer-pods.yaml")]
+TRAINER = "9e1f7d5a-0a43-4c0a-b0d5-6e2f1f0f9c22"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A copy of a kubelet's directory, to be broken."""
+    return Path(shutil.copytree(ROOT, tmp_path / "kubelet"))
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> Any:
+    assert run(["rehearse", *arguments, "-o", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_with_nothing_changed_all_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(capsys, *NODE, "--kubelet-root", str(ROOT), code=YES)
+    assert (found["starts"], found["remedy"], found["leftovers"]) == (True, None, [])
+    assert {pod["verdict"] for pod in found["pods"]} == {"kept"}
+    trainer = next(pod for pod in found["pods"] if pod["uid"] == TRAINER)
+    assert trainer["before"]["containers"][0]["cpus"] == trainer["after"]["containers"][0]["cpus"] == "6-13"
+
+
+def test_what_has_to_be_done_first(capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(capsys, *NODE, "--kubelet-root", str(ROOT), *MORE, code=NO)
+    assert [(one["stage"], one["because"]["type"]) for one in found["errors"]] == [
+        ("managers", "ReservedMemoryDiffers")
+    ]
+    remedy = found["remedy"]
+    assert remedy["deleteFiles"] == [str(ROOT / "cpu_manager_state"), str(ROOT / "memory_manager_state")]
+    assert [one["limits"]["memory"] for one in remedy["reservedMemory"]] == ["2148Mi", "1Gi"]
+    assert [pod["verdict"] for pod in remedy["then"]["pods"]] == ["kept", "moved", "moved", "kept"]
+
+
+def test_the_pods_that_are_lost_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rehearse", *NODE, *FEWER, "-o", "name"]) == NO
+    assert capsys.readouterr().out == "pod/web-6d5c8f7b9-l4x8q\n"
+    (lost,) = [pod for pod in report(capsys, *NODE, *FEWER, code=NO)["pods"] if pod["verdict"] == "lost"]
+    assert (lost["reason"], lost["after"]) == ("OutOfpods", None)
+
+
+@pytest.fixture
+def read_only(root: Path) -> Iterator[Path]:
+    """The directory, in which nothing can be written."""
+    paths = [root, *root.rglob("*")]
+    for path in paths:
+        path.chmod(stat.S_IRUSR | (stat.S_IXUSR if path.is_dir() else 0))
+    yield root
+    for path in paths:
+        path.chmod(0o700)
+
+
+def test_nothing_is_ever_written(read_only: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {
+        path: (path.stat().st_mtime_ns, path.is_file() and path.read_bytes()) for path in read_only.rglob("*")
+    }
+    report(capsys, *NODE, "--kubelet-root", str(read_only), *MORE, code=NO)
+    report(capsys, *NODE, "--kubelet-root", str(read_only), code=YES)
+    after = {
+        path: (path.stat().st_mtime_ns, path.is_file() and path.read_bytes()) for path in read_only.rglob("*")
+    }
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("file", "stage", "words"),
+    [
+        ("cpu_manager_state", "cpu manager", "start cpu manager error: could not restore state from checkpoint: "),
+        ("memory_manager_state", "memory manager",
+         "start memory manager error: could not restore state from checkpoint: "),
+        ("allocated_pods_state", "pod resources", "could not restore state from checkpoint: "),
+        ("actuated_pods_state", "pod resources", "could not restore state from checkpoint: "),
+    ],
+)  # fmt: skip
+def test_a_torn_file_is_the_one_to_delete(
+    root: Path, file: str, stage: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = root / file
+    torn.write_bytes(torn.read_bytes()[:-9])
+    found = report(capsys, *NODE, "--kubelet-root", str(root), code=NO)
+    (error,) = found["errors"]
+    assert error["stage"] == stage
+    assert error["error"].startswith(words)
+    assert found["remedy"]["deleteFiles"] == [str(torn)]
+
+
+def test_a_torn_file_of_the_device_manager_is_passed_over(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = root / "device-plugins" / "kubelet_internal_checkpoint"
+    torn.write_bytes(b"{")
+    assert run(["rehearse", *NODE, "--kubelet-root", str(root)]) == YES
+    out = capsys.readouterr().out
+    assert "passed over: unexpected end of JSON input\n" in out
+    assert "they may be given out twice" in out
+
+
+def test_a_configuration_that_is_none_is_the_first_thing_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -1\n")
+    found = report(capsys, *NODE, "--kubelet-root", str(ROOT), "--config", str(config), code=NO)
+    (error,) = found["errors"]
+    assert error["error"] == "invalid configuration: maxPods (--max-pods) -1 must not be a negative number"
+    assert (error["because"]["path"], found["pods"]) == ("maxPods", [])
+    assert run(["rehearse", *NODE, "--config", str(config)]) == NO
+    assert capsys.readouterr().out.startswith("the kubelet does not start: invalid configuration: maxPods")
+
+
+def listed(*pods: dict[str, Any]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(pods)})
+
+
+def a_pod(name: str, uid: str, *, cpu: str, **more: Any) -> dict[str, Any]:
+    asked = {"cpu": cpu, "memory": "1Gi"}
+    container = {"name": "app", "image": "app", "resources": {"requests": asked, "limits": asked}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": uid},
+        "spec": {"nodeName": "worker-3", "containers": [container]},
+        **more,
+    }
+
+
+def test_files_of_the_oldest_format_name_containers_by_their_ids(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("memory_manager_state", "allocated_pods_state", "actuated_pods_state"):
+        (root / name).unlink()
+    (root / "cpu_manager_state").write_text(
+        '{"policyName":"static","defaultCpuSet":"0-1,4-31","entries":{"0abc":"2-3"},"checksum":0}'
+    )
+    pods = tmp_path / "pods.json"
+    status = {
+        "containerStatuses": [{"name": "app", "containerID": "containerd://0abc", "state": {"running": {}}}]
+    }
+    pods.write_text(listed(a_pod("old", "u1", cpu="2", status={"phase": "Running", **status})))
+    found = report(capsys, *NODE, "--kubelet-root", str(root), "--pods", str(pods), code=YES)
+    assert [pod["after"]["containers"][0]["cpus"] for pod in found["pods"]] == ["2-3"]
+    pods.write_text(listed(a_pod("old", "u1", cpu="2")))
+    found = report(capsys, *NODE, "--kubelet-root", str(root), "--pods", str(pods), code=NO)
+    assert "containerID '0abc' not found in initial containers list" in found["errors"][0]["error"]
+
+
+def test_pods_that_nobody_names_leave_the_answer_open(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = tmp_path / "alone.json"
+    alone.write_text(listed(a_pod("web", "u1", cpu="1")))
+    gone = report(capsys, *NODE, "--kubelet-root", str(root), "--pods", str(alone), code=YES)
+    assert len(gone["leftovers"]) == 2
+    nobody = tmp_path / "node.yaml"
+    nobody.write_text((EXAMPLES / "rehearsal" / "worker-3.yaml").read_text().partition("  pods:")[0])
+    assert run(["rehearse", "--node", str(nobody), "--kubelet-root", str(root)]) == NO
+    assert "not judged: the pods that hold CPUs, memory or devices" in capsys.readouterr().out
+
+
+def test_pods_of_a_file_take_the_place_of_those_of_the_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods = tmp_path / "pods.json"
+    pods.write_text(listed(a_pod("web", "u1", cpu="2"), a_pod("db", "u2", cpu="2")))
+    found = report(capsys, *NODE, "--pods", str(pods), code=YES)
+    assert [pod["name"] for pod in found["pods"]] == ["db", "web"]
