@@ -71,6 +71,8 @@ ROWS = (
         "test_quota.py::test_10000_pods_of_300_controllers_from_their_yaml", "", "< 3 s"),
     Row("The same once they are read", "test_quota.py::test_10000_pods_of_300_controllers_once_they_are_read",
         "", "< 500 ms"),
+    Row("An hour of a node with 110 pods, played forward",
+        "test_eviction.py::test_an_hour_of_110_pods_played_forward[kubelet]", "", "< 200 ms"),
     Row("Check the fields of a live pod", "test_manifests.py::test_the_fields_of_a_live_pod", "", "about 0.1 ms"),
     Row("Lint 1,000 parsed manifests, 800 findings with their places",
         "test_lint.py::test_a_thousand_manifests[alone]", "", "< 1,000 ms"),

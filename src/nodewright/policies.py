@@ -14,7 +14,7 @@ from typing import TypeVar
 from nodewright.core.cpu.own import CPUPicker, NoPick, PickAsked, cpu_picker
 from nodewright.core.cpu.topology import CPUTopology
 from nodewright.core.cpu.whole_caches import whole_caches
-from nodewright.core.eviction import EvictionPolicy, Room, eviction_policy
+from nodewright.core.eviction import KUBELET, EvictionPolicy, Room, eviction_policy
 from nodewright.core.topology.own import (
     Alignment,
     Manner,
@@ -74,13 +74,17 @@ def chosen_policies(
     own = OwnPolicies(
         topology=_policy(TopologyPolicy, names.topology, given, source),
         cpu_picker=_policy(CPUPicker, names.cpu_picker, given, source),
-        eviction=_policy(EvictionPolicy, names.eviction, given, source),
+        eviction=_not_the_kubelets(_policy(EvictionPolicy, names.eviction, given, source)),
     )
     if own.cpu_picker is not None and cpu_manager_policy != "static":
         rule = f"cpuManagerPolicy is {cpu_manager_policy}: no CPUs are picked; with static they are"
         path = f"spec.policies.{CPUPicker.field}"
         raise InputError([Fault(source=source, path=path, value=own.cpu_picker.name, rule=rule)])
     return own
+
+
+def _not_the_kubelets(policy: EvictionPolicy | None) -> EvictionPolicy | None:
+    return None if policy == KUBELET else policy
 
 
 def _policy(kind: type[P], name: str, given: Sequence[Policy], source: str) -> P | None:

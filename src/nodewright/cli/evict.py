@@ -9,7 +9,7 @@ from nodewright.ask import Node
 from nodewright.cli import options, timeline, usage
 from nodewright.cli.app import NO, YES
 from nodewright.cli.inputs import warn
-from nodewright.cli.opening import show
+from nodewright.cli.opening import show, with_policies
 from nodewright.model.thresholds import Signal
 from nodewright.node.forecast import forecast
 from nodewright.render.documents import as_json, as_yaml
@@ -18,6 +18,7 @@ from nodewright.render.evict_document import evict_document
 from nodewright.render.timeline import ended_names, timeline_text
 from nodewright.render.timeline_document import timeline_document
 from nodewright.render.timeline_page import timeline_page
+from nodewright.world.nodes import find_profile
 
 
 @click.command("evict")
@@ -47,8 +48,10 @@ def command(
     pods are those of the node's profile and of -f. Exit code 0 if nobody has to go, 3 if somebody has; of a timeline
     3 if the kernel's OOM killer is first.
     """
-    asked = Node.open(node, kubelet_config=kubelet_config)
     wish = timeline.asked()
+    profile, policies = with_policies(find_profile(node), wish.policies)
+    source = node or "this machine"
+    asked = Node.of(profile, kubelet_config=kubelet_config, policies=policies, source=source)
     seen = usage.observed(asked)
     warnings = (*asked.warnings, *seen.warnings)
     warn(warnings, strict=strict)

@@ -66,8 +66,11 @@ def with_policies(profile: NodeProfile, choice: PolicyChoice) -> tuple[NodeProfi
     if asked.cpu_picker:
         at = "--cpu-picker" if choice.cpu_picker else "spec.policies.cpuPicker"
         found.append(known.find(CPUPicker, asked.cpu_picker, asked=at))
+    if choice.eviction is not None:
+        asked = replace(asked, eviction=choice.eviction)
     if asked.eviction:
-        found.append(known.find(EvictionPolicy, asked.eviction, asked="spec.policies.eviction"))
+        at = "--policy" if choice.eviction else "spec.policies.eviction"
+        found.append(known.find(EvictionPolicy, asked.eviction, asked=at))
     return replace(profile, spec=replace(profile.spec, policies=asked)), tuple(found)
 
 

@@ -33,6 +33,7 @@ class PolicyChoice:
     topology: str | None
     """None: what the node's profile says."""
     cpu_picker: str | None
+    eviction: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from nodewright.ask import Node
+from nodewright.cli.options import PolicyChoice
 from nodewright.core.eviction import KUBELET, EvictionPolicy
 from nodewright.model.usage import Usage
 from nodewright.render.timeline import Played
@@ -34,6 +35,12 @@ class Asked:
     def is_wanted(self) -> bool:
         """Whether a timeline is asked for."""
         return any(self.values.get(name) for name in ("timeline", "advise", "compare"))
+
+    @property
+    def policies(self) -> PolicyChoice:
+        """Which eviction policy is meant, and where policies of somebody's own are."""
+        files, name = self.values.get("policies") or (), self.values.get("policy")
+        return PolicyChoice(files=files, topology=None, cpu_picker=None, eviction=name)
 
     @property
     def page(self) -> Path | None:
@@ -154,13 +161,11 @@ def play(node: Node, usage: Usage) -> Played:
         rule = "does not say how much memory the node has and has left: node.memory, or memory.available"
         raise InputError([Fault(source="--usage", rule=rule)])
     setting = replace(setting, assumed=growing.assumed)
-    known = registry(said.get("policies") or ())
-    named = said.get("policy")
     own = node.config.parts.policies.eviction or KUBELET
-    if named:
-        own = known.find(EvictionPolicy, named, asked="--policy")
-    others = [one for one in known.of_kind(EvictionPolicy) if one != own] if said.get("compare") else []
-    others.sort(key=lambda one: (one != KUBELET, one.name))
+    known = registry(said.get("policies") or ()).of_kind(EvictionPolicy) if said.get("compare") else ()
+    others = sorted(
+        (one for one in known if one.name != own.name), key=lambda one: (one.name != KUBELET.name, one.name)
+    )
     return Played(
         setting=setting,
         runs=tuple(played(setting, one) for one in (own, *others)),

@@ -112,3 +112,43 @@ def test_a_usage_without_memory_is_no_start(capsys: pytest.CaptureFixture[str]) 
     nothing = ("--available", "nodefs.available=10Gi", "--timeline")
     code = run(["evict", "--node", "examples/eviction/node.yaml", *nothing])
     assert (code, "how much memory the node has" in capsys.readouterr().err) == (1, True)
+
+
+OWN = """
+from nodewright.policies import eviction_policy
+
+@eviction_policy("every-second")
+def every_second(rooms, due_in_ns):
+    "Looks every second."
+    return 10**9
+"""
+
+
+def test_a_policy_of_ones_own_is_played_beside_ours(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    found = document(capsys, "--compare", *LEAK, "--policies", str(file), "--policy", "every-second")
+    assert [one["policy"] for one in found["runs"]] == ["every-second", "kubelet", "adaptive", "swap-aware"]
+    assert found["runs"][0]["looks"] > 500
+    assert found["policiesNotTheKubelets"] == [
+        {"kind": "eviction policy", "name": "every-second", "about": "Looks every second."}
+    ]
+    code, _, err = asked(capsys, "--timeline", *LEAK, "--policy", "every-secnd")
+    assert (code, "is no eviction policy of ours" in err) == (1, True)
+
+
+def test_a_nodes_profile_may_name_the_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    profile = yaml.safe_load(Path("examples/eviction/node.yaml").read_text())
+    for name, told in (("adaptive", "adaptive"), ("kubelet", "kubelet")):
+        profile["spec"]["policies"] = {"eviction": name}
+        node = tmp_path / f"{name}.yaml"
+        node.write_text(yaml.safe_dump(profile))
+        assert run(["evict", "--node", str(node), *ARGUMENTS[3:], "--timeline", *LEAK, "-o", "json"]) in (
+            0,
+            3,
+        )
+        found = json.loads(capsys.readouterr().out)
+        assert [one["policy"] for one in found["runs"]] == [told]
+        assert ("policiesNotTheKubelets" in found) is (name != "kubelet")

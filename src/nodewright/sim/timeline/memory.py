@@ -49,10 +49,16 @@ class Memory:
         return min(allowed, self.setting.swap_bytes)
 
     def in_swap_bytes(self, now_ns: int) -> int:
-        """What is in swap: what does not fit into memory, and no more than pods may have there."""
+        """What is in swap: what fits neither into memory nor into what all pods may have of it.
+
+        It is no more than pods may have there.
+        """
         if not self.setting.swap_bytes:
             return 0
-        return min(max(self.node.bytes_at(now_ns) - self.ram_bytes, 0), self.usable_swap_bytes)
+        beyond = self.node.bytes_at(now_ns) - self.ram_bytes
+        if self.setting.pods_limit_bytes is not None:
+            beyond = max(beyond, self.all_pods.bytes_at(now_ns) - self.setting.pods_limit_bytes)
+        return min(max(beyond, 0), self.usable_swap_bytes)
 
     def pods_capacity_bytes(self) -> int:
         """What all pods together can have."""
@@ -157,7 +163,8 @@ class Memory:
                 name = pod.claim.pod.full_name
                 self.watch(Watch(self.pod_lines[pod.uid], limit, Scope.POD, name, (pod.uid, "")))
         if setting.pods_limit_bytes is not None:
-            self.watch(Watch(self.all_pods, setting.pods_limit_bytes, Scope.PODS, "all pods"))
+            limit = setting.pods_limit_bytes
+            self.watch(Watch(self.all_pods, limit, Scope.PODS, "all pods", counts_swap=True))
         self.watch(Watch(self.node, self.ram_bytes, Scope.NODE, "the node", counts_swap=True))
 
     def _limit_node(self, now_ns: int) -> None:

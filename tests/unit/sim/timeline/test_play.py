@@ -235,3 +235,12 @@ def test_only_a_policy_that_is_aware_of_swap_lets_a_pod_use_it() -> None:
     assert not run.is_lost
     # 4Gi of memory and 1Gi of swap, less 256Mi, are gone after 60 seconds.
     assert round(done.at_ns / SECOND_NS) == 62
+
+
+def test_pods_at_the_limit_that_they_have_together_use_swap_first() -> None:
+    leak = a_part("leak", "1Gi", "2Gi", swap_bytes=GI)
+    setting = a_setting(leak, growth={"leak": "128Mi"}, hard="", seconds=60)
+    setting = replace(setting, swap_bytes=GI, pods_limit_bytes=2 * GI)
+    (kill,) = played(setting, KUBELET, until_lost=True).kernel_kills
+    # 2Gi of memory and 1Gi of swap.
+    assert (kill.scope, kill.at_ns, kill.used_bytes) == (Scope.PODS, 16 * SECOND_NS, 3 * GI)
