@@ -16,7 +16,7 @@ from nodewright.render.quota import QuotaReport, Subject, quota_names, quota_tex
 from nodewright.render.quota_ci import quota_junit, quota_sarif
 from nodewright.render.quota_document import quota_document
 from nodewright.render.quota_what_if import what_if_text
-from nodewright.world.inventory import Entry, Inventory
+from nodewright.world.inventory import Entry, Inventory, applied_once
 from nodewright.world.whatif import change_of, changed
 
 
@@ -71,7 +71,7 @@ def command(  # noqa: PLR0913 - one argument an option
     make all their pods. Quotas and limit ranges are there before, wherever they stand. Exit code 0 if everything fits
     (with --what-if and --set: if it would), else 3.
     """
-    found = inventory(filenames, namespace)
+    found = applied_once(inventory(filenames, namespace))
     setting = Setting(nodes=nodes, surge=surge, from_status=from_status)
     is_placed = output in ("junit", "sarif")
     report = _report(found, setting, is_placed=is_placed)

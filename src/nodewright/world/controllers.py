@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nodewright.core.validation import Violation, update_violations
 from nodewright.model.api_request import APIObject, GroupResource
 from nodewright.model.manifest import Controller, RollingUpdate
 from nodewright.model.objects import ObjectMeta, Pod, PodStatus
@@ -58,6 +59,20 @@ def controller_of(value: dict[str, Any], pod: Pod) -> Controller | None:
             is_one_by_one=spec.get("podManagementPolicy") != "Parallel",
         )
     return Controller(pod=pod, replicas=replicas)
+
+
+def strategy_violations(value: dict[str, Any]) -> tuple[Violation, ...]:
+    """What the API server has against the way in which the object changes its pods."""
+    kind, spec = value["kind"], value.get("spec") or {}
+    if kind == "Deployment":
+        field, update = "strategy", _update(spec.get("strategy"), _QUARTER, _QUARTER)
+    elif kind == "DaemonSet":
+        field, update = "updateStrategy", _update(spec.get("updateStrategy"), 0, 1)
+    else:
+        return ()
+    if update is None:
+        return ()
+    return tuple(update_violations(update, f"spec.{field}.rollingUpdate", one_only=kind == "DaemonSet"))
 
 
 def ephemeral_claims(pod: Pod) -> tuple[PersistentVolumeClaim, ...]:

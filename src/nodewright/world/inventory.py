@@ -1,7 +1,7 @@
 """All objects that files describe, in their order, as the API server would get them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nodewright.model.manifest import Manifest
@@ -72,6 +72,21 @@ def inventory_of(values: Iterable[tuple[dict[str, Any], Place]], namespace: str 
     for value, place in values:
         loading.take_object(value, place)
     return _inventory(loading)
+
+
+def applied_once(inventory: Inventory) -> Inventory:
+    """The objects as they are after all of them were applied: of those with one name the last, in the first's place."""
+    found: dict[object, Entry] = {}
+    warnings = list(inventory.warnings)
+    for number, entry in enumerate(inventory.entries):
+        one = entry.manifest
+        # What has no name gets a new one each time.
+        key = (one.resource, one.namespace, one.object.metadata.name) if one.object.metadata.name else number
+        if key in found:
+            whose = f"{one.namespace}/{one.name}" if one.namespace else one.name
+            warnings.append(f"{one.kind} {whose} is there more than once; the last one counts")
+        found[key] = entry
+    return replace(inventory, entries=tuple(found.values()), warnings=tuple(dict.fromkeys(warnings)))
 
 
 def _inventory(loading: Loading) -> Inventory:

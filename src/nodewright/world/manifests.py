@@ -22,6 +22,7 @@ from nodewright.core.arrival import (
 from nodewright.core.validation import ErrorType, Violation, metadata_violations, violations
 from nodewright.model.api_request import APIObject
 from nodewright.model.objects import ObjectMeta, Pod, PodSpec, PriorityClass, RuntimeClass
+from nodewright.world.controllers import strategy_violations
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
@@ -173,7 +174,11 @@ class Loading:
             self.faults.append(place.of(Fault(rule=rule, path="apiVersion")))
             return
         check = checked(value, kind)
-        self._tell(place, [*check.faults, *self._take_sound(check.sound_part(), place)])
+        sound = check.sound_part()
+        found: list[Fault | Violation] = [*check.faults, *self._take_sound(sound, place)]
+        if self.others is not None:
+            found.extend(strategy_violations(sound))
+        self._tell(place, found)
 
     def _tell(self, place: Place, found: Sequence[Fault | Violation]) -> None:
         """Note what is wrong with an object; not what may be there only because faults were left out."""
@@ -246,7 +251,8 @@ class Loading:
         """The pod with a uid that no other has; there is a warning if it had."""
         uid = pod.uid
         count = self.seen[uid] = self.seen.get(uid, 0) + 1
-        if count == 1:
+        # Who asks for all objects looks after those that are there twice.
+        if count == 1 or self.others is not None:
             return pod
         self.warnings.append(f"{pod.full_name} is there more than once; each is taken for a pod of its own")
         meta = msgspec.structs.replace(pod.metadata, uid=uid_of(f"{uid}/{count}"))

@@ -4,7 +4,7 @@ import pytest
 
 from nodewright.model.quota_objects import LimitRange, PersistentVolumeClaim, ResourceClaimTemplate, Service
 from nodewright.world.errors import InputError
-from nodewright.world.inventory import Entry, inventory_from
+from nodewright.world.inventory import Entry, applied_once, inventory_from
 from tools.source import ROOT
 
 EVERYTHING = """
@@ -71,7 +71,7 @@ CONTROLLERS = """
     apps/v1 Deployment   strategy: {rollingUpdate: {maxSurge: 2}}               ->  1 replicasets.apps 2/25%
     apps/v1 ReplicaSet   replicas: 0                                            ->  0 - none
     apps/v1 StatefulSet  replicas: 2                                            ->  2 controllerrevisions.apps none
-    apps/v1 DaemonSet    updateStrategy: {rollingUpdate: {maxSurge: 10%}}       ->  None controllerrevisions.apps 10%/1
+    apps/v1 DaemonSet    updateStrategy: {rollingUpdate: {maxUnavailable: 10%}} ->  None controllerrevisions.apps 0/10%
     apps/v1 DaemonSet    updateStrategy: {type: OnDelete}                       ->  None controllerrevisions.apps none
     batch/v1 Job         {parallelism: 4, completions: 3}                       ->  3 - none
     batch/v1 Job         {parallelism: 4, suspend: true}                        ->  0 - none
@@ -142,3 +142,35 @@ def test_objects_keep_what_stands_in_the_files() -> None:
 def test_configuration_files_are_passed_through_unread() -> None:
     (entry,) = entries("{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, metadata: 7}")
     assert (entry.manifest.namespace, entry.manifest.name) == ("", "")
+
+
+def test_of_objects_with_one_name_the_last_counts_in_the_first_ones_place() -> None:
+    config = "{apiVersion: v1, kind: ConfigMap, metadata: {%s}}"
+    text = "\n---\n".join(
+        config % one for one in ("name: a", "name: b", "name: a, labels: {x: why}", "generateName: c")
+    )
+    found = applied_once(inventory_from(f"{text}\n---\n{config % 'generateName: c'}".encode(), "f.yaml"))
+    assert [one.manifest.name for one in found.entries] == ["a", "b", "c", "c"]
+    assert found.entries[0].manifest.object.metadata.labels == {"x": "why"}
+    assert found.warnings == ("ConfigMap default/a is there more than once; the last one counts",)
+
+
+UPDATES = """
+    Deployment  maxSurge: half                       ->  maxSurge: Invalid value: "half": a valid percent string must be
+    Deployment  maxSurge: -1                         ->  maxSurge: Invalid value: -1: must be greater than or equal to 0
+    Deployment  maxSurge: 0, maxUnavailable: 0%      ->  maxUnavailable: Invalid value: "0%": may not be 0 when `maxSurge` is 0
+    Deployment  maxUnavailable: 101%                 ->  maxUnavailable: Invalid value: "101%": must not be greater than 100%
+    DaemonSet   maxSurge: 101%, maxUnavailable: 0    ->  maxSurge: Invalid value: "101%": must not be greater than 100%
+    DaemonSet   maxSurge: 1                          ->  maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero
+    DaemonSet   maxUnavailable: 0                    ->  maxUnavailable: Required value: cannot be 0 when maxSurge is 0
+"""
+
+
+@pytest.mark.parametrize("line", UPDATES.strip().splitlines())
+def test_rolling_updates_must_be_possible(line: str) -> None:
+    left, rule = (part.strip() for part in line.split("->"))
+    kind, update = left.split(maxsplit=1)
+    field = "strategy" if kind == "Deployment" else "updateStrategy"
+    spec = f"{field}: {{rollingUpdate: {{{update}}}}}, template: {{spec: {{containers: [{{name: a}}]}}}}"
+    (fault,) = faults(f"{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: a}}, spec: {{{spec}}}}}")
+    assert f"spec.{field}.rollingUpdate.{rule}" in fault

@@ -4,6 +4,7 @@ from nodewright.core.validation.limit_ranges import limit_range_violations
 from nodewright.core.validation.metadata import metadata_violations
 from nodewright.core.validation.quotas import quota_violations
 from nodewright.core.validation.spec import violations
+from nodewright.core.validation.updates import update_violations
 from nodewright.core.validation.violation import ErrorType, Violation
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "limit_range_violations",
     "metadata_violations",
     "quota_violations",
+    "update_violations",
     "violations",
 ]
