@@ -38,6 +38,9 @@ SHOTS = {
     "explain-wide": (
         "nodewright explain -f examples/numa/memory-pods.yaml --node examples/numa/memory-node.yaml -o wide"
     ),
+    "explain-failed": "nodewright explain --pod examples/failed/out-of-cpu.yaml --node examples/nodes/worker.yaml",
+    "explain-evicted": "nodewright explain --pod examples/failed/evicted.yaml --node examples/nodes/worker.yaml",
+    "admit-resize": "nodewright admit --resize -f examples/resize/pods.yaml --node examples/resize/node.yaml",
     "help-preempt": "nodewright preempt --help",
     "preempt": "nodewright preempt -f examples/preemption/critical.yaml --node examples/preemption/node.yaml",
     "preempt-optimal": (

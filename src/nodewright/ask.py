@@ -27,6 +27,7 @@ from nodewright.node.evidence import with_names
 from nodewright.node.explanation import Explanation, explanation
 from nodewright.node.placement import Placement, placement_of
 from nodewright.node.preview import Preview, preview
+from nodewright.node.resize_answer import ResizeAnswer, resize_answer
 from nodewright.node.restore import restored
 from nodewright.node.start import start
 from nodewright.node.state import NodeState
@@ -39,7 +40,7 @@ from nodewright.world.allocations import allocation_faults, kept_by, policy_faul
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.kubelet_config import Host, kubelet_config_from, load_kubelet_config
 from nodewright.world.manifests import load_workloads
-from nodewright.world.nodes import find_profile
+from nodewright.world.nodes import find_profile, known_pod
 
 DEFAULT_NAME = "node1"
 
@@ -145,8 +146,7 @@ class Node:
 
         ``kubelet_config`` names a file that takes the place of the profile's kubelet configuration;
         ``policies`` decide in the kubelet's place, at most one of a kind.
-        Errors: InputError with all that is wrong with the description; WorldError if this machine cannot
-            be read.
+        Errors: InputError with all that is wrong with the description; WorldError: this machine cannot be read.
         """
         return cls.of(
             find_profile(reference),
@@ -226,6 +226,10 @@ class Node:
             decided=taken.state,
         )
 
+    def resize(self, pod: Pod) -> ResizeAnswer:
+        """What becomes of this pod of the node if it is to have these resources. InputError: it is not there."""
+        return resize_answer(self.state, known_pod(self.pods, pod, node=self.name))
+
     def _named(self, because: tuple[Reason, ...]) -> tuple[Reason, ...]:
         """The reasons with pods by namespace and name: nobody knows uids."""
         names = {uid: pod.full_name for uid, pod in self.state.pods.items()}
@@ -258,17 +262,15 @@ class Node:
         """
         answers = tuple(self.admit_all(pod for pod in pods if not pod.has_ended))
         after = answers[-1].node if answers else self
-        placed = {answer.pod.uid: PlacedPod(answer.pod, answer.decided.held.memory) for answer in answers}
-        if own_too:
-            mine = {uid: PlacedPod(pod, self.state.held.memory) for uid, pod in self.state.pods.items()}
-            placed = {**mine, **placed}
+        mine, memory = self.state.pods if own_too else {}, self.state.held.memory
+        placed = {uid: PlacedPod(pod, memory) for uid, pod in mine.items()}
+        placed |= {answer.pod.uid: PlacedPod(answer.pod, answer.decided.held.memory) for answer in answers}
         there = [one for uid, one in placed.items() if uid in after.state.pods]
         rules = cgroup_rules(self.config, wish)
         try:
             groups = node_groups(after.state, there, rules)
         except CgroupNameError as error:
-            rule = f"the kubelet crashes: {error}"
-            raise InputError([Fault(path="metadata.uid", rule=rule)]) from None
+            raise InputError([Fault(path="metadata.uid", rule=f"the kubelet crashes: {error}")]) from None
         return Cgroups(answers=answers, groups=groups, rules=rules, node=after)
 
     def without(self, uid: str) -> "Node":
@@ -359,9 +361,8 @@ def parts_of(
     spec = profile.spec
     host = Host(machine=spec.machine_info, cgroup_version=spec.cgroup_version)
     if kubelet_config is None:
-        loaded = kubelet_config_from(
-            spec.kubelet_configuration, f"{source}: spec.kubeletConfiguration", host=host
-        )
+        place = f"{source}: spec.kubeletConfiguration"
+        loaded = kubelet_config_from(spec.kubelet_configuration, place, host=host)
     else:
         loaded = load_kubelet_config(kubelet_config, host=host)
     release = release_of(spec.kubernetes_version, source)
@@ -376,8 +377,7 @@ def parts_of(
         defects=Defects(spec.kubelet_defects),
         policies=chosen_policies(spec.policies, policies, loaded.config.cpu_manager_policy, source),
     )
-    foreign = release_warning(release)
-    return parts, (*((foreign,) if foreign else ()), *loaded.warnings)
+    return parts, (*filter(None, [release_warning(release)]), *loaded.warnings)
 
 
 def _facts(profile: NodeProfile) -> NodeFacts:

@@ -26,6 +26,10 @@ CASES = {
     "smt.txt": ("-f examples/numa/smt-pods.yaml --node examples/numa/smt-node.yaml", NO),
     "memory.txt": ("-f examples/numa/memory-pods.yaml --node examples/numa/memory-node.yaml", NO),
     "room.txt": ("-f examples/admission/pods.yaml --node examples/nodes/worker.yaml", NO),
+    "failed.txt": ("--pod examples/failed/out-of-cpu.yaml --node examples/nodes/worker.yaml", NO),
+    "failed.yaml": ("--pod examples/failed/out-of-cpu.yaml --node examples/nodes/worker.yaml -o yaml", NO),
+    "failed.evicted.txt": ("--pod examples/failed/evicted.yaml --node examples/nodes/worker.yaml", YES),
+    "failed.now-admitted.txt": ("--pod examples/failed/out-of-cpu.yaml --node vm-4", YES),
     "cut-short.txt": (f"{SPLIT} --budget 3", NO),
 }
 

@@ -78,6 +78,7 @@ EVENTS = st.lists(
         st.fixed_dictionaries({"add": pods()}),
         st.fixed_dictionaries({"add": pods()}),
         st.fixed_dictionaries({"found": pods()}),
+        st.fixed_dictionaries({"resize": pods()}),
         st.fixed_dictionaries({"remove": NAMES.map(lambda name: f"default/{name}")}),
         st.fixed_dictionaries({"killFailed": NAMES.map(lambda name: f"default/{name}")}),
         st.fixed_dictionaries({"restart": RESTARTS}),

@@ -7,6 +7,7 @@ from nodewright.cli import options
 from nodewright.cli.app import NO, YES
 from nodewright.cli.journal import journal, node_document
 from nodewright.cli.opening import opened, show
+from nodewright.cli.resizing import resized
 from nodewright.render.admission import Entry, admission_document, admission_text, admitted_names
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.replay import arrival_event, journal_event
@@ -15,15 +16,23 @@ from nodewright.world.manifests import Workload
 
 @click.command("admit")
 @options.question
+@click.option(
+    "--resize",
+    is_flag=True,
+    help="The pods run on the node already and are to have the resources of the manifests, without being made anew.",
+)
 @options.journal
 @options.output("json", "yaml", "wide", "name")
-def command(question: options.Question, *, output: str | None) -> int:
+def command(question: options.Question, *, resize: bool, output: str | None) -> int:
     """Say for each pod, in order, whether the node takes it: the kubelet's verdict, reason and message.
 
-    Of an object that makes pods (Deployment, DaemonSet, Job, ...) one pod is judged. Exit code 0 if all pods get in,
-    3 if any is refused or undecided.
+    Of an object that makes pods (Deployment, DaemonSet, Job, ...) one pod is judged. With --resize: whether the resize
+    of each pod is Done, Deferred or Infeasible, and how it is carried out. Exit code 0 if all pods get in or are
+    resized, 3 if any is not.
     """
     found = opened(question)
+    if resize:
+        return resized(question, found, output)
     asked = found.node
     entries = []
     with journal(lambda: node_document(found.profile, question.kubelet_config), question.files) as written:

@@ -1,14 +1,18 @@
 """`nodewright explain`: why a node says what it says to a pod, and what would let the pod in."""
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
+from nodewright.ask import Node
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
-from nodewright.cli.opening import opened, show
+from nodewright.cli.failed import failed
+from nodewright.cli.opening import Opened, opened, show
 from nodewright.model.pressure import NodeCondition
 from nodewright.node.counterfactual import BUDGET
 from nodewright.node.step import Decision
@@ -34,13 +38,14 @@ def _conditions(
 
 
 @click.command("explain")
-@options.question
+@partial(options.question, needs_files=False)
 @click.option(
     "--pod",
     "pods",
     multiple=True,
-    metavar="[NAMESPACE/]NAME",
-    help="Explain this pod only; those before it come first all the same. Repeatable.",
+    metavar="[NAMESPACE/]NAME|FILE",
+    help="With -f: explain this pod only; those before it come first all the same. Without -f: a file with a pod that "
+    "has failed, as `kubectl get pod -o yaml` gives it. Repeatable.",
 )
 @click.option(
     "--condition",
@@ -79,18 +84,17 @@ def command(
     For a pod that asks for resources of certain NUMA nodes: what each resource manager would prefer, what the topology
     manager makes of it, who has what is missing. Every change that is told was tried on this node. Exit codes as admit.
     """
-    found = opened(question)
-    asked = found.node
-    said = dict.fromkeys(asked.state.conditions, True) | conditions
-    asked = asked.with_conditions(condition for condition, holds in said.items() if holds)
-    chosen = _chosen(found.workloads, pods)
-    config, told = asked.config, []
-    for at, workload in enumerate(found.workloads):
-        if at in chosen:
-            origin = "" if workload.kind == "Pod" else f"{workload.kind} {workload.name}"
-            told.append(Told(explained=asked.explain(workload.pod, budget=budget), origin=origin))
-        if at <= max(chosen, default=0):
-            asked = asked.admit(workload.pod).node
+    if not question.filenames and not pods:
+        raise click.UsageError("either -f with manifests, or --pod with the file of a pod that has failed")
+    found = opened(question if question.filenames else replace(question, filenames=pods))
+    said = dict.fromkeys(found.node.state.conditions, True) | conditions
+    holding = (condition for condition, holds in said.items() if holds)
+    found = replace(found, node=found.node.with_conditions(holding))
+    if question.filenames:
+        told, asked = _told(found, _chosen(found.workloads, pods), budget)
+    else:
+        told, asked = list(failed(found, budget)), found.node
+    config = asked.config
     if output in ("json", "yaml"):
         document = explanation_document(told, config, warnings=found.warnings, skipped=found.skipped)
         text = (as_json if output == "json" else as_yaml)(document)
@@ -100,6 +104,18 @@ def command(
         page.write_text(explanation_page(told, asked.state), "utf-8")
     show(text, output, asked.config)
     return YES if all(one.explained.step.decision is Decision.ADMITTED for one in told) else NO
+
+
+def _told(found: Opened, chosen: Collection[int], budget: int) -> tuple[list[Told], Node]:
+    """The explanations of the pods at these places, each after all before it; and the node afterwards."""
+    asked, told = found.node, []
+    for at, workload in enumerate(found.workloads):
+        if at in chosen:
+            origin = "" if workload.kind == "Pod" else f"{workload.kind} {workload.name}"
+            told.append(Told(explained=asked.explain(workload.pod, budget=budget), origin=origin))
+        if at <= max(chosen, default=0):
+            asked = asked.admit(workload.pod).node
+    return told, asked
 
 
 def _chosen(workloads: Sequence[Workload], names: Iterable[str]) -> set[int]:

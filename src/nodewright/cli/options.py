@@ -17,9 +17,9 @@ _MAX_BYTES = "nodewright.max_bytes"
 _JOURNAL = "nodewright.journal"
 
 
-def filenames(command: Command) -> Command:
+def filenames(command: Command, *, required: bool = True) -> Command:
     """The options that say which manifests are meant; `Manifests.asked` has those besides -f."""
-    for option in (max_document_size, _recursive, _filenames):
+    for option in (max_document_size, _recursive, _filenames(required=required)):
         command = option(command)
     return command
 
@@ -54,8 +54,11 @@ class Question:
         return (*self.filenames, *self.policies.files, *(name for name in named if name is not None))
 
 
-def question(command: Callable[..., int]) -> Callable[..., int]:
-    """The options of all commands that put pods to a node; the command gets them as one `Question`."""
+def question(command: Callable[..., int], *, needs_files: bool = True) -> Callable[..., int]:
+    """The options of all commands that put pods to a node; the command gets them as one `Question`.
+
+    ``needs_files``: whether -f is required.
+    """
 
     @wraps(command)
     def asking(**given: Any) -> int:
@@ -63,9 +66,9 @@ def question(command: Callable[..., int]) -> Callable[..., int]:
         return command(asked, **given)
 
     with_options: Callable[..., int] = asking
-    for option in (strict, policies, namespace, kubelet_config, node, filenames):
+    for option in (strict, policies, namespace, kubelet_config, node):
         with_options = option(with_options)
-    return with_options
+    return filenames(with_options, required=needs_files)
 
 
 def policies(command: Callable[..., int]) -> Callable[..., int]:
@@ -131,15 +134,19 @@ def _depth(context: click.Context, _option: click.Parameter, recursive: bool) ->
     context.meta[_RECURSIVE] = recursive
 
 
-_filenames = click.option(
-    "-f",
-    "--filename",
-    "filenames",
-    multiple=True,
-    required=True,
-    metavar="FILE|DIR|-",
-    help="Manifests: YAML or JSON, several documents, List kinds; a directory; - for standard input. Repeatable.",
-)
+def _filenames(*, required: bool) -> Callable[[Command], Command]:
+    return click.option(
+        "-f",
+        "--filename",
+        "filenames",
+        multiple=True,
+        required=required,
+        metavar="FILE|DIR|-",
+        help="Manifests: YAML or JSON, several documents, List kinds; a directory; - for standard input. "
+        "Repeatable.",
+    )
+
+
 _recursive = click.option(
     "-R",
     "--recursive",

@@ -11,6 +11,7 @@ from nodewright.model.objects import (
     ObjectMeta,
     Pod,
     PodSpec,
+    PodStatus,
     PriorityClass,
     ResourceList,
     ResourceRequirements,
@@ -93,6 +94,21 @@ def arrived(
     spec, remarks = _with_priority(pod.spec, classes)
     spec, more = _with_runtime(_with_tolerations(spec), runtimes)
     return Arrived(stored(replace(pod, spec=_with_ports(spec))), (*remarks, *more))
+
+
+def as_new(pod: Pod) -> Pod:
+    """The pod as somebody would write it who wants one more of the kind: without what a cluster has put into it.
+
+    Its priority and its tolerations stay: the classes that they come from need not be known.
+    """
+    meta = replace(
+        pod.metadata,
+        resource_version="",
+        creation_timestamp=None,
+        deletion_timestamp=None,
+        deletion_grace_period_seconds=None,
+    )
+    return replace(pod, metadata=meta, spec=replace(pod.spec, node_name=""), status=PodStatus())
 
 
 def stored(pod: Pod) -> Pod:

@@ -21,10 +21,11 @@ from nodewright.model.resource_names import CPU, is_extended, is_huge_page
 from nodewright.model.tolerations import tolerates
 from nodewright.model.topology_reasons import TopologyReason
 from nodewright.model.verdict import Granted
+from nodewright.node.admission import judged
 from nodewright.node.changes import Amount, AmountsRewritten, CPULimitDropped, RequestsChanged
 from nodewright.node.counterfactual import Suggestion
 from nodewright.node.events import PodArrived
-from nodewright.node.step import Decision, Step, judged, step
+from nodewright.node.step import Decision, Step, step
 from nodewright.node.suggest import suggestions
 from nodewright.values.quantity import Format, Quantity
 

@@ -67,6 +67,13 @@ class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
     value_from: dict[str, Any] | None = None
 
 
+class ContainerResizePolicy(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether a container has to start again where a resource of it is resized."""
+
+    resource_name: str = ""
+    restart_policy: str = ""
+
+
 class Container(msgspec.Struct, frozen=True, rename="camel"):
     """A container. `restart_policy` Always makes an init container a sidecar."""
 
@@ -78,6 +85,7 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     working_dir: str = ""
     env: tuple[EnvVar, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
+    resize_policy: tuple[ContainerResizePolicy, ...] = ()
     restart_policy: str | None = None
     restart_policy_rules: tuple[dict[str, Any], ...] = ()
     ports: tuple[ContainerPort, ...] = ()

@@ -9,6 +9,7 @@ from nodewright.model.device_reasons import DeviceReason
 from nodewright.model.eviction_reasons import EvictionReason
 from nodewright.model.memory_reasons import MemoryReason
 from nodewright.model.objects import Taint
+from nodewright.model.resize_reasons import ResizeReason
 from nodewright.model.start_reasons import StartReason
 from nodewright.model.state_reasons import StateFileReason
 from nodewright.model.topology_reasons import TopologyReason
@@ -214,6 +215,7 @@ Reason: TypeAlias = (
     | DeviceReason
     | EvictionReason
     | MemoryReason
+    | ResizeReason
     | TopologyReason
     | StateFileReason
     | StartReason

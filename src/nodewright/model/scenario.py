@@ -38,6 +38,8 @@ class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
     """The kubelet starts anew, on the state files that it left."""
     observe: Look | None = None
     """The eviction manager goes over the node; the pods that it ends are gone before the next event."""
+    resize: Pod | None = None
+    """The pod with this uid, or namespace and name, is to have these resources."""
     actions: tuple[dict[str, Any], ...] | None = None
     """In a journal: what came of it."""
 
@@ -54,6 +56,7 @@ KINDS = {
     "kill_failed": "killFailed",
     "restart": "restart",
     "observe": "observe",
+    "resize": "resize",
 }
 """The kinds of events: the field's name, and the one in documents."""
 

@@ -115,6 +115,32 @@ class EndKubelet:
     because: tuple[Reason, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizePod:
+    """Give the pod the resources that are asked for: its containers and cgroups follow."""
+
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutOffResize:
+    """Leave the pod as it is for now; the condition `PodResizePending` says `Deferred`, and the first of these.
+
+    Follows: v1.36, pkg/kubelet/status/status_manager.go, SetPodResizePendingCondition.
+    """
+
+    pod_uid: str
+    because: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnDownResize:
+    """Leave the pod as it is for good; the condition `PodResizePending` says `Infeasible`, and the first of these."""
+
+    pod_uid: str
+    because: tuple[Reason, ...]
+
+
 Action: TypeAlias = (
     AdmitPod
     | RejectPod
@@ -125,4 +151,7 @@ Action: TypeAlias = (
     | ReclaimNode
     | EvictPod
     | EndKubelet
+    | ResizePod
+    | PutOffResize
+    | TurnDownResize
 )

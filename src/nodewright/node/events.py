@@ -46,6 +46,16 @@ class PodGone:
 
 
 @dataclass(frozen=True, slots=True)
+class PodResized:
+    """Somebody asks for other resources for a pod that runs; nothing happens if it is not there.
+
+    The pod is the one wanted; everything but its resources is left as it is.
+    """
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
 class KillFailed:
     """A pod that was to be killed would not go; it goes on counting until it is gone."""
 
@@ -86,5 +96,13 @@ class Restarted:
 
 
 Event: TypeAlias = (
-    PodArrived | PodFound | PodStarted | PodGone | KillFailed | ConditionsObserved | UsageObserved | Restarted
+    PodArrived
+    | PodFound
+    | PodStarted
+    | PodGone
+    | PodResized
+    | KillFailed
+    | ConditionsObserved
+    | UsageObserved
+    | Restarted
 )

@@ -6,9 +6,10 @@ from nodewright.core.preemption import Candidate, Missing, candidates_for, short
 from nodewright.core.requests import is_critical
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import NoVictimsSuffice
+from nodewright.node.admission import judged
 from nodewright.node.events import PodArrived
 from nodewright.node.state import NodeState, as_counted
-from nodewright.node.step import Step, judged, step
+from nodewright.node.step import Step, step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,14 @@ from nodewright.node.providers import Active, Holdings
 T = TypeVar("T")
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A resize that is not done yet."""
+
+    desired: Pod
+    since: int | None = None
+    """Its place among those put off, by when that was first; None: it has not been tried."""
+
+
 class NodeState(msgspec.Struct, frozen=True):
     """The state that events change: active pods in the order of their admission, and their sums."""
 
@@ -41,6 +49,8 @@ class NodeState(msgspec.Struct, frozen=True):
     """Why the kubelet has ended and does not start again; empty: it runs."""
     waiting: Mapping[str, Pod] = {}
     """By uid the pods that were assigned to the node while its kubelet was down."""
+    resizing: Mapping[str, Waiting] = {}
+    """Resizes that are not done yet by the pod's uid, in the order in which they are tried."""
 
     def with_pod(self, pod: Pod, *, assumed: bool = False) -> "NodeState":
         """The state with one more active pod, the last of them."""
@@ -52,6 +62,12 @@ class NodeState(msgspec.Struct, frozen=True):
             totals=self.totals.plus(pod),
             open_pods=self.open_pods | {pod.uid} if assumed else self.open_pods,
         )
+
+    def with_resized(self, pod: Pod) -> "NodeState":
+        """The state with a pod of it as it is now, at its place."""
+        pod = as_counted(pod, self.config)
+        before = self.pods[pod.uid]
+        return replace(self, pods={**self.pods, pod.uid: pod}, totals=self.totals.minus(before).plus(pod))
 
     def active_with(self, pod: Pod) -> Active:
         """The containers of the active pods and of this one."""
@@ -95,6 +111,7 @@ class NodeState(msgspec.Struct, frozen=True):
             totals=self.totals.minus(self.pods[uid]),
             open_pods=self.open_pods - {uid},
             settled=False,
+            resizing=_without(self.resizing, uid) if uid in self.resizing else self.resizing,
         )
 
 

@@ -7,16 +7,13 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.devices.allocate import in_use_counts
-from nodewright.core.eviction import Pass, refused_under_pressure
-from nodewright.core.podfeatures import disabled_pod_level_resources, forbidden_sysctl, missing_features
-from nodewright.core.predicates import Judgement, judge
-from nodewright.core.preemption import Victims, preempt
+from nodewright.core.eviction import Pass
+from nodewright.core.preemption import Victims
 from nodewright.model.objects import ContainerState, Pod
 from nodewright.model.reasons import NotJudged, Reason
-from nodewright.model.verdict import Granted, Refused
+from nodewright.model.verdict import Refused
 from nodewright.node.actions import Action, AdmitPod, EndKubelet, RejectPod
-from nodewright.node.alignment import Aligned, align
+from nodewright.node.admission import admission, aligned, doubt, is_refused_anyway, without_victims
 from nodewright.node.assumed import assumed_parts
 from nodewright.node.events import (
     ConditionsObserved,
@@ -25,6 +22,7 @@ from nodewright.node.events import (
     PodArrived,
     PodFound,
     PodGone,
+    PodResized,
     PodStarted,
     Restarted,
     UsageObserved,
@@ -32,9 +30,9 @@ from nodewright.node.events import (
 from nodewright.node.judging import open_questions
 from nodewright.node.preempting import preempting
 from nodewright.node.pressure import gone_over, reasons_of, relief_actions, relieved
-from nodewright.node.providers import Holdings
+from nodewright.node.resizing import Resize, Resized, put_aside, resized, retried, taken_up
 from nodewright.node.restart import begin, in_order, registered
-from nodewright.node.state import NodeState, as_counted
+from nodewright.node.state import NodeState
 
 
 class Decision(StrEnum):
@@ -59,6 +57,8 @@ class Step(msgspec.Struct, frozen=True):
     """Who makes way for it, and how they were chosen."""
     relief: Pass | None = None
     """What the eviction manager did, where it has been over the node."""
+    resizes: tuple[Resize, ...] = ()
+    """What became of the resizes that were tried, in this order."""
 
 
 def step(state: NodeState, event: Event) -> Step:
@@ -81,7 +81,11 @@ def step(state: NodeState, event: Event) -> Step:
         case KillFailed(pod):
             return Step(state.with_pod(pod))
         case PodGone(uid):
-            return Step(state.without_pod(uid))
+            after = state.without_pod(uid)
+            is_tried = after.resizing and not after.down_for
+            return _of_resizes(retried(after)) if is_tried else Step(after)
+        case PodResized(pod):
+            return _of_resizes(put_aside(state, pod) if state.down_for else resized(state, pod))
         case UsageObserved() | ConditionsObserved() if state.down_for:
             return Step(state)
         case UsageObserved():
@@ -93,28 +97,19 @@ def step(state: NodeState, event: Event) -> Step:
             assert_never(event)
 
 
-class _Admission(msgspec.Struct, frozen=True):
-    """What the handlers say of a pod: why it is turned away (nothing: it is not), and who has to go."""
-
-    refused_for: tuple[Reason, ...] = ()
-    victims: Victims | None = None
-    held: Holdings | None = None
-    """What is held after the managers have dealt with it; None: they were not asked."""
-    because: tuple[Reason, ...] = ()
-    """The hints and choices behind what the managers granted."""
-    by_managers: bool = False
-    """Whether it was the managers that turned the pod away."""
+def _of_resizes(done: Resized) -> Step:
+    return Step(done.state, done.actions, resizes=done.resizes)
 
 
 def _found(state: NodeState, pod: Pod) -> Step:
     """The state with a pod that runs, and what would be said of it if it came now; nobody makes way for it."""
-    admission = _admission(state, pod)
-    held = admission.held
+    judged = admission(state, pod)
+    held = judged.held
     if held is None:
-        held = _aligned(state, pod).held
+        held = aligned(state, pod).held
     after = replace(state, held=held, settled=True).with_pod(pod).started(pod.uid)
-    decision = Decision.REFUSED if admission.refused_for else Decision.ADMITTED
-    return Step(after, because=(*admission.refused_for, *admission.because), decision=decision)
+    decision = Decision.REFUSED if judged.refused_for else Decision.ADMITTED
+    return Step(after, because=(*judged.refused_for, *judged.because), decision=decision)
 
 
 def _waiting(state: NodeState, pod: Pod) -> Step:
@@ -138,7 +133,9 @@ def _restarted(state: NodeState, event: Restarted) -> Step:
     after, taken = readmitted(begun.state, (*state.pods.values(), *state.waiting.values()), known)
     actions = tuple(action for one in taken for action in one.step.actions)
     lost = (one.step for one in taken if one.step.decision is not Decision.ADMITTED)
-    return Step(after, actions, (*begun.warnings, *(reason for one in lost for reason in one.because)))
+    because = (*begun.warnings, *(reason for one in lost for reason in one.because))
+    again = taken_up(after, state.resizing)
+    return Step(again.state, (*actions, *again.actions), because, resizes=again.resizes)
 
 
 def _down(state: NodeState, because: tuple[Reason, ...]) -> Step:
@@ -197,104 +194,26 @@ def _arrived(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
     """
     # A pod that the node has already is not its own neighbour.
     state = state.without_pod(pod.uid)
-    admission = _admission(state, pod)
-    refused = admission.refused_for
+    judged = admission(state, pod)
+    refused = judged.refused_for
     unknown = () if is_known else open_questions(state.config, pod)
-    doubts = _doubts(state, pod, admission)
+    doubts = doubt(state, pod, judged)
     assumed = assumed_parts(state.config, pod)
-    if refused and assumed and _is_refused_anyway(state, pod, admission):
+    if refused and assumed and is_refused_anyway(state, pod, judged):
         unknown, assumed = (*assumed, *unknown), ()
     doubts = (*assumed, *doubts)
     # What is not known of a pod could only turn it away: for one that is turned away it changes no more than the reason.
     if not refused:
         doubts = (*unknown, *doubts)
-    after = state if admission.held is None else replace(state, held=admission.held, settled=True)
-    after = _without_victims(after, admission.victims)
+    after = state if judged.held is None else replace(state, held=judged.held, settled=True)
+    after = without_victims(after, judged.victims)
     if doubts:
-        because = (*doubts, *refused, *admission.because)
-        return Step(after.with_pod(pod, assumed=True), (), because, Decision.UNDECIDED, admission.victims)
-    killing = preempting(admission.victims) if admission.victims else ()
+        because = (*doubts, *refused, *judged.because)
+        return Step(after.with_pod(pod, assumed=True), (), because, Decision.UNDECIDED, judged.victims)
+    killing = preempting(judged.victims) if judged.victims else ()
     if refused:
         actions = (*killing, RejectPod(pod_uid=pod.uid, because=refused))
-        because = (*refused, *unknown, *admission.because)
-        return Step(after.turned_away(pod.uid), actions, because, Decision.REFUSED, admission.victims)
+        because = (*refused, *unknown, *judged.because)
+        return Step(after.turned_away(pod.uid), actions, because, Decision.REFUSED, judged.victims)
     actions = (*killing, AdmitPod(pod_uid=pod.uid))
-    return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)
-
-
-def _is_refused_anyway(state: NodeState, pod: Pod, admission: _Admission) -> bool:
-    """Whether the pod is turned away wherever on the node it would be placed."""
-    return not admission.by_managers or bool(
-        _room(state, as_counted(pod, state.config), state.held).refused_for
-    )
-
-
-def _without_victims(state: NodeState, victims: Victims | None) -> NodeState:
-    for victim in victims.victims if victims else ():
-        state = state.without_pod(victim.pod.uid)
-    return state
-
-
-def _doubts(state: NodeState, pod: Pod, admission: _Admission) -> tuple[NotJudged, ...]:
-    """The doubt that earlier undecided pods cast on this decision, if they do."""
-    if not state.open_pods:
-        return ()
-    without = state
-    for uid in state.open_pods:
-        without = without.without_pod(uid)
-    if (
-        bool(admission.refused_for) == bool(_admission(without, pod).refused_for)
-        and admission.victims is None
-    ):
-        return ()
-    names = ", ".join(other.full_name for uid, other in state.pods.items() if uid in state.open_pods)
-    return (NotJudged(what="the room that is left", because=f"undecided before it: {names}"),)
-
-
-def _admission(state: NodeState, pod: Pod) -> _Admission:
-    """The handlers, one after the other; the first that refuses decides."""
-    config = state.config
-    under_pressure = refused_under_pressure(
-        state.conditions,
-        as_counted(pod, config),
-        comparisons=config.gates["TaintTolerationComparisonOperators"],
-    )
-    if under_pressure is not None:
-        return _Admission((under_pressure,))
-    forbidden = forbidden_sysctl(pod, config.sysctls)
-    if forbidden is not None:
-        return _Admission((forbidden,))
-    aligned = _aligned(state, pod)
-    if aligned.refused_for:
-        return _Admission(aligned.refused_for, held=aligned.held, because=aligned.because, by_managers=True)
-    room = _room(state, as_counted(pod, config), aligned.held)
-    room = replace(room, held=aligned.held, because=aligned.because)
-    if room.refused_for:
-        return room
-    late = disabled_pod_level_resources(pod, gate=config.gates["PodLevelResources"]) or missing_features(
-        pod, config.declared_features
-    )
-    # Pods that had to make way are gone by now, whatever becomes of the one that they went for.
-    return replace(room, refused_for=(late,)) if late else room
-
-
-def _aligned(state: NodeState, pod: Pod) -> Aligned:
-    return align(state.config.managers, state.held, pod, state.unsettled(pod))
-
-
-def _room(state: NodeState, pod: Pod, held: Holdings) -> _Admission:
-    """The predicates and, where a critical pod fails them, preemption."""
-    judgement = judged(state, pod, held)
-    if isinstance(judgement.verdict, Granted):
-        return _Admission()
-    if not judgement.failures:
-        return _Admission(judgement.verdict.because)
-    found = preempt(pod, tuple(state.pods.values()), judgement.failures)
-    return _Admission(found.because) if isinstance(found, Refused) else _Admission(victims=found.value)
-
-
-def judged(state: NodeState, pod: Pod, held: Holdings) -> Judgement:
-    """What the predicates say of a pod when these holdings are on the node, its own among them."""
-    config = state.config
-    view = config.view.with_allocated_devices(in_use_counts(held.devices))
-    return judge(pod, view, state.totals, fresh=view, rules=config.rules)
+    return Step(after.with_pod(pod), actions, judged.because, Decision.ADMITTED, judged.victims)

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
+from nodewright.model.refusal import Proof
 from nodewright.node.explanation import Explanation
 from nodewright.node.step import Decision
+from nodewright.render.hindsight import Hindsight, hindsight_lines
 from nodewright.render.messages import Message, message
 from nodewright.render.policies import speaker
 from nodewright.render.reasoning import Branch, reasoning
@@ -22,12 +24,19 @@ class Told:
     explained: Explanation
     origin: str = ""
     """E.g. `Deployment web`."""
+    proof: Proof | None = None
+    """What its status proves, where the pod has failed already."""
 
     @property
     def kubelet(self) -> Message:
         """The kubelet's reason and message; empty where it has none."""
         taken = self.explained.step
         return message(taken.because[0]) if taken.decision is Decision.REFUSED else Message("", "")
+
+    @property
+    def hindsight(self) -> Hindsight | None:
+        """What its status proves beside what the node says now; None: it has not failed."""
+        return None if self.proof is None else Hindsight(proof=self.proof, now=self.explained)
 
     @property
     def verdict(self) -> str:
@@ -46,7 +55,15 @@ def explanation_text(told: Sequence[Told], *, width: int = 80, wide: bool = Fals
 def _lines(told: Told, width: int, *, wide: bool) -> Iterator[str]:
     reason = f" ({told.kubelet.reason})" if told.kubelet.reason else ""
     origin = f" ({told.origin})" if told.origin else ""
-    yield f"{told.explained.pod.full_name}{origin}: {told.verdict}{reason}"
+    seen = told.hindsight
+    now = " now" if seen else ""
+    yield f"{told.explained.pod.full_name}{origin}: {told.verdict}{now}{reason}"
+    if seen is not None:
+        yield from _wrapped("Why it failed", width, STEP)
+        for line in hindsight_lines(seen):
+            yield from _wrapped(f"- {line}", width, 2 * STEP)
+        if told.kubelet.message:
+            yield ""
     if told.kubelet.message:
         yield from _wrapped(f"{speaker(told.explained.step.because[0])}: {told.kubelet.message}", width, STEP)
     for branch in reasoning(told.explained):

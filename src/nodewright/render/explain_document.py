@@ -14,6 +14,7 @@ from nodewright.node.explanation import Explanation, ResourceView, RoundView
 from nodewright.node.step import Decision
 from nodewright.render.documents import fact_document, plain
 from nodewright.render.explain import Told
+from nodewright.render.hindsight import hindsight_document
 from nodewright.render.placement import placement_document
 from nodewright.render.policies import policies_document
 from nodewright.render.reasoning import STALL_S, stall_s
@@ -54,6 +55,8 @@ def _pod_document(told: Told) -> dict[str, Any]:
     }
     if told.origin:
         document["from"] = told.origin
+    if told.hindsight is not None:
+        document["failed"] = hindsight_document(told.hindsight)
     if told.kubelet.reason:
         document["reason"], document["message"] = told.kubelet
     document["why"] = [sentence(one) for one in explained.refusals]

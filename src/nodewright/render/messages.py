@@ -34,6 +34,7 @@ from nodewright.model.reasons import (
     SysctlForbidden,
     UntoleratedTaints,
 )
+from nodewright.model.resize_reasons import ResizeReason
 from nodewright.model.start_reasons import StartReason
 from nodewright.model.state_reasons import (
     StateContainerUnknown,
@@ -48,6 +49,7 @@ from nodewright.render.cpu_messages import cpu_error_type, cpu_message
 from nodewright.render.device_messages import device_message
 from nodewright.render.eviction_messages import EVICTED, eviction_message
 from nodewright.render.memory_messages import memory_error_type, memory_message
+from nodewright.render.resize_messages import resize_message, resize_reason
 from nodewright.render.start_messages import start_message
 from nodewright.render.state_messages import state_message
 from nodewright.render.topology_messages import topology_message
@@ -74,6 +76,8 @@ def message(reason: Reason) -> Message:
         return Message(EVICTED, eviction_message(reason))
     if isinstance(reason, MemoryReason):
         return _of_allocation(memory_message(reason), memory_error_type(reason))
+    if isinstance(reason, ResizeReason):
+        return Message(resize_reason(reason), resize_message(reason))
     if isinstance(reason, TopologyReason):
         return Message(*topology_message(reason))
     if isinstance(reason, StateFileReason):

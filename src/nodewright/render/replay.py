@@ -11,6 +11,7 @@ from nodewright.model.profile import API_VERSION
 from nodewright.model.scenario import JournalHeader
 from nodewright.node.actions import Action, EvictPod, RecordEvent
 from nodewright.node.placement import Placement
+from nodewright.node.resizing import Outcome, Resize
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision
 from nodewright.render.admission import (
@@ -25,6 +26,7 @@ from nodewright.render.documents import fact_document, plain
 from nodewright.render.eviction_messages import EVICTED, eviction_message
 from nodewright.render.messages import fatal_error, message
 from nodewright.render.profiles import object_document
+from nodewright.render.resize import outcome_document, resize_condition
 from nodewright.render.tables import table
 from nodewright.sim.happened import Happened
 from nodewright.values.idset import CPUSet
@@ -54,6 +56,8 @@ class Told:
     outcome: str
     entry: Entry | None
     """The answer to a pod that arrived."""
+    resizes: tuple[Resize, ...] = ()
+    """What became of the resizes that were tried."""
     actions: tuple[Action, ...]
     lost: tuple[Lost, ...] = ()
     """Of a restart, the pods that the new kubelet turned away."""
@@ -67,7 +71,8 @@ class Told:
         """Whether the answer was yes, if anybody asked."""
         refused = self.entry is not None and self.entry.decision is not Decision.ADMITTED
         evicted = self.relief is not None and self.relief.evictions
-        return not (refused or self.lost or self.error or evicted)
+        resized = all(one.outcome is Outcome.DONE for one in self.resizes)
+        return resized and not (refused or self.lost or self.error or evicted)
 
 
 def told(one: Happened) -> Told:
@@ -89,6 +94,7 @@ def told(one: Happened) -> Told:
         pod=one.pod,
         outcome=_outcome(one),
         entry=entry,
+        resizes=one.resizes,
         actions=one.actions,
         lost=tuple(Lost(pod.full_name, *message(because[0])) for pod, because in one.lost),
         error=_error(one),
@@ -117,6 +123,8 @@ def _outcome(one: Happened) -> str:
         return "does not start" if one.after.down_for else "started"
     if one.pod is None:
         return "not there"
+    if one.event.resize is not None:
+        return next(each.outcome.value for each in one.resizes if each.pod.uid == one.pod.uid)
     if one.event.remove is not None:
         return "removed"
     if one.was_there:
@@ -162,6 +170,14 @@ def _summary(events: Sequence[Told], after: NodeState) -> str:
     evicted = sum(len(one.relief.evictions) for one in events if one.relief is not None)
     if evicted:
         parts.append(f"{evicted} evicted")
+    # One that waits is tried again and again; it is told when something comes of it.
+    outcomes = Counter(
+        one.outcome
+        for each in events
+        for one in each.resizes
+        if one.outcome is not Outcome.DEFERRED or (each.pod and one.pod.uid == each.pod.uid)
+    )
+    parts += [f"{outcomes[outcome]} resized {outcome}" for outcome in Outcome if outcomes[outcome]]
     preempted = sum(len(entry.preempted) for entry in entries)
     if preempted:
         parts.append(f"{preempted} preempted")
@@ -189,7 +205,7 @@ def _row(one: Told) -> tuple[str, ...]:
             said or _NOTHING,
         )
     if one.entry is None:
-        return (*begin, *[_NOTHING] * (len(_HEADERS) - len(begin)))
+        return (*begin, *_resize_cells(one))
     placement = one.entry.placement
     kubelet = one.entry.kubelet
     cells = (
@@ -205,6 +221,18 @@ def _row(one: Told) -> tuple[str, ...]:
 def _said(relief: Pass) -> str:
     """The kubelet's message about the first pod that goes."""
     return eviction_message(relief.evictions[0].because) if relief.evictions else ""
+
+
+def _resize_cells(one: Told) -> list[str]:
+    """What there is to say of a resize that was asked for; of any other event nothing."""
+    asked = next((each for each in one.resizes if one.pod and each.pod.uid == one.pod.uid), None)
+    if asked is None:
+        return [_NOTHING] * 5
+    said = resize_condition(asked)
+    reason = "" if said.reason == asked.outcome else said.reason
+    victims = asked.victims.victims if asked.victims else ()
+    names = ",".join(victim.pod.full_name for victim in victims)
+    return [cell or _NOTHING for cell in (reason, "", "", names, said.message)]
 
 
 def _cpus(placement: Placement) -> str:
@@ -254,6 +282,8 @@ def _event_document(one: Told) -> dict[str, Any]:
         document["verdict"] = one.outcome
     if one.relief is not None:
         document |= _relief_document(one.relief)
+    if one.resizes:
+        document["resizes"] = [outcome_document(each) for each in one.resizes]
     document["actions"] = action_documents(one.actions)
     return document
 
@@ -303,6 +333,11 @@ def journal_head(node: Mapping[str, Any], release: JournalHeader) -> dict[str, A
 def journal_event(event: Mapping[str, Any], actions: Sequence[Action]) -> dict[str, Any]:
     """An event of a journal: as it was, and what came of it."""
     return {**event, "actions": action_documents(actions)}
+
+
+def resize_event(pod: Pod) -> dict[str, Any]:
+    """The event of a pod that is to have other resources, as a document."""
+    return {"resize": plain(object_document(pod))}
 
 
 def arrival_event(pod: Pod) -> dict[str, Any]:

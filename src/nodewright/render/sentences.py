@@ -31,6 +31,7 @@ from nodewright.model.reasons import (
     TermUnmet,
     UntoleratedTaints,
 )
+from nodewright.model.resize_reasons import ResizeReason
 from nodewright.model.resource_names import PODS
 from nodewright.model.start_reasons import StartReason
 from nodewright.model.state_reasons import StateFileReason
@@ -40,6 +41,7 @@ from nodewright.render.cpu_sentences import cpu_sentence
 from nodewright.render.device_messages import device_sentence
 from nodewright.render.eviction_sentences import eviction_sentence
 from nodewright.render.memory_sentences import memory_sentence
+from nodewright.render.resize_messages import resize_sentence
 from nodewright.render.start_messages import start_sentence
 from nodewright.render.state_messages import state_sentence
 from nodewright.render.topology_sentences import topology_sentence
@@ -61,6 +63,8 @@ def sentence(reason: Reason) -> str:
         return eviction_sentence(reason)
     if isinstance(reason, MemoryReason):
         return memory_sentence(reason)
+    if isinstance(reason, ResizeReason):
+        return resize_sentence(reason)
     if isinstance(reason, TopologyReason):
         return topology_sentence(reason)
     if isinstance(reason, StateFileReason):

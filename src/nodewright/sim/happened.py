@@ -9,6 +9,7 @@ from nodewright.model.reasons import Reason
 from nodewright.model.scenario import ScenarioEvent
 from nodewright.node.actions import Action
 from nodewright.node.placement import Placement, placement_of
+from nodewright.node.resizing import Resize
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision
 
@@ -31,6 +32,8 @@ class Happened:
     victims: Victims | None = None
     relief: Pass | None = None
     """What the eviction manager did, where it went over the node."""
+    resizes: tuple[Resize, ...] = ()
+    """What became of the resizes that were tried."""
     lost: tuple[tuple[Pod, tuple[Reason, ...]], ...] = ()
     """On a restart, the pods that the new kubelet turned away, and why."""
     actions: tuple[Action, ...] = ()

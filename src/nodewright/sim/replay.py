@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from nodewright.core.arrival import identified
 from nodewright.core.requests import with_defaults
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import Reason
 from nodewright.model.scenario import ScenarioEvent
 from nodewright.node.actions import RejectPod
-from nodewright.node.events import KillFailed, PodArrived, PodFound, PodGone, PodStarted
+from nodewright.node.events import KillFailed, PodArrived, PodFound, PodGone, PodResized, PodStarted
 from nodewright.node.state import NodeState
 from nodewright.node.step import Step, step
 from nodewright.sim.happened import Happened
@@ -34,7 +36,7 @@ def replay(state: NodeState, events: Iterable[ScenarioEvent]) -> Iterator[Happen
         else:
             done = _done(state, event, pod, is_there=is_there)
         after = done.state
-        if pod is not None:
+        if pod is not None and event.resize is None:
             seen[pod.uid] = pod
         if pod is not None and event.add is not None and not is_there:
             after = step(after, PodStarted(pod.uid)).state
@@ -49,6 +51,7 @@ def replay(state: NodeState, events: Iterable[ScenarioEvent]) -> Iterator[Happen
             because=done.because,
             victims=done.victims,
             relief=done.relief,
+            resizes=done.resizes,
             lost=_lost(state, done) if event.restart is not None else (),
             actions=done.actions,
             decided=done.state,
@@ -70,6 +73,10 @@ def _pod(event: ScenarioEvent, state: NodeState, seen: dict[str, Pod]) -> Pod | 
         return with_defaults(identified(pod))
     if event.remove is not None:
         return _named(event.remove, {**state.pods, **state.waiting})
+    if event.resize is not None:
+        wanted = event.resize
+        there = _named(wanted.uid or wanted.full_name, state.pods) or _named(wanted.full_name, state.pods)
+        return there and replace(wanted, metadata=replace(wanted.metadata, uid=there.uid))
     return None if event.kill_failed is None else _named(event.kill_failed, seen)
 
 
@@ -85,6 +92,8 @@ def _done(state: NodeState, event: ScenarioEvent, pod: Pod | None, *, is_there: 
         return Step(state)
     if event.remove is not None:
         return step(state, PodGone(pod.uid))
+    if event.resize is not None:
+        return step(state, PodResized(pod))
     if is_there:
         return Step(state)
     if event.add is not None:

@@ -1,9 +1,12 @@
 """The node that a command is asked about: this machine, a profile, or a shape of the catalogue."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from nodewright.model.objects import ObjectMeta
+from msgspec.structs import replace
+
+from nodewright.model.objects import ObjectMeta, Pod
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.model.shape import GIB
 from nodewright.world.catalogue import Entry, catalogue
@@ -55,3 +58,17 @@ def _profile(entry: Entry) -> NodeProfile:
         pid_max=USUAL_PID_MAX,
     )
     return NodeProfile(metadata=ObjectMeta(name=entry.name), spec=spec)
+
+
+def known_pod(pods: Sequence[Pod], written: Pod, *, node: str) -> Pod:
+    """The pod as written, with the uid under which the node has it: found by uid, else the last of its name.
+
+    Errors: InputError if the node has no such pod.
+    """
+    named = [one for one in pods if one.full_name == written.full_name]
+    found = next((one for one in pods if one.uid == written.uid), named[-1] if named else None)
+    if found is None:
+        names = ", ".join(one.full_name for one in pods) or "no pods"
+        rule = f"is not on node {node}, so it cannot be resized there; it has {names}"
+        raise InputError([Fault(path="metadata.name", value=written.full_name, rule=rule)])
+    return replace(written, metadata=replace(written.metadata, uid=found.uid))

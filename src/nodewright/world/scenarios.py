@@ -168,11 +168,16 @@ _MANAGERS_FILES = (StateFile.CPU, StateFile.MEMORY, StateFile.DEVICES)
 
 def _as_nodes_see(scenario: Scenario) -> Scenario:
     """The scenario with its pods as they are written, but for what only the API server can know or change."""
-    events = tuple(
-        event if event.add is None else msgspec.structs.replace(event, add=_as_nodes_see_it(event.add))
-        for event in scenario.spec.events
-    )
+    events = tuple(map(_event_as_nodes_see, scenario.spec.events))
     return msgspec.structs.replace(scenario, spec=msgspec.structs.replace(scenario.spec, events=events))
+
+
+def _event_as_nodes_see(event: ScenarioEvent) -> ScenarioEvent:
+    if event.add is not None:
+        return msgspec.structs.replace(event, add=_as_nodes_see_it(event.add))
+    if event.resize is not None:
+        return msgspec.structs.replace(event, resize=stored(event.resize))
+    return event
 
 
 def _as_nodes_see_it(pod: Pod) -> Pod:

@@ -1,0 +1,103 @@
+"""`nodewright explain --pod FILE`: why was this pod refused?"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodewright.cli.app import ERROR, NO, USAGE, YES, run
+
+WORKER = "examples/nodes/worker.yaml"
+FAILED = Path("examples/failed/out-of-cpu.yaml")
+
+
+def pod_file(tmp_path: Path, **changes: Any) -> str:
+    document = yaml.safe_load(FAILED.read_text("utf-8"))
+    document["status"] |= changes.pop("status", {})
+    document["spec"] |= changes
+    path = tmp_path / "pod.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def told(pod: str, node: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert run(["explain", "--pod", pod, "--node", node, "-o", "json"]) in (YES, NO)
+    (one,) = json.loads(capsys.readouterr().out)["pods"]
+    failed: dict[str, Any] = one["failed"]
+    return failed
+
+
+def refusal(cpu: str, used: int) -> dict[str, Any]:
+    text = f"Node didn't have enough resource: cpu, requested: {cpu}, used: {used}, capacity: 3500"
+    return {"status": {"message": f"Pod was rejected: {text}"}}
+
+
+def test_the_same_answer_is_the_same_to_the_letter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = told(pod_file(tmp_path, **refusal("2000", 2000)), WORKER, capsys)
+    assert failed["comparison"] == "same"
+    assert failed["amounts"][0]["then"] == failed["amounts"][0]["now"]
+
+
+def test_other_numbers_are_told_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = told(str(FAILED), WORKER, capsys)
+    assert failed["comparison"] == "other numbers"
+    assert failed["text"][-1] == "cpu: the other pods held 2.5 then, 2 now"
+
+
+def test_a_node_that_would_take_it_now_is_not_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = told(pod_file(tmp_path, nodeName=""), "vm-4", capsys)
+    assert failed["comparison"] == "admitted now"
+    assert "cpu: the other pods held 2.5 then, 0 now" in failed["text"]
+
+
+def test_another_reason_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = pod_file(tmp_path, nodeSelector={"zone": "b"}, containers=[{"name": "c", "image": "i"}])
+    failed = told(pod, WORKER, capsys)
+    assert failed["comparison"] == "other reason"
+    assert any(line.endswith("for another reason: NodeAffinity") for line in failed["text"])
+
+
+def test_a_pod_that_had_been_taken_has_no_refusal_to_compare_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. "
+    failed = told(pod_file(tmp_path, status={"reason": "Evicted", "message": text}), WORKER, capsys)
+    assert (failed["comparison"], failed["ending"]) == ("ended later", "evicted")
+    assert failed["amounts"] == []
+
+
+def test_what_cannot_be_judged_stays_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    context = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}
+    small = [{"name": "c", "image": "i"}]
+    assert told(pod_file(tmp_path, containers=small, **context), WORKER, capsys)["comparison"] == (
+        "undecided now"
+    )
+
+
+def test_another_nodes_pod_is_told_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["explain", "--pod", pod_file(tmp_path, nodeName="other"), "--node", WORKER])
+    assert "was on node other, and the node described is worker-1" in capsys.readouterr().err
+
+
+def test_what_has_not_failed_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    running = pod_file(tmp_path, status={"phase": "Running"})
+    assert run(["explain", "--pod", running, "--node", WORKER]) == ERROR
+    assert 'status.phase: Invalid value: "Running": must be Failed' in capsys.readouterr().err
+    job = tmp_path / "job.yaml"
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
+    job.write_text(
+        yaml.safe_dump({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec})
+    )
+    assert run(["explain", "--pod", str(job), "--node", WORKER]) == ERROR
+    assert '"Job j": is no pod that has failed' in capsys.readouterr().err
+
+
+def test_either_manifests_or_a_failed_pod_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "--node", WORKER]) == USAGE
+    assert "either -f with manifests, or --pod with the file" in capsys.readouterr().err
