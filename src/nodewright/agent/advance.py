@@ -43,14 +43,15 @@ def advance(turn: Turn, uid: str) -> None:
                 uid=uid,
                 pod=record.pod,
                 grace_period_s=record.grace_period_s,
-                cgroup=turn.pod_cgroup(record.pod),
+                cgroup=record.cgroup or turn.pod_cgroup(record.pod),
             ),
         )
     elif record.stage in (Stage.ENDED, Stage.REFUSED) and not record.is_wanted:
         if record.stage is Stage.REFUSED and record.facts is None:
             turn.forget(uid)
         else:
-            _work(turn, record, CleanPod(uid=uid, pod=record.pod, cgroup=turn.pod_cgroup(record.pod)))
+            cgroup = record.cgroup or turn.pod_cgroup(record.pod)
+            _work(turn, record, CleanPod(uid=uid, pod=record.pod, cgroup=cgroup))
 
 
 def _waited(turn: Turn, record: PodRecord) -> PodRecord:

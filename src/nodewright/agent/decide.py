@@ -6,10 +6,11 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from nodewright.agent.advance import advance
+from nodewright.agent.found import USUAL_GRACE_S, orphans_end, runtime_seen, with_facts
+from nodewright.agent.outcome import Decided
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import (
     CleanPod,
-    Decided,
     Drained,
     EndPod,
     Failure,
@@ -24,6 +25,7 @@ from nodewright.agent.values import (
     ProbeAnswered,
     ReclaimNode,
     Rules,
+    RuntimeSeen,
     Seen,
     Source,
     Stage,
@@ -49,9 +51,11 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
             _wanted(turn, source, pod)
         case PodUnwanted(uid, grace_period_s):
             _unwanted(turn, uid, grace_period_s)
-        case PodSeen(uid, facts):
-            if uid in turn.pods and not turn.pods[uid].is_busy:
-                turn.put(replace(turn.pods[uid], facts=facts))
+        case PodSeen(uid, facts, asked_ns):
+            if uid in turn.pods:
+                turn.put(with_facts(turn.pods[uid], facts, asked_ns))
+        case RuntimeSeen():
+            runtime_seen(turn, seen)
         case PodDone():
             _done(turn, seen)
         case ProbeAnswered():
@@ -64,6 +68,7 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
             pass
         case _:
             assert_never(seen)
+    orphans_end(turn)
     for uid in tuple(turn.pods):
         advance(turn, uid)
     _deferred(turn)
@@ -91,6 +96,7 @@ def wake_at_ns(mind: Mind) -> int | None:
 def _all_wanted(turn: Turn, source: Source, pods: Iterable[Pod]) -> None:
     """A source has these pods and no others."""
     by_uid = {pod.uid: pod for pod in pods}
+    turn.unheard -= {source}
     turn.deferred = tuple(each for each in turn.deferred if each[0] is not source or each[1].uid in by_uid)
     for uid, record in tuple(turn.pods.items()):
         if record.source is source and record.is_wanted and uid not in by_uid:
@@ -132,7 +138,9 @@ def _deferred(turn: Turn) -> None:
 def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
     """The node decides on a pod."""
     memory = turn.node.held.memory
-    record = PodRecord(pod=pod, source=source, stage=Stage.REFUSED, memory=memory)
+    # What runs of it already, though nobody knew why, is taken over.
+    facts = turn.orphans.pop(pod.uid, None)
+    record = PodRecord(pod=pod, source=source, stage=Stage.REFUSED, memory=memory, facts=facts)
     if turn.before.takes_no_pods:
         message = turn.before.takes_no_pods
         turn.put(replace(record, override=Override(phase="Failed", reason="NodeShutdown", message=message)))
@@ -150,7 +158,7 @@ def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
                     message=status.message,
                     disruption_target=status.disruption_target,
                 )
-                _ends(turn, uid, override, grace_period_s)
+                _ends(turn, uid, override, grace_period_s, makes_way=True)
             case RecordEvent(pod_uid=uid, type=kind, reason=reason, message=message):
                 turn.tell(uid, reason, message, warning=kind == "Warning")
             case RejectPod(because=because):
@@ -178,7 +186,7 @@ def _unwanted(turn: Turn, uid: str, grace_period_s: int | None) -> None:
         grace = grace_period_s
         if grace is None:
             own = record.pod.spec.termination_grace_period_seconds
-            grace = 30 if own is None else own
+            grace = USUAL_GRACE_S if own is None else own
         metadata = replace(
             record.pod.metadata,
             deletion_timestamp=Instant(turn.now.wall_ns),
@@ -189,7 +197,9 @@ def _unwanted(turn: Turn, uid: str, grace_period_s: int | None) -> None:
     _ends(turn, uid, None, grace_period_s)
 
 
-def _ends(turn: Turn, uid: str, override: Override | None, grace_period_s: int | None) -> None:
+def _ends(
+    turn: Turn, uid: str, override: Override | None, grace_period_s: int | None, *, makes_way: bool = False
+) -> None:
     """A pod has to end, with this status and so much time; one that ends already may be given less."""
     record = turn.pods.get(uid)
     if record is None or record.stage in (Stage.ENDED, Stage.REFUSED):
@@ -202,6 +212,7 @@ def _ends(turn: Turn, uid: str, override: Override | None, grace_period_s: int |
         record,
         stage=Stage.ENDING,
         override=record.override or override,
+        makes_way=record.makes_way or makes_way,
         grace_period_s=grace_period_s if has_less else record.grace_period_s,
         look_at_ns=None,
         retry_at_ns=None,
@@ -226,7 +237,7 @@ def _done(turn: Turn, seen: PodDone) -> None:
     record = turn.pods.get(seen.uid)
     if record is None:
         return
-    record = replace(record, is_busy=False, facts=seen.facts)
+    record = replace(with_facts(record, seen.facts, seen.asked_ns), is_busy=False)
     match seen.work:
         case SyncPod():
             record = _after_sync(turn, record, seen, seen.work)

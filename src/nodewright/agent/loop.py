@@ -2,30 +2,26 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from typing import Protocol
 
 from nodewright.agent.decide import decide, wake_at_ns
+from nodewright.agent.outcome import Decided, Keeping
 from nodewright.agent.perform import Performer
+from nodewright.agent.timing import steady_ns
 from nodewright.agent.values import (
     AskProbe,
     CancelWork,
     CleanPod,
-    Decided,
     EndPod,
     Failure,
-    ForgetPod,
-    KeepHoldings,
-    KeepPod,
     Mind,
     Now,
     PodDone,
-    PodRecord,
     PodSeen,
     ReclaimNode,
     Rules,
+    RuntimeSeen,
     Seen,
-    Stepped,
     SyncPod,
     Tell,
     Ticked,
@@ -33,28 +29,18 @@ from nodewright.agent.values import (
     Work,
     WriteGroups,
 )
-from nodewright.node.state import NodeState
 from nodewright.world.errors import WorldError
 from nodewright.world.ports import Clock
 
 
 class Memory(Protocol):
-    """What outlives the agent. Each operation is done, to the disk, when it returns.
+    """What outlives the agent."""
 
-    Errors: WorldError.
-    """
+    def keep(self, keeping: Keeping) -> None:
+        """All of it is on the disk when this returns, or nothing.
 
-    def journal(self, stepped: tuple[Stepped, ...]) -> None:
-        """Write down what went into `step`."""
-
-    def keep(self, record: PodRecord) -> None:
-        """Keep a pod and what is known of it."""
-
-    def forget(self, uid: str) -> None:
-        """A pod is gone for good."""
-
-    def keep_holdings(self, node: NodeState) -> None:
-        """Keep who holds what, in the kubelet's files."""
+        Errors: WorldError.
+        """
 
 
 class Ears(Protocol):
@@ -79,7 +65,8 @@ class Loop:
         self.mind, self.performer, self.memory, self.ears = mind, performer, memory, ears
         self.clock, self.rules = clock, rules
         self.queue: asyncio.Queue[Seen] = asyncio.Queue()
-        self._owed: list[Callable[[], None]] = []
+        self._owed: Keeping | None = None
+        """What the disk has not taken yet."""
         self._unkept = ""
         """Why the disk does not take what has to be kept; while it does not, nothing new is started."""
         performer.report = self.see
@@ -92,6 +79,8 @@ class Loop:
         """Decide until it is cancelled."""
         watcher = asyncio.create_task(self._watch())
         try:
+            # Nothing is decided before it is known what runs.
+            self.turn(await self._everything())
             while True:
                 self.turn(await self._next())
         finally:
@@ -102,10 +91,10 @@ class Loop:
 
     def turn(self, seen: Seen) -> None:
         """One observation: decide, write down, give out."""
-        now = Now(self.clock.now_ns(), round(self.clock.monotonic_s() * 10**9))
+        now = Now(self.clock.now_ns(), steady_ns(self.clock))
         decided = decide(self.mind, seen, now, self.rules)
         self.mind = decided.mind
-        self._kept(lambda: self.memory.journal(decided.stepped))
+        self._keep(decided.keeping)
         for work in decided.works:
             self._give(work)
         self.ears.decided(decided)
@@ -126,6 +115,16 @@ class Loop:
                 getting.cancel()
         return getting.result() if getting.done() and not getting.cancelled() else Ticked()
 
+    async def _everything(self) -> RuntimeSeen:
+        """All that the runtime holds, as soon as it says so."""
+        while True:
+            asked_ns = steady_ns(self.clock)
+            try:
+                return RuntimeSeen(await self.performer.runtime.pods(), asked_ns)
+            except (WorldError, TimeoutError) as error:
+                self._unavailable(error)
+            await self.clock.sleep(1)
+
     async def _watch(self) -> None:
         """Look at every pod in which the runtime saw something change."""
         while True:
@@ -133,24 +132,24 @@ class Loop:
                 async for uid in self.performer.runtime.changes():
                     await self._look(uid)
             except (WorldError, TimeoutError) as error:
-                message = str(error)
-                self.ears.tell(Tell(uid="", is_warning=True, reason="RuntimeUnavailable", message=message))
+                self._unavailable(error)
             await self.clock.sleep(1)
+            # Whatever changed meanwhile, nobody has told.
+            self.see(await self._everything())
+
+    def _unavailable(self, error: Exception) -> None:
+        told = Tell(uid="", is_warning=True, reason="RuntimeUnavailable", message=str(error))
+        self.ears.tell(told)
 
     async def _look(self, uid: str) -> None:
-        runtime = self.performer.runtime
-        uids = [uid] if uid else list(self.mind.pods)
-        for each in uids:
-            self.see(PodSeen(each, await runtime.pod(each)))
+        asked_ns = steady_ns(self.clock)
+        if uid:
+            self.see(PodSeen(uid, await self.performer.runtime.pod(uid), asked_ns))
+        else:
+            self.see(RuntimeSeen(await self.performer.runtime.pods(), asked_ns))
 
     def _give(self, work: Work) -> None:
         match work:
-            case KeepPod(record):
-                self._kept(lambda: self.memory.keep(record))
-            case ForgetPod(uid):
-                self._kept(lambda: self.memory.forget(uid))
-            case KeepHoldings(node):
-                self._kept(lambda: self.memory.keep_holdings(node))
             case WriteGroups():
                 for failure in self.performer.write_groups(work):
                     told = Tell(uid="", is_warning=True, reason=failure.reason, message=failure.message)
@@ -158,8 +157,9 @@ class Loop:
             case SyncPod() if self._unkept:
                 # Nothing starts that would be forgotten if we died now.
                 failure = Failure(reason="StateNotKept", message=self._unkept)
+                known = self.mind.pods[work.uid]
                 done = PodDone(
-                    uid=work.uid, work=work, facts=self.mind.pods[work.uid].facts, failures=(failure,)
+                    uid=work.uid, work=work, facts=known.facts, asked_ns=known.asked_ns, failures=(failure,)
                 )
                 self.see(done)
             case SyncPod() | EndPod() | CleanPod() | CancelWork() | TuneContainer() | AskProbe():
@@ -169,16 +169,16 @@ class Loop:
             case Tell():
                 self.ears.tell(work)
 
-    def _kept(self, act: Callable[[], None]) -> None:
-        """Do something that has to reach the disk, after all that did not reach it yet."""
-        self._owed.append(act)
+    def _keep(self, keeping: Keeping) -> None:
+        """Keep what has changed, with all that could not be kept before."""
+        owed = keeping if self._owed is None else self._owed.then(keeping)
+        if owed.is_nothing:
+            return
         try:
-            while self._owed:
-                self._owed[0]()
-                del self._owed[0]
+            self.memory.keep(owed)
         except WorldError as error:
             if not self._unkept:
                 self.ears.tell(Tell(uid="", is_warning=True, reason="StateNotKept", message=str(error)))
-            self._unkept = str(error)
+            self._owed, self._unkept = owed, str(error)
         else:
-            self._unkept = ""
+            self._owed, self._unkept = None, ""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
+from nodewright.agent.timing import steady_ns, timed
 from nodewright.agent.values import (
     AskProbe,
     CancelWork,
@@ -129,7 +130,7 @@ class Performer:
             is_cancelled = True
         except (WorldError, TimeoutError) as error:
             failures.append(Failure(reason=_general(work), message=str(error)))
-        facts = None
+        facts, asked_ns = None, steady_ns(self.clock)
         try:
             facts = await self.runtime.pod(work.uid)
         except asyncio.CancelledError:
@@ -138,7 +139,14 @@ class Performer:
             failures.append(Failure(reason="RuntimeUnavailable", message=str(error)))
         del self._pods[work.uid]
         self.report(
-            PodDone(uid=work.uid, work=work, facts=facts, failures=tuple(failures), is_cancelled=is_cancelled)
+            PodDone(
+                uid=work.uid,
+                work=work,
+                facts=facts,
+                asked_ns=asked_ns,
+                failures=tuple(failures),
+                is_cancelled=is_cancelled,
+            )
         )
 
     # ------------------------------------------------------------ sync
@@ -286,10 +294,10 @@ class Performer:
         left_s = float(grace_period_s(pod, container, reason, override_s))
         handler = (container.lifecycle or {}).get("preStop")
         if handler is not None and left_s > 0 and facts.phase is ContainerPhase.RUNNING:
-            left_s -= await self._timed(self._pre_stop(handler, facts.id, left_s), left_s)
+            left_s -= await timed(self.clock, self._pre_stop(handler, facts.id, left_s), left_s)
         for event in before:
             if left_s > 0:
-                left_s -= int(await self._timed(event.wait(), left_s))
+                left_s -= int(await timed(self.clock, event.wait(), left_s))
         await self.runtime.stop_container(facts.id, max(left_s, LEAST_GRACE_S))
 
     async def _pre_stop(self, handler: Mapping[str, Any], id_: str, timeout_s: float) -> None:
@@ -298,18 +306,6 @@ class Performer:
         except (WorldError, TimeoutError):
             # A hook that fails does not keep its container from ending; the kubelet only tells of it.
             return
-
-    async def _timed(self, doing: Coroutine[Any, Any, Any], limit_s: float) -> float:
-        """How long something took; no longer than the limit."""
-        began = self.clock.monotonic_s()
-        task = asyncio.ensure_future(doing)
-        timer = asyncio.ensure_future(self.clock.sleep(limit_s))
-        try:
-            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in (task, timer):
-                each.cancel()
-        return self.clock.monotonic_s() - began
 
     # ------------------------------------------------------------ the rest
 
@@ -373,9 +369,10 @@ def _address(facts: PodFacts) -> str:
 
 
 def _stale(facts: PodFacts, name: str) -> tuple[ContainerFacts, ...]:
-    """Attempts that nobody asks for any more: all that had ended but the newest."""
-    ended = [one for one in facts.containers if one.name == name and one.phase is ContainerPhase.EXITED]
-    return tuple(ended[1:])
+    """Attempts that nobody asks for any more: all that had ended but the newest, and those that never started."""
+    mine = [one for one in facts.containers if one.name == name]
+    ended = [one for one in mine if one.phase is ContainerPhase.EXITED]
+    return (*ended[1:], *(one for one in mine if one.phase is ContainerPhase.CREATED))
 
 
 def _container(pod: Pod, name: str) -> Container:

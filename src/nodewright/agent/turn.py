@@ -4,18 +4,14 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from nodewright.agent.outcome import Decided, Keeping, Stepped
 from nodewright.agent.values import (
     CancelWork,
-    Decided,
-    ForgetPod,
-    KeepHoldings,
-    KeepPod,
     Mind,
     Now,
     PodRecord,
     Rules,
     Stage,
-    Stepped,
     Tell,
     TuneContainer,
     Work,
@@ -44,6 +40,9 @@ class Turn:
         self.pods = dict(mind.pods)
         self.works: list[Work] = []
         self.stepped: list[Stepped] = []
+        self.kept: dict[str, PodRecord | None] = {}
+        """Pods of which something that lasts has changed."""
+        self.unheard, self.orphans = mind.unheard, dict(mind.orphans)
         self.to_tune: set[str] = set()
         """The uids of pods that were started on holdings that may have changed since."""
 
@@ -64,7 +63,7 @@ class Turn:
         record = replace(record, status=self._status(record))
         self.pods[record.pod.uid] = record
         if old is None or _lasting(old) != _lasting(record):
-            self.works.append(KeepPod(record))
+            self.kept[record.pod.uid] = record
         return record
 
     def cancel(self, uid: str) -> None:
@@ -77,8 +76,11 @@ class Turn:
 
     def forget(self, uid: str) -> None:
         """There is nothing left of a pod."""
-        del self.pods[uid]
-        self.works.append(ForgetPod(uid))
+        record = self.pods.pop(uid)
+        if record.stage is Stage.REFUSED:
+            # It may come again, as if it had never been there; journals say so.
+            self.step(PodGone(uid))
+        self.kept[uid] = None
 
     def decided(self) -> Decided:
         """The turn's end: containers learn of shared CPUs that changed, groups of new neighbours, files of holdings."""
@@ -95,8 +97,6 @@ class Turn:
         if holdings_changed or self.to_tune:
             # Whoever may have been given less is told before anybody starts on what became free.
             self.works[0:0] = self._retuned(self.pods if holdings_changed else self.to_tune)
-        if holdings_changed:
-            self.works.insert(0, KeepHoldings(self.node))
         mind = replace(
             self.before,
             node=self.node,
@@ -104,8 +104,17 @@ class Turn:
             deferred=self.deferred,
             eviction=self.eviction,
             groups=groups,
+            unheard=self.unheard,
+            orphans=self.orphans,
         )
-        return Decided(mind, tuple(self.works), tuple(self.stepped))
+        keeping = Keeping(
+            node=self.node,
+            stepped=tuple(self.stepped),
+            pods=self.kept,
+            deferred=self.deferred if self.deferred != self.before.deferred else None,
+            are_holdings_new=holdings_changed,
+        )
+        return Decided(mind, keeping, tuple(self.works))
 
     def groups_of(self, record: PodRecord) -> tuple[tuple[Group, ...], Mapping[str, ContainerSettings]]:
         """The groups of a pod and its containers, and the settings of the latter."""
@@ -179,4 +188,15 @@ def probed(record: PodRecord) -> Probed:
 
 def _lasting(record: PodRecord) -> object:
     """What of a record is kept in a file: little that changes often."""
-    return record.pod, record.stage, record.status, record.grace_period_s, record.is_wanted, record.back_offs
+    return (
+        record.pod,
+        record.stage,
+        record.status,
+        record.override,
+        record.grace_period_s,
+        record.is_wanted,
+        record.waits_for,
+        record.makes_way,
+        record.back_offs,
+        record.has_started,
+    )

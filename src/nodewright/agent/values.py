@@ -24,9 +24,7 @@ from nodewright.core.memory.state import MemoryState
 from nodewright.model.objects import Pod, PodStatus, Waiting
 from nodewright.model.reasons import Reason
 from nodewright.model.running import PodFacts
-from nodewright.node.events import Event
 from nodewright.node.state import NodeState
-from nodewright.node.step import Step
 
 
 class Now(NamedTuple):
@@ -86,12 +84,18 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its source still has it."""
     facts: PodFacts | None = None
     """What the runtime said of it last."""
+    asked_ns: int = 0
+    """When it was asked for that."""
     status: PodStatus = PodStatus()
     override: Override | None = None
     grace_period_s: int | None = None
     """How long its containers have when it ends; None: as the pod says."""
     waits_for: frozenset[str] = frozenset()
     """The uids of those that have to be gone before it starts."""
+    makes_way: bool = False
+    """It was preempted: the node has given its room to somebody else."""
+    cgroup: str = ""
+    """Where its group is, if nobody knows what the pod was; empty: where the node puts it."""
     back_offs: Mapping[str, BackOff] = {}
     held_back: Mapping[str, Waiting] = {}
     """Why containers could not be started, by name."""
@@ -146,6 +150,10 @@ class Mind(msgspec.Struct, frozen=True, kw_only=True):
     """The groups above those of pods, as they were written last."""
     takes_no_pods: str = ""
     """Why no pod is taken any more; empty: they are."""
+    unheard: frozenset[Source] = frozenset()
+    """Sources that have not said yet which pods they have; until they have, no pod is taken for nobody's."""
+    orphans: Mapping[str, PodFacts] = {}
+    """By uid pods that run, and nobody here knows why."""
 
 
 # ---------------------------------------------------------------- what is seen
@@ -176,10 +184,24 @@ class PodUnwanted(msgspec.Struct, frozen=True):
 
 
 class PodSeen(msgspec.Struct, frozen=True):
-    """What the runtime says of a pod; None: nothing."""
+    """What the runtime says of a pod; None: nothing.
+
+    Units: asked_ns in nanoseconds on the steady clock; answers may overtake one another.
+    """
 
     uid: str
     facts: PodFacts | None
+    asked_ns: int
+
+
+class RuntimeSeen(msgspec.Struct, frozen=True):
+    """All that the runtime holds: the agent has just begun, or was out of touch with it.
+
+    Units: as of PodSeen.
+    """
+
+    pods: tuple[PodFacts, ...]
+    asked_ns: int
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,12 +215,16 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodDone(msgspec.Struct, frozen=True, kw_only=True):
-    """Work for a pod has come to an end."""
+    """Work for a pod has come to an end.
+
+    Units: as of PodSeen.
+    """
 
     uid: str
     work: "PodWork"
     facts: PodFacts | None
     """What the runtime said of it afterwards."""
+    asked_ns: int
     failures: tuple[Failure, ...] = ()
     is_cancelled: bool = False
 
@@ -237,7 +263,16 @@ class Ticked(msgspec.Struct, frozen=True):
 
 
 Seen: TypeAlias = (
-    PodsWanted | PodWanted | PodUnwanted | PodSeen | PodDone | ProbeAnswered | UsageSeen | Drained | Ticked
+    PodsWanted
+    | PodWanted
+    | PodUnwanted
+    | PodSeen
+    | RuntimeSeen
+    | PodDone
+    | ProbeAnswered
+    | UsageSeen
+    | Drained
+    | Ticked
 )
 
 # ---------------------------------------------------------------- what is done
@@ -311,24 +346,6 @@ class AskProbe(msgspec.Struct, frozen=True, kw_only=True):
     pod_ip: str
 
 
-class KeepPod(msgspec.Struct, frozen=True):
-    """A pod and what is known of it are to outlive the agent."""
-
-    record: PodRecord
-
-
-class ForgetPod(msgspec.Struct, frozen=True):
-    """A pod is gone for good."""
-
-    uid: str
-
-
-class KeepHoldings(msgspec.Struct, frozen=True):
-    """Who holds which CPUs, memory and devices is to outlive the agent."""
-
-    node: NodeState
-
-
 class ReclaimNode(msgspec.Struct, frozen=True):
     """The node is to give back what it can without ending pods, and then to be looked at again."""
 
@@ -344,30 +361,4 @@ class Tell(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-Work: TypeAlias = (
-    PodWork
-    | CancelWork
-    | TuneContainer
-    | WriteGroups
-    | AskProbe
-    | KeepPod
-    | ForgetPod
-    | KeepHoldings
-    | ReclaimNode
-    | Tell
-)
-
-
-class Stepped(msgspec.Struct, frozen=True):
-    """What went into `step`, and what came of it: for the journal."""
-
-    event: Event
-    step: Step
-
-
-class Decided(msgspec.Struct, frozen=True):
-    """What an observation led to."""
-
-    mind: Mind
-    works: tuple[Work, ...] = ()
-    stepped: tuple[Stepped, ...] = ()
+Work: TypeAlias = PodWork | CancelWork | TuneContainer | WriteGroups | AskProbe | ReclaimNode | Tell

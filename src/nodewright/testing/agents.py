@@ -1,14 +1,14 @@
 """An agent without a machine: everything that it uses is a fake, and time passes when it is told to."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from nodewright.agent.loop import Loop
+from nodewright.agent.outcome import Decided, Keeping, Stepped
 from nodewright.agent.perform import Performer
 from nodewright.agent.values import (
-    Decided,
     Mind,
     PodRecord,
     PodsWanted,
@@ -17,7 +17,6 @@ from nodewright.agent.values import (
     ReclaimNode,
     Rules,
     Source,
-    Stepped,
     Tell,
 )
 from nodewright.ask import Node
@@ -97,29 +96,17 @@ class FakeMemory:
         self.stepped: list[Stepped] = []
         self.is_full = False
 
-    def journal(self, stepped: tuple[Stepped, ...]) -> None:
-        """Remember events."""
-        self._perhaps_full("journal")
-        self.stepped += stepped
-
-    def keep(self, record: PodRecord) -> None:
-        """Remember a pod."""
-        self._perhaps_full("pods")
-        self.pods[record.pod.uid] = record
-
-    def forget(self, uid: str) -> None:
-        """Forget a pod."""
-        self._perhaps_full("pods")
-        self.pods.pop(uid, None)
-
-    def keep_holdings(self, node: NodeState) -> None:
-        """Remember who holds what."""
-        self._perhaps_full("state files")
-        self.node = node
-
-    def _perhaps_full(self, place: str) -> None:
+    def keep(self, keeping: Keeping) -> None:
+        """Remember it, all or nothing."""
         if self.is_full:
-            raise WorldError("write", place, "no space left on device")
+            raise WorldError("write", "memory", "no space left on device")
+        self.stepped += keeping.stepped
+        for uid, record in keeping.pods.items():
+            if record is None:
+                self.pods.pop(uid, None)
+            else:
+                self.pods[uid] = record
+        self.node = keeping.node
 
 
 class FakeEars:
@@ -144,14 +131,22 @@ class FakeEars:
 class AgentBench:
     """An agent on a made-up node, for `async with`."""
 
-    def __init__(self, profile: NodeProfile | None = None, **scripts: Script) -> None:
+    def __init__(
+        self, profile: NodeProfile | None = None, unheard: Collection[Source] = (), **scripts: Script
+    ) -> None:
         self.clock = FakeClock()
         self.runtime = FakeRuntime(self.clock, scripts)
         self.cgroups, self.asker = FakeCgroups(), FakeAsker()
         self.memory, self.ears = FakeMemory(), FakeEars()
         self.node = Node.of(profile or a_profile()).state
-        self.loop = self._loop(Mind(node=self.node))
+        self.loop = self._loop(Mind(node=self.node, unheard=frozenset(unheard)))
         self._task: asyncio.Task[None] | None = None
+
+    def use(self, runtime: FakeRuntime, cgroups: FakeCgroups) -> None:
+        """Go on with what an earlier agent has left, before this one begins."""
+        runtime.clock = self.clock
+        self.runtime, self.cgroups = runtime, cgroups
+        self.loop = self._loop(self.loop.mind)
 
     async def want(self, *pods: Pod, source: Source = Source.API) -> None:
         """Ask for pods, and let happen what can at once."""

@@ -6,7 +6,7 @@ from functools import wraps
 
 from msgspec.structs import replace
 
-from nodewright.agent.values import Source, Stage
+from nodewright.agent.values import PodSeen, Source, Stage
 from nodewright.model.objects import Container, Pod
 from nodewright.testing.agents import AgentBench
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
@@ -273,3 +273,53 @@ async def test_the_journal_has_every_event_of_the_node() -> None:
 def _cpus(bench: AgentBench, container_id: str) -> str:
     files = bench.runtime.containers[container_id].files
     return next((one.value for one in files if one.name == "cpuset.cpus"), "")
+
+
+@running
+async def test_nothing_is_decided_before_the_runtime_has_said_what_runs() -> None:
+    bench = AgentBench()
+    bench.runtime.fail("pods", "connection refused")
+    async with bench:
+        await bench.want(a_pod())
+        assert bench.operations() == []
+        await bench.clock.advance(1)
+        assert bench.phase("web") == "Running"
+        assert [told.reason for told in bench.ears.told] == ["RuntimeUnavailable"]
+
+
+@running
+async def test_a_pod_that_nobody_wants_ends_once_all_sources_have_been_heard() -> None:
+    async with AgentBench() as bench:
+        await bench.want(a_pod("web"), a_pod("stray"))
+        runtime, cgroups = bench.runtime, bench.cgroups
+    bench = AgentBench(unheard={Source.FILE})
+    bench.use(runtime, cgroups)
+    async with bench:
+        await bench.want(a_pod("web"))
+        assert bench.phase("web") == "Running"
+        assert set(bench.loop.mind.pods) == {"web"}
+        await bench.have(source=Source.FILE)
+        assert [one.wish.pod.uid for one in runtime.containers.values()] == ["web"]
+        assert [told.reason for told in bench.ears.told] == ["OrphanFound"]
+        assert runtime.done.count(("start_container", "main-web-0")) == 1
+        assert not any("stray" in path for path in cgroups.groups)
+
+
+@running
+async def test_an_answer_that_was_overtaken_by_a_newer_one_counts_for_nothing() -> None:
+    async with AgentBench() as bench:
+        await bench.clock.advance(1)
+        await bench.want(a_pod())
+        bench.loop.see(PodSeen("web", None, asked_ns=0))
+        await settle()
+        assert bench.phase("web") == "Running"
+        assert bench.runtime.done.count(("run_sandbox", "sandbox-web-0")) == 1
+
+
+@running
+async def test_an_attempt_that_never_started_is_cleared_away() -> None:
+    async with AgentBench() as bench:
+        bench.runtime.fail("start_container", "no such file")
+        await bench.want(a_pod())
+        await bench.clock.advance(10)
+        assert list(bench.runtime.containers) == ["main-web-1"]
