@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.model.objects import Pod
+from nodewright.model.pressure import NodeCondition
 from nodewright.model.profile import NodeProfile
 from nodewright.render.documents import as_yaml, plain
 from nodewright.testing.strategies import pods
@@ -48,10 +49,22 @@ RIGHT: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "uint64": st.integers(0, 2**64 - 1),
+    "float": st.sampled_from([0, 0.5, 1e30]),
+    "condition": st.sampled_from([one.value for one in NodeCondition]),
     "quantity": st.sampled_from(["1", "250m", "1.5Gi", "-1", " 2 ", "1e3", "100n", 0, 2, 0.5, 10**30]),
     "time": st.just("2026-01-31T12:00:00Z"),
     "any": ANYTHING,
 }
+
+
+def test_there_is_something_right_for_every_kind_of_field() -> None:
+    def kinds(shape: Shape) -> set[str]:
+        if shape.fields is not None:
+            return {kind for one in shape.fields.values() for kind in kinds(one)}
+        return kinds(shape.item) if shape.item is not None else {shape.kind}
+
+    assert kinds(shape_of("NodeProfile")) | kinds(shape_of("Scenario")) <= RIGHT.keys()
 
 
 @st.composite
