@@ -34,7 +34,7 @@ from nodewright.agent.values import (
     UsageSeen,
 )
 from nodewright.core.eviction import Eviction, look, relieve
-from nodewright.core.lifecycle import Override, ProbeState, answered
+from nodewright.core.lifecycle import Health, Override, ProbeState, answered
 from nodewright.model.objects import Pod, Waiting
 from nodewright.node.actions import AdmitPod, KillPod, RecordEvent, RejectPod
 from nodewright.node.events import ConditionsObserved, PodArrived
@@ -291,6 +291,10 @@ def _probe_answered(turn: Turn, seen: ProbeAnswered) -> None:
         return
     state: ProbeState = record.probes[key]
     asks = {**record.asks_at_ns, key: turn.now.steady_ns + seen.probe.period_s * 10**9}
+    if seen.answer is not Health.SUCCESS:
+        outcome = "failed" if seen.answer is not None else "errored and resulted in unknown state"
+        message = f"{seen.probe.kind.value.capitalize()} probe {outcome}: {seen.said}"
+        turn.tell(seen.uid, "Unhealthy", message, warning=True)
     if seen.answer is not None and state.container_id == seen.container_id:
         state = answered(seen.probe, state, seen.answer)
     turn.put(replace(record, probes={**record.probes, key: state}, asks_at_ns=asks))

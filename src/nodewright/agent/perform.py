@@ -22,6 +22,7 @@ from nodewright.agent.values import (
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
 from nodewright.core.cgroups.plan import Group, Level
+from nodewright.core.environment import Lacking, concrete, probed_handler
 from nodewright.core.lifecycle import LEAST_GRACE_S, Health, KillReason, grace_period_s, waits_for
 from nodewright.model.objects import Container, Pod
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
@@ -228,8 +229,12 @@ class Performer:
         handler = (container.lifecycle or {}).get("postStart")
         if handler is None:
             return
+        found = concrete(handler, container)
         try:
-            is_good, said = await self.asker.ask(handler, id_, _address(facts), _HOOK_TIMEOUT_S)
+            if isinstance(found, Lacking):
+                is_good, said = False, found.message
+            else:
+                is_good, said = await self.asker.ask(found, id_, _address(facts), _HOOK_TIMEOUT_S)
         except (WorldError, TimeoutError) as error:
             is_good, said = False, str(error)
         if not is_good:
@@ -294,15 +299,21 @@ class Performer:
         left_s = float(grace_period_s(pod, container, reason, override_s))
         handler = (container.lifecycle or {}).get("preStop")
         if handler is not None and left_s > 0 and facts.phase is ContainerPhase.RUNNING:
-            left_s -= await timed(self.clock, self._pre_stop(handler, facts.id, left_s), left_s)
+            left_s -= await timed(self.clock, self._pre_stop(pod, handler, facts, left_s), left_s)
         for event in before:
             if left_s > 0:
                 left_s -= int(await timed(self.clock, event.wait(), left_s))
         await self.runtime.stop_container(facts.id, max(left_s, LEAST_GRACE_S))
 
-    async def _pre_stop(self, handler: Mapping[str, Any], id_: str, timeout_s: float) -> None:
+    async def _pre_stop(
+        self, pod: Pod, handler: Mapping[str, Any], facts: ContainerFacts, timeout_s: float
+    ) -> None:
+        found = concrete(handler, _container(pod, facts.name))
+        if isinstance(found, Lacking):
+            return
         try:
-            await self.asker.ask(handler, id_, "", timeout_s)
+            address = _address(await self.runtime.pod(pod.uid) or _nothing(pod))
+            await self.asker.ask(found, facts.id, address, timeout_s)
         except (WorldError, TimeoutError):
             # A hook that fails does not keep its container from ending; the kubelet only tells of it.
             return
@@ -317,16 +328,20 @@ class Performer:
             return
 
     async def _ask(self, work: AskProbe) -> None:
-        answer: Health | None
+        answer: Health | None = None
+        handler = probed_handler(work.probe.handler, _container(work.pod, work.container))
         try:
-            is_good, _ = await self.asker.ask(
-                work.probe.handler, work.container_id, work.pod_ip, work.probe.timeout_s
-            )
-            answer = Health.SUCCESS if is_good else Health.FAILURE
+            if isinstance(handler, Lacking):
+                said = handler.message
+            else:
+                is_good, said = await self.asker.ask(
+                    handler, work.container_id, work.pod_ip, work.probe.timeout_s
+                )
+                answer = Health.SUCCESS if is_good else Health.FAILURE
         except TimeoutError:
-            answer = Health.FAILURE
-        except WorldError:
-            answer = None
+            answer, said = Health.FAILURE, "timed out"
+        except WorldError as error:
+            said = str(error)
         self.report(
             ProbeAnswered(
                 uid=work.uid,
@@ -334,6 +349,7 @@ class Performer:
                 container_id=work.container_id,
                 probe=work.probe,
                 answer=answer,
+                said=said,
             )
         )
 

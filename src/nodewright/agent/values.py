@@ -237,6 +237,7 @@ class ProbeAnswered(msgspec.Struct, frozen=True, kw_only=True):
     container_id: str
     probe: Probe
     answer: Health | None
+    said: str = ""
 
 
 class UsageSeen(msgspec.Struct, frozen=True):

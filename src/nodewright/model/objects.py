@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from nodewright.model.pod_settings import DNSConfig, HostAlias, PodSecurityContext
 from nodewright.values.instant import Instant
 from nodewright.values.quantity import Quantity
 
@@ -84,6 +85,7 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     args: tuple[str, ...] = ()
     working_dir: str = ""
     env: tuple[EnvVar, ...] = ()
+    env_from: tuple[dict[str, Any], ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     resize_policy: tuple[ContainerResizePolicy, ...] = ()
     restart_policy: str | None = None
@@ -95,6 +97,11 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     readiness_probe: dict[str, Any] | None = None
     startup_probe: dict[str, Any] | None = None
     security_context: dict[str, Any] | None = None
+    termination_message_path: str = ""
+    termination_message_policy: str = ""
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
 
     @property
     def is_sidecar(self) -> bool:
@@ -154,21 +161,6 @@ class PodOS(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Sysctl(msgspec.Struct, frozen=True):
-    """A kernel parameter that a pod sets."""
-
-    name: str = ""
-    value: str = ""
-
-
-class PodSecurityContext(msgspec.Struct, frozen=True, rename="camel"):
-    """The pod-wide security settings that admission looks at."""
-
-    supplemental_groups_policy: str | None = None
-    sysctls: tuple[Sysctl, ...] = ()
-    app_armor_profile: dict[str, Any] | None = None
-
-
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What a pod is to be."""
 
@@ -188,6 +180,15 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     active_deadline_seconds: int | None = None
     host_network: bool = False
     host_ipc: bool = msgspec.field(default=False, name="hostIPC")
+    host_pid: bool = msgspec.field(default=False, name="hostPID")
+    share_process_namespace: bool = False
+    hostname: str = ""
+    hostname_override: str | None = None
+    subdomain: str = ""
+    set_hostname_as_fqdn: bool = msgspec.field(default=False, name="setHostnameAsFQDN")
+    host_aliases: tuple[HostAlias, ...] = ()
+    dns_policy: str = ""
+    dns_config: DNSConfig | None = None
     host_users: bool | None = None
     os: PodOS | None = None
     security_context: PodSecurityContext | None = None

@@ -59,6 +59,7 @@ class SandboxWish(msgspec.Struct, frozen=True, kw_only=True):
     log_directory: str
     hostname: str = ""
     resolv_conf: str = ""
+    """The text of its resolv.conf; empty: the runtime's own choice."""
     settings: ContainerSettings = ContainerSettings()
 
 

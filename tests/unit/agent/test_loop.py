@@ -178,6 +178,22 @@ async def test_liveness_restarts_a_container_and_readiness_is_told() -> None:
         await settle()
         assert bench.record("web").status.container_statuses[0].restart_count == 1
         assert "stop_container main-web-0" in bench.operations()
+        told = {one.message for one in bench.ears.told if one.reason == "Unhealthy"}
+        assert told == {"Liveness probe failed: no", "Readiness probe failed: no"}
+
+
+@running
+async def test_a_probe_whose_port_is_not_named_is_not_asked_and_counts_for_nothing() -> None:
+    async with AgentBench() as bench:
+        probe = {"tcpSocket": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 1}
+        await bench.want(with_main(a_pod(), liveness_probe=probe))
+        await bench.clock.advance(3)
+        assert bench.asker.asked == []
+        assert bench.record("web").status.container_statuses[0].restart_count == 0
+        assert (
+            'Liveness probe errored and resulted in unknown state: strconv.Atoi: parsing "web": invalid syntax'
+            in {one.message for one in bench.ears.told}
+        )
 
 
 @running
