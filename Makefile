@@ -16,7 +16,7 @@ PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src
 # Branches of the pure floors that tests must take, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo shots guide bench soak fuzz docs format clean
+.PHONY: help setup check test demo shots guide bench soak fuzz docs protos format clean
 .DEFAULT_GOAL := check
 
 help:
@@ -26,7 +26,7 @@ help:
 	@echo 'make demo     the main commands on examples and on this machine'
 	@echo 'make guide    write what commands print now into README.md and docs/'
 	@echo 'make shots    write what every command prints into docs/shots/'
-	@echo 'make docs     reference and departures, from docstrings'
+	@echo 'make docs     reference and departures, from docstrings; make protos  modules from .proto files'
 	@echo 'make bench    time what must be fast;  make fuzz  broken input;  make soak  laws with many examples'
 
 setup: $(STAMP)
@@ -89,6 +89,12 @@ shots: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m tools.reference
+
+# Made with a tool of 2024 on purpose: what it makes loads with every protobuf since. It is not needed to run anything.
+PROTOC := $(VENV)/protoc
+protos: $(STAMP)
+	@$(PYTHON) -m venv $(PROTOC) && $(PROTOC)/bin/pip install -q --disable-pip-version-check grpcio-tools==1.66.2 'setuptools<80'
+	$(PROTOC)/bin/python -m grpc_tools.protoc -I src --python_out=src --pyi_out=src $$(find src -name '*.proto')
 
 bench: $(STAMP)
 	@mkdir -p build

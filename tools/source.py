@@ -117,8 +117,9 @@ def _statements(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def modules(*folders: str) -> tuple[Module, ...]:
-    """The Python files below folders of the project, sorted by path."""
-    paths = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    """The Python files below folders of the project that people wrote, sorted by path."""
+    found = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    paths = (path for path in found if not path.stem.endswith("_pb2"))
     return tuple(_module(path) for path in sorted(paths))
 
 

@@ -175,6 +175,23 @@ class ContainerRuntime(Protocol):
         """Let go of it. What it runs goes on."""
 
 
+class StoredImage(msgspec.Struct, frozen=True, kw_only=True):
+    """An image that is there."""
+
+    id: str
+    size_bytes: int
+    is_pinned: bool = False
+    """The runtime itself needs it."""
+    tags: tuple[str, ...] = ()
+
+
+class ImageRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """How full the file system of images is."""
+
+    capacity_bytes: int
+    available_bytes: int
+
+
 class ImageStore(Protocol):
     """Images of a runtime that has them."""
 
@@ -184,8 +201,14 @@ class ImageStore(Protocol):
     async def pull(self, image: str) -> str:
         """The id of an image that was fetched."""
 
-    async def images(self) -> Mapping[str, int]:
-        """The size in bytes of each image that is there, by its id."""
+    async def images(self) -> tuple[StoredImage, ...]:
+        """All images that are there."""
+
+    async def in_use(self) -> frozenset[str]:
+        """The ids of images that containers are made of, whosever they are."""
+
+    async def room(self) -> ImageRoom:
+        """How full the file system of images is."""
 
     async def remove(self, image_id: str) -> None:
         """It is gone; not an error if it was not there."""

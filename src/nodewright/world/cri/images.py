@@ -1,0 +1,83 @@
+"""The images of a container runtime."""
+
+import os
+
+from nodewright.world.cri import api_pb2 as cri
+from nodewright.world.cri.channel import (
+    IMAGE,
+    IMAGE_ROOM,
+    LIST,
+    LIST_IMAGES,
+    PULL,
+    REMOVE_IMAGE,
+    Channel,
+    NotThere,
+)
+from nodewright.world.errors import WorldError
+from nodewright.world.ports import ImageRoom, StoredImage
+
+
+class CRIImages:
+    """Images by the image service of a runtime."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def image_id(self, image: str) -> str | None:
+        """The id of an image that is there."""
+        found = await image_status(self._channel, image)
+        return found.id if found is not None else None
+
+    async def pull(self, image: str) -> str:
+        """The id of an image that was fetched."""
+        reply = await self._channel.ask(PULL, cri.PullImageRequest(image=cri.ImageSpec(image=image)), image)
+        return reply.image_ref
+
+    async def images(self) -> tuple[StoredImage, ...]:
+        """All images that are there."""
+        reply = await self._channel.ask(LIST_IMAGES, cri.ListImagesRequest(), "")
+        return tuple(
+            StoredImage(id=one.id, size_bytes=one.size, is_pinned=one.pinned, tags=tuple(one.repo_tags))
+            for one in reply.images
+        )
+
+    async def in_use(self) -> frozenset[str]:
+        """The ids of images that containers are made of, those of others than ours too."""
+        reply = await self._channel.ask(LIST, cri.ListContainersRequest(), "")
+        return frozenset(one.image_id or one.image_ref for one in reply.containers)
+
+    async def remove(self, image_id: str) -> None:
+        """It is gone; not an error if it was not there."""
+        try:
+            await self._channel.ask(
+                REMOVE_IMAGE, cri.RemoveImageRequest(image=cri.ImageSpec(image=image_id)), image_id
+            )
+        except NotThere:
+            return
+
+    async def room(self) -> ImageRoom:
+        """How full the file system of images is.
+
+        Errors: WorldError where the runtime does not say which it is, or that cannot be asked.
+        """
+        reply = await self._channel.ask(IMAGE_ROOM, cri.ImageFsInfoRequest(), "")
+        if not reply.image_filesystems:
+            raise WorldError("ImageFsInfo", self._channel.endpoint, "no file system of images is named")
+        place = reply.image_filesystems[0].fs_id.mountpoint
+        try:
+            told = os.statvfs(place)
+        except OSError as error:
+            raise WorldError("statvfs", place, error.strerror or str(error)) from error
+        return ImageRoom(
+            capacity_bytes=told.f_blocks * told.f_frsize, available_bytes=told.f_bavail * told.f_frsize
+        )
+
+
+async def image_status(channel: Channel, image: str) -> cri.Image | None:
+    """What the runtime says of an image; None: it is not there."""
+    question = cri.ImageStatusRequest(image=cri.ImageSpec(image=image))
+    try:
+        reply = await channel.ask(IMAGE, question, image)
+    except NotThere:
+        return None
+    return reply.image if reply.HasField("image") and reply.image.id else None
