@@ -95,9 +95,10 @@ class Loop:
         decided = decide(self.mind, seen, now, self.rules)
         self.mind = decided.mind
         self._keep(decided.keeping)
+        # First of all: what is told in a moment may concern a pod that has just come.
+        self.ears.decided(decided)
         for work in decided.works:
             self._give(work)
-        self.ears.decided(decided)
 
     async def _next(self) -> Seen:
         """What is seen next; when nothing is, the tick at which something is due."""

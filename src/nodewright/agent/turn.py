@@ -25,6 +25,7 @@ from nodewright.core.cgroups.files import container_files
 from nodewright.core.cgroups.plan import Group, Level, Tree, level_groups, pod_groups
 from nodewright.core.cgroups.rules import CgroupRules
 from nodewright.core.lifecycle import Circumstances, Health, Probed, ProbeKind, pod_status
+from nodewright.core.requests import qos_class
 from nodewright.model.objects import Pod, PodStatus
 from nodewright.model.running import ContainerPhase
 from nodewright.node.cgroups import PlacedPod, cgroup_rules, cgroup_tree, groups_of_pod, places_of
@@ -33,6 +34,7 @@ from nodewright.node.events import Event, PodGone
 from nodewright.node.state import as_counted
 from nodewright.node.step import Step, step
 from nodewright.values.instant import Instant
+from nodewright.world.statuses import REJECTED
 
 
 class Turn:
@@ -162,7 +164,18 @@ class Turn:
         return works
 
     def _status(self, record: PodRecord) -> PodStatus:
-        """What the pod says of itself now."""
+        """What the pod says of itself now.
+
+        Follows: v1.36, kubelet/kubelet.go, rejectPod: one that was turned away says nothing of its containers.
+        """
+        if record.stage is Stage.REFUSED and record.override is not None:
+            return PodStatus(
+                phase=record.override.phase,
+                reason=record.override.reason,
+                message=REJECTED + record.override.message,
+                qos_class=str(qos_class(record.pod)),
+                start_time=record.status.start_time or str(Instant(self.now.wall_ns).whole_second),
+            )
         return pod_status(
             record.pod,
             record.facts,

@@ -44,7 +44,7 @@ class CgroupReport:
 def cgroups_text(report: CgroupReport) -> str:
     """Each group with its path, below it its files with their values and where these come from; or what differs."""
     if report.comparison is None:
-        parts = [_group_text(group) for group in report.groups]
+        parts = [group_text(group) for group in report.groups]
     else:
         parts = _difference_texts(report.comparison, report.rules.version)
     parts += [
@@ -83,7 +83,7 @@ def cgroups_document(report: CgroupReport) -> dict[str, Any]:
         **policies_document(config),
         "cgroupVersion": rules.version,
         "cgroupDriver": rules.driver,
-        "groups": [_group_document(group, rules.version) for group in report.groups],
+        "groups": [group_document(group, rules.version) for group in report.groups],
         "refused": [_refused_document(one) for one in report.refusals],
     }
     comparison = report.comparison
@@ -99,7 +99,8 @@ def cgroups_document(report: CgroupReport) -> dict[str, Any]:
 # ---------------------------------------------------------------- groups
 
 
-def _group_text(group: Group) -> str:
+def group_text(group: Group) -> str:
+    """A group with its path, below it its files with their values and where these come from."""
     lines = [f"{_title(group)}\n", f"  {group.path}\n"]
     rows = [(f"  {file.name}", file.value, why(file)) for file in _shown(group.files)]
     if group.oom_score is not None:
@@ -161,7 +162,8 @@ def _difference_texts(comparison: Comparison, version: int) -> list[str]:
 # ---------------------------------------------------------------- documents
 
 
-def _group_document(group: Group, version: int) -> dict[str, Any]:
+def group_document(group: Group, version: int) -> dict[str, Any]:
+    """A group with its files; ``version`` is that of the tree."""
     document: dict[str, Any] = {"level": group.level.value, "path": group.path}
     named = {
         "qosClass": group.qos_class,

@@ -138,9 +138,13 @@ class AgentBench:
     """An agent on a made-up node, for `async with`."""
 
     def __init__(
-        self, profile: NodeProfile | None = None, unheard: Collection[Source] = (), **scripts: Script
+        self,
+        profile: NodeProfile | None = None,
+        unheard: Collection[Source] = (),
+        clock: FakeClock | None = None,
+        **scripts: Script,
     ) -> None:
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.runtime = FakeRuntime(self.clock, scripts)
         self.cgroups, self.asker = FakeCgroups(), FakeAsker()
         self.memory, self.ears = FakeMemory(), FakeEars(self.clock)

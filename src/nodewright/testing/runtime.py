@@ -11,7 +11,7 @@ from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
 from nodewright.model.running import COMPLETED, ERROR, ContainerFacts, ContainerPhase, PodFacts, SandboxFacts
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import ContainerUsage, ContainerWish, Executed, RuntimeFacts, SandboxWish
+from nodewright.world.ports import Clock, ContainerUsage, ContainerWish, Executed, RuntimeFacts, SandboxWish
 
 SIGKILLED, SIGTERMED = 137, 143
 
@@ -94,7 +94,7 @@ class FakeRuntime:
     kind fail. Only operations that change something are listed.
     """
 
-    def __init__(self, clock: FakeClock, scripts: Mapping[str, Script] | None = None) -> None:
+    def __init__(self, clock: Clock, scripts: Mapping[str, Script] | None = None) -> None:
         self.clock = clock
         self.scripts = dict(scripts or {})
         self.done: list[tuple[str, str]] = []

@@ -1,0 +1,147 @@
+"""What an agent lists, as kubectl's tables: pods, nodes, events, usage."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nodewright.model.objects import Pod
+from nodewright.render.ages import age
+from nodewright.render.pod_rows import HEADERS, WIDE_HEADERS, pod_row
+from nodewright.render.tables import table
+from nodewright.values.instant import Instant
+
+NOTHING, UNKNOWN = "<none>", "<unknown>"
+_MIB = 1 << 20
+_EVENT_HEADERS = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
+_NODE_HEADERS = ("NAME", "STATUS", "ROLES", "AGE", "VERSION")
+_WIDE_NODE_HEADERS = (
+    *_NODE_HEADERS,
+    "INTERNAL-IP",
+    "EXTERNAL-IP",
+    "OS-IMAGE",
+    "KERNEL-VERSION",
+    "CONTAINER-RUNTIME",
+)
+_ROLE = "node-role.kubernetes.io/"
+
+
+def pods_table(pods: Sequence[Pod], now: Instant, *, wide: bool, with_namespace: bool) -> str:
+    """The pods, a line each."""
+    headers = WIDE_HEADERS if wide else HEADERS
+    rows = [pod_row(pod, now, wide=wide) for pod in pods]
+    if with_namespace:
+        headers = ("NAMESPACE", *headers)
+        rows = [(pod.metadata.namespace, *row) for pod, row in zip(pods, rows, strict=True)]
+    return table(headers, rows)
+
+
+def nodes_table(nodes: Iterable[Mapping[str, Any]], now: Instant, *, wide: bool) -> str:
+    """The nodes, a line each.
+
+    Follows: v1.36, pkg/printers/internalversion/printers.go, printNode.
+    """
+    rows = [_node_row(node, now, wide=wide) for node in nodes]
+    return table(_WIDE_NODE_HEADERS if wide else _NODE_HEADERS, rows)
+
+
+def _node_row(node: Mapping[str, Any], now: Instant, *, wide: bool) -> tuple[str, ...]:
+    meta, status = node["metadata"], node["status"]
+    ready = next((one["status"] for one in status["conditions"] if one["type"] == "Ready"), None)
+    words = ["Unknown" if ready is None else "Ready" if ready == "True" else "NotReady"]
+    if node["spec"].get("unschedulable"):
+        words.append("SchedulingDisabled")
+    roles = sorted(label.removeprefix(_ROLE) for label in meta.get("labels", {}) if label.startswith(_ROLE))
+    row = (
+        meta["name"],
+        ",".join(words),
+        ",".join(roles) or NOTHING,
+        age(_moment(meta.get("creationTimestamp")), now),
+        status["nodeInfo"]["kubeletVersion"],
+    )
+    if not wide:
+        return row
+    info = status["nodeInfo"]
+    addresses = {one["type"]: one["address"] for one in status.get("addresses", ())}
+    kernel = info.get("kernelVersion") or UNKNOWN
+    if info.get("architecture"):
+        kernel += f" ({info['architecture']})"
+    return (
+        *row,
+        addresses.get("InternalIP", NOTHING),
+        addresses.get("ExternalIP", NOTHING),
+        info.get("osImage") or UNKNOWN,
+        kernel,
+        info.get("containerRuntimeVersion") or UNKNOWN,
+    )
+
+
+def events_table(events: Iterable[Mapping[str, Any]], now: Instant, *, with_namespace: bool) -> str:
+    """What happened, a line each, the oldest first.
+
+    Follows: v1.36, pkg/printers/internalversion/printers.go, printEvent.
+    """
+    rows = []
+    for one in events:
+        about = one["involvedObject"]
+        row = (
+            age(_moment(one["lastTimestamp"]), now),
+            one["type"],
+            one["reason"],
+            f"{about['kind'].lower()}/{about['name']}",
+            one["message"].strip(),
+        )
+        rows.append((one["metadata"]["namespace"], *row) if with_namespace else row)
+    return table(("NAMESPACE", *_EVENT_HEADERS) if with_namespace else _EVENT_HEADERS, rows)
+
+
+def pod_usage_table(pods: Iterable[Mapping[str, Any]], *, with_namespace: bool, by_container: bool) -> str:
+    """What pods use, a line each, as `kubectl top pods` has it."""
+    rows = []
+    for pod in pods:
+        names = [pod["namespace"]] if with_namespace else []
+        parts = [[one] for one in pod["containers"]] if by_container else [pod["containers"]]
+        rows += [
+            (
+                *names,
+                pod["name"],
+                *((part[0]["name"],) if by_container else ()),
+                _cpu(_sum(part, "cpuNanoCores")),
+                _memory(_sum(part, "workingSetBytes")),
+            )
+            for part in parts
+        ]
+    headers = (*(("NAMESPACE",) if with_namespace else ()), *(("POD", "NAME") if by_container else ("NAME",)))
+    return table((*headers, "CPU(cores)", "MEMORY(bytes)"), sorted(rows))
+
+
+def node_usage_table(node: Mapping[str, Any]) -> str:
+    """What the machine uses, as `kubectl top nodes` has it, of all that it has."""
+    row = (
+        node["name"],
+        _cpu(node["cpuNanoCores"]),
+        _share(node["cpuNanoCores"], node["cpus"] * 10**9),
+        _memory(node["workingSetBytes"]),
+        _share(node["workingSetBytes"], node["memoryBytes"]),
+    )
+    return table(("NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"), [row])
+
+
+def _sum(parts: Iterable[Mapping[str, Any]], key: str) -> int | None:
+    """Of what is known; None: nothing is."""
+    known = [part[key] for part in parts if part[key] is not None]
+    return sum(known) if known else None
+
+
+def _cpu(nano_cores: int | None) -> str:
+    return UNKNOWN if nano_cores is None else f"{-(-nano_cores // 10**6)}m"
+
+
+def _memory(amount: int | None) -> str:
+    return UNKNOWN if amount is None else f"{amount // _MIB}Mi"
+
+
+def _share(part: int | None, whole: int) -> str:
+    return UNKNOWN if part is None or not whole else f"{part * 100 // whole}%"
+
+
+def _moment(text: str | None) -> Instant | None:
+    return Instant.parse(text) if text else None
