@@ -29,8 +29,6 @@ def advance(turn: Turn, uid: str) -> None:
     record = turn.pods.get(uid)
     if record is None or record.is_busy:
         return
-    if record.retry_at_ns is not None and record.retry_at_ns <= turn.now.steady_ns:
-        record = turn.put(replace(record, retry_at_ns=None))
     if record.stage is Stage.WAITING:
         record = _waited(turn, record)
     if record.stage is Stage.ACTIVE:

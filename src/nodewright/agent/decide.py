@@ -1,6 +1,6 @@
 """What the agent makes of what it sees: one pure function, from the mind and an observation to the mind and works."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -69,23 +69,10 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
         case _:
             assert_never(seen)
     orphans_end(turn)
-    for uid in [uid for uid, record in turn.pods.items() if uid in turn.touched or _is_due(record, now)]:
+    for uid in tuple(turn.pods):
         advance(turn, uid)
     _deferred(turn)
     return turn.decided()
-
-
-def _is_due(record: PodRecord, now: Now) -> bool:
-    """Whether something is to be done for a pod of which nothing was seen."""
-    return record.stage is Stage.WAITING or any(moment <= now.steady_ns for moment in _moments(record))
-
-
-def _moments(record: PodRecord) -> Iterator[int]:
-    if not record.is_busy:
-        yield from record.asks_at_ns.values()
-        for moment in (record.look_at_ns, record.retry_at_ns):
-            if moment is not None:
-                yield moment
 
 
 def wake_at_ns(mind: Mind) -> int | None:
@@ -93,7 +80,13 @@ def wake_at_ns(mind: Mind) -> int | None:
 
     Units: nanoseconds on the steady clock.
     """
-    moments = (moment for one in mind.pods.values() for moment in _moments(one))
+    moments = [
+        moment
+        for one in mind.pods.values()
+        if not one.is_busy
+        for moment in (one.look_at_ns, one.retry_at_ns, *one.asks_at_ns.values())
+        if moment is not None
+    ]
     return min(moments, default=None)
 
 

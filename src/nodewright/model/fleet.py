@@ -1,4 +1,6 @@
-"""A fleet: nodes, and pods that arrive, run and leave, as readers give them to the simulator."""
+"""A fleet and its workload as values: many nodes, and pods that arrive, run and leave."""
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -7,17 +9,23 @@ from nodewright.model.profile import NodeProfile
 
 
 class FleetNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of a fleet: its machine and kubelet are those of a profile that many nodes share."""
+    """A node of a fleet.
+
+    Nodes that differ in name, labels and taints alone have one and the same `profile`, so that what follows
+    from it is worked out once: ask with `is`.
+    """
 
     name: str
     profile: NodeProfile
-    """One object for all nodes that are alike; its own name, labels, taints and pods do not count."""
-    shape: str = ""
-    """What reports call nodes with this profile."""
-    labels: dict[str, str] = {}
+    """What the node is. Its own name, labels and taints are not those of this node."""
+    labels: Mapping[str, str] = {}
+    """All of its labels."""
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
-    """Whether it is cordoned."""
+    shape: str = ""
+    """The machine that it is, for reports: a name of the catalogue, or what stands for it."""
+    place: str = ""
+    """Where it is described, e.g. `nodes.yaml:12`."""
 
 
 class Used(msgspec.Struct, frozen=True):
@@ -30,29 +38,33 @@ class Used(msgspec.Struct, frozen=True):
     memory_bytes: int
 
 
-class FleetPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of a fleet, and when it comes and goes.
+class FleetPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod that arrives at a fleet.
 
-    Units: arrives_s in seconds since the beginning, runs_s in seconds.
+    Pods that differ in name and times alone have one and the same `pod`: ask with `is`.
+
+    Units: seconds from the workload's own zero; gpu_milli in thousandths of a device.
     """
 
     name: str
-    template: Pod
-    """All of it but its name and uid: one object for all pods that are alike, as the API server would give it out."""
-    arrives_s: float = 0.0
+    namespace: str = "default"
+    pod: Pod
+    """What it is. Name and uid in it are those of the first of its kind."""
+    arrives_s: float = 0
     runs_s: float | None = None
-    """How long it runs once it is placed; None: for ever."""
+    """How long it runs once it has started; None: for good."""
+    node: str = ""
+    """The node where it runs already; empty: it is to be placed."""
+    gpu_milli: int = 0
+    """Its share of one device, where it takes no whole one: accounted for, not placed."""
     controlled: bool = False
     """Whether a controller makes another one in its place when it is refused, preempted or evicted."""
     usage: tuple[Used, ...] = ()
-    """What it uses, by time; empty: nothing is known, and it is never the reason for an eviction."""
-
-    @property
-    def namespace(self) -> str:
-        """Its namespace."""
-        return self.template.metadata.namespace or "default"
+    """What it uses, by time; empty: not known."""
+    place: str = ""
+    """Where it is described, e.g. `pods.csv:12`."""
 
     @property
     def full_name(self) -> str:
-        """Namespace and name, as kubectl prints them."""
+        """Namespace and name."""
         return f"{self.namespace}/{self.name}"

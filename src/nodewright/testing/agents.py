@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from nodewright.agent.decide import wake_at_ns
 from nodewright.agent.loop import Loop
 from nodewright.agent.outcome import Decided, Keeping, Stepped
 from nodewright.agent.perform import Performer
@@ -111,10 +110,9 @@ class FakeMemory:
 
 
 class FakeEars:
-    """Remembers what it is told, and sees to it that nobody wakes up for what is past."""
+    """Remembers what it is told."""
 
-    def __init__(self, clock: FakeClock) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
         self.told: list[Tell] = []
         self.reclaims: list[ReclaimNode] = []
 
@@ -124,10 +122,6 @@ class FakeEars:
 
     def decided(self, decided: Decided) -> None:
         """The mind has changed."""
-        moment = wake_at_ns(decided.mind)
-        assert moment is None or moment > self.clock.monotonic_s() * 10**9, (
-            "it would wake up at once, for ever"
-        )
 
     def reclaim(self, work: ReclaimNode) -> None:
         """The node is to give something back."""
@@ -147,7 +141,7 @@ class AgentBench:
         self.clock = clock or FakeClock()
         self.runtime = FakeRuntime(self.clock, scripts)
         self.cgroups, self.asker = FakeCgroups(), FakeAsker()
-        self.memory, self.ears = FakeMemory(), FakeEars(self.clock)
+        self.memory, self.ears = FakeMemory(), FakeEars()
         self.node = Node.of(profile or a_profile()).state
         self.loop = self._loop(Mind(node=self.node, unheard=frozenset(unheard)))
         self._task: asyncio.Task[None] | None = None

@@ -1,0 +1,231 @@
+"""A fleet and its workload out of the files that people have."""
+
+import heapq
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nodewright.core.predicates.affinity import affinity_mismatch
+from nodewright.model.fleet import FleetNode, FleetPod
+from nodewright.model.objects import Pod
+from nodewright.model.tolerations import tolerates
+from nodewright.world.errors import Fault, InputError
+from nodewright.world.files import STDIN, File, named_files, read_file
+from nodewright.world.fleet.gpus import GPUs
+from nodewright.world.fleet.nodes import Furnished, Furniture, ReadNode, furnished
+from nodewright.world.fleet.objects import Objects, ReadPod, fleet_pods
+from nodewright.world.fleet.openb import NODE_COLUMNS, POD_COLUMNS, openb_nodes, openb_pods
+from nodewright.world.fleet.rows import table_nodes, table_pods
+from nodewright.world.fleet.tables import Table, is_table, unpacked
+from nodewright.world.yaml import MAX_YAML_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Which files hold a fleet, and how they are to be read."""
+
+    nodes: tuple[str, ...] = ()
+    """Files of nodes; what else they hold is passed over."""
+    pods: tuple[str, ...] = ()
+    """Files of pods and of what makes pods; nodes in them are passed over."""
+    both: tuple[str, ...] = ()
+    """Files of both."""
+    namespace: str = "default"
+    furniture: Furniture = field(default_factory=Furniture)
+    gpu_annotation: str = ""
+    max_bytes: int = MAX_YAML_BYTES
+    """The most YAML in one document."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetInput:
+    """Nodes, and the pods that come to them."""
+
+    wish: Wish
+    read: tuple[ReadNode, ...]
+    """The nodes as their files tell them."""
+    objects: Objects
+    tables: tuple[Table, ...] = ()
+    """Tables of pods."""
+
+    @cached_property
+    def furnished(self) -> Furnished:
+        """The nodes with machines and kubelets, and what was assumed for that."""
+        return furnished(self.read, self.wish.furniture)
+
+    @property
+    def nodes(self) -> tuple[FleetNode, ...]:
+        """The nodes."""
+        return self.furnished.nodes
+
+    def configured(self, changes: Mapping[str, Any]) -> "FleetInput":
+        """The same with other fields in the kubelets' configuration."""
+        furniture = self.wish.furniture
+        changed = replace(furniture, configuration={**furniture.configuration, **changes})
+        return replace(self, wish=replace(self.wish, furniture=changed))
+
+    def shaped(self, nodes: Sequence[ReadNode]) -> "FleetInput":
+        """The same workload on other nodes."""
+        return replace(self, read=tuple(nodes))
+
+    def pods(self) -> Iterator[FleetPod]:
+        """The pods in the order of their arrival, those at one time in the order of the files.
+
+        Tables of our own are read anew, row by row.
+
+        Errors: InputError with what is wrong with a row, when it is reached.
+        """
+        resources = frozenset(name for node in self.read for name in node.allocatable)
+        gpus = GPUs(self.wish.gpu_annotation, resources).checked()
+        plain = fleet_pods(self.objects, self._expanded(), gpus)
+        streams: list[Iterable[FleetPod]] = [sorted(plain, key=_arrival)] if self.objects.pods else []
+        streams += [
+            openb_pods(table) if set(table.header) >= POD_COLUMNS else table_pods(table)
+            for table in self.tables
+        ]
+        return (
+            heapq.merge(*streams, key=_arrival) if len(streams) > 1 else iter(streams[0] if streams else ())
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was passed over, or may not be meant."""
+        found = list(self.objects.loading.result().warnings)
+        if self.objects.unknown:
+            some = ", ".join(sorted(self.objects.unknown)[:5])
+            found.append(f"fields of pods that are not known were passed over: {some}")
+        if self.objects.ended:
+            found.append(f"{self.objects.ended} pods that have ended were left out")
+        return tuple(found)
+
+    def _expanded(self) -> Iterator[ReadPod]:
+        """The pods; for what runs once on each node, one for each that suits."""
+        workloads = None
+        for one in self.objects.pods:
+            if one.count is not None:
+                yield one
+                continue
+            workloads = workloads or self.objects.loading.result().workloads
+            pod = workloads[one.template].pod
+            stem = one.name.rpartition("-")[0]
+            for number, node in enumerate(self.read):
+                if _suits(pod, node):
+                    yield replace(one, name=f"{stem}-{number}", node=node.name, count=1)
+
+
+def load_fleet(wish: Wish) -> FleetInput:
+    """The nodes and the workload of the files.
+
+    Errors: InputError with all faults of nodes and manifests at once; rows of tables are judged when they are read.
+    """
+    nodes = Objects(wish.namespace, wish.max_bytes)
+    pods = Objects(wish.namespace, wish.max_bytes)
+    both = Objects(wish.namespace, wish.max_bytes)
+    found: list[ReadNode] = []
+    tables: list[Table] = []
+    faults: list[Fault] = []
+    for path in _paths(wish.nodes, faults):
+        try:
+            found += _table_nodes(Table(path)) if is_table(path) else _taken(path, nodes)
+        except InputError as error:
+            faults += error.faults
+    for path in _paths(wish.both, faults):
+        _take(path, both, faults)
+    for path in _paths(wish.pods, faults):
+        if is_table(path):
+            tables.append(Table(path))
+        else:
+            _take(path, pods, faults)
+    found += [*nodes.nodes, *both.nodes]
+    for one in (nodes, both, pods):
+        faults += [*one.faults, *one.loading.faults]
+    if not faults:
+        faults += _twice(found)
+    if not found and not faults:
+        faults.append(Fault(rule="no nodes found"))
+    if faults:
+        raise InputError(faults)
+    return FleetInput(wish=wish, read=tuple(found), objects=_joined(both, pods), tables=tuple(tables))
+
+
+def _joined(one: Objects, other: Objects) -> Objects:
+    """The workloads of both; one of them is nearly always empty."""
+    first = len(one.loading.workloads)
+    one.pods += [replace(pod, template=pod.template + first) for pod in other.pods]
+    one.loading.workloads += other.loading.workloads
+    one.loading.classes += other.loading.classes
+    one.loading.runtimes += other.loading.runtimes
+    one.loading.warnings += other.loading.warnings
+    for kind, count in other.loading.skipped.items():
+        one.loading.skipped[kind] = one.loading.skipped.get(kind, 0) + count
+    one.ended += other.ended
+    one.unknown |= other.unknown
+    return one
+
+
+def _paths(names: Sequence[str], faults: list[Fault]) -> list[str]:
+    """The files meant; tables stay as they are named."""
+    found = []
+    for name in names:
+        if is_table(name) or name == STDIN or (name.endswith(".gz") and Path(name).is_file()):
+            found.append(name)
+            continue
+        try:
+            found += named_files([name])
+        except InputError as error:
+            faults += error.faults
+    return found
+
+
+def _table_nodes(table: Table) -> list[ReadNode]:
+    return list(openb_nodes(table) if set(table.header) >= NODE_COLUMNS else table_nodes(table))
+
+
+def _taken(path: str, objects: Objects) -> list[ReadNode]:
+    objects.take(_file(path))
+    return []
+
+
+def _take(path: str, objects: Objects, faults: list[Fault]) -> None:
+    try:
+        objects.take(_file(path))
+    except InputError as error:
+        faults += error.faults
+
+
+def _file(path: str) -> File:
+    """The file's content, decompressed if need be; each of its documents may be as large as is taken of one."""
+    size = Path(path).stat().st_size if path != STDIN and Path(path).is_file() else 0
+    file = read_file(path, max_bytes=max(MAX_YAML_BYTES, size))
+    try:
+        return file._replace(content=unpacked(file.content))
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError([Fault(source=path, rule=f"cannot be read: {error}")]) from None
+
+
+def _twice(nodes: Iterable[ReadNode]) -> Iterator[Fault]:
+    seen: dict[str, str] = {}
+    for node in nodes:
+        if node.name in seen:
+            rule = f"there is a node of this name already ({seen[node.name]})"
+            yield Fault(source=node.place, path="metadata.name", value=node.name, rule=rule)
+        seen.setdefault(node.name, node.place)
+
+
+def _suits(pod: Pod, node: ReadNode) -> bool:
+    """Whether a DaemonSet makes a pod for the node.
+
+    Follows: v1.36, pkg/controller/daemon/daemon_controller.go, NodeShouldRunDaemonPod.
+    """
+    keeping = (taint for taint in node.taints if taint.effect in ("NoSchedule", "NoExecute"))
+    if not all(any(tolerates(one, taint) for one in pod.spec.tolerations) for taint in keeping):
+        return False
+    labels = {"kubernetes.io/hostname": node.name, **node.labels}
+    return affinity_mismatch(pod.spec, node.name, labels) is None
+
+
+def _arrival(pod: FleetPod) -> float:
+    return pod.arrives_s

@@ -1,0 +1,165 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from nodewright.model.fleet import FleetPod
+from nodewright.world.errors import InputError
+from nodewright.world.fleet.load import FleetInput, Wish, load_fleet
+
+NODE = """\
+apiVersion: v1
+kind: Node
+metadata:
+  name: {name}
+  labels: {{kubernetes.io/hostname: {name}, zone: a}}
+status:
+  allocatable: {{cpu: "8", memory: 32Gi, pods: "110", example.com/gpu-count: "2", example.com/gpu-milli: 2k}}
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+  namespace: ml
+  annotations: {{example.com/gpu-count: "1", example.com/gpu-milli: "{milli}"{more}}}
+spec:
+  containers:
+  - name: main
+    image: main
+    resources: {{requests: {{cpu: 1500m, memory: 1Gi}}}}
+"""
+
+
+def fleet(tmp_path: Path, nodes: str, pods: str, gpu_annotation: str = "") -> FleetInput:
+    (tmp_path / "nodes.yaml").write_text(nodes)
+    (tmp_path / "pods.yaml").write_text(pods)
+    paths = [(str(tmp_path / name),) for name in ("nodes.yaml", "pods.yaml")]
+    return load_fleet(Wish(nodes=paths[0], pods=paths[1], gpu_annotation=gpu_annotation))
+
+
+def several(text: str, names: list[str], **more: str) -> str:
+    return "---\n".join(text.format(name=name, **more) for name in names)
+
+
+def test_nodes_and_pods_that_differ_in_name_alone_are_read_once_and_have_their_places(tmp_path: Path) -> None:
+    pods = several(POD, ["train-0", "train-1", "train-2"], milli="1000", more="")
+    found = fleet(tmp_path, several(NODE, ["node-0", "node-1"]), pods)
+    first, second = found.nodes
+    assert first.profile is second.profile
+    assert second.labels["kubernetes.io/hostname"] == "node-1"
+    assert second.place.endswith("nodes.yaml:9")
+    read = list(found.pods())
+    assert [one.full_name for one in read] == ["ml/train-0", "ml/train-1", "ml/train-2"]
+    assert read[0].pod is read[2].pod
+    assert read[2].place.endswith("pods.yaml:25")
+    assert list(found.pods()) == read
+
+
+def test_annotations_become_whole_devices_and_shares_are_accounted_for(tmp_path: Path) -> None:
+    pods = (
+        POD.format(name="whole", milli="1000", more="")
+        + "---\n"
+        + POD.format(name="part", milli="460", more="")
+    )
+    whole, part = fleet(tmp_path, NODE.format(name="n1"), pods, "example.com/gpu-count").pods()
+    requests = [one.pod.spec.containers[0].resources.requests for one in (whole, part)]
+    assert {name: str(amount) for name, amount in requests[0].items() if "gpu" in name} == {
+        "example.com/gpu-count": "1",
+        "example.com/gpu-milli": "1k",
+    }
+    assert {name: str(amount) for name, amount in requests[1].items() if "gpu" in name} == {
+        "example.com/gpu-milli": "460"
+    }
+    assert (whole.gpu_milli, part.gpu_milli) == (0, 460)
+
+
+def test_an_annotation_that_is_no_resource_of_any_node_is_told(tmp_path: Path) -> None:
+    found = fleet(
+        tmp_path, NODE.format(name="n1"), POD.format(name="pod-1", milli="1", more=""), "example.com/tpu"
+    )
+    with pytest.raises(InputError, match=r"no node has this resource; .*example\.com/gpu-count"):
+        found.pods()
+
+
+def test_arrivals_and_run_times_come_from_annotations_and_order_the_pods(tmp_path: Path) -> None:
+    late = ', nodewright.dev/arrives: 1m30s, nodewright.dev/runs: "2h"'
+    pods = (
+        POD.format(name="late", milli="1", more=late) + "---\n" + POD.format(name="early", milli="1", more="")
+    )
+    early, found = fleet(tmp_path, NODE.format(name="n1"), pods).pods()
+    assert (early.name, early.arrives_s, early.runs_s) == ("early", 0, None)
+    assert (found.name, found.arrives_s, found.runs_s) == ("late", 90, 7200)
+    assert found.pod is not early.pod or found.pod.spec == early.pod.spec
+
+
+def test_all_faults_of_nodes_and_pods_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
+    bare = "apiVersion: v1\nkind: Node\nmetadata:\n  name: bare\nstatus:\n  capacity: {cpu: 1, memory: 1Gi}\n"
+    wrong = POD.format(name="pod-1", milli="1", more=', nodewright.dev/runs: "-1s"').replace("1500m", "1GB2")
+    with pytest.raises(InputError) as found:
+        fleet(
+            tmp_path,
+            bare + "---\n" + NODE.format(name="n1"),
+            POD.format(name="p0", milli="1", more="") + "---\n" + wrong,
+        )
+    told = [str(fault).replace(str(tmp_path), "") for fault in found.value.faults]
+    assert told[0].startswith("/nodes.yaml:5:1, Node bare: status.allocatable[cpu]: Required value")
+    assert any("/pods.yaml:23:28, Pod ml/pod-1: " in one and "requests[cpu]" in one for one in told)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rule"),
+    [
+        ("", "no nodes found"),
+        (several(NODE, ["n1", "n1"]), r"nodes.yaml:9: .* a node of this name already \(.*:1\)"),
+    ],
+)
+def test_a_fleet_has_nodes_each_of_a_name_of_its_own(tmp_path: Path, nodes: str, rule: str) -> None:
+    with pytest.raises(InputError, match=rule):
+        fleet(tmp_path, nodes, "")
+
+
+def test_what_makes_pods_makes_as_many_as_it_wants_and_one_a_node_that_suits_a_daemon_set(
+    tmp_path: Path,
+) -> None:
+    template = "template: {spec: {containers: [{name: main, image: main}]}}, selector: {matchLabels: {}}"
+    made = (
+        f"{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 3, {template}}}}}\n---\n"
+        f"{{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: log}}, spec: {{{template}}}}}\n"
+    )
+    tainted = NODE.format(name="n2") + "spec: {taints: [{key: only, effect: NoSchedule}]}\n"
+    pods = list(fleet(tmp_path, several(NODE, ["n1", "n3"]) + "---\n" + tainted, made).pods())
+    assert [(one.name, one.node, one.controlled) for one in pods] == [
+        ("web-0", "", True),
+        ("web-1", "", True),
+        ("web-2", "", True),
+        ("log-0", "n1", True),
+        ("log-1", "n3", True),
+    ]
+
+
+def test_a_dump_of_a_cluster_holds_nodes_and_pods_where_they_run(tmp_path: Path) -> None:
+    meta = {"uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{}]}
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    spec = {"containers": [{"name": "main", "image": "main", "newField": 1}], "nodeName": "n1"}
+    items = [
+        {
+            "kind": "Node",
+            "metadata": {"name": "n1", **meta},
+            "status": {"allocatable": amounts, "images": []},
+        },
+        *(
+            {"kind": "Pod", "metadata": {"name": name, **meta}, "spec": spec, "status": {"phase": phase}}
+            for name, phase in (("a", "Running"), ("b", "Running"), ("c", "Succeeded"))
+        ),
+    ]
+    dump = {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", **item} for item in items]}
+    (tmp_path / "dump.json").write_text(json.dumps(dump))
+    found = load_fleet(Wish(both=(str(tmp_path / "dump.json"),)))
+    pods: list[FleetPod] = list(found.pods())
+    assert [(one.name, one.node) for one in pods] == [("a", "n1"), ("b", "n1")]
+    assert pods[0].pod is pods[1].pod
+    assert found.warnings == (
+        "fields of pods that are not known were passed over: spec.containers[0].newField",
+        "1 pods that have ended were left out",
+    )
