@@ -9,7 +9,7 @@ from nodewright.core.cgroups.facts import Fact, HugePageCeiling
 from nodewright.core.cgroups.files import UNLIMITED, File
 from nodewright.core.cgroups.names import Parents, pod_uid_of
 from nodewright.core.cgroups.plan import Group, Level
-from nodewright.core.cgroups.rules import CgroupRules
+from nodewright.core.cgroups.rules import CgroupRules, page_bytes_of
 from nodewright.values.cpu_time import CFS_PERIOD
 from nodewright.values.idset import CPUSet, IdSetError
 
@@ -17,6 +17,7 @@ Texts: TypeAlias = Mapping[str, str]
 """What the files of a group say, by name."""
 
 _OPTIONAL = ".rsvd."
+_LONG_MAX = 2**63 - 1
 _UNTOUCHED = {
     1: {"cpu.cfs_quota_us": "-1"},
     2: {
@@ -110,12 +111,34 @@ def as_shown(file: File, rules: CgroupRules) -> str:
     return str(int(file.value) // page * page)
 
 
+def agrees(file: File, text: str, page_bytes: int) -> bool:
+    """Whether a file says what was written to it, in whatever notation the kernel has for that.
+
+    >>> from nodewright.core.cgroups.facts import MemoryCeiling, Origin
+    >>> file = File("memory.max", "5000", MemoryCeiling(5000, Origin.LIMIT))
+    >>> agrees(file, "4096", page_bytes=4096), agrees(file, "max", page_bytes=4096)
+    (True, False)
+    """
+    if file.value == text:
+        return True
+    if file.name.startswith("cpuset."):
+        try:
+            return CPUSet.parse(file.value) == CPUSet.parse(text)
+        except IdSetError:
+            return False
+    if not _is_amount(file.name):
+        return False
+    wanted = _counted(file.name, file.value, page_bytes)
+    most = str(_counted(file.name, UNLIMITED, page_bytes))
+    return wanted is not None and str(wanted) == (most if text == UNLIMITED else text)
+
+
 def _of_group(group: Group, texts: Texts, rules: CgroupRules) -> Iterator[Difference]:
     for file in group.files:
         expected, text = as_shown(file, rules), texts.get(file.name)
         if text is None and _OPTIONAL in file.name:
             continue
-        if text is None or not _is_same(file.name, expected, text):
+        if text is None or not agrees(file, text, rules.page_bytes):
             yield Difference(
                 path=group.path,
                 file=file.name,
@@ -137,10 +160,24 @@ def _untouched(group: Group, version: int) -> dict[str, str]:
     return {name: text for name, text in _UNTOUCHED[version].items() if name not in written}
 
 
-def _is_same(name: str, expected: str, text: str) -> bool:
-    if expected == text or not name.startswith("cpuset."):
-        return expected == text
-    try:
-        return CPUSet.parse(expected) == CPUSet.parse(text)
-    except IdSetError:
-        return False
+def _is_amount(name: str) -> bool:
+    """Whether the file holds an amount of memory, or none."""
+    return name.startswith(("memory.", "hugetlb.")) and name != "memory.oom.group"
+
+
+def _counted(name: str, text: str, page_bytes: int) -> int | None:
+    """What the kernel makes of an amount: whole pages, up to the most that it counts; None: it is no amount.
+
+    Follows: Linux, include/linux/page_counter.h, PAGE_COUNTER_MAX; mm/hugetlb_cgroup.c, hugetlb_cgroup_write.
+    """
+    unit = (_huge_page_bytes(name) if name.startswith("hugetlb.") else page_bytes) or page_bytes
+    most = _LONG_MAX // page_bytes * page_bytes
+    if text in (UNLIMITED, "-1"):
+        return most // unit * unit
+    return min(int(text), most) // unit * unit if text.isdecimal() else None
+
+
+def _huge_page_bytes(name: str) -> int | None:
+    """The page size in a file's name, as in `hugetlb.2MB.max`."""
+    size = name.split(".")[1]
+    return page_bytes_of(f"{size[:-1]}i") if size[-2:-1].isalpha() else page_bytes_of(size.rstrip("B"))

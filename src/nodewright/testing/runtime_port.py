@@ -1,0 +1,328 @@
+"""What every container runtime behind the port does alike: one check a promise, for fakes and real ones."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.model.running import COMPLETED, ERROR, ContainerFacts, ContainerPhase, PodFacts
+from nodewright.testing.runtime import Script
+from nodewright.world.errors import WorldError
+from nodewright.world.ports import ContainerRuntime, ContainerWish, Executed, SandboxWish
+
+_LIMIT_S = 30.0
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Kind(StrEnum):
+    """What a container does; also its name."""
+
+    RUNS = "runs"
+    FAILS = "fails"
+    SUCCEEDS = "succeeds"
+    DEAF = "deaf"
+    """It does not end when it is asked to."""
+
+
+SAYS = ("sh", "-c", "echo hi; echo ho >&2; exit 4")
+SAID = Executed(4, b"hi\n", b"ho\n")
+FOREVER = ("sleep", "1000")
+
+COMMANDS = {
+    Kind.RUNS: ("sleep", "1000"),
+    Kind.FAILS: ("sh", "-c", "exit 3"),
+    Kind.SUCCEEDS: ("true",),
+    Kind.DEAF: ("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"),
+}
+"""How a real container does it."""
+
+SCRIPTS: Mapping[str, Script] = {
+    Kind.RUNS: Script(commands={SAYS: SAID}),
+    Kind.FAILS: Script(runs_for_s=0, exit_code=3),
+    Kind.SUCCEEDS: Script(runs_for_s=0),
+    Kind.DEAF: Script(ignores_sigterm=True),
+}
+"""How the fake does it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RuntimeBench:
+    """A runtime to try."""
+
+    runtime: ContainerRuntime
+    cgroup_parent: str = ""
+    log_directory: str = ""
+    image: str = ""
+    uid: str = field(default_factory=lambda: f"port-{os.getpid()}")
+    reopened: Callable[[], Awaitable[ContainerRuntime]]
+    """The agent dies and comes back: the runtime as it is then."""
+    pass_time: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """So many seconds go by."""
+
+    @property
+    def pod(self) -> Pod:
+        """The pod that all is about."""
+        return Pod(ObjectMeta(name="web", namespace="default", uid=self.uid), PodSpec())
+
+    async def sandbox(self, attempt: int = 0) -> str:
+        """A sandbox of the pod."""
+        return await self.runtime.run_sandbox(
+            SandboxWish(
+                pod=self.pod,
+                attempt=attempt,
+                cgroup_parent=self.cgroup_parent,
+                log_directory=self.log_directory,
+            )
+        )
+
+    def wish(self, kind: Kind, attempt: int = 0) -> ContainerWish:
+        """A container of a kind."""
+        return ContainerWish(
+            pod=self.pod,
+            container=Container(name=kind.value),
+            attempt=attempt,
+            spec_hash=f"hash-{kind}",
+            command=COMMANDS[kind],
+            env={"PATH": _PATH},
+            log_path=f"{kind}/{attempt}.log",
+            image=self.image,
+            settings=ContainerSettings(),
+            files=(),
+        )
+
+    async def started(self, kind: Kind, attempt: int = 0) -> str:
+        """A container of a kind that has been started, in the pod's sandbox."""
+        id_ = await self.runtime.create_container(await self.sandbox(), self.wish(kind, attempt))
+        await self.runtime.start_container(id_)
+        return id_
+
+    async def facts(self) -> PodFacts:
+        """The pod."""
+        found = await self.runtime.pod(self.uid)
+        assert found is not None
+        return found
+
+    async def newest(self, kind: Kind) -> ContainerFacts:
+        """The newest container of a kind."""
+        found = (await self.facts()).newest(kind)
+        assert found is not None
+        return found
+
+    async def ended(self, kind: Kind) -> ContainerFacts:
+        """The newest container of a kind, once it has ended."""
+        async with asyncio.timeout(_LIMIT_S):
+            while (found := await self.newest(kind)).phase is not ContainerPhase.EXITED:
+                await self.pass_time(0.01)
+        return found
+
+    async def meanwhile(self, doing: Awaitable[None], seconds: float) -> None:
+        """Something that takes time, while time goes by."""
+        task = asyncio.ensure_future(doing)
+        await self.pass_time(seconds)
+        await asyncio.wait_for(task, _LIMIT_S)
+
+
+Check: TypeAlias = Callable[[RuntimeBench], Awaitable[None]]
+
+
+async def what_is_not_there_can_be_ended_and_removed(bench: RuntimeBench) -> None:
+    """Nothing is known, and nothing has to be done."""
+    assert await bench.runtime.pod(bench.uid) is None
+    for gone in ("nothing", f"{bench.uid}_runs_0", "a_b_c"):
+        await bench.runtime.stop_sandbox(gone)
+        await bench.runtime.remove_sandbox(gone)
+        await bench.runtime.stop_container(gone, 0)
+        await bench.runtime.remove_container(gone)
+
+
+async def a_sandbox_is_made_once_and_stopped_and_removed(bench: RuntimeBench) -> None:
+    """The same attempt is the same sandbox."""
+    id_ = await bench.sandbox()
+    assert await bench.sandbox() == id_
+    facts = await bench.facts()
+    assert (facts.uid, facts.namespace, facts.name) == (bench.uid, "default", "web")
+    assert [(one.id, one.attempt, one.is_ready) for one in facts.sandboxes] == [(id_, 0, True)]
+    assert bench.uid in [one.uid for one in await bench.runtime.pods()]
+    await bench.runtime.stop_sandbox(id_)
+    await bench.runtime.stop_sandbox(id_)
+    assert not (await bench.facts()).sandboxes[0].is_ready
+    await bench.runtime.remove_sandbox(id_)
+    assert await bench.runtime.pod(bench.uid) is None
+
+
+async def a_later_sandbox_comes_first(bench: RuntimeBench) -> None:
+    """And what ends the older one leaves it alone."""
+    old = await bench.sandbox()
+    await bench.runtime.stop_sandbox(old)
+    new = await bench.sandbox(1)
+    first = (await bench.facts()).sandboxes[0]
+    assert (first.id, first.attempt, first.is_ready) == (new, 1, True)
+    await bench.runtime.stop_sandbox(old)
+    assert (await bench.facts()).sandboxes[0].is_ready
+
+
+async def a_container_is_created_once(bench: RuntimeBench) -> None:
+    """The same attempt is the same container."""
+    sandbox = await bench.sandbox()
+    id_ = await bench.runtime.create_container(sandbox, bench.wish(Kind.RUNS))
+    assert await bench.runtime.create_container(sandbox, bench.wish(Kind.RUNS)) == id_
+    (found,) = (await bench.facts()).containers
+    assert (found.id, found.name, found.attempt, found.sandbox_id) == (id_, "runs", 0, sandbox)
+    assert (found.phase, found.spec_hash) == (ContainerPhase.CREATED, "hash-runs")
+    assert found.created_ns > 0 == found.started_ns
+
+
+async def a_container_is_started_once_and_used(bench: RuntimeBench) -> None:
+    """It runs, and can be looked at and changed."""
+    id_ = await bench.started(Kind.RUNS)
+    await bench.runtime.start_container(id_)
+    found = await bench.newest(Kind.RUNS)
+    assert (found.phase, found.finished_ns) == (ContainerPhase.RUNNING, 0)
+    assert found.started_ns >= found.created_ns
+    assert id_ in await bench.runtime.usage()
+    await bench.runtime.update_container(id_, ContainerSettings(), ())
+    await bench.runtime.reopen_log(id_)
+
+
+async def containers_that_end_by_themselves_say_how(bench: RuntimeBench) -> None:
+    """Exit codes and reasons."""
+    await bench.started(Kind.FAILS)
+    await bench.started(Kind.SUCCEEDS)
+    failed, succeeded = await bench.ended(Kind.FAILS), await bench.ended(Kind.SUCCEEDS)
+    assert (failed.exit_code, failed.reason) == (3, ERROR)
+    assert (succeeded.exit_code, succeeded.reason) == (0, COMPLETED)
+    assert failed.finished_ns >= failed.started_ns > 0
+    assert failed.id not in await bench.runtime.usage()
+
+
+async def an_end_is_told(bench: RuntimeBench) -> None:
+    """Whoever waits for changes hears of it."""
+    changes = aiter(bench.runtime.changes())
+    first = asyncio.ensure_future(anext(changes))
+    await bench.pass_time(0)
+    await bench.started(Kind.FAILS)
+    async with asyncio.timeout(_LIMIT_S):
+        assert await first == bench.uid
+        while (await bench.newest(Kind.FAILS)).phase is not ContainerPhase.EXITED:
+            await bench.pass_time(0)
+            assert await anext(changes) == bench.uid
+
+
+async def a_container_ends_when_asked(bench: RuntimeBench) -> None:
+    """At once, and only once."""
+    id_ = await bench.started(Kind.RUNS)
+    await bench.runtime.stop_container(id_, 30)
+    found = await bench.newest(Kind.RUNS)
+    assert (found.phase, found.exit_code, found.reason) == (ContainerPhase.EXITED, 143, ERROR)
+    await bench.runtime.stop_container(id_, 30)
+    assert await bench.newest(Kind.RUNS) == found
+
+
+async def a_container_that_does_not_listen_is_ended_when_its_time_is_up(bench: RuntimeBench) -> None:
+    """By a signal that none escapes."""
+    id_ = await bench.started(Kind.DEAF)
+    # It has to get to where it stops listening.
+    await bench.pass_time(0.3)
+    await bench.meanwhile(bench.runtime.stop_container(id_, 0.3), 0.3)
+    found = await bench.newest(Kind.DEAF)
+    assert (found.phase, found.exit_code) == (ContainerPhase.EXITED, 137)
+
+
+async def attempts_are_held_the_newest_first_until_they_are_removed(bench: RuntimeBench) -> None:
+    """Each for itself."""
+    ids = []
+    for attempt in (0, 1, 10):
+        ids.append(await bench.started(Kind.FAILS, attempt))
+        await bench.ended(Kind.FAILS)
+    assert [one.attempt for one in (await bench.facts()).containers] == [10, 1, 0]
+    await bench.runtime.remove_container(ids[1])
+    await bench.runtime.remove_container(ids[1])
+    assert [one.id for one in (await bench.facts()).containers] == [ids[2], ids[0]]
+
+
+async def commands_run_in_a_container(bench: RuntimeBench) -> None:
+    """They give what they say, and are ended when they take too long."""
+    id_ = await bench.started(Kind.RUNS)
+    assert await bench.runtime.execute(id_, SAYS, 20) == SAID
+    task = asyncio.ensure_future(bench.runtime.execute(id_, FOREVER, 0.3))
+    await bench.pass_time(0.3)
+    assert isinstance(await _error(task), TimeoutError)
+    assert (await bench.newest(Kind.RUNS)).phase is ContainerPhase.RUNNING
+    await bench.runtime.stop_container(id_, 0)
+    assert isinstance(await _error(bench.runtime.execute(id_, SAYS, 20)), WorldError)
+
+
+async def a_sandbox_ends_with_its_containers(bench: RuntimeBench) -> None:
+    """Those that run."""
+    await bench.started(Kind.RUNS)
+    await bench.started(Kind.DEAF)
+    sandbox = await bench.sandbox()
+    await bench.runtime.stop_sandbox(sandbox)
+    facts = await bench.facts()
+    assert {one.phase for one in facts.containers} == {ContainerPhase.EXITED}
+    assert {one.exit_code for one in facts.containers} == {137}
+    await bench.runtime.remove_sandbox(sandbox)
+    assert await bench.runtime.pod(bench.uid) is None
+
+
+async def a_container_that_runs_can_be_removed(bench: RuntimeBench) -> None:
+    """It ends first."""
+    id_ = await bench.started(Kind.RUNS)
+    await bench.runtime.remove_container(id_)
+    assert (await bench.facts()).containers == ()
+    assert id_ not in await bench.runtime.usage()
+
+
+async def what_cannot_be_is_an_error(bench: RuntimeBench) -> None:
+    """Of the port, not of the system."""
+    runtime = bench.runtime
+    for doing in (
+        runtime.create_container("nothing", bench.wish(Kind.RUNS)),
+        runtime.start_container(f"{bench.uid}_runs_7"),
+        runtime.update_container(f"{bench.uid}_runs_7", ContainerSettings(), ()),
+        runtime.execute(f"{bench.uid}_runs_7", SAYS, 1),
+    ):
+        assert isinstance(await _error(doing), WorldError)
+
+
+async def what_runs_outlives_the_agent(bench: RuntimeBench) -> None:
+    """Whoever comes back finds it, hears of its end and can end it."""
+    id_ = await bench.started(Kind.RUNS)
+    before = await bench.facts()
+    bench.runtime = await bench.reopened()
+    assert await bench.facts() == before
+    changes = aiter(bench.runtime.changes())
+    told = asyncio.ensure_future(anext(changes))
+    await bench.pass_time(0)
+    await bench.runtime.start_container(id_)
+    await bench.runtime.stop_container(id_, 30)
+    assert (await bench.newest(Kind.RUNS)).exit_code == 143
+    assert await asyncio.wait_for(told, _LIMIT_S) == bench.uid
+
+
+async def _error(doing: Awaitable[object]) -> BaseException | None:
+    (found,) = await asyncio.gather(doing, return_exceptions=True)
+    return found if isinstance(found, BaseException) else None
+
+
+CHECKS: tuple[Check, ...] = (
+    what_is_not_there_can_be_ended_and_removed,
+    a_sandbox_is_made_once_and_stopped_and_removed,
+    a_later_sandbox_comes_first,
+    a_container_is_created_once,
+    a_container_is_started_once_and_used,
+    containers_that_end_by_themselves_say_how,
+    an_end_is_told,
+    a_container_ends_when_asked,
+    a_container_that_does_not_listen_is_ended_when_its_time_is_up,
+    attempts_are_held_the_newest_first_until_they_are_removed,
+    commands_run_in_a_container,
+    a_sandbox_ends_with_its_containers,
+    a_container_that_runs_can_be_removed,
+    what_cannot_be_is_an_error,
+    what_runs_outlives_the_agent,
+)

@@ -1,0 +1,41 @@
+"""As whom a container runs: users and groups are those of this machine."""
+
+import pwd
+from typing import NamedTuple
+
+from nodewright.model.objects import Container, Pod
+
+
+class Identity(NamedTuple):
+    """User, group and the other groups; None: those of the agent."""
+
+    uid: int | None
+    gid: int | None
+    groups: tuple[int, ...] | None
+
+
+def identity(pod: Pod, container: Container) -> Identity:
+    """As whom to run: what the container says, else the pod, else the agent.
+
+    Departs: a user of this machine has its own group where a container without one would have group 0.
+    """
+    own = container.security_context or {}
+    whole = pod.spec.security_context
+    uid = own.get("runAsUser", getattr(whole, "run_as_user", None))
+    gid = own.get("runAsGroup", getattr(whole, "run_as_group", None))
+    more = tuple(getattr(whole, "supplemental_groups", ()))
+    fs_group = getattr(whole, "fs_group", None)
+    if fs_group is not None:
+        more = (*more, fs_group)
+    if uid is None and gid is None and not more:
+        return Identity(None, None, None)
+    if uid is not None and gid is None:
+        gid = _group_of(uid)
+    return Identity(uid, gid, tuple(dict.fromkeys(more)))
+
+
+def _group_of(uid: int) -> int:
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return 0
