@@ -93,6 +93,10 @@ class PodRecord(msgspec.Struct, kw_only=True):
     arrived_s: float
     node: int = -1
     """Where it runs or ran last; -1: nowhere."""
+    uid: str = ""
+    """What it is known by on that node."""
+    stays: int = 0
+    """How often it was placed."""
     placed_s: float = -1.0
     """When it was placed first; -1: never."""
     left_s: float = -1.0
@@ -100,8 +104,10 @@ class PodRecord(msgspec.Struct, kw_only=True):
     tries: int = 0
     """How often a node was asked to take it."""
     refusals: int = 0
+    refused_by: int = -1
+    """The node that refused it last."""
     because: tuple[Reason, ...] = ()
-    """Why a node refused it last."""
+    """Why a node refused it last; of one that is placed, what could not be judged."""
     lacks: tuple[Lack, ...] = ()
     """Why no node was found last."""
     placement: Placement = NOTHING_HELD

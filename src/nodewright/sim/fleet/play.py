@@ -1,0 +1,260 @@
+"""A fleet through its time: pods arrive, are placed, decided about, run and leave."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from nodewright.model.fleet import FleetNode, FleetPod
+from nodewright.model.profile import NodeProfile
+from nodewright.node.evidence import with_names
+from nodewright.node.state import NodeState
+from nodewright.sim.agenda import Agenda
+from nodewright.sim.fleet.board import Board, Seat, Tenant
+from nodewright.sim.fleet.kubelets import Kubelet, Kubelets, Outcome, allocatable_of
+from nodewright.sim.fleet.lines import Line, Lines
+from nodewright.sim.fleet.preempting import way_for
+from nodewright.sim.fleet.scheduler import FastScheduler, LocalScore, PlainScheduler, Scheduler
+from nodewright.sim.fleet.scores import by_default
+from nodewright.sim.fleet.shapes import Shapes
+from nodewright.sim.fleet.tally import Tally
+from nodewright.sim.fleet.values import Fate, Happening, Kind, PodRecord
+
+
+class Retry(StrEnum):
+    """What becomes of a pod that a node refused, if a controller makes another one in its place."""
+
+    SAME = "same"
+    """The scheduler knows nothing of it and chooses as before: as it is in reality."""
+    ELSEWHERE = "elsewhere"
+    """The scheduler passes over nodes that refused such a pod until something changes there."""
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How a fleet is played."""
+
+    start: Callable[[NodeProfile], NodeState]
+    """The state of a node that has just started with a profile."""
+    score: LocalScore = by_default
+    retry: Retry = Retry.SAME
+    preempts: bool = True
+    """Whether pods of higher priority send others away."""
+    plain: bool = False
+    """Ask every node about every pod, and remember no answers: slow, and obviously right."""
+
+
+class Leaving(NamedTuple):
+    """A pod has run as long as it was to, unless it went and came again meanwhile."""
+
+    pod: int
+    stay: int
+
+
+class Progress(NamedTuple):
+    """How far a run has come.
+
+    Units: at_s in seconds since the beginning.
+    """
+
+    at_s: float
+    arrived: int
+    running: int
+    waiting: int
+
+
+Watch: TypeAlias = Callable[[Progress], bool]
+"""Called between decisions; False ends the run there."""
+Sink: TypeAlias = Callable[[Happening], None]
+
+_SEEN_EVERY = 64
+_STAYS = 100
+"""How often a pod is placed at most: one that is sent away over and over is not tried for ever."""
+
+
+class Play:
+    """A fleet at some moment of its time. Changed in place by `run`."""
+
+    def __init__(self, nodes: Sequence[FleetNode], setup: Setup, sink: Sink | None = None) -> None:
+        self.setup, self.sink = setup, sink
+        self.kubelets = Kubelets(nodes, setup.start, remembering=not setup.plain)
+        self.board = Board([_seat(kubelet) for kubelet in self.kubelets.all])
+        self.scheduler: Scheduler = (PlainScheduler if setup.plain else FastScheduler)(
+            self.board, setup.score
+        )
+        self.shapes, self.lines = Shapes(), Lines(self.board)
+        self.agenda: Agenda[Leaving] = Agenda()
+        self.records: list[PodRecord] = []
+        self.tally = Tally()
+        self.now_s = 0.0
+        self.ahead: FleetPod | None = None
+        """The next pod, if it was read before the run was broken off."""
+        self.numbers = {node.name: number for number, node in enumerate(nodes)}
+        self._turns = 0
+
+    def run(self, pods: Iterator[FleetPod], watch: Watch | None = None) -> bool:
+        """Whether it came to the end: nobody arrives or leaves any more. `watch` can end it before."""
+        coming = next(pods, None)
+        while True:
+            moments = [] if coming is None else [coming.arrives_s]
+            moments += [] if self.agenda.next_s is None else [self.agenda.next_s]
+            if not moments and not self.lines.wake():
+                return True
+            self.now_s = max(self.now_s, min(moments, default=self.now_s))
+            for leaving in self.agenda.due(self.now_s):
+                self._ended(leaving)
+            while coming is not None and coming.arrives_s <= self.now_s:
+                self._arrived(coming)
+                coming = next(pods, None)
+            if not self._settled(watch):
+                # Whoever goes on from here needs the pod that was read ahead.
+                self.ahead = coming
+                return False
+            self.tally.sample(self.now_s, self.board, self.lines.length)
+
+    def _arrived(self, pod: FleetPod) -> None:
+        number, shape = len(self.records), self.shapes.of(pod)
+        self.records.append(PodRecord(pod=pod, fate=Fate.WAITING, arrived_s=pod.arrives_s))
+        if pod.node in self.numbers:
+            kubelet = self.kubelets.all[self.numbers[pod.node]]
+            uid = kubelet.next_uid()
+            self._placed(kubelet, uid, number, self.kubelets.arrive(kubelet, shape, found=True))
+        else:
+            self.lines.join(shape, number)
+
+    def _settled(self, watch: Watch | None) -> bool:
+        """Try whoever can be tried until nothing changes any more; False: the run is broken off."""
+        while True:
+            line = self.lines.next()
+            if line is None:
+                if not self.lines.wake():
+                    break
+                continue
+            self._turns += 1
+            if watch is not None and self._turns % _SEEN_EVERY == 0:
+                progress = Progress(self.now_s, len(self.records), self.board.running, self.lines.length)
+                if not watch(progress):
+                    self.lines.ready(line)
+                    return False
+            self._try(line)
+        self._tell_waiting()
+        return True
+
+    def _try(self, line: Line) -> None:
+        """Find a node for the first of the line, and ask it."""
+        seats, shape = self.board.seats, line.shape
+        passed = self._passed_over(line)
+        node = self.scheduler.choose(shape, passed)
+        if node is None and self.setup.preempts:
+            way = way_for(shape, self.board)
+            if way is not None and way.node not in passed:
+                for uid in way.uids:
+                    self._sent_away(way.node, uid, Kind.PREEMPTED, by=line.pods[0].pod)
+                node = self.scheduler.choose(shape, passed)
+        line.seen = len(self.board.log)
+        # The same pod on the same node: it would be refused again.
+        line.is_looping = node is not None and line.refused_by.get(node) == seats[node].version
+        if node is None or line.is_looping:
+            return
+        kubelet, number = self.kubelets.all[node], line.pods[0].pod
+        uid = kubelet.next_uid()
+        outcome = self.kubelets.arrive(kubelet, shape)
+        self.records[number].tries += 1
+        for victim in outcome.victims:
+            self._gone(node, victim, Kind.PREEMPTED, by=number)
+        if outcome.is_in:
+            self.lines.leave(line)
+            self._placed(kubelet, uid, number, outcome)
+            line.refused_by.clear()
+        else:
+            self._refused(line, kubelet, outcome)
+        self.lines.ready(line)
+
+    def _passed_over(self, line: Line) -> frozenset[int]:
+        if self.setup.retry is not Retry.ELSEWHERE:
+            return frozenset()
+        seats = self.board.seats
+        return frozenset(node for node, version in line.refused_by.items() if seats[node].version == version)
+
+    def _placed(self, kubelet: Kubelet, uid: str, number: int, outcome: Outcome) -> None:
+        record = self.records[number]
+        shape = self.shapes.of(record.pod)
+        self.board.put(self.board.seats[kubelet.number], uid, Tenant(number, shape, self.now_s))
+        record.fate, record.node, record.placement = Fate.RUNNING, kubelet.number, outcome.placement
+        record.uid, record.because, record.left_s = uid, outcome.because, -1.0
+        record.stays += 1
+        if record.placed_s < 0:
+            record.placed_s = self.now_s
+        if record.pod.runs_s is not None:
+            self.agenda.note(self.now_s + record.pod.runs_s, Leaving(number, record.stays))
+        self.tally.placements += 1
+        self._tell(Kind.PLACED, number, kubelet.number, placement=outcome.placement, because=outcome.because)
+
+    def _refused(self, line: Line, kubelet: Kubelet, outcome: Outcome) -> None:
+        """The pod is turned away; what its controller makes in its place is the last of the line."""
+        number = line.pods[0].pod
+        record = self.records[number]
+        seat = self.board.seats[kubelet.number]
+        names = {uid: self.records[one.pod].pod.full_name for uid, one in seat.tenants.items()}
+        record.because = tuple(with_names(reason, names) for reason in outcome.because)
+        record.refused_by = kubelet.number
+        record.refusals += 1
+        self.tally.refused(kubelet.node.shape, record.because[0])
+        self._tell(Kind.REFUSED, number, kubelet.number, because=record.because)
+        if self.setup.retry is Retry.NEVER or not record.pod.controlled:
+            self.lines.leave(line)
+            record.fate = Fate.REFUSED
+            record.left_s = self.now_s
+        else:
+            line.refused_by[kubelet.number] = seat.version
+            line.seen = -1
+
+    def _ended(self, leaving: Leaving) -> None:
+        record = self.records[leaving.pod]
+        if record.fate is not Fate.RUNNING or record.stays != leaving.stay:
+            return
+        self._sent_away(record.node, record.uid, Kind.ENDED)
+
+    def _sent_away(self, node: int, uid: str, kind: Kind, by: int = -1) -> None:
+        self.kubelets.leave(self.kubelets.all[node], uid)
+        self._gone(node, uid, kind, by)
+
+    def _gone(self, node: int, uid: str, kind: Kind, by: int = -1) -> None:
+        """A pod has left; its controller makes another one unless it ran to its end."""
+        number = self.board.take(self.board.seats[node], uid).pod
+        record = self.records[number]
+        record.left_s, record.fate = self.now_s, Fate(kind.value)
+        self.lines.freed(node)
+        self.tally.gone(kind)
+        self._tell(kind, number, node, by=by)
+        if kind is not Kind.ENDED and record.pod.controlled:
+            if record.stays < _STAYS:
+                record.fate = Fate.WAITING
+                self.lines.join(self.shapes.of(record.pod), number)
+            else:
+                self._tell(Kind.LOOPING, number, node)
+
+    def _tell_waiting(self) -> None:
+        untold, self.lines.untold = self.lines.untold, []
+        for shape, pod in untold if self.sink is not None else ():
+            if self.records[pod].fate is Fate.WAITING:
+                self._tell(Kind.LOOPING if self.lines.lines[shape].is_looping else Kind.WAITING, pod)
+
+    def _tell(self, kind: Kind, pod: int, node: int = -1, **more: object) -> None:
+        if self.sink is not None:
+            self.sink(Happening(self.now_s, kind, pod, node, **more))  # type: ignore[arg-type] # as given
+
+
+def _seat(kubelet: Kubelet) -> Seat:
+    node = kubelet.node
+    seat = Seat(
+        kubelet.number,
+        node.name,
+        allocatable_of(kubelet),
+        node.labels,
+        node.taints,
+        cordoned=node.unschedulable,
+    )
+    seat.cpus_free_by_numa = kubelet.cpus_free_by_numa
+    return seat

@@ -1,0 +1,162 @@
+"""Which node a pod is given: filters, scores, and the best of what is left; of equals the first.
+
+Follows: v1.36, pkg/scheduler/schedule_one.go, schedulePod, findNodesThatFitPod, prioritizeNodes.
+Departs: all nodes are looked at, however many there are (percentageOfNodesToScore is 100); of nodes that score
+    the same the first is taken, where the scheduler draws one at random.
+"""
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from nodewright.core.predicates.affinity import affinity_mismatch
+from nodewright.sim.fleet.around import Around
+from nodewright.sim.fleet.board import Board, Seat
+from nodewright.sim.fleet.filters import Objection, has_room, repelling, room_objection, standing_objection
+from nodewright.sim.fleet.ranking import Ranking
+from nodewright.sim.fleet.scores import MOST
+from nodewright.sim.fleet.shapes import PodShape
+from nodewright.sim.fleet.values import Lack
+
+LocalScore: TypeAlias = Callable[[PodShape, Seat], int]
+"""How well a node suits a pod by nothing but the two of them: weighted sums of scores from 0 to 100."""
+
+TAINT_WEIGHT, AFFINITY_WEIGHT, SPREAD_WEIGHT, NEARNESS_WEIGHT = 3, 2, 2, 2
+"""Of TaintToleration, NodeAffinity, PodTopologySpread and InterPodAffinity.
+
+Follows: v1.36, pkg/scheduler/apis/config/v1/default_plugins.go, getDefaultPlugins.
+"""
+_REMEMBERED = 2_000_000
+"""How many scores of nodes are kept at most, for all shapes together."""
+
+
+class Scheduler(Protocol):
+    """Whoever says where a pod goes."""
+
+    def choose(self, shape: PodShape, without: Container[int] = ()) -> int | None:
+        """The number of the node, but none of those; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainScheduler:
+    """The obvious scheduler, which asks every node about every pod: what others are measured by."""
+
+    board: Board
+    score: LocalScore
+
+    def choose(self, shape: PodShape, without: Container[int] = ()) -> int | None:
+        """As Scheduler."""
+        around = Around(shape, self.board)
+        found = [
+            seat
+            for seat in self.board.seats
+            if seat.number not in without and objection(shape, seat, around) is None
+        ]
+        return best(shape, found, around, self.score)
+
+
+class FastScheduler:
+    """The same choices at less cost: what was found for a node holds until the node changes.
+
+    That works for pods that look at no others and are not looked at, which is most of them; the rest are asked
+    about at every node.
+    """
+
+    def __init__(self, board: Board, score: LocalScore) -> None:
+        self._board, self._score = board, score
+        self._rankings: dict[int, Ranking] = {}
+        self._standing: dict[int, list[Seat]] = {}
+        """By shape, the nodes against which nothing stands for good."""
+        self._repelled: dict[int, bool] = {}
+
+    def choose(self, shape: PodShape, without: Container[int] = ()) -> int | None:
+        """As Scheduler."""
+        seats = self._standing.get(shape.number)
+        if seats is None:
+            seats = [one for one in self._board.seats if standing_objection(shape, one) is None]
+            self._standing[shape.number] = seats
+            self._repelled[shape.number] = any(repelling(shape, one) for one in seats)
+        if self._is_plain(shape):
+            return self._ranking(shape, seats).best(without)
+        around = Around(shape, self._board)
+        found = [
+            seat
+            for seat in seats
+            if seat.number not in without and has_room(shape, seat) and around.objection(seat) is None
+        ]
+        return best(shape, found, around, self._score)
+
+    def _is_plain(self, shape: PodShape) -> bool:
+        if shape.looks_around or self._repelled[shape.number]:
+            return False
+        return not any(_looks_at(other, shape) for other in self._board.looking.values())
+
+    def _ranking(self, shape: PodShape, seats: Sequence[Seat]) -> Ranking:
+        found = self._rankings.pop(shape.number, None)
+        if found is None:
+            while self._rankings and (len(self._rankings) + 1) * len(self._board.seats) > _REMEMBERED:
+                # The one that was asked longest ago.
+                del self._rankings[next(iter(self._rankings))]
+            found = Ranking(shape, seats, self._board, self._score)
+        self._rankings[shape.number] = found
+        return found
+
+
+def objection(shape: PodShape, seat: Seat, around: Around) -> Objection | None:
+    """The first that speaks against the node."""
+    return standing_objection(shape, seat) or room_objection(shape, seat) or around.objection(seat)
+
+
+def best(shape: PodShape, seats: Sequence[Seat], around: Around, score: LocalScore) -> int | None:
+    """The number of the node with the highest score of these; None: there are none."""
+    if not seats:
+        return None
+    repelled = _normalized([repelling(shape, seat) for seat in seats], reverse=True)
+    liked = _normalized([_preference(shape, seat) for seat in seats])
+    spread, near = around.spread_scores(seats), around.affinity_scores(seats)
+    totals = [
+        score(shape, seat)
+        + TAINT_WEIGHT * repelled[index]
+        + AFFINITY_WEIGHT * liked[index]
+        + SPREAD_WEIGHT * spread[index]
+        + NEARNESS_WEIGHT * near[index]
+        for index, seat in enumerate(seats)
+    ]
+    return seats[totals.index(max(totals))].number
+
+
+def lacks(shape: PodShape, board: Board) -> tuple[Lack, ...]:
+    """Why there is no node for the pod: of each node the first objection, most frequent first."""
+    around, counts = Around(shape, board), dict[tuple[str, str], int]()
+    for seat in board.seats:
+        found = objection(shape, seat, around)
+        if found is not None:
+            key = (found.filter, found.what)
+            counts[key] = counts.get(key, 0) + 1
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return tuple(Lack(name, what, count) for (name, what), count in ranked)
+
+
+def _preference(shape: PodShape, seat: Seat) -> int:
+    """Follows: v1.36, pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go, Score."""
+    return sum(
+        one.weight
+        for one in shape.preferred
+        if affinity_mismatch(one.as_spec, seat.name, seat.labels) is None
+    )
+
+
+def _normalized(scores: Sequence[int], *, reverse: bool = False) -> list[int]:
+    """Follows: v1.36, pkg/scheduler/framework/plugins/helper/normalize_score.go, DefaultNormalizeScore."""
+    most = max(scores)
+    found = [MOST * one // most if most else 0 for one in scores]
+    return [MOST - one for one in found] if reverse else found
+
+
+def _looks_at(there: PodShape, shape: PodShape) -> bool:
+    """Whether a pod that is there says anything to where this one goes."""
+    terms = there.terms
+    return any(
+        term.means(shape.namespace, shape.labels)
+        for term in (*terms.near, *terms.far, *terms.towards, *terms.against)
+    )

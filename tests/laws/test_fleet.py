@@ -1,0 +1,194 @@
+"""A fleet that takes short cuts comes to the same as one that asks every node about every pod."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodewright.core.predicates import Others
+from nodewright.core.predicates.room import shortages
+from nodewright.core.requests import with_defaults
+from nodewright.fleet import SCORES, Options, run
+from nodewright.model.fleet import FleetNode, FleetPod
+from nodewright.model.objects import ObjectMeta, Pod, PodSpec, Taint
+from nodewright.model.profile import NodeProfile, NodeProfileSpec
+from nodewright.model.shape import GIB, Shape, machine_of
+from nodewright.sim.fleet.board import Seat, Tenant
+from nodewright.sim.fleet.filters import has_room, room_objection
+from nodewright.sim.fleet.play import Retry
+from nodewright.sim.fleet.scores import balanced, by_default, least_allocated
+from nodewright.sim.fleet.shapes import PodShape
+from nodewright.sim.fleet.values import FleetResult, Happening
+from nodewright.world.decode import decode
+
+CONFIGS: tuple[dict[str, Any], ...] = (
+    {},
+    {
+        "cpuManagerPolicy": "static",
+        "topologyManagerPolicy": "single-numa-node",
+        "reservedSystemCPUs": "0",
+    },
+)
+TAINTS = (
+    (),
+    (Taint(key="gpu", effect="NoSchedule"),),
+    (Taint(key="old", effect="PreferNoSchedule"),),
+)
+TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
+WISHES: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"nodeSelector": {"zone": "z1"}},
+    {"priority": 10},
+    {"tolerations": [{"operator": "Exists"}]},
+    {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}},
+    {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}},
+    {
+        "affinity": {
+            "podAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": TERM}]
+            },
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 3,
+                        "preference": {
+                            "matchExpressions": [{"key": "zone", "operator": "In", "values": ["z0"]}]
+                        },
+                    }
+                ]
+            },
+        }
+    },
+    {"topologySpreadConstraints": [{**TERM, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
+    {"topologySpreadConstraints": [{**TERM, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]},
+)
+
+
+@cache
+def profile(index: int) -> NodeProfile:
+    machine = machine_of(Shape(sockets=2, cores=2, threads=2, memory_bytes=4 * GIB, l3_bytes=2**20))
+    spec = NodeProfileSpec(
+        kubernetes_version="1.36", machine_info=machine, kubelet_configuration={"maxPods": 5} | CONFIGS[index]
+    )
+    return NodeProfile(metadata=ObjectMeta(name="node"), spec=spec)
+
+
+@cache
+def pod(cpu: str, memory: str, app: str, wish: int) -> Pod:
+    amounts = {"cpu": cpu, "memory": memory} if cpu else {}
+    document = {
+        "metadata": {"name": "pod", "namespace": "default", "labels": {"app": app}},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
+            **WISHES[wish],
+        },
+    }
+    return with_defaults(decode(document, Pod))
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> tuple[list[FleetNode], list[FleetPod]]:
+    nodes = [
+        FleetNode(
+            name=f"n{number}",
+            profile=profile(draw(st.integers(0, 1))),
+            labels={"zone": f"z{draw(st.integers(0, 1))}", "kubernetes.io/hostname": f"n{number}"},
+            taints=draw(st.sampled_from(TAINTS)),
+            unschedulable=draw(st.integers(0, 9)) == 0,
+        )
+        for number in range(draw(st.integers(1, 5)))
+    ]
+    times = sorted(draw(st.lists(st.integers(0, 6), min_size=1, max_size=24)))
+    pods = [
+        FleetPod(
+            name=f"p{number}",
+            pod=pod(
+                draw(st.sampled_from(("", "500m", "1", "2", "3"))),
+                draw(st.sampled_from(("1Gi", "3Gi"))),
+                draw(st.sampled_from("ab")),
+                draw(st.integers(0, len(WISHES) - 1)),
+            ),
+            arrives_s=at_s,
+            runs_s=draw(st.sampled_from((None, 1, 3))),
+            controlled=draw(st.booleans()),
+            node=draw(st.sampled_from(("", "", "", "", "n0"))),
+        )
+        for number, at_s in enumerate(times)
+    ]
+    return nodes, pods
+
+
+def told(
+    play: Callable[..., FleetResult], fleet: tuple[list[FleetNode], list[FleetPod]], options: Options
+) -> tuple[list[Happening], FleetResult]:
+    happened: list[Happening] = []
+    result = play(*fleet, options, sink=happened.append)
+    return happened, result
+
+
+@given(fleets(), st.sampled_from(sorted(SCORES)), st.sampled_from(tuple(Retry)), st.booleans())
+def test_short_cuts_change_nothing(
+    fleet: tuple[list[FleetNode], list[FleetPod]], scores: str, retry: Retry, preempts: bool
+) -> None:
+    options = Options(scores=scores, retry=retry, preempts=preempts)
+    happened, result = told(run, fleet, options)
+    expected, obvious = told(run, fleet, replace(options, plain=True))
+    assert happened == expected
+    assert result.pods == obvious.pods
+    assert [one.state.held for one in result.nodes] == [one.state.held for one in obvious.nodes]
+    assert result.samples == obvious.samples
+
+
+@given(fleets())
+def test_a_node_never_holds_more_than_it_has(fleet: tuple[list[FleetNode], list[FleetPod]]) -> None:
+    result = run(*fleet)
+    for record in result.nodes:
+        state = record.state
+        assert len(record.pods) == len(state.pods)
+        own = [cpus for pods in state.held.cpu.assignments.values() for cpus in pods.values()]
+        taken = state.held.cpu.default
+        for cpus in own:
+            assert taken.isdisjoint(cpus)
+            taken |= cpus
+
+
+amounts = st.dictionaries(st.sampled_from(("cpu", "memory", "example.com/x")), st.integers(0, 4))
+
+
+@given(amounts, amounts, amounts, st.integers(0, 2))
+def test_the_scheduler_finds_room_where_the_kubelet_does(
+    asked: dict[str, int], used: dict[str, int], room: dict[str, int], pods: int
+) -> None:
+    allocatable = {**room, "pods": 2}
+    shape, seat = PodShape(0, Pod(spec=PodSpec()), "default"), Seat(0, "n", allocatable, {})
+    shape.asks = tuple(one for one in asked.items() if one[1])
+    shape.cpu, shape.memory = asked.get("cpu", 0), asked.get("memory", 0)
+    shape.room_cpu, shape.room_memory = shape.cpu or -(2**63), shape.memory or -(2**63)
+    shape.others = tuple(one for one in shape.asks if one[0] == "example.com/x")
+    seat.used, seat.free_places = used, 2 - pods
+    seat.free_cpu -= used.get("cpu", 0)
+    seat.free_memory -= used.get("memory", 0)
+    seat.tenants = {str(number): Tenant(number, shape, 0.0) for number in range(pods)}
+    short = shortages(asked, Others(pods=pods, requests=used), allocatable)
+    assert has_room(shape, seat) == (not short)
+    objection = room_objection(shape, seat)
+    assert (objection and objection.what) == (short[0].resource if short else None)
+
+
+numbers = st.integers(0, 2**40)
+
+
+@given(st.integers(1, 2**40), st.integers(1, 2**40), st.lists(numbers, min_size=6, max_size=6))
+def test_the_default_score_is_the_sum_of_its_two(cpu: int, memory: int, taken: list[int]) -> None:
+    shape, seat = PodShape(0, Pod(), "default"), Seat(0, "n", {"cpu": cpu, "memory": memory}, {})
+    shape.cpu, shape.memory = taken[0] % (cpu + 1), taken[1] % (memory + 1)
+    shape.scored_cpu, shape.scored_memory = shape.cpu or 100, shape.memory or 200
+    seat.free_cpu, seat.free_memory = cpu - taken[2], memory - taken[3]
+    seat.scored_cpu, seat.scored_memory = taken[4], taken[5]
+    expected = least_allocated(shape, seat) + balanced(shape, seat)
+    seat.imbalance = None
+    assert by_default(shape, seat) == expected
