@@ -234,7 +234,9 @@ class Performer:
             if isinstance(found, Lacking):
                 is_good, said = False, found.message
             else:
-                is_good, said = await self.asker.ask(found, id_, _address(facts), _HOOK_TIMEOUT_S)
+                is_good, said = await self.asker.hook(
+                    found, id_, _address(facts), _HOOK_TIMEOUT_S, _who(pod, container.name)
+                )
         except (WorldError, TimeoutError) as error:
             is_good, said = False, str(error)
         if not is_good:
@@ -313,7 +315,7 @@ class Performer:
             return
         try:
             address = _address(await self.runtime.pod(pod.uid) or _nothing(pod))
-            await self.asker.ask(found, facts.id, address, timeout_s)
+            await self.asker.hook(found, facts.id, address, timeout_s, _who(pod, facts.name))
         except (WorldError, TimeoutError):
             # A hook that fails does not keep its container from ending; the kubelet only tells of it.
             return
@@ -378,6 +380,12 @@ def _pod_group(groups: Iterable[Group]) -> Group | None:
 
 def _nothing(pod: Pod) -> PodFacts:
     return PodFacts(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
+
+
+def _who(pod: Pod, name: str) -> str:
+    """A container, as the kubelet's messages about hooks name it."""
+    where = f"{pod.metadata.name}_{pod.metadata.namespace}({pod.uid})"
+    return f'Container "{name}" in Pod "{where}"'
 
 
 def _address(facts: PodFacts) -> str:

@@ -86,6 +86,13 @@ class FakeAsker:
         is_bad = container_id.split("-", maxsplit=1)[0] in self.bad
         return not is_bad, "no" if is_bad else "yes"
 
+    async def hook(
+        self, handler: Mapping[str, Any], container_id: str, address: str, timeout_s: float, who: str
+    ) -> tuple[bool, str]:
+        """Whether it has run."""
+        is_good, said = await self.ask(handler, container_id, address, timeout_s)
+        return is_good, "" if is_good else f"{who}: {said}"
+
 
 class FakeMemory:
     """Keeps what is to be kept, unless the disk is full."""

@@ -244,9 +244,17 @@ class Asker(Protocol):
     async def ask(
         self, handler: Mapping[str, Any], container_id: str, address: str, timeout_s: float
     ) -> tuple[bool, str]:
-        """Whether the answer is good, and what was said; ``handler`` is `exec`, `httpGet`, `tcpSocket`, `sleep` or `grpc`.
+        """Whether a probe's answer is good, and what was said; ``handler`` is `exec`, `httpGet`, `tcpSocket` or `grpc`.
 
         Errors: WorldError where it could not be asked at all.
+        """
+
+    async def hook(
+        self, handler: Mapping[str, Any], container_id: str, address: str, timeout_s: float, who: str
+    ) -> tuple[bool, str]:
+        """Whether a hook has run, and what is said if it has not; ``handler`` is `exec`, `httpGet` or `sleep`.
+
+        ``who`` is the container as messages name it.
         """
 
 
