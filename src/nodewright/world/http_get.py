@@ -96,8 +96,10 @@ class HTTPFailure:
         return f'Get "{request.url}": {self.error}'
 
 
-async def http_get(request: Request, timeout_s: float, max_body: int = MAX_BODY) -> HTTPAnswer | HTTPFailure:
-    """What a GET gave, after redirects to the same host.
+async def http_get(
+    request: Request, timeout_s: float, max_body: int = MAX_BODY, context: ssl.SSLContext | None = None
+) -> HTTPAnswer | HTTPFailure:
+    """What a GET gave, after redirects to the same host; ``context`` says whose certificates count, all by default.
 
     Follows: v1.36, pkg/probe/http/http.go, DoHTTPProbe and RedirectChecker.
     """
@@ -105,7 +107,7 @@ async def http_get(request: Request, timeout_s: float, max_body: int = MAX_BODY)
     try:
         async with asyncio.timeout(timeout_s):
             for _ in range(_MOST_REDIRECTS):
-                found = await _asked(request, progress, max_body)
+                found = await _asked(request, progress, max_body, context)
                 if isinstance(found, HTTPFailure) or found.status not in _REDIRECTS or not found.location:
                     return found
                 following = request.redirected(found.location)
@@ -124,10 +126,12 @@ class _Progress:
     is_in_body = False
 
 
-async def _asked(request: Request, progress: _Progress, max_body: int) -> HTTPAnswer | HTTPFailure:
+async def _asked(
+    request: Request, progress: _Progress, max_body: int, context: ssl.SSLContext | None
+) -> HTTPAnswer | HTTPFailure:
     """One request and its answer."""
     progress.is_in_body = False
-    context = _trusting() if request.scheme == "https" else None
+    context = (context or _trusting()) if request.scheme == "https" else None
     try:
         reader, writer = await asyncio.open_connection(
             request.host, request.port, ssl=context, limit=_MOST_HEAD
