@@ -1,9 +1,10 @@
 """Works carried out through the ports: one task a pod, in order; what came of them goes back as observations."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
+from nodewright.agent.hooks import HookError, post_start, pre_stop
 from nodewright.agent.timing import steady_ns, timed
 from nodewright.agent.values import (
     AskProbe,
@@ -22,7 +23,7 @@ from nodewright.agent.values import (
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
 from nodewright.core.cgroups.plan import Group, Level
-from nodewright.core.environment import Lacking, concrete, probed_handler
+from nodewright.core.environment import Lacking, probed_handler
 from nodewright.core.lifecycle import LEAST_GRACE_S, Health, KillReason, grace_period_s, waits_for
 from nodewright.model.objects import Container, Pod
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
@@ -32,8 +33,6 @@ from nodewright.world.ports import Asker, Cgroups, Clock, ContainerRuntime, Cont
 SANDBOX_ERROR = "FailedCreatePodSandBox"
 CREATE_ERROR, RUN_ERROR, HOOK_ERROR = "CreateContainerError", "RunContainerError", "PostStartHookError"
 CONFIG_ERROR, KILL_ERROR = "CreateContainerConfigError", "KillPodError"
-
-_HOOK_TIMEOUT_S = 120.0
 
 
 class ConfigError(Exception):
@@ -215,33 +214,19 @@ class Performer:
             id_ = await self.runtime.create_container(sandbox_id, wish)
             step = RUN_ERROR
             await self.runtime.start_container(id_)
-            await self._post_start(work.pod, container, id_, facts)
+            try:
+                await post_start(self.asker, work.pod, container, id_, _ip(facts))
+            except HookError:
+                await self.runtime.stop_container(id_, grace_period_s(work.pod, container))
+                raise
             step = "RemoveContainerError"
             for old in _stale(facts, container.name):
                 await self.runtime.remove_container(old.id)
-        except _HookError as error:
+        except HookError as error:
             return Failure(reason=HOOK_ERROR, message=str(error), container=container.name)
         except (ConfigError, WorldError, TimeoutError) as error:
             return Failure(reason=step, message=str(error), container=container.name)
         return None
-
-    async def _post_start(self, pod: Pod, container: Container, id_: str, facts: PodFacts) -> None:
-        handler = (container.lifecycle or {}).get("postStart")
-        if handler is None:
-            return
-        found = concrete(handler, container)
-        try:
-            if isinstance(found, Lacking):
-                is_good, said = False, found.message
-            else:
-                is_good, said = await self.asker.hook(
-                    found, id_, _address(facts), _HOOK_TIMEOUT_S, _who(pod, container.name)
-                )
-        except (WorldError, TimeoutError) as error:
-            is_good, said = False, str(error)
-        if not is_good:
-            await self.runtime.stop_container(id_, grace_period_s(pod, container))
-            raise _HookError(said)
 
     # ------------------------------------------------------------ end
 
@@ -301,21 +286,18 @@ class Performer:
         left_s = float(grace_period_s(pod, container, reason, override_s))
         handler = (container.lifecycle or {}).get("preStop")
         if handler is not None and left_s > 0 and facts.phase is ContainerPhase.RUNNING:
-            left_s -= await timed(self.clock, self._pre_stop(pod, handler, facts, left_s), left_s)
+            left_s -= await timed(self.clock, self._pre_stop(pod, container, facts, left_s), left_s)
         for event in before:
             if left_s > 0:
                 left_s -= int(await timed(self.clock, event.wait(), left_s))
         await self.runtime.stop_container(facts.id, max(left_s, LEAST_GRACE_S))
 
     async def _pre_stop(
-        self, pod: Pod, handler: Mapping[str, Any], facts: ContainerFacts, timeout_s: float
+        self, pod: Pod, container: Container, facts: ContainerFacts, timeout_s: float
     ) -> None:
-        found = concrete(handler, _container(pod, facts.name))
-        if isinstance(found, Lacking):
-            return
         try:
-            address = _address(await self.runtime.pod(pod.uid) or _nothing(pod))
-            await self.asker.hook(found, facts.id, address, timeout_s, _who(pod, facts.name))
+            found = await self.runtime.pod(pod.uid) or _nothing(pod)
+            await pre_stop(self.asker, pod, container, facts.id, (_ip(found), timeout_s))
         except (WorldError, TimeoutError):
             # A hook that fails does not keep its container from ending; the kubelet only tells of it.
             return
@@ -356,10 +338,6 @@ class Performer:
         )
 
 
-class _HookError(Exception):
-    """A postStart hook gave no good answer."""
-
-
 async def _all_done(doing: Iterable[Coroutine[Any, Any, None]]) -> None:
     """All of them, to the end; then the first error, if there was one."""
     tasks = [asyncio.ensure_future(one) for one in doing]
@@ -382,13 +360,7 @@ def _nothing(pod: Pod) -> PodFacts:
     return PodFacts(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
 
 
-def _who(pod: Pod, name: str) -> str:
-    """A container, as the kubelet's messages about hooks name it."""
-    where = f"{pod.metadata.name}_{pod.metadata.namespace}({pod.uid})"
-    return f'Container "{name}" in Pod "{where}"'
-
-
-def _address(facts: PodFacts) -> str:
+def _ip(facts: PodFacts) -> str:
     return facts.sandboxes[0].ip if facts.sandboxes else ""
 
 
