@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from nodewright.agent.advance import advance
 from nodewright.agent.found import USUAL_GRACE_S, orphans_end, runtime_seen, with_facts
 from nodewright.agent.outcome import Decided
+from nodewright.agent.relief import patience_ns, still_leaving
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import (
     CleanPod,
@@ -33,7 +34,7 @@ from nodewright.agent.values import (
     Ticked,
     UsageSeen,
 )
-from nodewright.core.eviction import Eviction, look, relieve
+from nodewright.core.eviction import Eviction, Situation, look, relieve
 from nodewright.core.lifecycle import Health, Override, ProbeState, answered
 from nodewright.model.objects import Pod, Waiting
 from nodewright.node.actions import AdmitPod, KillPod, RecordEvent, RejectPod
@@ -304,23 +305,40 @@ def _probe_answered(turn: Turn, seen: ProbeAnswered) -> None:
 
 
 def _pressure(turn: Turn, seen: UsageSeen) -> None:
-    """A pass of the eviction manager; where the node may give something back first, it is asked to."""
-    config = turn.node.config
-    now_s = turn.now.steady_ns / 10**9
-    situation = look(config.eviction, turn.eviction, seen.observation, now_s)
+    """A pass of the eviction manager; where the node may give something back first, it is asked to.
+
+    Follows: v1.36, eviction/eviction_manager.go, synchronize, waitForPodsCleanup.
+    """
+    config, now_ns = turn.node.config, turn.now.steady_ns
+    situation = look(config.eviction, turn.eviction, seen.observation, now_ns / 10**9)
+    turn.eviction = situation.state
+    if not still_leaving(turn.leaving, turn.pods, now_ns):
+        _relief(turn, situation, seen)
+    before, after = turn.node.conditions, turn.eviction.conditions
+    if after != before:
+        turn.step(ConditionsObserved(after))
+        for reason, message in turn.rules.words.conditions(before, after, config.parts.facts.name):
+            turn.tell("", reason, message)
+
+
+def _relief(turn: Turn, situation: Situation, seen: UsageSeen) -> None:
+    """What ends the pressure: what the node can give back, and then pods."""
+    if situation.target is not None and not seen.is_after_reclaim:
+        reason, message = turn.rules.words.reclaiming(situation.target)
+        turn.tell("", reason, message, warning=True)
     if situation.reclaim and not seen.is_after_reclaim:
         turn.works.append(ReclaimNode(situation.reclaim))
-        turn.eviction = situation.state
-    else:
-        done = relieve(config.eviction, situation, seen.observation.usage)
-        turn.eviction = done.state
-        for eviction in done.evictions:
-            _evicted(turn, eviction)
-    if turn.eviction.conditions != turn.node.conditions:
-        turn.step(ConditionsObserved(turn.eviction.conditions))
+        return
+    done = relieve(turn.node.config.eviction, situation, seen.observation.usage)
+    turn.eviction = done.state
+    for eviction in done.evictions:
+        _evicted(turn, eviction)
 
 
 def _evicted(turn: Turn, eviction: Eviction) -> None:
+    uid, grace_period_s = eviction.claim.uid, eviction.grace_period_s
     override = turn.rules.words.evicted(eviction)
-    turn.tell(eviction.claim.uid, override.reason, override.message, warning=True)
-    _ends(turn, eviction.claim.uid, override, eviction.grace_period_s)
+    turn.tell(uid, override.reason, override.message, warning=True)
+    turn.evictions += 1
+    turn.leaving[uid] = turn.now.steady_ns + patience_ns(grace_period_s)
+    _ends(turn, uid, override, grace_period_s)

@@ -26,6 +26,7 @@ from nodewright.core.requests import qos_class
 from nodewright.model.objects import Pod, PodStatus
 from nodewright.model.running import ContainerPhase
 from nodewright.node.cgroups import PlacedPod, cgroup_rules, cgroup_tree, node_groups, places_of
+from nodewright.node.config import NodeConfig
 from nodewright.node.events import Event, PodGone
 from nodewright.node.state import as_counted
 from nodewright.node.step import Step, step
@@ -40,6 +41,7 @@ class Turn:
         self.before, self.now, self.rules = mind, now, rules
         self.node, self.eviction, self.deferred = mind.node, mind.eviction, mind.deferred
         self.pods = dict(mind.pods)
+        self.leaving, self.evictions = dict(mind.leaving), mind.evictions
         self.works: list[Work] = []
         self.stepped: list[Stepped] = []
         self.kept: dict[str, PodRecord | None] = {}
@@ -105,6 +107,8 @@ class Turn:
             pods=self.pods,
             deferred=self.deferred,
             eviction=self.eviction,
+            evictions=self.evictions,
+            leaving={uid: until_ns for uid, until_ns in self.leaving.items() if self._is_ending(uid)},
             groups=groups,
             unheard=self.unheard,
             orphans=self.orphans,
@@ -129,10 +133,10 @@ class Turn:
 
     def pod_cgroup(self, pod: Pod) -> str:
         """The path of the pod's group; empty where pods have none."""
-        config = self.node.config
-        tree, rules = cgroup_tree(config), cgroup_rules(config)
-        found = pod_groups(as_counted(pod, config), tree, rules, {}, has_exclusive_cpus=False)
-        return next((one.path for one in found if one.level is Level.POD), "")
+        return pod_cgroup(pod, self.node.config)
+
+    def _is_ending(self, uid: str) -> bool:
+        return uid in self.pods and self.pods[uid].stage is Stage.ENDING
 
     def _retuned(self, uids: Iterable[str]) -> list[Work]:
         """What containers that run are to be told, because who holds what has changed."""
@@ -184,6 +188,13 @@ class Turn:
                 host_ip=self.rules.host_ip,
             ),
         )
+
+
+def pod_cgroup(pod: Pod, config: NodeConfig) -> str:
+    """The path of a pod's group at the node; empty where pods have none."""
+    tree, rules = cgroup_tree(config), cgroup_rules(config)
+    found = pod_groups(as_counted(pod, config), tree, rules, {}, has_exclusive_cpus=False)
+    return next((one.path for one in found if one.level is Level.POD), "")
 
 
 def probed(record: PodRecord) -> Probed:

@@ -22,8 +22,10 @@ from nodewright.core.lifecycle import (
 )
 from nodewright.core.memory.state import MemoryState
 from nodewright.model.objects import Pod, PodStatus, Waiting
+from nodewright.model.pressure import NodeCondition
 from nodewright.model.reasons import Reason
 from nodewright.model.running import PodFacts
+from nodewright.model.thresholds import Threshold
 from nodewright.node.state import NodeState
 
 
@@ -125,6 +127,14 @@ class Words(Protocol):
     def evicted(self, eviction: Eviction) -> Override:
         """What a pod that is evicted says."""
 
+    def reclaiming(self, target: Threshold) -> tuple[str, str]:
+        """Reason and message of the event that something is to be taken back for a threshold."""
+
+    def conditions(
+        self, before: tuple[NodeCondition, ...], after: tuple[NodeCondition, ...], node: str
+    ) -> tuple[tuple[str, str], ...]:
+        """Reasons and messages of the events that the node's conditions have changed."""
+
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What stays as it is while the agent runs."""
@@ -146,6 +156,10 @@ class Mind(msgspec.Struct, frozen=True, kw_only=True):
     deferred: tuple[tuple[Source, Pod], ...] = ()
     """Pods that come once one of the same name, of an older content, is gone."""
     eviction: EvictionState = EvictionState()
+    evictions: int = 0
+    """How many pods have been evicted."""
+    leaving: Mapping[str, int] = {}
+    """Evicted pods that have not ended yet, by uid: until when nobody else goes in their stead (steady clock)."""
     groups: tuple[Group, ...] = ()
     """The groups above those of pods, as they were written last."""
     takes_no_pods: str = ""

@@ -2,7 +2,9 @@
 
 from nodewright.core.eviction import Eviction
 from nodewright.core.lifecycle import Override
+from nodewright.model.pressure import RESOURCES, NodeCondition
 from nodewright.model.reasons import Reason
+from nodewright.model.thresholds import Threshold
 from nodewright.render.messages import message
 
 
@@ -22,3 +24,32 @@ class KubeletWords:
         told = message(eviction.because)
         disrupted = told.message if eviction.is_disruption else None
         return Override(phase="Failed", reason=told.reason, message=told.message, disruption_target=disrupted)
+
+    def reclaiming(self, target: Threshold) -> tuple[str, str]:
+        """That the node begins to take something back.
+
+        Follows: v1.36, kubelet/eviction/eviction_manager.go, synchronize.
+        """
+        return "EvictionThresholdMet", f"Attempting to reclaim {RESOURCES[target.signal]}"
+
+    def conditions(
+        self, before: tuple[NodeCondition, ...], after: tuple[NodeCondition, ...], node: str
+    ) -> tuple[tuple[str, str], ...]:
+        """What the node says of itself where that has changed.
+
+        Follows: v1.36, kubelet/nodestatus/setters.go; kubelet/kubelet_node_status.go, recordNodeStatusEvent.
+
+        >>> KubeletWords().conditions((), (NodeCondition.PID_PRESSURE,), "node1")
+        (('NodeHasInsufficientPID', 'Node node1 status is now: NodeHasInsufficientPID'),)
+        """
+        changed = [one for one in NodeCondition if (one in before) != (one in after)]
+        reasons = [_NODE_REASONS[one][one in after] for one in changed]
+        return tuple((reason, f"Node {node} status is now: {reason}") for reason in reasons)
+
+
+_NODE_REASONS = {
+    NodeCondition.DISK_PRESSURE: ("NodeHasNoDiskPressure", "NodeHasDiskPressure"),
+    NodeCondition.MEMORY_PRESSURE: ("NodeHasSufficientMemory", "NodeHasInsufficientMemory"),
+    NodeCondition.PID_PRESSURE: ("NodeHasSufficientPID", "NodeHasInsufficientPID"),
+}
+"""While the node is well, and while it is not."""

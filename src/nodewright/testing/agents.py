@@ -1,13 +1,15 @@
 """An agent without a machine: everything that it uses is a fake, and time passes when it is told to."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from functools import wraps
 from types import TracebackType
 from typing import Any, Self
 
 from nodewright.agent.loop import Loop
 from nodewright.agent.outcome import Decided, Keeping, Stepped
 from nodewright.agent.perform import Performer
+from nodewright.agent.pressure import Pressure, Watched
 from nodewright.agent.values import (
     Mind,
     PodRecord,
@@ -22,6 +24,7 @@ from nodewright.agent.values import (
 from nodewright.ask import Node
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
+from nodewright.core.eviction import ADAPTIVE, EvictionPolicy
 from nodewright.core.lifecycle import spec_hash
 from nodewright.model.objects import Container, Pod
 from nodewright.model.profile import NodeProfile
@@ -29,9 +32,20 @@ from nodewright.model.running import PodFacts
 from nodewright.node.state import NodeState
 from nodewright.render.words import KubeletWords
 from nodewright.testing.nodes import a_profile
+from nodewright.testing.pressure import FakeAlarms, FakeGauges, FakeStorage, at_once
 from nodewright.testing.runtime import FakeCgroups, FakeClock, FakeRuntime, Script, settle
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import ContainerWish, SandboxWish
+from nodewright.world.ports import ContainerWish, ImageStore, SandboxWish
+
+
+def running(test: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
+    """The test as an ordinary one."""
+
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
 
 
 class FakeComposer:
@@ -122,6 +136,7 @@ class FakeEars:
     def __init__(self) -> None:
         self.told: list[Tell] = []
         self.reclaims: list[ReclaimNode] = []
+        self.on_reclaim: Callable[[ReclaimNode], None] = lambda _: None
 
     def tell(self, told: Tell) -> None:
         """Something happened."""
@@ -133,6 +148,7 @@ class FakeEars:
     def reclaim(self, work: ReclaimNode) -> None:
         """The node is to give something back."""
         self.reclaims.append(work)
+        self.on_reclaim(work)
 
 
 class AgentBench:
@@ -151,7 +167,9 @@ class AgentBench:
         self.memory, self.ears = FakeMemory(), FakeEars()
         self.node = Node.of(profile or a_profile()).state
         self.loop = self._loop(Mind(node=self.node, unheard=frozenset(unheard)))
-        self._task: asyncio.Task[None] | None = None
+        self.gauges, self.storage, self.alarms = FakeGauges(), FakeStorage(), FakeAlarms()
+        self.pressure: Pressure | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def use(self, runtime: FakeRuntime, cgroups: FakeCgroups) -> None:
         """Go on with what an earlier agent has left, before this one begins."""
@@ -175,6 +193,17 @@ class AgentBench:
         self.loop.see(PodUnwanted(uid, grace_period_s))
         await settle()
 
+    async def watch(self, policy: EvictionPolicy = ADAPTIVE, images: ImageStore | None = None) -> Pressure:
+        """Begin to look at the pressure that the gauges show."""
+        parts = Watched(
+            gauges=self.gauges, storage=self.storage, alarms=self.alarms, images=images, beside=at_once
+        )
+        self.pressure = Pressure(self.loop, parts, policy)
+        self.ears.on_reclaim = self.pressure.reclaim
+        self._tasks.append(asyncio.create_task(self.pressure.run()))
+        await settle()
+        return self.pressure
+
     def record(self, uid: str) -> PodRecord:
         """What the agent knows of a pod."""
         return self.loop.mind.pods[uid]
@@ -189,7 +218,7 @@ class AgentBench:
         return [f"{name} {place}" for name, place in self.runtime.done]
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self.loop.run())
+        self._tasks.append(asyncio.create_task(self.loop.run()))
         await settle()
         return self
 
@@ -199,12 +228,12 @@ class AgentBench:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._task is not None
-        has_failed = self._task.done()
-        self._task.cancel()
-        (found,) = await asyncio.gather(self._task, return_exceptions=True)
-        if has_failed and isinstance(found, BaseException):
-            raise found
+        failed = [task for task in self._tasks if task.done()]
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for task in failed:
+            task.result()
 
     def _loop(self, mind: Mind) -> Loop:
         performer = Performer(self.runtime, self.cgroups, FakeComposer(), self.asker, self.clock)

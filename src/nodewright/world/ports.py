@@ -11,8 +11,10 @@ import msgspec
 
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
+from nodewright.core.eviction import Filesystems
 from nodewright.model.objects import Container, Pod
 from nodewright.model.running import PodFacts
+from nodewright.model.usage import NodeUse, PodUse
 
 
 class RuntimeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +238,40 @@ class Cgroups(Protocol):
 
     def remove(self, path: str) -> None:
         """It and all below it are gone; not an error if it was not there, but one if processes are left."""
+
+
+class Gauges(Protocol):
+    """What of the machine as a whole is left. Readings are dated by a clock that does not jump, or not at all."""
+
+    def now(self) -> NodeUse:
+        """Memory of the machine and of all pods, swap, processes: read at once, in some microseconds."""
+
+    def disks(self) -> tuple[NodeUse, Filesystems]:
+        """The file systems, and which are kept apart; a disk that does not answer holds it up."""
+
+
+class LocalStorage(Protocol):
+    """What pods hold on the machine's disks. Looking takes long where there are many files."""
+
+    def of(self, pod: Pod) -> PodUse:
+        """The pod's local volumes, and the logs and writable layers of its containers."""
+
+
+THRESHOLD = "threshold of pods"
+"""The alarm that tells that pods use as much as was said."""
+
+
+class Alarms(Protocol):
+    """What the kernel tells of memory by itself."""
+
+    def arm(self, threshold_bytes: int | None) -> None:
+        """Ring when all pods use so much memory; None: do not."""
+
+    async def ring(self) -> str:
+        """Come back when something was told: which alarm it was."""
+
+    def close(self) -> None:
+        """Listen no more."""
 
 
 class Asker(Protocol):

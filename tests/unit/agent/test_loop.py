@@ -1,29 +1,15 @@
 """The agent carries out what is decided: pods start, end, wait for one another, and come back."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
-
 from msgspec.structs import replace
 
 from nodewright.agent.values import PodSeen, Source, Stage
 from nodewright.model.objects import Container, Pod
-from nodewright.testing.agents import AgentBench
+from nodewright.testing.agents import AgentBench, running
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod
 from nodewright.testing.runtime import Script, settle
 
 CHECK = {"exec": {"command": ["check"]}}
-
-
-def running(test: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
-    """The test as an ordinary one."""
-
-    @wraps(test)
-    def run() -> None:
-        asyncio.run(test())
-
-    return run
 
 
 def with_inits(pod: Pod, *inits: Container) -> Pod:

@@ -8,12 +8,14 @@ from nodewright.core.eviction.admission import (
     under_each,
 )
 from nodewright.core.eviction.claims import Amount, Claim
+from nodewright.core.eviction.distance import Distance, distance, due_in_ns
 from nodewright.core.eviction.kernel import NEVER, Process, badness, kept_free_bytes, oom_victim
 from nodewright.core.eviction.manager import AT_ONCE_S, look, relieve, synchronize
 from nodewright.core.eviction.outlook import INTERVAL_S, Departure, Outlook, outlook, without_pod
 from nodewright.core.eviction.policy import (
     ADAPTIVE,
     KUBELET,
+    MEMORY_SURGE,
     POLICIES,
     SWAP_AWARE,
     EvictionPolicy,
@@ -51,6 +53,7 @@ __all__ = [
     "AT_ONCE_S",
     "INTERVAL_S",
     "KUBELET",
+    "MEMORY_SURGE",
     "NEVER",
     "POLICIES",
     "SWAP_AWARE",
@@ -60,6 +63,7 @@ __all__ = [
     "Capacities",
     "Claim",
     "Departure",
+    "Distance",
     "Eviction",
     "EvictionPolicy",
     "EvictionRules",
@@ -85,6 +89,8 @@ __all__ = [
     "attributed",
     "badness",
     "decided_by",
+    "distance",
+    "due_in_ns",
     "eviction_policy",
     "filesystems_of",
     "interval_ns",

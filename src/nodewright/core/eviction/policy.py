@@ -20,6 +20,8 @@ NEAR_NS = 50_000_000
 """The longest that passes between two looks once a threshold is near."""
 SURGE_PERMILLE = 10
 """What growth is always reckoned with: so many thousandths of the capacity a second."""
+MEMORY_SURGE = 1 << 30
+"""What growth of memory is always reckoned with: so many bytes a second, however small the machine."""
 AHEAD = 2
 """At the growth reckoned with, at most one of so many parts of what is left is gone by the next look."""
 
@@ -35,20 +37,22 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int
     growth: int = 0
     """By how much less there is a second later, as last seen; less than 0: there is more."""
+    surge: int = 0
+    """What growth is reckoned with at least, whatever was seen: it may begin at any moment."""
 
 
 def interval_ns(room: Room) -> int:
     """How long the next look can wait: distance by growth, from 50 milliseconds to the kubelet's interval.
 
-    Growth that is less than a hundredth of the capacity a second is reckoned as that much. While the real one is
-    no more than what was reckoned with, a threshold is met for at most 50 milliseconds before it is seen.
+    Growth that is less than the surge, or a hundredth of the capacity a second, is reckoned as that much. While the
+    real one is no more than what was reckoned with, a threshold is met for at most 50 milliseconds before it is seen.
 
     >>> [interval_ns(Room(left=left, capacity=1000)) // 10**6 for left in (1000, 100, 10, 1, 0)]
     [10000, 5000, 500, 50, 50]
     >>> interval_ns(Room(left=100, capacity=1000, growth=100)) // 10**6
     500
     """
-    reckoned = max(room.growth, room.capacity * SURGE_PERMILLE // 1000, 1)
+    reckoned = max(room.growth, room.surge, room.capacity * SURGE_PERMILLE // 1000, 1)
     return min(max(room.left * SECOND_NS // (AHEAD * reckoned), NEAR_NS), MONITORING_INTERVAL_NS)
 
 

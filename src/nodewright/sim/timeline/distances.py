@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from nodewright.core.eviction import EvictionPolicy, Met, Room, target
+from nodewright.core.eviction import MEMORY_SURGE, EvictionPolicy, Met, Room, target
 from nodewright.model.thresholds import Signal, Threshold
 from nodewright.sim.timeline.agenda import Watch
 from nodewright.sim.timeline.memory import Memory
@@ -54,7 +54,7 @@ class Distances:
             if before is not None and now_ns > before[0]:
                 growth = (before[1][place] - left) * SECOND_NS // (now_ns - before[0])
             if threshold not in met_now:
-                rooms.append(Room(left=left, capacity=capacity, growth=growth))
+                rooms.append(Room(left=left, capacity=capacity, growth=growth, surge=MEMORY_SURGE))
         waits = [
             one.threshold.grace_period.nanoseconds - one.waited.nanoseconds
             for one in met_now.values()
