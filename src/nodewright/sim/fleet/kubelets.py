@@ -73,10 +73,6 @@ class Kubelet:
         self.free: list[str] = []
         self.placed = self.refused = 0
 
-    def next_uid(self) -> str:
-        """The uid that the next pod has here: the lowest free number."""
-        return self.free[0] if self.free else f"{len(self.known.state.pods):04d}"
-
     def cpus_free_by_numa(self) -> tuple[int, ...]:
         """How many CPUs of each NUMA node nobody has for himself and are not reserved."""
         known = self.known
@@ -110,12 +106,21 @@ class Kubelets:
                 started[key] = Known(start(_without_identity(node)))
             self.all.append(Kubelet(number, node, started[key]))
 
+    def next_uid(self, kubelet: Kubelet) -> str:
+        """The uid that the next pod has on this node: the lowest free number.
+
+        Where nothing is remembered, one that no pod has had, as in reality.
+        """
+        if not self._remembering:
+            return f"{self.steps:08d}"
+        return kubelet.free[0] if kubelet.free else f"{len(kubelet.known.state.pods):04d}"
+
     def arrive(self, kubelet: Kubelet, shape: PodShape, *, found: bool = False) -> Outcome:
         """What the node says to a pod of this shape, which is there afterwards if it is taken.
 
         ``found``: it runs there already, whatever the node says.
         """
-        uid = kubelet.next_uid()
+        uid = self.next_uid(kubelet)
         key = (shape.number, uid, kubelet.number if shape.selects else -1)
         outcome = None if found else kubelet.known.after.get(key)
         if outcome is None:
@@ -137,7 +142,9 @@ class Kubelets:
 
     def leave(self, kubelet: Kubelet, uid: str) -> None:
         """A pod is gone from its node."""
-        kubelet.known = Known(step(kubelet.known.state, PodGone(uid)).state)
+        # Another pod may come under this uid: nothing must be left that looks as if it were its own.
+        gone = step(kubelet.known.state, PodGone(uid)).state
+        kubelet.known = Known(gone.collected() if self._remembering else gone)
         heappush(kubelet.free, uid)
 
     def _asked(self, kubelet: Kubelet, shape: PodShape, uid: str, *, found: bool) -> Outcome:
@@ -153,9 +160,13 @@ class Kubelets:
         victims = tuple(one.pod.uid for one in done.victims.victims) if done.victims else ()
         if done.decision is Decision.REFUSED and not found:
             # What it was given is taken back before the next one is looked at: the node is as it was.
-            known = kubelet.known if self._remembering and not victims else Known(after)
+            known = kubelet.known
+            if victims or not self._remembering:
+                known = Known(after.collected() if self._remembering else after)
             return Outcome(known, done.decision, done.because, victims, NOTHING_HELD)
         after = step(after, PodStarted(uid)).state
+        if victims:
+            after = after.collected()
         held = placement_of(done.state, pod)
         because = done.because if done.decision is Decision.UNDECIDED else ()
         return Outcome(

@@ -118,7 +118,7 @@ class Play:
         self.records.append(PodRecord(pod=pod, fate=Fate.WAITING, arrived_s=pod.arrives_s))
         if pod.node in self.numbers:
             kubelet = self.kubelets.all[self.numbers[pod.node]]
-            uid = kubelet.next_uid()
+            uid = self.kubelets.next_uid(kubelet)
             self._placed(kubelet, uid, number, self.kubelets.arrive(kubelet, shape, found=True))
         else:
             self.lines.join(shape, number)
@@ -158,7 +158,7 @@ class Play:
         if node is None or line.is_looping:
             return
         kubelet, number = self.kubelets.all[node], line.pods[0].pod
-        uid = kubelet.next_uid()
+        uid = self.kubelets.next_uid(kubelet)
         outcome = self.kubelets.arrive(kubelet, shape)
         self.records[number].tries += 1
         for victim in outcome.victims:
