@@ -30,6 +30,7 @@ FLOORS = (
     "render",
     "ask",
     "policies",
+    "fleet",
     "api",
     "testing",
     "cli",
