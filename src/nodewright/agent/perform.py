@@ -36,7 +36,11 @@ CONFIG_ERROR, KILL_ERROR = "CreateContainerConfigError", "KillPodError"
 
 
 class ConfigError(Exception):
-    """A container's wish cannot be put together: something that the pod names is not there."""
+    """A container's wish cannot be put together: something that the pod names is not there, an image, say."""
+
+    def __init__(self, message: str, reason: str = CONFIG_ERROR) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class Composer(Protocol):
@@ -128,7 +132,7 @@ class Performer:
                     await self._clean(work)
         except asyncio.CancelledError:
             is_cancelled = True
-        except (WorldError, TimeoutError) as error:
+        except (ConfigError, WorldError, TimeoutError) as error:
             failures.append(Failure(reason=_general(work), message=str(error)))
         facts, asked_ns = None, steady_ns(self.clock)
         try:
@@ -224,7 +228,9 @@ class Performer:
                 await self.runtime.remove_container(old.id)
         except HookError as error:
             return Failure(reason=HOOK_ERROR, message=str(error), container=container.name)
-        except (ConfigError, WorldError, TimeoutError) as error:
+        except ConfigError as error:
+            return Failure(reason=error.reason, message=str(error), container=container.name)
+        except (WorldError, TimeoutError) as error:
             return Failure(reason=step, message=str(error), container=container.name)
         return None
 
