@@ -1,0 +1,124 @@
+"""What is tried inside the virtual machine: cgroups of version 2, two NUMA nodes with four CPUs each."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from nodewright.model.objects import Pod
+from nodewright.testing.live import live_agent
+from nodewright.testing.objects import a_guaranteed_pod, a_pod
+from nodewright.world.cgroupfs import CgroupFS
+
+PINNING = {
+    "cpuManagerPolicy": "static",
+    "memoryManagerPolicy": "Static",
+    "topologyManagerPolicy": "single-numa-node",
+    "reservedSystemCPUs": "0",
+    "kubeReserved": {"memory": "128Mi"},
+    "evictionHard": {"memory.available": "64Mi"},
+    "reservedMemory": [
+        {"numaNode": 0, "limits": {"memory": "96Mi"}},
+        {"numaNode": 1, "limits": {"memory": "96Mi"}},
+    ],
+    "podPidsLimit": 100,
+}
+TOUCHES = "x = bytearray(32 << 20); x[::4096] = b'x' * len(x[::4096]); print('ready', flush=True); import time; time.sleep(1000)"
+
+
+def running(pod: Pod, *command: str) -> Pod:
+    (main,) = pod.spec.containers
+    return replace(pod, spec=replace(pod.spec, containers=(replace(main, command=command),)))
+
+
+def says_ready(log: Path) -> bool:
+    return "ready" in log.read_text()
+
+
+def pages_by_node(pid: int) -> dict[str, int]:
+    """Pages of a process's own memory on each NUMA node; those of files others may have brought in."""
+    found: dict[str, int] = {}
+    for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
+        if "anon=" in line and "file=" not in line:
+            for word in line.split():
+                if word.startswith("N") and "=" in word:
+                    node, pages = word.split("=")
+                    found[node] = found.get(node, 0) + int(pages)
+    return found
+
+
+def test_the_tree_is_of_version_2_with_every_controller() -> None:
+    cgroups = CgroupFS("/check")
+    cgroups.ensure("/check/a", ())
+    said = cgroups.texts("/check/a", ("cgroup.controllers",))
+    cgroups.remove("/check")
+    assert cgroups.version == 2
+    assert said is not None
+    assert {"cpu", "cpuset", "memory", "pids", "hugetlb"} <= set(said["cgroup.controllers"].split())
+
+
+def test_pinned_pods_have_a_numa_node_each_and_the_others_what_is_left() -> None:
+    async def run() -> None:
+        async with live_agent(PINNING) as agent:
+            shared = await agent.want(a_pod("shared"))
+            first = await agent.want(running(a_guaranteed_pod("first", "3/128Mi"), "python3", "-c", TOUCHES))
+            second = await agent.want(
+                running(a_guaranteed_pod("second", "3/128Mi"), "python3", "-c", TOUCHES)
+            )
+            found = [
+                (
+                    agent.text(one.cgroup, "cpuset.cpus.effective"),
+                    agent.text(one.cgroup, "cpuset.mems.effective"),
+                )
+                for one in (first, second, shared)
+            ]
+            assert found == [("1-3", "0"), ("4-6", "1"), ("0,7", "0-1")]
+            for one, node in ((first, "N0"), (second, "N1")):
+                await agent.until(partial(says_ready, Path(one.log_path)))
+                (pid,) = agent.cgroups.processes(one.cgroup)
+                pages = pages_by_node(pid)
+                assert pages[node] >= 8192
+                assert set(pages) == {node}
+            await agent.drop("first")
+            assert agent.text(shared.cgroup, "cpuset.cpus.effective") == "0-3,7"
+
+    asyncio.run(run())
+
+
+def test_files_are_as_the_kubelet_writes_them_and_nothing_is_written_twice() -> None:
+    async def run() -> None:
+        async with live_agent(PINNING) as agent:
+            pinned = await agent.want(a_guaranteed_pod("pinned", "1/64Mi"))
+            limited = await agent.want(a_pod("limited", "100m/32Mi", "500m/64Mi"))
+            assert agent.ears.told == []
+            assert agent.cgroups.lacks == set()
+            assert agent.reasserted().differences == ()
+            pod = limited.cgroup.rpartition("/")[0]
+            assert pod.endswith("/kubepods/burstable/podlimited")
+            assert [agent.text(limited.cgroup, name) for name in ("cpu.max", "cpu.weight", "memory.max")] == [
+                "50000 100000",
+                "17",
+                str(64 << 20),
+            ]
+            assert [
+                agent.text(pod, name) for name in ("cpu.max", "cpu.weight", "memory.max", "pids.max")
+            ] == [
+                "50000 100000",
+                "4",
+                str(64 << 20),
+                "100",
+            ]
+            assert agent.text(pinned.cgroup, "cpu.max") == "max 100000"
+            cgroups = Path("/sys/fs/cgroup")
+            (cgroups / pinned.cgroup[1:] / "cpuset.cpus").write_text("0-7")
+            (cgroups / limited.cgroup[1:] / "memory.max").write_text("max")
+            found = agent.reasserted().differences
+            assert sorted((one.file, one.found) for one in found) == [
+                ("cpuset.cpus", "0-7"),
+                ("memory.max", "max"),
+            ]
+            assert agent.text(limited.cgroup, "memory.max") == str(64 << 20)
+            assert agent.text(pinned.cgroup, "cpuset.cpus.effective") == "1"
+
+    asyncio.run(run())

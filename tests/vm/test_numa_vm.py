@@ -1,0 +1,91 @@
+"""The agent in a virtual machine with cgroups of version 2 and two NUMA nodes; one machine for all of these tests."""
+
+import re
+import shutil
+import site
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FILES = ("tests/vm/inside.py", "tests/live/test_agent.py", "tests/live/test_processes.py")
+LEFT_OUT = (
+    ".git",
+    ".venv",
+    "docs",
+    "build",
+    "examples",
+    "benchmarks",
+    "conformance",
+    "golden",
+    ".mypy_cache",
+)
+NO_MACHINE = 125
+LIMIT_S = 420
+
+
+def names(file: str) -> list[str]:
+    """The tests of a file, those of the port among them by their names."""
+    text = (ROOT / file).read_text()
+    found = re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)
+    return [name for name in found if name != "test_process_runtime"]
+
+
+def packages() -> list[Path]:
+    """Where the packages are that the tests need, if the guest's Python can use them."""
+    if sys.version_info[:2] != (3, 11):
+        pytest.skip("needs packages for the guest's Python 3.11, and this is another one")
+    return [Path(each) for each in site.getsitepackages() if (Path(each) / "msgspec").is_dir()]
+
+
+@cache
+def results() -> dict[str, str]:
+    """What came of each test, by its name; empty: it is right."""
+    for program in ("qemu-system-x86_64", "mke2fs"):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}: apt-get install qemu-system-x86 e2fsprogs lz4")
+    (site_packages,) = packages()
+    words = [str(HERE / "numa-vm"), "--cpus", "8", "--numa", "2", "--memory", "2G", "--timeout", str(LIMIT_S)]
+    words += ["--mount", f"{ROOT}:/src", "--mount", f"{site_packages}:/site", "--workdir", "/src"]
+    words += [word for name in LEFT_OUT for word in ("--exclude", name)]
+    words += ["--", "sh", "-c", INSIDE]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=2 * LIMIT_S, check=False)
+    if done.returncode == NO_MACHINE:
+        pytest.skip(f"needs a virtual machine: {done.stderr.strip()[-500:]}")
+    _, _, report = done.stdout.partition("<?xml")
+    assert report, f"exit code {done.returncode}: {done.stdout[-2000:]} {done.stderr[-2000:]}"
+    return {
+        case.attrib["name"]: "".join(part.text or part.attrib["message"] for part in case)
+        for case in ET.fromstring(f"<?xml{report}").iter("testcase")  # noqa: S314 - our own report
+    }
+
+
+PYTEST = (
+    "python3 -m pytest -q -c /dev/null --rootdir=/src --noconftest --import-mode=importlib -p no:cacheprovider "
+    "-p no:warnings --junitxml=/tmp/report.xml"
+)
+INSIDE = (
+    "export PYTHONPATH=/src/src:/site PYTEST_DISABLE_PLUGIN_AUTOLOAD=1; "
+    f"{PYTEST} {' '.join(FILES)} >/tmp/said 2>&1; code=$?; "
+    "cat /tmp/report.xml 2>/dev/null || cat /tmp/said; exit $code"
+)
+
+
+@pytest.mark.parametrize("name", [name for file in FILES for name in names(file)])
+def test_inside(name: str) -> None:
+    found = results()
+    assert name in found
+    assert not found[name], found[name]
+
+
+def test_the_port_inside() -> None:
+    found = {name: said for name, said in results().items() if name.startswith("test_process_runtime[")}
+    assert len(found) >= 15
+    assert not any(found.values()), "\n".join(found.values())
