@@ -73,14 +73,15 @@ check-tests:
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not live"
 
 # What live tests need besides: as root, with apt and a network it is installed; without, those tests say what they lack.
-LIVE_PACKAGES := qemu-system-x86 e2fsprogs lz4
+LIVE_PACKAGES := qemu-system-x86 e2fsprogs lz4 containerd runc busybox-static
+LIVE_COMMANDS := qemu-system-x86_64 mke2fs lz4 containerd runc busybox
 
 .PHONY: live-packages
 live-packages:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
-	  ! { command -v qemu-system-x86_64 && command -v mke2fs && command -v lz4; } >/dev/null 2>&1; then \
+	  ! ( for each in $(LIVE_COMMANDS); do command -v $$each || exit 1; done ) >/dev/null 2>&1; then \
 	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(LIVE_PACKAGES); } \
-	    >/dev/null 2>&1 || echo 'no network, or no packages: tests in a virtual machine are skipped' >&2; \
+	    >/dev/null 2>&1 || echo 'no network, or no packages: tests in a virtual machine and with containers are skipped' >&2; \
 	fi
 
 test: $(STAMP) live-packages check-style check-types check-floors

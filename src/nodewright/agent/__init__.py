@@ -2,6 +2,7 @@
 
 from nodewright.agent.compose import ContainerComposer, ProcessComposer
 from nodewright.agent.composing import Site
+from nodewright.agent.images import ImageKeeper
 from nodewright.agent.rotate import RotateRule, rotate_logs
 from nodewright.agent.sources import Listener, watch_directory, watch_url
 from nodewright.world.asking import HostAsker
@@ -11,6 +12,7 @@ from nodewright.world.volumes import Volumes
 __all__ = [
     "ContainerComposer",
     "HostAsker",
+    "ImageKeeper",
     "KernelMounts",
     "Listener",
     "ProcessComposer",

@@ -57,6 +57,8 @@ class RuntimeBench:
     cgroup_parent: str = ""
     log_directory: str = ""
     image: str = ""
+    spec: PodSpec = field(default_factory=PodSpec)
+    """Of the pod; its containers do not have to stand there."""
     uid: str = field(default_factory=lambda: f"port-{os.getpid()}")
     reopened: Callable[[], Awaitable[ContainerRuntime]]
     """The agent dies and comes back: the runtime as it is then."""
@@ -66,7 +68,7 @@ class RuntimeBench:
     @property
     def pod(self) -> Pod:
         """The pod that all is about."""
-        return Pod(ObjectMeta(name="web", namespace="default", uid=self.uid), PodSpec())
+        return Pod(ObjectMeta(name="web", namespace="default", uid=self.uid), self.spec)
 
     async def sandbox(self, attempt: int = 0) -> str:
         """A sandbox of the pod."""

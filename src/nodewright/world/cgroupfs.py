@@ -114,7 +114,7 @@ class CgroupFS:
         Errors: WorldError if processes are left.
         """
         self._checked(path)
-        for directory in self._directories(path):
+        for directory in (*self._directories(path), *self._made_by_runtimes(path)):
             for place in _deepest_first(directory):
                 with contextlib.suppress(FileNotFoundError):
                     self._remove(place, path)
@@ -160,6 +160,14 @@ class CgroupFS:
     def _directories(self, path: str) -> tuple[Path, ...]:
         trees = dict.fromkeys(each.resolve() for each in self._trees.values())
         return tuple(tree / path.strip("/") for tree in trees)
+
+    def _made_by_runtimes(self, path: str) -> tuple[Path, ...]:
+        """The same group in the hierarchies of version 1 that we have no use for, and container runtimes have."""
+        if self.version == 2:
+            return ()
+        ours = {each.resolve() for each in self._trees.values()}
+        others = {mount.resolve() for mount in self._at.iterdir() if mount.is_dir()} - ours
+        return tuple(tree / path.strip("/") for tree in sorted(others))
 
     def _place(self, path: str, name: str) -> Path | None:
         tree = self._trees.get("" if self.version == 2 else name.partition(".")[0])

@@ -10,9 +10,11 @@ from nodewright.world.cri.channel import (
     LIST_IMAGES,
     PULL,
     REMOVE_IMAGE,
+    STATUS,
     Channel,
     NotThere,
 )
+from nodewright.world.cri.seen import sandbox_image
 from nodewright.world.errors import WorldError
 from nodewright.world.ports import ImageRoom, StoredImage
 
@@ -34,10 +36,17 @@ class CRIImages:
         return reply.image_ref
 
     async def images(self) -> tuple[StoredImage, ...]:
-        """All images that are there."""
+        """All images that are there; that of sandboxes is needed, though not all releases say so."""
         reply = await self._channel.ask(LIST_IMAGES, cri.ListImagesRequest(), "")
+        status = await self._channel.ask(STATUS, cri.StatusRequest(verbose=True), "")
+        needed = sandbox_image(status.info)
         return tuple(
-            StoredImage(id=one.id, size_bytes=one.size, is_pinned=one.pinned, tags=tuple(one.repo_tags))
+            StoredImage(
+                id=one.id,
+                size_bytes=one.size,
+                is_pinned=one.pinned or needed in (*one.repo_tags, *one.repo_digests),
+                tags=tuple(one.repo_tags),
+            )
             for one in reply.images
         )
 

@@ -44,7 +44,7 @@ from nodewright.world.ports import ContainerUsage, ContainerWish, Executed, Runt
 _DRIVERS = {cri.SYSTEMD: "systemd", cri.CGROUPFS: "cgroupfs"}
 _TAKEN = "is reserved for"
 """Said of a name by containerd and CRI-O while another call makes something of that name."""
-_PROBE_S, _EXECUTE_MORE_S = 0.3, 5.0
+_TAKEN_S, _PROBE_S, _EXECUTE_MORE_S = 10.0, 0.3, 5.0
 _ROOT_USER = (0, "")
 
 Find = Callable[[], Awaitable[str | None]]
@@ -382,19 +382,17 @@ class CRIRuntime:
 async def _once(find: Find, make: Callable[[], Awaitable[str]]) -> str:
     """The id of what there is, or of what was made; never two of it.
 
-    A call that was cut off, by us or by our end, goes on in the runtime for a while and keeps the name.
+    A call that was cut off by our end goes on in the runtime for a moment, and keeps the name meanwhile.
     """
-    found = await find()
-    if found is not None:
-        return found
-    try:
-        return await make()
-    except WorldError as error:
-        if not isinstance(error, TooLate) and _TAKEN not in error.error:
-            raise
-        for _ in range(20):
-            await asyncio.sleep(0.25)
-            found = await find()
-            if found is not None:
-                return found
-        raise
+    now_s = asyncio.get_running_loop().time
+    until_s = now_s() + _TAKEN_S
+    while True:
+        found = await find()
+        if found is not None:
+            return found
+        try:
+            return await make()
+        except WorldError as error:
+            if _TAKEN not in error.error or now_s() > until_s:
+                raise
+        await asyncio.sleep(0.1)

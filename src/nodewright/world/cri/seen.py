@@ -62,7 +62,8 @@ def container_facts(status: cri.ContainerStatus, sandbox: cri.PodSandbox, cgroup
         image=status.image.image,
         image_id=status.image_ref or status.image_id,
         created_ns=status.created_at,
-        started_ns=status.started_at,
+        # containerd takes the time of a start after it, and by then a short life may be over.
+        started_ns=min(status.started_at, status.finished_at) if has_ended else status.started_at,
         finished_ns=status.finished_at,
         exit_code=status.exit_code if has_ended else 0,
         reason=reason if has_ended else "",
@@ -109,6 +110,19 @@ def driver_of(info: Mapping[str, str]) -> str:
     told = {bool(one.get("SystemdCgroup")) for one in options}
     # Where runtimes differ nothing can be said of all.
     return ("systemd" if told.pop() else "cgroupfs") if len(told) == 1 else ""
+
+
+def sandbox_image(info: Mapping[str, str]) -> str:
+    """The image that sandboxes are made of, where the runtime tells; empty: it does not.
+
+    >>> sandbox_image({"config": '{"sandboxImage": "registry.k8s.io/pause:3.9"}'}), sandbox_image({})
+    ('registry.k8s.io/pause:3.9', '')
+    """
+    try:
+        image = json.loads(info["config"])["sandboxImage"]
+    except (KeyError, TypeError, ValueError):
+        return ""
+    return image if isinstance(image, str) else ""
 
 
 def usage_of(stats: cri.ContainerStats) -> ContainerUsage:

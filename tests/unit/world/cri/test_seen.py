@@ -12,6 +12,7 @@ from nodewright.world.cri.seen import (
     driver_of,
     phase_of,
     sandbox_facts,
+    sandbox_image,
     usage_of,
 )
 from nodewright.world.cri.wishes import LOGS, MESSAGE_PATH, MESSAGE_POLICY
@@ -103,7 +104,7 @@ ODD = ["", "null", "[]", "{", '{"runtimeSpec": null}', '{"runtimeSpec": {"linux"
 @pytest.mark.parametrize("text", ODD)
 def test_what_a_runtime_says_besides_may_be_anything(text: str) -> None:
     assert cgroup_of({"info": text}, "/kubepods") == ""
-    assert driver_of({"config": text}) == ""
+    assert driver_of({"config": text}) == sandbox_image({"config": text}) == ""
 
 
 def test_runtimes_of_both_drivers_have_none_in_common() -> None:

@@ -1,0 +1,32 @@
+"""What live tests share: parts of the machine, or the reason why they are left out."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.live.containerd import Containerd, lacking
+
+from nodewright.testing.machine import own_cgroups
+from nodewright.world.cgroupfs import CgroupFS
+
+
+@pytest.fixture(scope="module")
+def containerd() -> Iterator[Containerd]:
+    if why := lacking():
+        pytest.skip(why)
+    with Containerd() as instance:
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def cgroups() -> Iterator[CgroupFS]:
+    with own_cgroups() as found:
+        yield found
+
+
+@pytest.fixture
+def fragile() -> Iterator[Containerd]:
+    """One to be ill-treated."""
+    if why := lacking():
+        pytest.skip(why)
+    with Containerd() as instance:
+        yield instance

@@ -1,0 +1,279 @@
+"""Pods in a containerd of our own: the port's promises, what the kernel was really told, and what goes wrong."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from tests.live.containerd import APP, PAUSE, USER, Containerd
+from tests.live.cri_bench import SHARED, a_bench
+
+from nodewright.core.cgroups.facts import (
+    ContainerSettings,
+    CPUQuota,
+    CPUShares,
+    MemoryCeiling,
+    MemoryFrom,
+    Origin,
+    Pool,
+    RunsOn,
+)
+from nodewright.model.objects import PodSpec
+from nodewright.model.pod_settings import PodSecurityContext
+from nodewright.model.running import ContainerPhase
+from nodewright.testing.runtime_port import CHECKS, Check, RuntimeBench
+from nodewright.values.cpu_time import Shares
+from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.values.units import Bytes, Microseconds, MilliCPU
+from nodewright.world.cgroupfs import CgroupFS
+from nodewright.world.cri import Channel, CRIImages, CRIRuntime
+from nodewright.world.errors import WorldError
+from nodewright.world.ports import Mount
+
+pytestmark = pytest.mark.live
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_promises_of_the_port(check: Check, containerd: Containerd, cgroups: CgroupFS) -> None:
+    async def run() -> None:
+        async with a_bench(containerd, cgroups) as bench:
+            cgroups.ensure(bench.group, ())
+
+            async def reopened() -> CRIRuntime:
+                await bench.runtime.close()
+                bench.runtime = CRIRuntime(Channel(containerd.endpoint))
+                return bench.runtime
+
+            await check(
+                RuntimeBench(
+                    runtime=bench.runtime,
+                    uid=bench.uid,
+                    spec=SHARED,
+                    cgroup_parent=bench.group,
+                    log_directory=str(bench.logs),
+                    image=APP,
+                    reopened=reopened,
+                )
+            )
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_what_containerd_can_do_is_found_out(containerd: Containerd) -> None:
+    async def run() -> None:
+        runtime = CRIRuntime(Channel(containerd.endpoint))
+        facts = await runtime.facts()
+        await runtime.close()
+        assert (facts.name, facts.has_images, facts.has_events) == ("containerd", True, True)
+        if facts.version.startswith("1.6."):
+            assert facts.missing == ("RuntimeConfig", "GetContainerEvents")
+        assert facts.cgroup_driver == "cgroupfs"
+
+    asyncio.run(run())
+
+
+def test_the_kernel_is_told_what_was_decided(containerd: Containerd, cgroups: CgroupFS) -> None:
+    if cgroups.version != 1:
+        pytest.skip("names files of version 1 of cgroups")
+    settings = ContainerSettings(
+        cpu=CPUShares(Shares(512), MilliCPU(500), Origin.REQUEST),
+        quota=CPUQuota(quota_us=Microseconds(50_000), period_us=Microseconds(100_000)),
+        memory=MemoryCeiling(Bytes(64 << 20), Origin.LIMIT),
+        cpus=RunsOn(CPUSet.parse("0"), Pool.OWN),
+        mems=MemoryFrom(NUMASet.parse("0")),
+    )
+    names = ("cpu.shares", "cpu.cfs_quota_us", "memory.limit_in_bytes", "cpuset.cpus", "cpuset.mems")
+
+    async def run() -> None:
+        async with a_bench(containerd, cgroups) as bench:
+            id_ = await bench.run(bench.wish("sleep", "1000", settings=settings))
+            (found,) = (await bench.facts()).containers
+            told = cgroups.texts(found.cgroup, names) or {}
+            assert [told[name].strip() for name in names] == ["512", "50000", str(64 << 20), "0", "0"]
+            shared = ContainerSettings(cpus=RunsOn(CPUSet.parse("0-1"), Pool.SHARED))
+            await bench.runtime.update_container(id_, shared, ())
+            told = cgroups.texts(found.cgroup, names) or {}
+            assert told["cpuset.cpus"].strip() in ("0-1", "0,1")
+            assert told["cpu.shares"].strip() == "512"
+
+    asyncio.run(run())
+
+
+def test_a_container_that_takes_too_much_memory_was_killed_for_it(
+    containerd: Containerd, cgroups: CgroupFS
+) -> None:
+    settings = ContainerSettings(memory=MemoryCeiling(Bytes(16 << 20), Origin.LIMIT))
+
+    async def run() -> None:
+        async with a_bench(containerd, cgroups) as bench:
+            await bench.run(bench.wish("sh", "-c", "tail /dev/zero", settings=settings))
+            async with asyncio.timeout(20):
+                while (found := (await bench.facts()).containers[0]).phase is not ContainerPhase.EXITED:
+                    await asyncio.sleep(0.05)
+            assert (found.reason, found.exit_code) == ("OOMKilled", 137)
+
+    asyncio.run(run())
+
+
+def test_a_container_has_the_rights_that_it_was_given(containerd: Containerd, cgroups: CgroupFS) -> None:
+    spec = PodSpec(
+        share_process_namespace=True,
+        security_context=PodSecurityContext(run_as_user=1000, fs_group=2000, supplemental_groups=(3000,)),
+    )
+    security: dict[str, object] = {
+        "runAsGroup": 1001,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+    async def run() -> None:
+        async with a_bench(containerd, cgroups, spec) as bench:
+            id_ = await bench.run(bench.wish("sleep", "1000", security=security))
+            assert (await bench.says(id_, "id")).split() == [
+                "uid=1000",
+                "gid=1001",
+                "groups=1001,2000,3000",
+            ]
+            status = await bench.says(id_, "cat", "/proc/self/status")
+            told = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+            assert (told["NoNewPrivs"], told["CapBnd"].strip("0"), told["Seccomp"]) == ("1", "", "2")
+            assert (await bench.runtime.execute(id_, ("touch", "/x"), 20)).exit_code != 0
+            assert "/proc/timer_list" in await bench.says(id_, "cat", "/proc/mounts")
+            other = await bench.run(bench.wish("sleep", "1000", name="free", security={"runAsUser": 0}))
+            assert "Seccomp:\t0" in await bench.says(other, "cat", "/proc/self/status")
+
+    asyncio.run(run())
+
+
+def test_an_image_says_who_runs_it_unless_the_pod_does(containerd: Containerd, cgroups: CgroupFS) -> None:
+    must = PodSpec(security_context=PodSecurityContext(run_as_non_root=True))
+
+    async def run() -> None:
+        async with a_bench(containerd, cgroups, must) as bench:
+            id_ = await bench.run(bench.wish("sleep", "1000", image=USER))
+            assert (await bench.says(id_, "id", "-u")) == "1234\n"
+            with pytest.raises(WorldError, match="image will run as root"):
+                await bench.run(bench.wish("sleep", "1000", name="root"))
+
+    asyncio.run(run())
+
+
+def test_a_pod_has_a_name_and_an_address_or_those_of_its_host(
+    containerd: Containerd, cgroups: CgroupFS
+) -> None:
+    async def run() -> None:
+        async with a_bench(containerd, cgroups, PodSpec()) as bench:
+            id_ = await bench.run(bench.wish("sleep", "1000"))
+            assert (await bench.says(id_, "hostname")) == "web\n"
+            assert [one.ip for one in (await bench.facts()).sandboxes] == ["10.99.0.7"]
+        async with a_bench(containerd, cgroups, PodSpec(host_network=True)) as bench:
+            id_ = await bench.run(bench.wish("sleep", "1000"))
+            assert (await bench.says(id_, "hostname")) == f"{os.uname().nodename}\n"
+            assert [(one.ip, one.is_ready) for one in (await bench.facts()).sandboxes] == [("", True)]
+
+    asyncio.run(run())
+
+
+def test_last_words_arrive_and_logs_go_on_after_they_were_renamed(
+    containerd: Containerd, cgroups: CgroupFS, tmp_path: Path
+) -> None:
+    word = tmp_path / "said"
+    word.touch()
+
+    async def run() -> None:
+        async with a_bench(containerd, cgroups) as bench:
+            mounts = (Mount(host_path=str(word), container_path="/dev/said"),)
+            script = "echo one; while [ ! -s /dev/said ]; do sleep 0.05; done; echo two; exit 5"
+            id_ = await bench.run(bench.wish("sh", "-c", script, mounts=mounts))
+            log = bench.logs / "app/0.log"
+            async with asyncio.timeout(10):
+                while "one" not in log.read_text():
+                    await asyncio.sleep(0.02)
+            log.rename(log.with_suffix(".old"))
+            await bench.runtime.reopen_log(id_)
+            word.write_text("good bye")
+            async with asyncio.timeout(10):
+                while (found := (await bench.facts()).containers[0]).phase is not ContainerPhase.EXITED:
+                    await asyncio.sleep(0.02)
+            assert (found.exit_code, found.message, found.log_path) == (5, "good bye", str(log))
+            assert log.read_text().endswith(" stdout F two\n")
+
+    asyncio.run(run())
+
+
+def test_an_end_is_heard_of_at_once(containerd: Containerd, cgroups: CgroupFS) -> None:
+    """Not at the next look, which is a second later or ten."""
+
+    async def run() -> None:
+        async with a_bench(containerd, cgroups) as bench:
+            told = asyncio.Queue[str]()
+
+            async def listen() -> None:
+                async for uid in bench.runtime.changes():
+                    told.put_nowait(uid)
+
+            listener = asyncio.create_task(listen())
+            # Longer than the first look and the beginning of the news take.
+            id_ = await bench.run(bench.wish("sleep", "1000"))
+            await asyncio.sleep(1)
+            while not told.empty():
+                told.get_nowait()
+            await bench.runtime.stop_container(id_, 5)
+            async with asyncio.timeout(0.9):
+                while await told.get() != bench.uid:
+                    pass
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_pods_of_others_are_none_of_ours(containerd: Containerd, cgroups: CgroupFS) -> None:
+    async def run() -> None:
+        async with a_bench(containerd, cgroups) as bench:
+            await bench.run(bench.wish("sleep", "1000"))
+            somebody_else = CRIRuntime(bench.channel, owner="somebody-else")
+            assert await somebody_else.pod(bench.uid) is None
+            assert bench.uid not in [one.uid for one in await somebody_else.pods()]
+            assert not await somebody_else.usage()
+
+    asyncio.run(run())
+
+
+def test_images_are_listed_used_kept_and_removed(containerd: Containerd, cgroups: CgroupFS) -> None:
+    containerd.load("docker.io/nodewright/old:1")
+
+    async def run() -> None:
+        async with a_bench(containerd, cgroups) as bench:
+            images = CRIImages(bench.channel)
+            by_tag = {tag: one for one in await images.images() for tag in one.tags}
+            old = by_tag["docker.io/nodewright/old:1"]
+            assert await images.image_id("nodewright/old:1") == old.id
+            assert old.size_bytes > 100_000
+            assert (by_tag[PAUSE].is_pinned, old.is_pinned) == (True, False)
+            await bench.run(bench.wish("sleep", "1000"))
+            assert by_tag[APP].id in await images.in_use()
+            await images.remove(old.id)
+            await images.remove(old.id)
+            assert await images.image_id("nodewright/old:1") is None
+            assert (await images.room()).capacity_bytes > 0
+            with pytest.raises(WorldError, match="nowhere"):
+                await images.pull("localhost:1/nowhere:1")
+
+    asyncio.run(run())
+
+
+def test_what_cannot_run_is_told(containerd: Containerd, cgroups: CgroupFS) -> None:
+    async def run() -> None:
+        async with a_bench(containerd, cgroups) as bench:
+            with pytest.raises(WorldError, match="no/such"):
+                await bench.run(bench.wish("sleep", name="missing", image="localhost:1/no/such:1"))
+            with pytest.raises(WorldError, match="no-such-command"):
+                await bench.run(bench.wish("no-such-command"))
+            (found,) = (await bench.facts()).containers
+            assert (found.phase, found.exit_code, found.reason) == (ContainerPhase.EXITED, 128, "StartError")
+            assert "no-such-command" in found.message
+
+    asyncio.run(run())
