@@ -75,9 +75,10 @@ Errors: ConfigError, with the reason that a status has.
 class ContainerComposer(Composing):
     """For containers from images, with everything mounted where they want it."""
 
-    def __init__(self, site: Site, volumes: Volumes, shelf: Shelf, image_of: ImageOf) -> None:
+    def __init__(self, site: Site, volumes: Volumes, shelf: Shelf, image_of: ImageOf | None = None) -> None:
         super().__init__(site, volumes, shelf)
         self._image_of = image_of
+        """None: images are named as pods name them."""
 
     async def sandbox(self, pod: Pod, attempt: int, cgroup: str) -> SandboxWish:
         """What holds the pod's containers together."""
@@ -104,7 +105,7 @@ class ContainerComposer(Composing):
 
         Errors: ConfigError; WorldError.
         """
-        image = await self._image_of(pod, container)
+        image = container.image if self._image_of is None else await self._image_of(pod, container)
         wish = self.wish(pod, container, attempt, settings, facts)
         mounts = self.mounts(pod, container, wish.env)
         if all(one.container_path != _HOSTS for one in mounts):

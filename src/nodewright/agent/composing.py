@@ -224,12 +224,14 @@ class Composing:
             raise ConfigError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from None
 
     def last_words(self, pod: Pod, container: Container, attempt: int) -> Mount:
-        """The file that a container can leave a message in.
+        """The file that a container can leave a message in; the one before the last is needed no more.
 
         Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_container.go, makeMounts.
         """
         place = self.volumes.directory(pod.uid) / "containers" / container.name / str(attempt)
         done("make", place, lambda: place.parent.mkdir(parents=True, exist_ok=True))
+        before = place.with_name(str(attempt - 2))
+        done("remove", before, lambda: before.unlink(missing_ok=True))
         done("make", place, lambda: place.touch(0o666))
         done("make", place, lambda: place.chmod(0o666))
         return Mount(host_path=str(place), container_path=container.termination_message_path or _LAST_WORDS)

@@ -136,7 +136,7 @@ class Manifests:
         for name in there:
             if name not in being_written:
                 again_s = min(again_s, self._read(name))
-        found = [self._files[name].found for name in sorted(self._files)]
+        found = [one.found for _, one in sorted(self._files.items()) if one.found != FromFile()]
         if found != self._had:
             self._had = found
             self.listener.take(self.source, str(self.path), found)

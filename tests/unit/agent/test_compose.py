@@ -18,6 +18,7 @@ from nodewright.core.cgroups.files import File
 from nodewright.model.config_objects import ConfigMap, Secret
 from nodewright.model.objects import Container, ObjectMeta, Pod
 from nodewright.model.running import PodFacts, SandboxFacts
+from nodewright.testing.agents import AgentBench
 from nodewright.testing.objects import a_pod, amounts
 from nodewright.world.decode import decode
 from nodewright.world.ports import ContainerWish, Mount, SandboxWish
@@ -127,6 +128,24 @@ def test_a_process_has_its_command_with_its_variables(bench: Bench) -> None:
     assert wish.mounts == (Mount(host_path=str(words), container_path="/dev/termination-log"),)
     assert wish.env["TERMINATION_MESSAGE_PATH"] == str(words)
     assert words.stat().st_mode & 0o777 == 0o666
+
+
+def test_last_words_are_kept_as_long_as_somebody_may_ask(bench: Bench) -> None:
+    for attempt in range(4):
+        bench.process(a_pod_with(), attempt)
+    assert sorted(one.name for one in (bench.root / "pods/web/containers/main").iterdir()) == ["2", "3"]
+
+
+def test_what_cannot_be_put_together_is_in_the_status_of_the_container(bench: Bench) -> None:
+    async def check() -> tuple[str, str]:
+        async with AgentBench() as agent:
+            agent.loop.performer.composer = bench.containers
+            await agent.want(a_pod_with(image="none"))
+            (status,) = agent.record("web").status.container_statuses
+            assert status.state.waiting is not None
+            return status.state.waiting.reason, status.state.waiting.message
+
+    assert run(check()) == ("ErrImageNeverPull", "no such image")
 
 
 def test_a_process_needs_a_command(bench: Bench) -> None:

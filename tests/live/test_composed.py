@@ -1,0 +1,152 @@
+"""Plain processes as their composer puts them together: variables, last words, probes and logs for real."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.agent.compose import ProcessComposer
+from nodewright.agent.composing import Site
+from nodewright.agent.rotate import RotateRule, rotate_once
+from nodewright.agent.shelf import Shelf
+from nodewright.agent.values import Source
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.model.config_objects import ConfigMap
+from nodewright.model.objects import ObjectMeta, Pod
+from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
+from nodewright.testing.machine import ProcessBench, plain_bench
+from nodewright.world.asking import HostAsker
+from nodewright.world.clock import HostClock
+from nodewright.world.decode import decode
+from nodewright.world.volumes import Volumes
+
+pytestmark = pytest.mark.live
+
+SERVER = """
+import http.server, os, sys
+print(os.environ["GREETING"], flush=True)
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print("asked", self.headers["User-Agent"], flush=True)
+        self.send_response(200 if self.path == "/good" else 500)
+        self.end_headers()
+    def log_message(self, *_): pass
+    def do_POST(self): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answers).serve_forever()
+"""
+
+
+def a_pod(command: list[str], **container: Any) -> Pod:
+    one = {"name": "main", "command": command, **container}
+    meta = {"name": "web", "namespace": "default", "uid": "composed"}
+    return decode({"metadata": meta, "spec": {"containers": [one]}}, Pod)
+
+
+class Composed:
+    """A pod of one process, made from its manifest."""
+
+    def __init__(self, bench: ProcessBench, pod: Pod) -> None:
+        self.bench, self.pod, self.root = bench, pod, bench.directory
+        self.shelf = Shelf()
+        meta = ObjectMeta(name="conf", namespace="default")
+        self.shelf.put(Source.FILE, "x", [ConfigMap(metadata=meta, data={"who": "world"})], [])
+        site = Site(log_root=self.root / "logs")
+        self.composer = ProcessComposer(site, Volumes(self.root / "pods", None), self.shelf)
+
+    async def start(self) -> str:
+        runtime, (container,) = self.bench.runtime, self.pod.spec.containers
+        wish = await self.composer.sandbox(self.pod, 0, self.bench.cgroup_parent)
+        sandbox = await runtime.run_sandbox(wish)
+        facts = await self.facts()
+        made = await self.composer.container(self.pod, container, 0, (ContainerSettings(), ()), facts)
+        id_ = await runtime.create_container(sandbox, made)
+        await runtime.start_container(id_)
+        return id_
+
+    async def facts(self) -> PodFacts:
+        found = await self.bench.runtime.pod(self.pod.uid)
+        return found or PodFacts(uid=self.pod.uid, namespace="default", name="web")
+
+    async def ended(self) -> ContainerFacts:
+        while True:
+            found = (await self.facts()).newest("main")
+            if found is not None and found.phase is ContainerPhase.EXITED:
+                return found
+            await asyncio.sleep(0.01)
+
+    @property
+    def log(self) -> Path:
+        return self.root / "logs" / "default_web_composed" / "main" / "0.log"
+
+    def said(self) -> list[str]:
+        return [line.split(" ", 3)[3] for line in self.log.read_text().splitlines()]
+
+    async def gone(self) -> None:
+        for sandbox in (await self.facts()).sandboxes:
+            await self.bench.runtime.stop_sandbox(sandbox.id)
+            await self.bench.runtime.remove_sandbox(sandbox.id)
+        await self.composer.forget(self.pod)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+def test_a_process_says_what_it_was_given_and_leaves_its_last_words() -> None:
+    async def check() -> None:
+        async with plain_bench() as bench:
+            pod = a_pod(
+                ["sh", "-c", "echo $(WHO) $WHO; echo bye > $TERMINATION_MESSAGE_PATH; exit 3"],
+                env=[{"name": "WHO", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "who"}}}],
+            )
+            one = Composed(bench, pod)
+            await one.start()
+            ended = await one.ended()
+            assert (ended.exit_code, ended.message.strip()) == (3, "bye")
+            assert one.said() == ["world world"]
+            await one.gone()
+            assert not one.log.exists()
+            assert list((one.root / "pods").iterdir()) == []
+
+    asyncio.run(asyncio.wait_for(check(), 60))
+
+
+def test_a_process_is_probed_and_its_log_rotated() -> None:
+    async def check() -> None:
+        async with plain_bench() as bench:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            command = [sys.executable, "-c", SERVER, str(port)]
+            pod = a_pod(command, env=[{"name": "GREETING", "value": "hello"}])
+            one = Composed(bench, pod)
+            id_ = await one.start()
+            asker = HostAsker(bench.runtime, HostClock())
+            await until(lambda: one.log.exists() and "hello" in one.said())
+            while not (await asker.ask({"tcpSocket": {"port": port}}, id_, "", 5))[0]:
+                await asyncio.sleep(0.01)
+            assert await asker.ask({"httpGet": {"port": port, "path": "/good"}}, id_, "", 5) == (True, "")
+            assert await asker.ask({"httpGet": {"port": port, "path": "/bad"}}, id_, "", 5) == (
+                False,
+                "HTTP probe failed with statuscode: 500",
+            )
+            shell = {"exec": {"command": ["sh", "-c", "echo $GREETING; exit 1"]}}
+            assert await asker.ask(shell, id_, "", 5) == (False, "hello\n")
+            forever = {"exec": {"command": ["sleep", "60"]}}
+            said = 'command timed out: "sleep 60" timed out after 200ms'
+            assert await asker.ask(forever, id_, "", 0.2) == (False, said)
+            await until(lambda: "asked kube-probe/1.36" in one.said())
+            rule = RotateRule(max_bytes=10, max_files=3)
+            await rotate_once(bench.runtime, one.root / "logs", rule, HostClock())
+            await until(one.log.exists)
+            await asker.ask({"httpGet": {"port": port, "path": "/good"}}, id_, "", 5)
+            await until(lambda: one.said() == ["asked kube-probe/1.36"])
+            assert len(list(one.log.parent.iterdir())) == 2
+            await one.gone()
+
+    asyncio.run(asyncio.wait_for(check(), 60))
