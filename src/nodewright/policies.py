@@ -30,6 +30,7 @@ from nodewright.model.objects import Pod
 from nodewright.model.policies import Policy, PolicyError
 from nodewright.model.profile import PolicyNames
 from nodewright.node.config import OwnPolicies
+from nodewright.sim.fleet.own import Candidate, NodeScorer, node_scorer
 from nodewright.values.idset import CPUSet, NUMASet
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.policies import Registry
@@ -39,12 +40,14 @@ __all__ = [
     "CPUPicker",
     "CPUSet",
     "CPUTopology",
+    "Candidate",
     "EvictionPolicy",
     "Hint",
     "HintList",
     "Manner",
     "NUMASet",
     "NoPick",
+    "NodeScorer",
     "PickAsked",
     "Pod",
     "Policy",
@@ -55,6 +58,7 @@ __all__ = [
     "Unfit",
     "cpu_picker",
     "eviction_policy",
+    "node_scorer",
     "pod_wish",
     "topology_choice",
     "topology_policy",

@@ -78,6 +78,10 @@ class Board:
         self.used: dict[str, int] = {}
         self.running = 0
 
+    def requested(self) -> dict[str, int]:
+        """What all pods that are somewhere request together."""
+        return {name: amount for name, amount in sorted(self.used.items()) if amount}
+
     def put(self, seat: Seat, uid: str, tenant: Tenant) -> None:
         """A pod comes to a node."""
         seat.tenants[uid] = tenant

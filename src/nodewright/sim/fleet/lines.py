@@ -50,19 +50,25 @@ class Lines:
         self.untold: list[tuple[int, int]] = []
         """Pods that came since it was told last who waits, with their shapes."""
         self._ready: list[tuple[int, int, int]] = []
-        self._freed: set[int] = set()
+        self.freed_nodes: set[int] = set()
+        """On which pods have left since lines were woken last."""
 
     def join(self, shape: PodShape, pod: int) -> None:
         """A pod comes to the end of its line."""
-        line = self.lines.get(shape.number)
-        if line is None:
-            line = self.lines[shape.number] = Line(shape)
+        line = self.opened(shape)
         line.pods.append(Queued(self.turns, pod))
         self.untold.append((shape.number, pod))
         self.length += 1
         self.turns += 1
         if len(line.pods) == 1:
             self.ready(line)
+
+    def opened(self, shape: PodShape) -> Line:
+        """The line of this shape, there from now on if it was not."""
+        line = self.lines.get(shape.number)
+        if line is None:
+            line = self.lines[shape.number] = Line(shape)
+        return line
 
     def ready(self, line: Line) -> None:
         """The first of this line is to be tried."""
@@ -80,12 +86,12 @@ class Lines:
 
     def freed(self, node: int) -> None:
         """A pod has left this node."""
-        self._freed.add(node)
+        self.freed_nodes.add(node)
 
     def wake(self) -> bool:
         """Whether there are lines that can be tried again, because of what changed since they were tried."""
-        changed, freed = len(self._board.log), [self._board.seats[node] for node in sorted(self._freed)]
-        self._freed.clear()
+        changed, freed = len(self._board.log), [self._board.seats[node] for node in sorted(self.freed_nodes)]
+        self.freed_nodes.clear()
         for line in self.lines.values():
             if line.is_ready or not line.pods or line.seen == changed:
                 continue

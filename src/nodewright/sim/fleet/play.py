@@ -38,6 +38,8 @@ class Setup:
     start: Callable[[NodeProfile], NodeState]
     """The state of a node that has just started with a profile."""
     score: LocalScore = by_default
+    scored_by: str = "default"
+    """What the score is called."""
     retry: Retry = Retry.SAME
     preempts: bool = True
     """Whether pods of higher priority send others away."""
@@ -77,7 +79,7 @@ class Play:
     """A fleet at some moment of its time. Changed in place by `run`."""
 
     def __init__(self, nodes: Sequence[FleetNode], setup: Setup, sink: Sink | None = None) -> None:
-        self.setup, self.sink = setup, sink
+        self.nodes, self.setup, self.sink = nodes, setup, sink
         self.kubelets = Kubelets(nodes, setup.start, remembering=not setup.plain)
         self.board = Board([_seat(kubelet) for kubelet in self.kubelets.all])
         self.scheduler: Scheduler = (PlainScheduler if setup.plain else FastScheduler)(
@@ -88,13 +90,17 @@ class Play:
         self.records: list[PodRecord] = []
         self.tally = Tally()
         self.now_s = 0.0
-        self.ahead: FleetPod | None = None
-        """The next pod, if it was read before the run was broken off."""
         self.numbers = {node.name: number for number, node in enumerate(nodes)}
-        self._turns = 0
+        self.turns = 0
+        """How often a line was tried."""
+        self._look_at = _SEEN_EVERY
+        self.resumed = False
+        """Whether it stands in the middle of a moment at which another run was broken off."""
 
     def run(self, pods: Iterator[FleetPod], watch: Watch | None = None) -> bool:
         """Whether it came to the end: nobody arrives or leaves any more. `watch` can end it before."""
+        if self.resumed and not self._moment(watch):
+            return False
         coming = next(pods, None)
         while True:
             moments = [] if coming is None else [coming.arrives_s]
@@ -107,11 +113,14 @@ class Play:
             while coming is not None and coming.arrives_s <= self.now_s:
                 self._arrived(coming)
                 coming = next(pods, None)
-            if not self._settled(watch):
-                # Whoever goes on from here needs the pod that was read ahead.
-                self.ahead = coming
+            if not self._moment(watch):
                 return False
+
+    def _moment(self, watch: Watch | None) -> bool:
+        settled = self._settled(watch)
+        if settled:
             self.tally.sample(self.now_s, self.board, self.lines.length)
+        return settled
 
     def _arrived(self, pod: FleetPod) -> None:
         number, shape = len(self.records), self.shapes.of(pod)
@@ -126,18 +135,17 @@ class Play:
     def _settled(self, watch: Watch | None) -> bool:
         """Try whoever can be tried until nothing changes any more; False: the run is broken off."""
         while True:
-            line = self.lines.next()
-            if line is None:
-                if not self.lines.wake():
-                    break
-                continue
-            self._turns += 1
-            if watch is not None and self._turns % _SEEN_EVERY == 0:
+            if watch is not None and self.turns >= self._look_at:
+                self._look_at = self.turns + _SEEN_EVERY
                 progress = Progress(self.now_s, len(self.records), self.board.running, self.lines.length)
                 if not watch(progress):
-                    self.lines.ready(line)
                     return False
-            self._try(line)
+            line = self.lines.next()
+            if line is not None:
+                self.turns += 1
+                self._try(line)
+            elif not self.lines.wake():
+                break
         self._tell_waiting()
         return True
 

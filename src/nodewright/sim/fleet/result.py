@@ -54,7 +54,7 @@ def _say_why_they_wait(play: Play) -> None:
 
 def _samples(play: Play, tally: Tally) -> tuple[Sample, ...]:
     """The samples, the last moment among them."""
-    last = Sample(play.now_s, play.board.running, play.lines.length, dict(play.board.used))
+    last = Sample(play.now_s, play.board.running, play.lines.length, play.board.requested())
     return (*tally.samples[:-1], last) if _is_last(play, tally) else (*tally.samples, last)
 
 

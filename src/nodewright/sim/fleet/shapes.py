@@ -92,12 +92,23 @@ class Shapes:
     def __init__(self) -> None:
         self.known: list[PodShape] = []
         self._numbers: dict[tuple[int, str], int] = {}
+        self._recognized = 0
+        self._kept: list[Pod] = []
+
+    def recognize(self) -> None:
+        """From now on, pods that equal those that came so far have their shapes: those are read anew."""
+        self._recognized = len(self.known)
 
     def of(self, pod: FleetPod) -> PodShape:
         """The shape of this pod."""
         key = (id(pod.pod), pod.namespace)
         number = self._numbers.get(key)
         if number is None:
+            for old in self.known[: self._recognized]:
+                if old.namespace == pod.namespace and old.pod == pod.pod:
+                    self._numbers[key] = old.number
+                    self._kept.append(pod.pod)
+                    return old
             # The shape holds the pod, so that nothing else comes to stand at its address.
             number = self._numbers[key] = len(self.known)
             self.known.append(PodShape(number, pod.pod, pod.namespace))

@@ -38,7 +38,7 @@ class Tally:
         self._moments += 1
         if self._moments % self._stride:
             return
-        self.samples.append(Sample(at_s, board.running, waiting, dict(board.used)))
+        self.samples.append(Sample(at_s, board.running, waiting, board.requested()))
         if len(self.samples) >= _SAMPLES:
             del self.samples[::2]
             self._stride *= 2
