@@ -12,7 +12,7 @@ from nodewright.core.predicates import Others
 from nodewright.core.predicates.room import shortages
 from nodewright.core.requests import with_defaults
 from nodewright.fleet import SCORES, Options, run
-from nodewright.model.fleet import FleetNode, FleetPod
+from nodewright.model.fleet import FleetNode, FleetPod, Used
 from nodewright.model.objects import ObjectMeta, Pod, PodSpec, Taint
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.model.shape import GIB, Shape, machine_of
@@ -69,6 +69,9 @@ WISHES: tuple[dict[str, Any], ...] = (
 )
 
 
+USAGES = ((), (), (Used(0, GIB),), (Used(0, GIB), Used(2, 7 * GIB)))
+
+
 @cache
 def profile(index: int) -> NodeProfile:
     machine = machine_of(Shape(sockets=2, cores=2, threads=2, memory_bytes=4 * GIB, l3_bytes=2**20))
@@ -117,6 +120,7 @@ def fleets(draw: st.DrawFn) -> tuple[list[FleetNode], list[FleetPod]]:
             runs_s=draw(st.sampled_from((None, 1, 3))),
             controlled=draw(st.booleans()),
             node=draw(st.sampled_from(("", "", "", "", "n0"))),
+            usage=draw(st.sampled_from(USAGES)),
         )
         for number, at_s in enumerate(times)
     ]

@@ -72,7 +72,7 @@ def saved(play: Play, run: str) -> bytes:
             "log": len(play.board.log),
             "lines": lines,
             "turns": (play.lines.turns, play.lines.untold, play.lines.freed_nodes),
-            "agenda": (play.agenda.entries, play.agenda.noted),
+            "agenda": (play.agenda.entries, play.agenda.noted, play.looking),
             "now_s": play.now_s,
             "tally": vars(play.tally),
             "steps": (play.kubelets.steps, play.kubelets.remembered),
@@ -99,7 +99,7 @@ def restore(play: Play, data: bytes, run: str) -> int:
             play.lines.ready(line)
         play.lines.length += len(pods)
     play.lines.turns, play.lines.untold, play.lines.freed_nodes = told["turns"]
-    play.agenda.entries, play.agenda.noted = told["agenda"]
+    play.agenda.entries, play.agenda.noted, play.looking = told["agenda"]
     play.now_s = told["now_s"]
     vars(play.tally).update(told["tally"])
     play.kubelets.steps, play.kubelets.remembered = told["steps"]

@@ -15,7 +15,7 @@ from nodewright.model.objects import Pod, Taint
 from nodewright.model.profile import NodeProfile
 from nodewright.model.reasons import Reason
 from nodewright.node.config import NodeConfig
-from nodewright.node.events import Event, PodArrived, PodFound, PodGone, PodStarted
+from nodewright.node.events import Event, PodArrived, PodFound, PodGone, PodStarted, UsageObserved
 from nodewright.node.placement import Placement, placement_of
 from nodewright.node.providers import CPUs
 from nodewright.node.state import NodeState
@@ -146,6 +146,15 @@ class Kubelets:
         gone = step(kubelet.known.state, PodGone(uid)).state
         kubelet.known = Known(gone.collected() if self._remembering else gone)
         heappush(kubelet.free, uid)
+
+    def observe(self, kubelet: Kubelet, event: UsageObserved) -> tuple[str, ...]:
+        """The pods that the node ends for what its eviction manager reads; they are gone afterwards."""
+        done = step(kubelet.known.state, event)
+        evicted = tuple(one.claim.uid for one in done.relief.evictions) if done.relief else ()
+        kubelet.known = Known(done.state.collected() if evicted and self._remembering else done.state)
+        for uid in evicted:
+            heappush(kubelet.free, uid)
+        return evicted
 
     def _asked(self, kubelet: Kubelet, shape: PodShape, uid: str, *, found: bool) -> Outcome:
         self.steps += 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from nodewright.core.eviction import INTERVAL_S
 from nodewright.model.fleet import FleetNode, FleetPod
 from nodewright.model.profile import NodeProfile
 from nodewright.node.evidence import with_names
@@ -14,6 +15,7 @@ from nodewright.sim.fleet.board import Board, Seat, Tenant
 from nodewright.sim.fleet.kubelets import Kubelet, Kubelets, Outcome, allocatable_of
 from nodewright.sim.fleet.lines import Line, Lines
 from nodewright.sim.fleet.preempting import way_for
+from nodewright.sim.fleet.pressure import Look, Stay, next_look, reading
 from nodewright.sim.fleet.scheduler import FastScheduler, LocalScore, PlainScheduler, Scheduler
 from nodewright.sim.fleet.scores import by_default
 from nodewright.sim.fleet.shapes import Shapes
@@ -86,7 +88,9 @@ class Play:
             self.board, setup.score
         )
         self.shapes, self.lines = Shapes(), Lines(self.board)
-        self.agenda: Agenda[Leaving] = Agenda()
+        self.agenda: Agenda[Leaving | Look] = Agenda()
+        self.looking: set[int] = set()
+        """The nodes whose eviction managers look every ten seconds, because something is short."""
         self.records: list[PodRecord] = []
         self.tally = Tally()
         self.now_s = 0.0
@@ -108,8 +112,11 @@ class Play:
             if not moments and not self.lines.wake():
                 return True
             self.now_s = max(self.now_s, min(moments, default=self.now_s))
-            for leaving in self.agenda.due(self.now_s):
-                self._ended(leaving)
+            for due in self.agenda.due(self.now_s):
+                if isinstance(due, Look):
+                    self._looked(due)
+                else:
+                    self._ended(due)
             while coming is not None and coming.arrives_s <= self.now_s:
                 self._arrived(coming)
                 coming = next(pods, None)
@@ -196,6 +203,8 @@ class Play:
             record.placed_s = self.now_s
         if record.pod.runs_s is not None:
             self.agenda.note(self.now_s + record.pod.runs_s, Leaving(number, record.stays))
+        for used in record.pod.usage:
+            self.agenda.note(self.now_s + used.at_s, Look(kubelet.number))
         self.tally.placements += 1
         self._tell(Kind.PLACED, number, kubelet.number, placement=outcome.placement, because=outcome.because)
 
@@ -223,6 +232,24 @@ class Play:
         if record.fate is not Fate.RUNNING or record.stays != leaving.stay:
             return
         self._sent_away(record.node, record.uid, Kind.ENDED)
+
+    def _looked(self, look: Look) -> None:
+        """The eviction manager of a node looks at what its pods use."""
+        node, records = look.node, self.records
+        kubelet, tenants = self.kubelets.all[node], self.board.seats[node].tenants
+        stays = {uid: Stay(records[one.pod].pod.usage, one.since_s) for uid, one in tenants.items()}
+        told = {uid: stay for uid, stay in stays.items() if stay.usage}
+        event, used_bytes = reading(kubelet.known.state, told, self.now_s)
+        evicted = self.kubelets.observe(kubelet, event)
+        for uid in evicted:
+            self._gone(node, uid, Kind.EVICTED)
+        is_second = look.used_bytes >= 0
+        again = next_look(look, kubelet.known.state, used_bytes, evicted=bool(evicted))
+        if again is not None and (is_second or node not in self.looking):
+            self.looking.add(node)
+            self.agenda.note(self.now_s + INTERVAL_S, again)
+        elif is_second:
+            self.looking.discard(node)
 
     def _sent_away(self, node: int, uid: str, kind: Kind, by: int = -1) -> None:
         self.kubelets.leave(self.kubelets.all[node], uid)
