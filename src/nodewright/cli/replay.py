@@ -115,7 +115,8 @@ class _Run:
     def goes_on(self, written: JournalFile | None) -> bool:
         """Let everything happen; whether somebody would not wait for the end."""
         progress = _Progress(len(self._loaded.events))
-        happening: Iterator[Happened] = replay(self.after, self._loaded.scenario.spec.events)
+        spec = self._loaded.scenario.spec
+        happening: Iterator[Happened] = replay(self.after, spec.events, live=spec.live)
         try:
             for one in happening:
                 self.events.append(told(one))

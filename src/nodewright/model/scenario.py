@@ -38,6 +38,8 @@ class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
     """The kubelet starts anew, on the state files that it left."""
     observe: Look | None = None
     """The eviction manager goes over the node; the pods that it ends are gone before the next event."""
+    started: str | None = None
+    """Where `live` is set: all containers of the pod of this uid have been started."""
     resize: Pod | None = None
     """The pod with this uid, or namespace and name, is to have these resources."""
     actions: tuple[dict[str, Any], ...] | None = None
@@ -56,6 +58,7 @@ KINDS = {
     "kill_failed": "killFailed",
     "restart": "restart",
     "observe": "observe",
+    "started": "started",
     "resize": "resize",
 }
 """The kinds of events: the field's name, and the one in documents."""
@@ -78,6 +81,8 @@ class ScenarioSpec(msgspec.Struct, frozen=True, rename="camel"):
     """None: whoever replays it says which."""
     journal: JournalHeader | None = None
     """Where this was written by a run: its events have their actions."""
+    live: bool = False
+    """It was written while it happened: pods are as the node got them, and start where an event says so."""
 
 
 class Scenario(msgspec.Struct, frozen=True, rename="camel"):

@@ -111,7 +111,9 @@ def _name(one: Happened) -> str:
     """The pod in question; of a look over the node, those that it ends."""
     if one.relief is not None:
         return ",".join(each.claim.pod.full_name for each in one.relief.evictions)
-    return one.pod.full_name if one.pod else one.event.remove or one.event.kill_failed or ""
+    return (
+        one.pod.full_name if one.pod else one.event.remove or one.event.started or one.event.kill_failed or ""
+    )
 
 
 def _outcome(one: Happened) -> str:
@@ -127,6 +129,8 @@ def _outcome(one: Happened) -> str:
         return next(each.outcome.value for each in one.resizes if each.pod.uid == one.pod.uid)
     if one.event.remove is not None:
         return "removed"
+    if one.event.started is not None:
+        return "started"
     if one.was_there:
         return "already there"
     return "counted" if one.event.found is not None else "stays"

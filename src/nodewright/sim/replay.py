@@ -18,15 +18,16 @@ from nodewright.sim.looks import BEFORE_ALL_S, looking, time_s
 from nodewright.sim.restart import Standing, restarted
 
 
-def replay(state: NodeState, events: Iterable[ScenarioEvent]) -> Iterator[Happened]:
+def replay(state: NodeState, events: Iterable[ScenarioEvent], *, live: bool = False) -> Iterator[Happened]:
     """What came of each event, one after the other.
 
-    Departs: every pod that is taken starts at once, before anything else happens.
+    Departs: unless the events are ``live`` ones, every pod that is taken starts at once, before anything else
+        happens.
     """
     seen = dict(state.pods)
     standing, clock_s = Standing(), BEFORE_ALL_S
     for number, event in enumerate(events):
-        pod = _pod(event, state, seen)
+        pod = event.add if live and event.add is not None else _pod(event, state, seen)
         is_there = pod is not None and (pod.uid in state.pods or pod.uid in state.waiting)
         if event.restart is not None:
             done, standing = restarted(state, event.restart, standing)
@@ -38,7 +39,7 @@ def replay(state: NodeState, events: Iterable[ScenarioEvent]) -> Iterator[Happen
         after = done.state
         if pod is not None and event.resize is None:
             seen[pod.uid] = pod
-        if pod is not None and event.add is not None and not is_there:
+        if pod is not None and event.add is not None and not is_there and not live:
             after = step(after, PodStarted(pod.uid)).state
         for uid in state.waiting if event.restart is not None else ():
             after = step(after, PodStarted(uid)).state
@@ -71,8 +72,9 @@ def _pod(event: ScenarioEvent, state: NodeState, seen: dict[str, Pod]) -> Pod | 
     pod = event.add or event.found
     if pod is not None:
         return with_defaults(identified(pod))
-    if event.remove is not None:
-        return _named(event.remove, {**state.pods, **state.waiting})
+    going_on = event.remove or event.started
+    if going_on is not None:
+        return _named(going_on, {**state.pods, **state.waiting})
     if event.resize is not None:
         wanted = event.resize
         there = _named(wanted.uid or wanted.full_name, state.pods) or _named(wanted.full_name, state.pods)
@@ -92,6 +94,8 @@ def _done(state: NodeState, event: ScenarioEvent, pod: Pod | None, *, is_there: 
         return Step(state)
     if event.remove is not None:
         return step(state, PodGone(pod.uid))
+    if event.started is not None:
+        return step(state, PodStarted(pod.uid))
     if event.resize is not None:
         return step(state, PodResized(pod))
     if is_there:

@@ -6,7 +6,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Self
 
-from nodewright.agent.loop import Loop
+from nodewright.agent.loop import Loop, Memory
 from nodewright.agent.outcome import Decided, Keeping, Stepped
 from nodewright.agent.perform import Performer
 from nodewright.agent.pressure import Pressure, Watched
@@ -165,11 +165,17 @@ class AgentBench:
         self.runtime = FakeRuntime(self.clock, scripts)
         self.cgroups, self.asker = FakeCgroups(), FakeAsker()
         self.memory, self.ears = FakeMemory(), FakeEars()
+        self.keeper: Memory = self.memory
         self.node = Node.of(profile or a_profile()).state
         self.loop = self._loop(Mind(node=self.node, unheard=frozenset(unheard)))
         self.gauges, self.storage, self.alarms = FakeGauges(), FakeStorage(), FakeAlarms()
         self.pressure: Pressure | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self, mind: Mind, memory: Memory) -> None:
+        """Have the agent begin with this, before it runs."""
+        self.keeper = memory
+        self.loop = self._loop(mind)
 
     def use(self, runtime: FakeRuntime, cgroups: FakeCgroups) -> None:
         """Go on with what an earlier agent has left, before this one begins."""
@@ -238,4 +244,4 @@ class AgentBench:
     def _loop(self, mind: Mind) -> Loop:
         performer = Performer(self.runtime, self.cgroups, FakeComposer(), self.asker, self.clock)
         rules = Rules(words=KubeletWords(), started_ns=self.clock.now_ns())
-        return Loop(mind, performer, self.memory, self.ears, self.clock, rules)
+        return Loop(mind, performer, self.keeper, self.ears, self.clock, rules)

@@ -294,6 +294,31 @@ class Asker(Protocol):
         """
 
 
+class Disk(Protocol):
+    """A directory of our own: files by their path inside it. Nobody else uses it while we do."""
+
+    def read(self, name: str) -> bytes | None:
+        """What a file holds; None: there is none."""
+
+    def names(self, folder: str = "") -> tuple[str, ...]:
+        """The paths of the files right in a folder, sorted; none where there is no such folder."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """The file holds this, as a whole; cut off half-way, it holds what it held."""
+
+    def put(self, name: str, at: int, content: bytes) -> None:
+        """The file holds this from that byte on, and nothing behind it."""
+
+    def rename(self, name: str, to: str) -> None:
+        """The file has another name; not an error if it is not there."""
+
+    def remove(self, name: str) -> None:
+        """The file is gone; not an error if it was not there."""
+
+    def sync(self, name: str = "") -> None:
+        """What was done to a file outlives a power failure; without a name: everything that was done."""
+
+
 class Clock(Protocol):
     """Time, of two kinds."""
 

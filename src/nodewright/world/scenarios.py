@@ -168,6 +168,8 @@ _MANAGERS_FILES = (StateFile.CPU, StateFile.MEMORY, StateFile.DEVICES)
 
 def _as_nodes_see(scenario: Scenario) -> Scenario:
     """The scenario with its pods as they are written, but for what only the API server can know or change."""
+    if scenario.spec.live:
+        return scenario
     events = tuple(map(_event_as_nodes_see, scenario.spec.events))
     return msgspec.structs.replace(scenario, spec=msgspec.structs.replace(scenario.spec, events=events))
 

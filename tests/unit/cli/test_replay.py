@@ -181,8 +181,8 @@ def test_warnings_are_told_and_are_errors_where_people_are_strict(tmp_path: Path
 def test_ctrl_c_leaves_what_was_decided_so_far(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def until_somebody_tires(*arguments: Any) -> Iterator[Happened]:
-        for one in replay(*arguments):
+    def until_somebody_tires(*arguments: Any, **options: Any) -> Iterator[Happened]:
+        for one in replay(*arguments, **options):
             if one.number == 2:
                 raise KeyboardInterrupt
             yield one
