@@ -16,7 +16,7 @@ PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src
 # Branches of the pure floors that tests must take, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo shots guide bench soak fuzz docs protos format clean
+.PHONY: help setup check test demo demo-agent idle shots guide bench soak fuzz docs protos format clean
 .DEFAULT_GOAL := check
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make check    style, types, floors, fast tests: under a minute'
 	@echo 'make test     everything, with recorded decisions, live tests, coverage: up to 20 minutes'
 	@echo 'make demo     the main commands on examples and on this machine'
+	@echo 'make demo-agent   as root: pods on this machine, pinned, evicted, taken over from a killed agent'
 	@echo 'make guide    write what commands print now into README.md and docs/'
 	@echo 'make shots    write what every command prints into docs/shots/'
 	@echo 'make docs     reference and departures, from docstrings; make protos  modules from .proto files'
@@ -92,6 +93,13 @@ test: $(STAMP) live-packages check-style check-types check-floors
 # The engine alone will do, if nothing more has been set up.
 demo: $(if $(wildcard $(STAMP)),$(STAMP),$(ENGINE))
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tools/demo.sh
+
+demo-agent: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tools/demo_agent.sh
+
+# What the agent takes while nothing happens; into docs/figures.
+idle: $(STAMP)
+	$(BIN)/python -m tools.agent_idle
 
 guide: $(STAMP)
 	$(BIN)/python -m tools.refresh_guide

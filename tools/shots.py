@@ -114,6 +114,7 @@ SHOTS = {
     "node-show-epyc": "nodewright node show --node epyc-7742-2s-nps4",
     "node-show-gb200": "nodewright node show --node gb200",
     "help-agent": "nodewright agent --help",
+    "agent-dry-run": "nodewright agent --dry-run --node uma-4c --workload-dir examples/agent",
     "help-run": "nodewright run --help",
     "help-get": "nodewright get --help",
     "help-describe": "nodewright describe --help",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from nodewright.agent.happenings import Happening
+from nodewright.agent.news import news
 from nodewright.agent.outcome import Decided
 from nodewright.agent.values import Mind, PodRecord, ReclaimNode, Tell
 from nodewright.world.ports import Clock
@@ -25,6 +26,7 @@ class Board:
         """Gets what happened, and to whom: `namespace/name`, or empty for the node."""
         self.on_decided: Callable[[Decided], None] = lambda _: None
         self._clock = clock
+        self._since_ns = clock.now_ns()
         self._before: Mapping[str, PodRecord] = {}
         self._happenings: dict[tuple[str, str, str], Happening] = {}
         self._count = 0
@@ -63,6 +65,8 @@ class Board:
         """The mind has changed."""
         self._before, self.mind = self.mind.pods, decided.mind
         self.on_decided(decided)
+        for told in news(self._before, self.mind.pods, decided.works, self._since_ns):
+            self.tell(told)
         self._wake()
 
     def reclaim(self, work: ReclaimNode) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from nodewright.agent.shelf import Shelf
 from nodewright.agent.values import PodsWanted, Seen, Source, Tell
+from nodewright.core.requests import with_defaults
 from nodewright.model.objects import Pod
 from nodewright.world.errors import InputError
 from nodewright.world.http_get import HTTPFailure, Request, http_get
@@ -51,7 +52,7 @@ class Listener:
         """All that a source has now."""
         by_name: dict[str, Pod] = {}
         for one in found:
-            for pod in one.pods:
+            for pod in map(with_defaults, one.pods):
                 if pod.full_name in by_name:
                     self.warn(
                         "ManifestRepeated",

@@ -121,7 +121,13 @@ class PodRoutes:
         if record.pod.uid not in node.pods:
             return ()
         groups = node_groups(node, [PlacedPod(record.pod, record.memory)], cgroup_rules(node.config))
-        return tuple(one for one in groups if one.level in (Level.POD, Level.CONTAINER))
+        facts = record.facts.containers if record.facts is not None else ()
+        paths = {one.name: one.cgroup for one in reversed(facts) if one.cgroup}
+        return tuple(
+            replace(one, path=paths.get(one.container, one.path))
+            for one in groups
+            if one.level in (Level.POD, Level.CONTAINER)
+        )
 
     def _object(self, record: PodRecord) -> dict[str, Any]:
         return pod_object(record, self._agent.board.mind.node)

@@ -69,6 +69,7 @@ async def serving(agent: Agent, path: Path, *, group: str = "") -> AsyncIterator
     finally:
         agent.board.close()
         server.should_exit = True
+        server.is_over.set()
         await task
         listener.close()
         _remove(path)
@@ -79,12 +80,16 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.is_up = asyncio.Event()
+        self.is_up, self.is_over = asyncio.Event(), asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer."""
         await super().startup(sockets)
         self.is_up.set()
+
+    async def main_loop(self) -> None:
+        """Wait for the end, where others look ten times a second whether it has come."""
+        await self.is_over.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -2,32 +2,36 @@
 
 import asyncio
 import contextlib
-import os
-import platform
-from importlib.metadata import version
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from nodewright.agent.board import Board
 from nodewright.agent.loop import Loop
-from nodewright.agent.outcome import Decided
+from nodewright.agent.outcome import Decided, Keeping
 from nodewright.agent.perform import Performer
-from nodewright.agent.values import Mind, PodsWanted, Rules, Source, Stage
+from nodewright.agent.shelf import Shelf
+from nodewright.agent.sources import Listener
+from nodewright.agent.values import Mind, Rules, Stage, Tell
 from nodewright.api.agent import Agent
 from nodewright.api.server import serving
 from nodewright.ask import Node
-from nodewright.cli.agent_settings import Settings, static_path
+from nodewright.cli.agent_node import sheet
+from nodewright.cli.agent_settings import Settings
+from nodewright.cli.agent_sources import WATCHED, sources
+from nodewright.cli.agent_stop import stop_asked
 from nodewright.cli.app import NO, YES
-from nodewright.core.requests import with_defaults
-from nodewright.model.objects import Pod
-from nodewright.render.running import NodeSheet
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.core.cgroups.files import File
+from nodewright.core.lifecycle import spec_hash
+from nodewright.model.objects import Container, Pod
+from nodewright.model.running import PodFacts
 from nodewright.render.words import KubeletWords
-from nodewright.render.works import work_lines
-from nodewright.testing.agents import FakeAsker, FakeComposer, FakeMemory
+from nodewright.render.works import tell_line, work_lines
 from nodewright.testing.runtime import FakeCgroups, FakeRuntime
-from nodewright.world.captured.static import read_static_pods
 from nodewright.world.clock import HostClock
-from nodewright.world.manifests import load_workloads
+from nodewright.world.ports import ContainerWish, SandboxWish
 
 _LOOK_S = 0.01
 
@@ -39,17 +43,18 @@ async def dry_run(told: Settings, node: Node) -> int:
     """
     clock = HostClock()
     runtime, cgroups = FakeRuntime(clock), FakeCgroups(node.config.facts.cgroup_version)
-    performer = Performer(runtime, cgroups, FakeComposer(), FakeAsker(), clock)
+    performer = Performer(runtime, cgroups, _Composer(), _Content(), clock)
     rules = Rules(words=KubeletWords(), started_ns=clock.now_ns())
-    mind = Mind(node=node.state)
+    mind = Mind(node=node.state, unheard=WATCHED)
     board = Board(mind, clock)
     board.on_decided = _show
-    loop = Loop(mind, performer, FakeMemory(), board, clock, rules)
-    for source, pods in _pods(told, node).items():
-        loop.see(PodsWanted(source, pods))
+    board.on_tell = _say
+    loop = Loop(mind, performer, _Forgetful(), board, clock, rules)
+    listener = Listener(node_name=node.name, see=loop.see, tell=board.tell, shelf=Shelf())
     async with contextlib.AsyncExitStack() as stack:
         running = asyncio.create_task(loop.run())
-        stack.callback(running.cancel)
+        for each in (running, *map(asyncio.create_task, sources(told, node.config.parts.kubelet, listener))):
+            stack.callback(each.cancel)
         if told.dry_run == "once":
             await _quiet(loop, running)
         else:
@@ -63,55 +68,82 @@ async def dry_run(told: Settings, node: Node) -> int:
             )
             await stack.enter_async_context(serving(agent, told.socket, group=told.socket_group))
             click.echo(f"dry run: nothing is done; asked at {told.socket}", err=True)
-            await running
+            await stop_asked().wait()
+            return YES
     refused = any(one.stage is Stage.REFUSED for one in loop.mind.pods.values())
     return NO if refused else YES
 
 
-def sheet(started_ns: int, runtime: str) -> NodeSheet:
-    """What this machine says of itself."""
-    machine = os.uname()
-    return NodeSheet(
-        version=f"v1.36.0+nodewright-{version('nodewright')}",
-        started_ns=started_ns,
-        runtime=runtime,
-        kernel=machine.release,
-        os_image=_os_image(),
-    )
-
-
 def _show(decided: Decided) -> None:
+    """What is told is said once it is heard."""
     for work in decided.works:
-        for line in work_lines(work, decided.mind.pods):
+        for line in () if isinstance(work, Tell) else work_lines(work, decided.mind.pods):
             click.echo(line)
 
 
-def _pods(told: Settings, node: Node) -> dict[Source, tuple[Pod, ...]]:
-    """The pods that the directories have now."""
-    found: dict[Source, tuple[Pod, ...]] = {}
-    static = static_path(told, node.config.parts.kubelet)
-    if static is not None:
-        read = read_static_pods(static, node.name)
-        for name in read.passed_over:
-            click.echo(f"warning: {static / name} is no sound manifest of a pod", err=True)
-        found[Source.FILE] = read.pods
-    if told.workload_dir is not None:
-        loaded = load_workloads([str(told.workload_dir)])
-        found[Source.WORKLOAD] = tuple(one.pod for one in loaded.workloads if one.kind == "Pod")
-    return {source: tuple(map(with_defaults, pods)) for source, pods in found.items()}
+def _say(told: Tell, name: str) -> None:
+    click.echo(tell_line(told, name))
 
 
 async def _quiet(loop: Loop, running: "asyncio.Task[None]") -> None:
     """Come back when nothing is under way."""
     while not running.done():
         await asyncio.sleep(_LOOK_S)
-        if loop.queue.empty() and not any(one.is_busy for one in loop.mind.pods.values()):
+        if loop.mind.unheard or not loop.queue.empty():
+            continue
+        if not any(one.is_busy for one in loop.mind.pods.values()):
             return
     await running
 
 
-def _os_image() -> str:
-    try:
-        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
-    except OSError:
-        return ""
+class _Forgetful:
+    """Keeps nothing."""
+
+    def keep(self, keeping: Keeping) -> None:
+        """What is only told does not outlive us."""
+
+
+class _Content:
+    """Finds everything as it should be: nothing runs that could be asked."""
+
+    async def ask(
+        self, _handler: Mapping[str, Any], _container_id: str, _address: str, _timeout_s: float
+    ) -> tuple[bool, str]:
+        """Well."""
+        return True, ""
+
+    async def hook(
+        self, _handler: Mapping[str, Any], _container_id: str, _address: str, _timeout_s: float, _who: str
+    ) -> tuple[bool, str]:
+        """Done."""
+        return True, ""
+
+
+class _Composer:
+    """Wishes without volumes, variables and logs: these would have to be made."""
+
+    async def sandbox(self, pod: Pod, attempt: int, cgroup: str) -> SandboxWish:
+        """What holds the pod's containers together."""
+        return SandboxWish(pod=pod, attempt=attempt, cgroup_parent=cgroup, log_directory="")
+
+    async def container(
+        self,
+        pod: Pod,
+        container: Container,
+        attempt: int,
+        settings: tuple[ContainerSettings, tuple[File, ...]],
+        _facts: PodFacts,
+    ) -> ContainerWish:
+        """What a container is to be."""
+        return ContainerWish(
+            pod=pod,
+            container=container,
+            attempt=attempt,
+            spec_hash=spec_hash(container),
+            log_path=f"{container.name}/{attempt}.log",
+            settings=settings[0],
+            files=settings[1],
+        )
+
+    async def forget(self, pod: Pod) -> None:
+        """There is nothing."""

@@ -7,17 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
 from nodewright.api.client import DEFAULT_SOCKET
-from nodewright.ask import Node
 from nodewright.cli.talking import SOCKET_VARIABLE
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.kubelet_config import config_document
-from nodewright.world.machine.capture import capture_here
-from nodewright.world.machine.files import this_machine
-from nodewright.world.machine.host import cgroup_version
 
 OWN_CGROUP = "/nodewright"
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -45,6 +39,7 @@ class Settings:
     socket_group: str
     drain_on_exit: bool
     dry_run: str | None
+    node: str | None
 
 
 _OPTIONS = (
@@ -138,6 +133,11 @@ _OPTIONS = (
         flag_value="once",
         help="Do nothing, show every action: once for the pods that there are, or as an agent to talk to.",
     ),
+    click.option(
+        "--node",
+        metavar="FILE|NAME",
+        help="With --dry-run: another node, a NodeProfile or a shape of `node catalogue`. Default: this machine.",
+    ),
 )
 
 
@@ -152,25 +152,6 @@ def settings(command: Callable[[Settings], int]) -> Callable[..., int]:
     for option in reversed(_OPTIONS):
         with_options = option(with_options)
     return with_options
-
-
-def opened(told: Settings) -> Node:
-    """The machine that we run on as a node that has no pods.
-
-    Errors: InputError with all that is wrong with the configuration; WorldError if the machine cannot be read.
-    """
-    document = config_document(told.config, config_dir=told.config_dir)
-    if cgroup_version(this_machine()) == 1:
-        # A kubelet has to be told so; who starts this agent on such a machine means it.
-        document.setdefault("failCgroupV1", False)
-    document["cgroupRoot"] = cgroup_root(told, document)
-    document["featureGates"] = {**(document.get("featureGates") or {}), **_gates(told.feature_gates)}
-    profile = capture_here(document).profile
-    spec = replace(profile.spec, kubelet_defects=told.kubelet_defects)
-    metadata = replace(profile.metadata, name=told.node_name or profile.metadata.name)
-    labels = {**spec.labels, "kubernetes.io/hostname": metadata.name}
-    profile = replace(profile, metadata=metadata, spec=replace(spec, labels=labels))
-    return Node.of(profile, source=str(told.config or "this machine"))
 
 
 def cgroup_root(told: Settings, document: dict[str, Any]) -> str:
@@ -191,13 +172,30 @@ def static_path(told: Settings, config: KubeletConfiguration) -> Path | None:
     return told.manifests or configured
 
 
-def _gates(texts: tuple[str, ...]) -> dict[str, bool]:
+def manifest_headers(told: Settings, config: KubeletConfiguration) -> dict[str, str]:
+    """The headers of the request for static pods.
+
+    Errors: InputError.
+    """
+    found = {name: ", ".join(values) for name, values in config.static_pod_url_header.items()}
+    faults = []
+    for text in told.manifest_url_headers:
+        name, separator, value = text.partition(":")
+        if not separator or not name.strip():
+            faults.append(Fault(source="--manifest-url-header", value=text, rule="NAME:VALUE is wanted"))
+        found[name.strip()] = value.strip()
+    if faults:
+        raise InputError(faults)
+    return found
+
+
+def feature_gates(told: Settings) -> dict[str, bool]:
     """Feature gates as the kubelet's flag has them.
 
     Errors: InputError.
     """
     found, faults = dict[str, bool](), []
-    for text in (one for each in texts for one in each.split(",") if one):
+    for text in (one for each in told.feature_gates for one in each.split(",") if one):
         name, _, value = text.partition("=")
         if value.lower() not in ("true", "false"):
             faults.append(

@@ -106,15 +106,15 @@ def _state(name: str, state: ContainerState) -> Iterator[tuple[str, str]]:
     waiting, running, ended = state.waiting, state.running, state.terminated
     if running is not None:
         yield name, "Running"
-        yield f"{_INDENT}Started", str(running.started_at or NONE)
+        yield f"{_INDENT}Started", _moment(running.started_at)
     elif ended is not None:
         yield name, "Terminated"
         yield f"{_INDENT}Reason", ended.reason or NONE
         if ended.message:
             yield f"{_INDENT}Message", ended.message
         yield f"{_INDENT}Exit Code", str(ended.exit_code)
-        yield f"{_INDENT}Started", str(ended.started_at or NONE)
-        yield f"{_INDENT}Finished", str(ended.finished_at or NONE)
+        yield f"{_INDENT}Started", _moment(ended.started_at)
+        yield f"{_INDENT}Finished", _moment(ended.finished_at)
     else:
         yield name, "Waiting"
         if waiting is not None and waiting.reason:
@@ -158,6 +158,10 @@ def _events(events: Sequence[Mapping[str, Any]], now: Instant) -> str:
         kind = f"{_INDENT}{one['type']}"
         rows.append((kind, one["reason"], seen, one["source"]["component"], one["message"].strip()))
     return "Events:\n" + table((f"{_INDENT}Type", "Reason", "Age", "From", "Message"), rows)
+
+
+def _moment(at: Instant | None) -> str:
+    return NONE if at is None else str(at.whole_second)
 
 
 def _quoted(word: str) -> str:

@@ -46,7 +46,7 @@ def pod_row(pod: Pod, now: Instant, *, wide: bool = False) -> tuple[str, ...]:
         pod.status.pod_ip or NONE,
         pod.spec.node_name or NONE,
         pod.status.qos_class or NONE,
-        said.get(CPUS, "shared"),
+        said.get(CPUS, "-" if pod.has_ended else "shared"),
         said.get(NUMA, "-"),
     )
 

@@ -1,11 +1,13 @@
 """`nodewright agent`, as far as it goes without root."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import ERROR, NO, YES, run
+from nodewright.cli.app import ERROR, NO, USAGE, YES, run
 
 POD = """
 apiVersion: v1
@@ -24,26 +26,27 @@ def folder(tmp_path: Path, **cpus: str) -> str:
 
 
 def test_a_dry_run_shows_every_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["agent", "--dry-run", "--node-name", "here", "--workload-dir", folder(tmp_path, web="1m")]
+    asked = ["agent", "--dry-run", "--node", "uma-4c", "--workload-dir", folder(tmp_path, web="1m")]
     assert run(asked) == YES
     lines = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
-    assert lines[-6:] == [
+    assert lines[-7:] == [
         "write /nodewright/kubepods",
         "write /nodewright/kubepods/burstable",
         "write /nodewright/kubepods/besteffort",
         "write /nodewright/kubepods/burstable/podweb",
         "make a sandbox for pod default/web, attempt 0",
         "start container main of pod default/web, attempt 0",
+        "event",
     ]
 
 
 def test_a_dry_run_says_who_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["agent", "--dry-run=once", "--node-name", "here"]
+    asked = ["agent", "--dry-run=once", "--node", "uma-4c"]
     assert run([*asked, "--workload-dir", folder(tmp_path, big="9999")]) == NO
     assert "warning: pod default/big: OutOfcpu: Node didn't have" in capsys.readouterr().out
     # A static pod may push others out; that there are none is what it says then.
     assert run([*asked, "--pod-manifest-path", str(tmp_path)]) == NO
-    assert "warning: pod default/big-here: UnexpectedAdmissionError" in capsys.readouterr().out
+    assert "warning: pod default/big-uma-4c: UnexpectedAdmissionError" in capsys.readouterr().out
 
 
 def test_without_root_it_says_what_is_needed_and_what_works(
@@ -66,3 +69,31 @@ def test_gates_are_read_as_the_kubelet_reads_them(capsys: pytest.CaptureFixture[
     assert run(["agent", "--dry-run", "--feature-gates", "A=maybe,B=true"]) == ERROR
     assert 'Invalid value: "A=maybe": NAME=true or NAME=false is wanted' in capsys.readouterr().err
     assert run(["agent", "--dry-run", "--feature-gates", "CPUManagerPolicyBetaOptions=false"]) == YES
+
+
+def test_pods_run_on_this_machine_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["agent", "--node", "uma-4c"]) == USAGE
+    assert "--node is for --dry-run" in capsys.readouterr().err
+
+
+def test_headers_of_the_url_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["agent", "--dry-run", "--manifest-url", "http://127.0.0.1:9/", "--manifest-url-header", "none"]
+    assert run(asked) == ERROR
+    assert "NAME:VALUE is wanted" in capsys.readouterr().err
+
+
+def test_a_dry_run_that_serves_is_an_agent_to_talk_to(tmp_path: Path) -> None:
+    socket = tmp_path / "agent.sock"
+    asked = [sys.executable, "-m", "nodewright", "agent", "--dry-run=serve", "--node", "uma-4c"]
+    with subprocess.Popen(
+        [*asked, "--socket", str(socket)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as agent:
+        try:
+            assert agent.stderr is not None
+            assert b"dry run: nothing is done" in agent.stderr.readline()
+            assert run(["run", "-f", folder(tmp_path, web="1m"), "--socket", str(socket)]) == YES
+            assert run(["delete", "web", "--socket", str(socket)]) == YES
+        finally:
+            agent.terminate()
+            assert agent.wait(10) == 0
+    assert not socket.exists()

@@ -120,7 +120,8 @@ def talk(**scripts: Script) -> Callable[[Callable[[Town], Coroutine[Any, Any, No
 @talk()
 async def test_a_pod_from_its_manifest_to_its_end(town: Town) -> None:
     assert await town.says("run", "-f", town.file(POD)) == (YES, "pod/web created\n")
-    assert await town.rows("get", "pods") == [["web", "1/1", "Running", "0", "0s", "api"]]
+    ((name, ready, word, restarts, _age, source),) = await town.rows("get", "pods")
+    assert (name, ready, word, restarts, source) == ("web", "1/1", "Running", "0", "api")
     assert await town.says("get", "pods", "-o", "name") == (YES, "pod/web\n")
     assert await town.says("delete", "pod", "web") == (YES, 'pod "web" deleted from default namespace\n')
     assert await town.says("get", "pods") == (YES, "No resources found in default namespace.\n")

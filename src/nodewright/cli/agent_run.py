@@ -1,0 +1,160 @@
+"""The agent on this machine: all its parts, put together, from its start to its end."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import click
+
+from nodewright.agent.board import Board
+from nodewright.agent.draining import drain
+from nodewright.agent.keeping import Opened, open_directory
+from nodewright.agent.loop import Loop
+from nodewright.agent.perform import Performer
+from nodewright.agent.pressure import Pressure, Watched
+from nodewright.agent.reconcile import reassert
+from nodewright.agent.rotate import RotateRule, rotate_logs
+from nodewright.agent.shelf import Shelf
+from nodewright.agent.sources import Listener
+from nodewright.agent.values import Rules, Stage, Tell
+from nodewright.api.agent import Agent
+from nodewright.api.server import serving
+from nodewright.cli.agent_node import AgentNode, sheet
+from nodewright.cli.agent_runtime import Machinery, log_root, machinery
+from nodewright.cli.agent_settings import Settings
+from nodewright.cli.agent_sources import WATCHED, sources
+from nodewright.cli.agent_stop import stop_asked
+from nodewright.cli.app import ERROR, YES
+from nodewright.core.eviction import POLICIES
+from nodewright.model.verdict import Refused
+from nodewright.render.journals import JournalScribe
+from nodewright.render.messages import start_error
+from nodewright.render.words import KubeletWords
+from nodewright.render.works import tell_line
+from nodewright.values.quantity import Quantity
+from nodewright.world.asking import HostAsker
+from nodewright.world.cgroupfs import CgroupFS
+from nodewright.world.clock import HostClock
+from nodewright.world.errors import WorldError
+from nodewright.world.scenarios import this_release
+from nodewright.world.systemd import machine_stops, notify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wired:
+    """The parts of an agent that runs."""
+
+    told: Settings
+    loop: Loop
+    board: Board
+    pressure: Pressure
+    shelf: Shelf
+    agent: Agent
+    parts: Machinery
+
+
+async def run_agent(told: Settings, here: AgentNode) -> int:
+    """Run pods until somebody says that it is enough."""
+    opened = _opened(told, here)
+    if opened is None:
+        return ERROR
+    stop = stop_asked()
+    wired = await _wired(told, here, opened)
+    for each in opened.tells:
+        wired.board.tell(each)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in _parts(wired)]
+        async with serving(wired.agent, told.socket, group=told.socket_group):
+            notify("READY=1")
+            click.echo(f"node {here.node.name} takes pods; asked at {told.socket}", err=True)
+            await stop.wait()
+            notify("STOPPING=1")
+            if told.drain_on_exit or await asyncio.to_thread(machine_stops):
+                click.echo("pods end, by priority", err=True)
+                await drain(wired.board, wired.loop.see, wired.loop.clock)
+        for task in tasks:
+            task.cancel()
+    await wired.loop.performer.runtime.close()
+    return YES
+
+
+def _opened(told: Settings, here: AgentNode) -> Opened | None:
+    """What was kept; None, with the reasons told, where a kubelet would not start on it either."""
+    scribe = JournalScribe(here.profile, this_release())
+    found = open_directory(told.root_dir, here.node.state, scribe, KubeletWords(), WATCHED)
+    if isinstance(found, Refused):
+        for reason in found.because:
+            click.echo(f"error: {told.root_dir}: {start_error(reason)}", err=True)
+        return None
+    return found.value
+
+
+async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
+    clock, config = HostClock(), here.node.config
+    board, shelf, cgroups = Board(opened.mind, clock), Shelf(), CgroupFS(here.cgroup_root)
+    board.on_tell = _say
+    parts = machinery(told, config, shelf, (cgroups, clock, board.tell))
+    runtime, started_ns = parts.runtime, clock.now_ns()
+    facts = await runtime.facts()
+    performer = Performer(runtime, cgroups, parts.composer, HostAsker(runtime, clock), clock)
+    rules = Rules(words=KubeletWords(), started_ns=started_ns)
+    loop = Loop(opened.mind, performer, opened.keeper, board, clock, rules)
+    watched = Watched.here(config, told.root_dir, parts.places, images=parts.images)
+    pressure = Pressure(loop, watched, POLICIES[told.eviction_policy])
+    board.on_reclaim = pressure.reclaim
+    agent = Agent(
+        board=board,
+        see=loop.see,
+        runtime=runtime,
+        clock=clock,
+        sheet=sheet(started_ns, f"{facts.name}://{facts.version}"),
+        log_root=log_root(told),
+    )
+    for one in facts.missing:
+        message = f"this machine or its runtime does not allow: {one}"
+        board.tell(Tell(uid="", is_warning=True, reason="RuntimeLacks", message=message))
+    return Wired(told=told, loop=loop, board=board, pressure=pressure, shelf=shelf, agent=agent, parts=parts)
+
+
+def _parts(wired: Wired) -> Iterator[Coroutine[Any, Any, None]]:
+    """All that goes on beside one another."""
+    loop, board, kubelet = wired.loop, wired.board, wired.loop.mind.node.config.parts.kubelet
+    runtime, cgroups, clock = loop.performer.runtime, loop.performer.cgroups, loop.clock
+    yield loop.run()
+    yield wired.pressure.run()
+    yield reassert(lambda: loop.mind, cgroups, board.tell, clock)
+    rule = RotateRule(
+        max_bytes=Quantity.parse(kubelet.container_log_max_size).value(),
+        max_files=kubelet.container_log_max_files,
+        period_s=kubelet.container_log_monitor_interval.nanoseconds / 10**9,
+    )
+    yield rotate_logs(runtime, log_root(wired.told), rule, clock, partial(_warn, board, "LogNotRotated"))
+    if wired.parts.image_keeper is not None:
+        yield wired.parts.image_keeper.run()
+    yield _refreshed(wired)
+    listener = Listener(node_name=wired.agent.node_name, see=loop.see, tell=board.tell, shelf=wired.shelf)
+    yield from sources(wired.told, kubelet, listener)
+
+
+async def _refreshed(wired: Wired) -> None:
+    """Volumes that are made of ConfigMaps and Secrets follow these."""
+    changed = asyncio.Event()
+    wired.shelf.changed = changed.set
+    while True:
+        await changed.wait()
+        changed.clear()
+        pods = [one.pod for one in wired.loop.mind.pods.values() if one.stage is Stage.ACTIVE]
+        try:
+            await wired.parts.composer.refresh(pods)
+        except WorldError as error:
+            _warn(wired.board, "VolumeNotWritten", str(error))
+
+
+def _warn(board: Board, reason: str, message: str) -> None:
+    board.tell(Tell(uid="", is_warning=True, reason=reason, message=message))
+
+
+def _say(told: Tell, name: str) -> None:
+    click.echo(tell_line(told, name), err=True)

@@ -1,0 +1,98 @@
+"""What runs an agent's containers: plain processes of this machine, or a runtime behind CRI."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodewright.agent.compose import ContainerComposer, ProcessComposer
+from nodewright.agent.composing import Site
+from nodewright.agent.images import ImageKeeper
+from nodewright.agent.shelf import Shelf
+from nodewright.agent.values import Tell
+from nodewright.cli.agent_settings import Settings
+from nodewright.model.kubelet_config import KubeletConfiguration
+from nodewright.model.objects import Pod
+from nodewright.node.config import NodeConfig
+from nodewright.world.cgroupfs import CgroupFS
+from nodewright.world.errors import Fault, InputError
+from nodewright.world.local_storage import PodPlaces
+from nodewright.world.mounts import KernelMounts
+from nodewright.world.ports import Clock, ContainerRuntime, ImageStore
+from nodewright.world.processes.runtime import ProcessRuntime
+from nodewright.world.volumes import VolumeError, Volumes, volume_path
+
+_UNIX = "unix://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machinery:
+    """What containers are run with."""
+
+    runtime: ContainerRuntime
+    composer: ProcessComposer | ContainerComposer
+    images: ImageStore | None = None
+    image_keeper: ImageKeeper | None = None
+
+    def places(self, pod: Pod) -> PodPlaces:
+        """Where a pod's files are."""
+        volumes = {}
+        for volume in pod.spec.volumes:
+            is_ours = (
+                volume.get("hostPath") is None and (volume.get("emptyDir") or {}).get("medium") != "Memory"
+            )
+            if is_ours:
+                try:
+                    volumes[str(volume["name"])] = volume_path(
+                        self.composer.volumes.directory(pod.uid), volume
+                    )
+                except VolumeError:
+                    continue
+        logs = self.composer.logs(pod)
+        names = (one.name for one in (*pod.spec.init_containers, *pod.spec.containers))
+        return PodPlaces(volumes=volumes, logs={name: logs / name for name in names})
+
+
+def log_root(told: Settings) -> Path:
+    """Where the logs of all pods are."""
+    return told.root_dir / "logs"
+
+
+def machinery(
+    told: Settings,
+    config: NodeConfig,
+    shelf: Shelf,
+    parts: tuple[CgroupFS, Clock, Callable[[Tell], None]],
+) -> Machinery:
+    """What the command line wants containers to be run with.
+
+    Errors: InputError for an endpoint that is none; WorldError.
+    """
+    cgroups, clock, tell = parts
+    kubelet = config.parts.kubelet
+    site = _site(told, config, kubelet)
+    pods = told.root_dir / "volumes"
+    if told.endpoint is None:
+        runtime = ProcessRuntime(told.root_dir / "containers", cgroups)
+        return Machinery(runtime=runtime, composer=ProcessComposer(site, Volumes(pods, None), shelf))
+    from nodewright.world.cri import Channel, CRIImages, CRIRuntime  # noqa: PLC0415 - 20 MiB, if it is not used
+
+    if not told.endpoint.startswith(_UNIX):
+        fault = Fault(
+            source="--container-runtime-endpoint", value=told.endpoint, rule="unix:///PATH is wanted"
+        )
+        raise InputError([fault])
+    channel = Channel(told.endpoint)
+    images = CRIImages(channel)
+    keeper = ImageKeeper.of(images, clock, tell, kubelet)
+    composer = ContainerComposer(site, Volumes(pods, KernelMounts()), shelf, keeper.ensure)
+    return Machinery(runtime=CRIRuntime(channel), composer=composer, images=images, image_keeper=keeper)
+
+
+def _site(told: Settings, config: NodeConfig, kubelet: KubeletConfiguration) -> Site:
+    return Site(
+        log_root=log_root(told),
+        allocatable=config.resources.allocatable,
+        cluster_domain=kubelet.cluster_domain,
+        cluster_dns=kubelet.cluster_dns,
+        resolv_conf=kubelet.resolver_config,
+    )

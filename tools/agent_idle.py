@@ -1,0 +1,145 @@
+"""What an agent takes while nothing happens: `python -m tools.agent_idle` or `make idle`, as root.
+
+It runs pods that sleep and measures the agent's own process for a while. The figures go into docs/figures/agent-idle.json.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nodewright.api.client import Client
+from nodewright.world.cgroupfs import CgroupFS
+from nodewright.world.errors import WorldError
+from tools.source import ROOT
+
+FIGURES = ROOT / "docs" / "figures" / "agent-idle.json"
+TARGETS = {"rssMiB": 60, "cpuPercent": 0.5}
+SETTLED_S = 15.0
+_PATIENCE_S = 60.0
+
+
+def main() -> int:
+    """Measure, print, write; 1 where a target was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=60)
+    told = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.stderr.write("measuring an agent takes root: its pods get cgroups of their own\n")
+        return 1
+    with tempfile.TemporaryDirectory(prefix="nodewright-idle.") as folder:
+        found = measured(Path(folder), told.pods, told.seconds)
+    FIGURES.parent.mkdir(exist_ok=True)
+    FIGURES.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    return 0 if all(found[name] < most for name, most in TARGETS.items()) else 1
+
+
+def measured(folder: Path, pods: int, seconds: float) -> dict[str, Any]:
+    """An agent with so many pods, looked at for so long once it has settled.
+
+    Units: seconds.
+    """
+    workload = folder / "pods"
+    workload.mkdir()
+    for number in range(pods):
+        (workload / f"p{number}.json").write_text(json.dumps(_pod(number)), "utf-8")
+    with running(folder, "--workload-dir", str(workload)) as (agent, client):
+        _until(lambda: _count_running(client) == pods)
+        time.sleep(SETTLED_S)
+        before, began = _cpu_s(agent), time.monotonic()
+        time.sleep(seconds)
+        took, used = time.monotonic() - began, _cpu_s(agent) - before
+        status = Path(f"/proc/{agent}/status").read_text("ascii")
+        rss = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    return {
+        "pods": pods,
+        "seconds": round(took),
+        "rssMiB": round(rss / 1024, 1),
+        "cpuPercent": round(used / took * 100, 3),
+        "targets": TARGETS,
+        "commit": _commit(),
+        "python": sys.version.split()[0],
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "loadAverage": round(os.getloadavg()[0], 1),
+    }
+
+
+@contextlib.contextmanager
+def running(folder: Path, *options: str) -> Iterator[tuple[int, Client]]:
+    """An agent with a directory, a socket and a cgroup of its own; nothing of it is left afterwards."""
+    group, socket = f"/nodewright-idle-{os.getpid()}", folder / "agent.sock"
+    command = [sys.executable, "-m", "nodewright", "agent", "--root-dir", str(folder / "root")]
+    command += ["--socket", str(socket), "--cgroup-root", group, "--drain-on-exit", *options]
+    log = folder / "agent.log"
+    with log.open("wb") as out, subprocess.Popen(command, stderr=out) as agent:
+        client = Client(socket)
+        try:
+            _until(lambda: _answers(client))
+            yield agent.pid, client
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                agent.terminate()
+            agent.wait(_PATIENCE_S)
+            groups = CgroupFS(group)
+            groups.kill(group)
+            groups.remove(group)
+
+
+def _until(holds: Any) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "the agent takes too long"
+        time.sleep(0.2)
+
+
+def _answers(client: Client) -> bool:
+    try:
+        client.get("api/v1/nodes")
+    except WorldError:
+        return False
+    return True
+
+
+def _count_running(client: Client) -> int:
+    return sum(one["status"].get("phase") == "Running" for one in client.get("api/v1/pods")["items"])
+
+
+def _cpu_s(pid: int) -> float:
+    """Units: seconds of CPU time, of the process and all its threads."""
+    words = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _commit() -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip()
+
+
+def _pod(number: int) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": "none",
+        "command": ["sleep", "100000"],
+        "resources": {"requests": {"cpu": "10m", "memory": "8Mi"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"p{number}", "namespace": "default"},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
