@@ -1,5 +1,6 @@
 """What all containers are put together from: their variables, commands and volumes, whatever runs them."""
 
+import asyncio
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -28,9 +29,10 @@ from nodewright.model.running import PodFacts
 from nodewright.values.quantity import ZERO, Quantity
 from nodewright.world.beneath import read_beneath
 from nodewright.world.errors import WorldError
+from nodewright.world.local_storage import PodPlaces
 from nodewright.world.pod_files import is_safe_uid
 from nodewright.world.ports import ContainerWish, Mount
-from nodewright.world.volumes import OF_OBJECTS, Used, VolumeError, Volumes, volume_path
+from nodewright.world.volumes import OF_OBJECTS, VolumeError, Volumes, volume_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOSTS, _LAST_WORDS = "/etc/hosts", "/dev/termination-log"
@@ -63,7 +65,21 @@ class Composing:
     async def forget(self, pod: Pod) -> None:
         """Nothing is left of the pod's volumes and logs."""
         self.volumes.remove(pod.uid)
-        shutil.rmtree(self.logs(pod), ignore_errors=True)
+        logs = self.logs(pod)
+        if logs.exists():
+            done("remove", logs, lambda: shutil.rmtree(logs))
+
+    async def keep_fresh(self, pods: Callable[[], Iterable[Pod]], tell: Callable[[str], None]) -> None:
+        """Refresh these pods whenever objects change, until cancelled; ``tell`` hears what could not be written."""
+        changed = asyncio.Event()
+        self._shelf.changed = changed.set
+        while True:
+            await changed.wait()
+            changed.clear()
+            try:
+                await self.refresh(pods())
+            except WorldError as error:
+                tell(str(error))
 
     async def refresh(self, pods: Iterable[Pod]) -> None:
         """The files of pods that are made of objects are as these objects are now.
@@ -84,16 +100,17 @@ class Composing:
         if failed:
             raise failed[0]
 
-    def usage(self, pod: Pod) -> dict[str, Used]:
-        """What the pod's own volumes take of this machine's disks, by name; those in memory apart."""
-        found = {}
+    def places(self, pod: Pod) -> PodPlaces:
+        """Where the pod's files are that count as its local storage; what is in memory does not."""
+        volumes = {}
         for volume in pod.spec.volumes:
             if volume.get("hostPath") is None and (volume.get("emptyDir") or {}).get("medium") != "Memory":
                 try:
-                    found[str(volume["name"])] = self.volumes.used(pod.uid, volume)
+                    volumes[str(volume["name"])] = volume_path(self.volumes.directory(pod.uid), volume)
                 except VolumeError:
                     continue
-        return found
+        names = [one.name for one in (*pod.spec.init_containers, *pod.spec.containers)]
+        return PodPlaces(volumes=volumes, logs={name: self.logs(pod) / name for name in names})
 
     # ------------------------------------------------------------ parts
 

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.running import ContainerPhase
+from nodewright.values.quantity import Quantity, QuantityError
 from nodewright.world.errors import WorldError
 from nodewright.world.ports import Clock, ContainerRuntime
 
@@ -27,6 +29,22 @@ class RotateRule:
     max_bytes: int = 10 * 2**20
     max_files: int = 5
     period_s: float = 10.0
+
+    @classmethod
+    def of(cls, config: KubeletConfiguration) -> "RotateRule":
+        """As a kubelet's configuration has it.
+
+        Follows: v1.36, pkg/kubelet/logs/container_log_manager.go, parseMaxSize.
+        Errors:  QuantityError where the size is no amount.
+
+        >>> RotateRule.of(KubeletConfiguration(container_log_max_size="1Mi")).max_bytes
+        1048576
+        """
+        size = Quantity.parse(config.container_log_max_size).as_int64()
+        if size is None:
+            raise QuantityError("invalid max log size")
+        period_s = config.container_log_monitor_interval.nanoseconds / 10**9
+        return cls(max_bytes=size, max_files=config.container_log_max_files, period_s=period_s)
 
 
 async def rotate_logs(

@@ -1,11 +1,11 @@
-"""Volumes of pods on this machine: made, shown, measured, and removed without a trace."""
+"""Volumes of pods on this machine: made, shown, and removed without a trace."""
 
 import os
 import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from nodewright.core.environment import FileContent
 from nodewright.world.beneath import make_beneath, open_beneath
@@ -42,16 +42,6 @@ class Mounts(Protocol):
 
     def unmount_below(self, directory: Path) -> None:
         """Nothing is mounted there any more."""
-
-
-class Used(NamedTuple):
-    """What a directory takes of its file system.
-
-    Units: bytes; inodes.
-    """
-
-    bytes: int
-    inodes: int
 
 
 def volume_path(pod_directory: Path, volume: Mapping[str, Any]) -> Path:
@@ -160,10 +150,6 @@ class Volumes:
             os.close(descriptor)
         return place
 
-    def used(self, uid: str, volume: Mapping[str, Any]) -> Used:
-        """What a volume takes; nothing where it is not there."""
-        return usage(volume_path(self.directory(uid), volume))
-
     def remove(self, uid: str) -> None:
         """Nothing of the pod's volumes is left. What others mounted below keeps all where it is.
 
@@ -186,42 +172,6 @@ class Volumes:
         if self._mounts is None:
             raise VolumeError(f"{what} needs mounting, for which the agent has no rights")
         return self._mounts
-
-
-def usage(directory: Path) -> Used:
-    """What a directory takes of its file system; what is elsewhere or hard-linked counts once or not at all.
-
-    Follows: v1.36, pkg/volume/util/fs/fs.go, DiskUsage.
-    """
-    seen: set[int] = set()
-    try:
-        top = directory.lstat()
-    except OSError:
-        return Used(0, 0)
-    total, ahead = _taken(top), [directory]
-    seen.add(top.st_ino)
-    while ahead:
-        try:
-            entries = list(os.scandir(ahead.pop()))
-        except OSError:
-            # It has gone meanwhile, or is none of ours to read.
-            continue
-        for entry in entries:
-            try:
-                told = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
-            if told.st_dev != top.st_dev or told.st_ino in seen:
-                continue
-            seen.add(told.st_ino)
-            total += _taken(told)
-            if entry.is_dir(follow_symlinks=False):
-                ahead.append(Path(entry.path))
-    return Used(total, len(seen))
-
-
-def _taken(told: os.stat_result) -> int:
-    return told.st_blocks * 512
 
 
 def _made(place: Path, mode: int = _ALL_RIGHTS) -> None:

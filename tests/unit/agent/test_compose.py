@@ -20,7 +20,9 @@ from nodewright.model.objects import Container, ObjectMeta, Pod
 from nodewright.model.running import PodFacts, SandboxFacts
 from nodewright.testing.agents import AgentBench
 from nodewright.testing.objects import a_pod, amounts
+from nodewright.testing.runtime import settle
 from nodewright.world.decode import decode
+from nodewright.world.local_storage import DiskStorage
 from nodewright.world.ports import ContainerWish, Mount, SandboxWish
 from nodewright.world.volumes import Volumes
 
@@ -248,6 +250,32 @@ def test_objects_that_change_are_seen_by_those_who_have_them(bench: Bench) -> No
     assert (place / "v/a").read_text() == "2"
 
 
+def test_pods_are_refreshed_when_objects_change(bench: Bench) -> None:
+    async def check() -> list[str]:
+        told: list[str] = []
+        volumes = [{"name": "v", "configMap": {"name": "conf"}}]
+        pod = a_pod_with(volumes=volumes, volumeMounts=mounted("/conf"))
+        (container,) = pod.spec.containers
+        bench.put(a="1")
+        await bench.containers.container(pod, container, 0, SETTINGS, facts(pod))
+        task = asyncio.create_task(bench.containers.keep_fresh(lambda: [pod], told.append))
+        await settle()
+        bench.put(a="2")
+        await settle()
+        place = bench.root / "pods/web/volumes/kubernetes.io~configmap/v"
+        assert (place / "a").read_text() == "2"
+        (place / "..data").unlink()
+        (place / "..data").mkdir()
+        bench.put(a="3")
+        await settle()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return told
+
+    (said,) = run(check())
+    assert said.startswith("write ")
+
+
 NO_RIGHTS = "needs mounting, for which the agent has no rights"
 REFUSED: tuple[tuple[dict[str, Any] | None, dict[str, Any], str], ...] = (
     (None, {"mountPath": "/x"}, 'cannot find volume "v" to mount into container "main"'),
@@ -349,7 +377,10 @@ def test_nothing_is_left_of_a_pod(bench: Bench) -> None:
     pod = a_pod_with(volumes=[{"name": "v", "emptyDir": {}}], volumeMounts=mounted("/x"))
     bench.contained(pod)
     run(bench.containers.sandbox(pod, 0, ""))
-    assert set(bench.containers.usage(pod)) == {"v"}
+    used = DiskStorage(bench.containers.places).of(pod)
+    assert [one.name for one in used.volumes] == ["v"]
+    assert used.ephemeral_storage is not None
+    assert used.ephemeral_storage.inodes_used == 2
     run(bench.containers.forget(pod))
     assert list((bench.root / "pods").iterdir()) == list((bench.root / "logs").iterdir()) == []
 

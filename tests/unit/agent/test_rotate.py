@@ -8,8 +8,10 @@ import pytest
 
 from nodewright.agent.rotate import RotateRule, log_directory, rotate_logs, rotate_once
 from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.testing.objects import a_pod
 from nodewright.testing.runtime import FakeClock, FakeRuntime, settle
+from nodewright.values.quantity import QuantityError
 from nodewright.world.errors import WorldError
 from nodewright.world.ports import ContainerWish, SandboxWish
 
@@ -58,6 +60,12 @@ class Bench:
     @property
     def reopened(self) -> int:
         return sum(name == "reopen_log" for name, _ in self.runtime.done)
+
+
+def test_a_kubelets_configuration_says_when() -> None:
+    assert RotateRule.of(KubeletConfiguration()) == RotateRule()
+    with pytest.raises(QuantityError, match="invalid max log size"):
+        RotateRule.of(KubeletConfiguration(container_log_max_size="100m"))
 
 
 def test_a_log_that_has_grown_is_set_aside_and_older_ones_compressed(tmp_path: Path) -> None:

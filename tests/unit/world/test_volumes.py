@@ -1,10 +1,8 @@
-"""Volumes: made as pods want them, shown without a way out, measured, and removed."""
+"""Volumes: made as pods want them, shown without a way out, and removed."""
 
 import os
 import socket
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,7 @@ from nodewright.world.beneath import open_beneath, read_beneath
 from nodewright.world.errors import WorldError
 from nodewright.world.mounts import KernelMounts, mounted_below
 from nodewright.world.volume_files import write_all
-from nodewright.world.volumes import VolumeError, Volumes, usage, volume_path
+from nodewright.world.volumes import VolumeError, Volumes, volume_path
 
 
 class NotedMounts:
@@ -182,21 +180,6 @@ def test_nobody_has_to_pin_what_only_we_write_to(tmp_path: Path) -> None:
 def test_volumes_of_clusters_are_refused(tmp_path: Path) -> None:
     with pytest.raises(VolumeError, match="volumes of kind nfs cannot be had without a cluster"):
         volume_path(tmp_path, {"name": "x", "nfs": {"server": "s"}})
-
-
-def test_usage_counts_each_inode_once_and_follows_no_links(tmp_path: Path) -> None:
-    assert usage(tmp_path / "none") == (0, 0)
-    place = tmp_path / "v"
-    place.mkdir()
-    empty = usage(place).bytes
-    (place / "a").write_bytes(b"x" * 100_000)
-    (place / "b").hardlink_to(place / "a")
-    (place / "c").symlink_to("/usr")
-    found = usage(place)
-    assert found.inodes == 3
-    assert 100_000 <= found.bytes - empty < 120_000
-    volume: Mapping[str, Any] = {"name": "v", "emptyDir": {}}
-    assert Volumes(tmp_path, None).used("u", volume) == (0, 0)
 
 
 def test_nothing_is_left_of_a_pod(tmp_path: Path) -> None:
