@@ -99,6 +99,25 @@ SHOTS = {
     ),
     "lint-explain": "nodewright lint --explain NW201",
     "lint-rules": "nodewright lint --explain all",
+    "help-fleet": "nodewright fleet --help",
+    "help-fleet-run": "nodewright fleet run --help",
+    "help-fleet-capacity": "nodewright fleet capacity --help",
+    "help-fleet-minimise": "nodewright fleet minimise --help",
+    "help-fleet-generate": "nodewright fleet generate --help",
+    "fleet": "nodewright fleet --nodes examples/fleet/nodes.yaml --pods examples/fleet/pods.yaml",
+    "fleet-wide": "nodewright fleet --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv -o wide",
+    "fleet-sweep": (
+        "nodewright fleet --nodes examples/fleet/nodes.yaml --pods examples/fleet/pods.yaml "
+        "--shapes label:example.com/machine --probe examples/fleet/probe.yaml "
+        "--sweep topologyManagerPolicy=best-effort,restricted,single-numa-node"
+    ),
+    "fleet-capacity": (
+        "nodewright fleet capacity -f examples/fleet/probe.yaml --nodes examples/fleet/nodes.yaml "
+        "--pods examples/fleet/pods.yaml"
+    ),
+    "fleet-minimise": (
+        "nodewright fleet minimise --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv"
+    ),
     "help-node": "nodewright node --help",
     "help-node-capture": "nodewright node capture --help",
     "node-capture-kubelet": (
@@ -128,6 +147,7 @@ SHOTS = {
 
 # Name of the picture -> command that writes a page. No test compares pictures: each Chromium draws its own.
 PICTURES = {
+    "fleet": "nodewright fleet --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv",
     "evict-timeline": (
         "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "
         "--available memory.available=3Gi --growth shop/web=64Mi/s --compare --advise"

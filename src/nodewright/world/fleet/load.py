@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from nodewright.core.predicates.affinity import affinity_mismatch
+from nodewright.core.requests import pod_requests
 from nodewright.model.fleet import FleetNode, FleetPod
 from nodewright.model.objects import Pod
+from nodewright.model.resource_names import is_extended
 from nodewright.model.tolerations import tolerates
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import STDIN, File, named_files, read_file
@@ -76,7 +78,8 @@ class FleetInput:
 
         Tables of our own are read anew, row by row.
 
-        Errors: InputError with what is wrong with a row, when it is reached.
+        Errors: InputError with what is wrong with a row, when it is reached; likewise for a pod that asks for
+            an extended resource that no node has.
         """
         resources = frozenset(name for node in self.read for name in node.allocatable)
         gpus = GPUs(self.wish.gpu_annotation, resources).checked()
@@ -86,9 +89,10 @@ class FleetInput:
             openb_pods(table) if set(table.header) >= POD_COLUMNS else table_pods(table)
             for table in self.tables
         ]
-        return (
+        merged = (
             heapq.merge(*streams, key=_arrival) if len(streams) > 1 else iter(streams[0] if streams else ())
         )
+        return _known(merged, resources)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -225,6 +229,19 @@ def _suits(pod: Pod, node: ReadNode) -> bool:
         return False
     labels = {"kubernetes.io/hostname": node.name, **node.labels}
     return affinity_mismatch(pod.spec, node.name, labels) is None
+
+
+def _known(pods: Iterable[FleetPod], resources: frozenset[str]) -> Iterator[FleetPod]:
+    """The pods, of which none asks for a resource that nobody has."""
+    seen: set[int] = set()
+    for one in pods:
+        if id(one.pod) not in seen:
+            seen.add(id(one.pod))
+            unknown = [name for name in pod_requests(one.pod) if is_extended(name) and name not in resources]
+            if unknown:
+                rule = f"no node has the resource {', '.join(sorted(unknown))}"
+                raise InputError([Fault(source=f"{one.place}, Pod {one.full_name}", rule=rule)])
+        yield one
 
 
 def _arrival(pod: FleetPod) -> float:

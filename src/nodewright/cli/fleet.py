@@ -1,0 +1,206 @@
+"""`nodewright fleet`: what comes of many nodes and pods over time, and what else would fit."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import click
+
+from nodewright.ask import load_pods
+from nodewright.cli.app import NO, YES
+from nodewright.cli.fleet_capacity import capacity
+from nodewright.cli.fleet_generate import generate
+from nodewright.cli.fleet_minimise import minimise
+from nodewright.cli.fleet_options import FleetQuestion, fleet_question
+from nodewright.cli.fleet_runs import Works, axes_of, played, swept
+from nodewright.cli.options import output as output_option
+from nodewright.fleet import SCORES, Options
+from nodewright.render.documents import as_json, as_yaml
+from nodewright.render.fleet.document import fleet_document, pod_columns
+from nodewright.render.fleet.page import fleet_page
+from nodewright.render.fleet.sweeps import Swept, sweep_document, sweep_text
+from nodewright.render.fleet.text import fleet_text, pods_text
+from nodewright.sim.fleet.engines import Engine
+from nodewright.sim.fleet.play import Retry
+from nodewright.sim.fleet.summary import FleetSummary, summary
+from nodewright.sim.fleet.values import Fate, FleetResult
+from nodewright.world.fleet.load import FleetInput
+from nodewright.world.fleet.parquet import write_parquet
+
+_UNPLACED = frozenset(Fate) - {Fate.RUNNING, Fate.ENDED}
+
+
+class DefaultGroup(click.Group):
+    """A group whose command `run` is meant where none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments, with `run` before them if they name no command."""
+        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("fleet", cls=DefaultGroup)
+def command() -> None:
+    """Run a fleet: pods arrive, a scheduler chooses nodes, and each node decides as its kubelet would.
+
+    `nodewright fleet --nodes FILE --pods FILE` is short for `nodewright fleet run`.
+    """
+
+
+for _one in (capacity, minimise, generate):
+    command.add_command(_one)
+
+
+_RUN_OPTIONS = (
+    output_option("json", "yaml", "wide"),
+    click.option(
+        "--parquet",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write every pod as a row of a Parquet file (extra: parquet).",
+    ),
+    click.option(
+        "--html",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write a page with tables and plots that needs nothing else.",
+    ),
+    click.option("--probe", metavar="FILE", help="A pod: count how many more of its kind fit at the end."),
+    click.option(
+        "--sweep",
+        multiple=True,
+        metavar="FIELD=VALUE,VALUE",
+        help="Run once for each value of a KubeletConfiguration's field, e.g. topologyManagerPolicy, or of "
+        "`scores`. Repeatable: all combinations.",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice([one.value for one in Engine]),
+        default=Engine.LOCAL.value,
+        show_default=True,
+        help="Who runs a sweep: this machine, or the cluster of RAY_ADDRESS or DASK_SCHEDULER_ADDRESS.",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="How many combinations of a sweep run at once.",
+    ),
+    click.option(
+        "--retry",
+        type=click.Choice([one.value for one in Retry]),
+        default=Retry.SAME.value,
+        show_default=True,
+        help="Where a controller's next pod goes when a node has refused one.",
+    ),
+    click.option(
+        "--scores",
+        type=click.Choice(list(SCORES)),
+        default="default",
+        show_default=True,
+        help="What the scheduler likes in a node.",
+    ),
+)
+
+
+def _run_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The options of a run, besides those that say which fleet is meant."""
+    for option in _RUN_OPTIONS:
+        command = option(command)
+    return command
+
+
+@command.command("run")
+@fleet_question
+@_run_options
+def run(
+    question: FleetQuestion,
+    *,
+    scores: str,
+    retry: str,
+    sweep: tuple[str, ...],
+    probe: str | None,
+    **wish: Any,
+) -> int:
+    """Run a fleet through its time.
+
+    Pods arrive, run and leave; said is where each went, what is used, and what cannot be.
+
+    Pods that no node can ever hold are told at once. Ctrl-C ends the run, and what came of it until then is told.
+    Exit code 0 if every pod found its place, 3 if not.
+    """
+    fleet = question.load()
+    options = Options(scores=scores, retry=Retry(retry))
+    pod = load_pods(probe, namespace=question.namespace)[0] if probe is not None else None
+    if sweep:
+        works = Works(wish["workers"], Engine(wish["engine"]))
+        found_all = swept(fleet, axes_of(sweep), options, pod, works)
+        return _side_by_side(fleet, found_all, wish["output"])
+    result = played(fleet, options)
+    found = summary(result, pod)
+    _write(fleet, result, found, wish)
+    return NO if any(found.fates.get(fate) for fate in _UNPLACED) or not found.complete else YES
+
+
+def _write(fleet: FleetInput, result: FleetResult, found: FleetSummary, wish: dict[str, Any]) -> None:
+    columns = shutil.get_terminal_size().columns
+    if wish["html"] is not None:
+        wish["html"].write_text(fleet_page(found, result), "utf-8")
+    if wish["parquet"] is not None:
+        write_parquet(wish["parquet"], pod_columns(result))
+    if wish["output"] in ("json", "yaml"):
+        document = {**fleet_document(found, result, warnings=fleet.warnings), "assumed": assumed(fleet)}
+        click.echo((as_json if wish["output"] == "json" else as_yaml)(document), nl=False)
+        return
+    click.echo(fleet_text(found, columns=columns), nl=False)
+    click.echo(assumed_text(fleet, columns), nl=False)
+    if wish["output"] == "wide":
+        click.echo()
+        click.echo(pods_text(result, columns=columns), nl=False)
+
+
+def _side_by_side(fleet: FleetInput, found: Swept, output: str | None) -> int:
+    if output in ("json", "yaml"):
+        document = {**sweep_document(found, warnings=fleet.warnings), "assumed": assumed(fleet)}
+        click.echo((as_json if output == "json" else as_yaml)(document), nl=False)
+    else:
+        columns = shutil.get_terminal_size().columns
+        click.echo(sweep_text(found, columns=columns), nl=False)
+        click.echo(assumed_text(fleet, columns), nl=False)
+    return NO if any(one.fates.get(fate) for _, one in found for fate in _UNPLACED) else YES
+
+
+def assumed(fleet: FleetInput) -> dict[str, Any]:
+    """What the files do not tell and was assumed, or taken from shapes that somebody named."""
+    furnished = fleet.furnished
+    return {
+        "shapes": dict(furnished.assumed),
+        "shapesByRule": dict(furnished.named),
+        "nodesWithSystemCore": furnished.with_system_core,
+    }
+
+
+def assumed_text(fleet: FleetInput, columns: int) -> str:
+    """The same in words."""
+    furnished = fleet.furnished
+    lines = []
+    if furnished.assumed:
+        shapes = ", ".join(f"{count} {name}" for name, count in furnished.assumed.items())
+        lines.append(
+            f"assumed: NUMA nodes, cores and caches as machines of that size usually have them ({shapes})"
+        )
+    if furnished.named:
+        shapes = ", ".join(f"{count} {name}" for name, count in furnished.named.items())
+        lines.append(f"from --shapes: NUMA nodes, cores and caches ({shapes})")
+    if furnished.with_system_core:
+        lines.append(
+            f"assumed: {furnished.with_system_core} nodes that keep no CPU from pods have a core more for the system, "
+            "without which a static CPU manager does not start"
+        )
+    return "".join(
+        f"{fill(line, columns - 1, subsequent_indent='  ', break_on_hyphens=False)}\n" for line in lines
+    )

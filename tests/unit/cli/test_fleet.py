@@ -1,0 +1,177 @@
+"""`nodewright fleet`."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from nodewright.cli.app import run
+from nodewright.cli.fleet_runs import Telling
+from nodewright.sim.fleet.play import Progress
+
+NODES = ("--nodes", "examples/fleet/nodes.yaml", "--shapes", "label:example.com/machine")
+PODS = ("--pods", "examples/fleet/pods.yaml")
+PROBE = "examples/fleet/probe.yaml"
+TABLES = ("--nodes", "examples/fleet/nodes.csv", "--pods", "examples/fleet/pods.csv")
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(["fleet", *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_run_is_meant_where_no_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = asked(capsys, *NODES, *PODS)
+    assert asked(capsys, "run", *NODES, *PODS) == (code, out, err)
+    assert code == 3
+    assert out.startswith("9 nodes, 33 pods: 29 running, 4 waiting\n")
+    assert "from --shapes: NUMA nodes, cores and caches (3 2x2x4x2)" in out
+    assert err == (
+        "warning: data/giant (examples/fleet/pods.yaml:61): no node can ever hold it: cpu: 80 asked for, "
+        "31 is the most that a node has\n"
+    )
+
+
+def test_every_pod_placed_is_a_yes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "fleet.html"
+    code, out, _ = asked(capsys, *TABLES, "-o", "json", "--html", str(page))
+    assert code == 0
+    document = json.loads(out)
+    assert document["counts"] == {"nodes": 4, "pods": 40, "ended": 40}
+    assert document["assumed"] == {"shapes": {"1x1x8x2": 4}, "shapesByRule": {}, "nodesWithSystemCore": 4}
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_a_sweep_puts_policies_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = ("--sweep", "topologyManagerPolicy=best-effort,single-numa-node", "--probe", PROBE)
+    code, out, err = asked(capsys, *NODES, *PODS, *sweep)
+    assert code == 3
+    lines = [line for line in out.splitlines() if "topologyManagerPolicy" in line]
+    assert [line.split()[:3] for line in lines] == [
+        ["29", "4", "0"],
+        ["23", "2", "8"],
+        ["TopologyAffinityError", "1", "topologyManagerPolicy=single-numa-node"],
+    ]
+    assert err.count("giant") == 1
+    _, out, _ = asked(capsys, *NODES, *PODS, *sweep, "-o", "json")
+    both = json.loads(out)["sweep"]
+    assert [one["settings"]["topologyManagerPolicy"] for one in both] == ["best-effort", "single-numa-node"]
+    assert [one["room"]["fits"] for one in both] == [15, 30]
+
+
+def test_scores_of_the_scheduler_can_be_swept(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = asked(capsys, *TABLES, "--sweep", "scores=default,most-allocated")
+    assert code == 0
+    assert [line.split()[-1] for line in out.splitlines()[1:3]] == ["scores=default", "scores=most-allocated"]
+
+
+@pytest.mark.slow
+def test_a_sweep_is_the_same_whoever_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = (*NODES, *PODS, "--sweep", "topologyManagerPolicy=best-effort,single-numa-node", "-o", "json")
+    assert asked(capsys, *sweep, "--workers", "2") == asked(capsys, *sweep)
+
+
+def test_capacity_counts_what_more_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = asked(capsys, "capacity", "-f", PROBE, *NODES, *PODS)
+    assert code == 0
+    assert out.startswith("default/probe: 15 more fit\n")
+    sweep = ("--sweep", "topologyManagerPolicy=best-effort,single-numa-node")
+    code, out, _ = asked(capsys, "capacity", "-f", PROBE, *NODES, *sweep, "-o", "yaml")
+    assert code == 0
+    assert out.count("fits: 33") == 2
+
+
+def test_minimise_tells_the_fewest_nodes_and_whether_that_is_proved(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = asked(capsys, "minimise", *TABLES)
+    assert code == 0
+    assert out.endswith("4 nodes hold it, and no fewer can: proved\n")
+    code, out, _ = asked(capsys, "minimise", *TABLES, "--exact", "-o", "json")
+    assert json.loads(out) | {"runs": 0} == {
+        "nodes": 4,
+        "bound": 4,
+        "proved": True,
+        "boundBy": "linear program",
+        "runs": 0,
+        "kinds": [{"name": "node-0", "shape": "1x1x8x2 64Gi", "nodes": 4}],
+    }
+
+
+def test_no_number_of_nodes_holds_a_pod_that_is_too_large_for_each(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = asked(capsys, "minimise", *NODES, *PODS)
+    assert code == 3
+    assert out.startswith("no number of these nodes")
+    assert "data/giant" in err
+
+
+def test_generated_tables_are_the_same_each_time_and_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def made(name: str) -> tuple[str, str]:
+        paths = tmp_path / f"{name}-nodes.csv", tmp_path / f"{name}-pods.csv"
+        files = ("--nodes-file", str(paths[0]), "--pods-file", str(paths[1]))
+        assert asked(capsys, "generate", "--seed", "3", "--nodes", "6", "--pods", "40", *files)[0] == 0
+        return str(paths[0]), str(paths[1])
+
+    one, other = made("one"), made("other")
+    assert [Path(path).read_bytes() for path in one] == [Path(path).read_bytes() for path in other]
+    code, out, _ = asked(capsys, "--nodes", one[0], "--pods", one[1])
+    assert code in (0, 3)
+    assert out.startswith("6 nodes, 40 pods: ")
+
+
+def test_parquet_holds_a_row_a_pod(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars", reason="the extra parquet is not installed")
+    path = tmp_path / "pods.parquet"
+    assert asked(capsys, *TABLES, "--parquet", str(path))[0] == 0
+    frame = polars.read_parquet(path)
+    assert frame.height == 40
+    assert frame["fate"].to_list() == ["ended"] * 40
+
+
+def test_ctrl_c_ends_the_run_and_tells_how_far_it_came(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pods = tmp_path / "pods.csv"
+    rows = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
+    pods.write_text(f"name,cpu,memory,arrives,runs\n{rows}")
+    told = Telling.watch
+
+    def pressed(self: Telling, progress: Progress) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return told(self, progress)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(Telling, "watch", pressed)
+    code, out, _ = asked(capsys, *TABLES[:2], "--pods", str(pods))
+    assert code == 3
+    assert "broken off at " in out
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+FAULTS = [
+    ((), 2, "which nodes? (--nodes FILE, or -f FILE that has nodes and pods)"),
+    ((*TABLES, "--sweep", "topologyManagerPolicy"), 1, "FIELD=VALUE,VALUE is wanted"),
+    ((*TABLES, "--sweep", "a=1", "--sweep", "a=2"), 1, "a is given twice"),
+    (
+        (*TABLES, "--sweep", "scores=worst"),
+        1,
+        "one of default, most-allocated, best-fit, numa-aware is wanted",
+    ),
+    ((*TABLES, "--gpu-annotation", "example.com/gpu"), 1, "no node has this resource"),
+    ((*TABLES, "--sweep", "topologyManagerPolicy=some"), 1, "topologyManagerPolicy"),
+    (("--nodes", "nowhere.csv"), 1, "nowhere.csv: cannot be read: No such file or directory"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), FAULTS)
+def test_what_is_wrong_is_said(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    found, _, err = asked(capsys, *arguments)
+    assert (found, said in err) == (code, True), err
