@@ -188,7 +188,7 @@ class Objects:
     def _without_unknown(self, value: dict[str, Any]) -> dict[str, Any]:
         """The pod as it is to be, without fields that a later release may have given it."""
         meta = {name: one for name, one in value["metadata"].items() if name != "managedFields"}
-        spec = {name: one for name, one in (value.get("spec") or {}).items() if name != "nodeName"}
+        spec = {name: one for name, one in _part(value.get("spec")).items() if name != "nodeName"}
         lasting = {
             **{name: one for name, one in value.items() if name != "status"},
             "metadata": meta,
@@ -204,9 +204,8 @@ class Objects:
     def _pod(
         self, value: dict[str, Any], template: int, at: str, *, name: str = "", place: Place | None = None
     ) -> ReadPod:
-        meta, spec = value.get("metadata") or {}, value.get("spec") or {}
-        notes = meta.get("annotations") or {}
-        owners = meta.get("ownerReferences") or ()
+        meta, spec = _part(value.get("metadata")), _part(value.get("spec"))
+        notes, owners = _part(meta.get("annotations")), meta.get("ownerReferences")
         return ReadPod(
             template=template,
             name=name or str(meta.get("name") or f"{meta.get('generateName')}{len(self.pods)}"),
@@ -214,7 +213,8 @@ class Objects:
             arrives_s=self._seconds(notes, ARRIVES, at, place) or 0,
             runs_s=self._seconds(notes, RUNS, at, place),
             node=str(spec.get("nodeName") or ""),
-            controlled=any(isinstance(one, dict) and one.get("controller") for one in owners),
+            controlled=isinstance(owners, list)
+            and any(isinstance(one, dict) and one.get("controller") for one in owners),
             place=at,
         )
 

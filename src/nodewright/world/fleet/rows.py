@@ -118,12 +118,14 @@ class _Pods:
     def pod(self, row: Row) -> FleetPod:
         """The pod of the next row."""
         line, cells = row
+        name, arrives, runs, controlled = self._own
+        source = f"{self.table.path}:{line}"
+        if not cells[name]:
+            raise InputError([Fault(source=source, path="name", error="Required value", rule="")])
         key = tuple([cells[place] for place in self._kind])
         pod = self._made.get(key)
         if pod is None:
             pod = self._made[key] = self._template(row)
-        name, arrives, runs, controlled = self._own
-        source = f"{self.table.path}:{line}"
         at_s = (
             self._seconds(cells[arrives], "arrives", source)
             if arrives >= 0 and cells[arrives]
@@ -168,7 +170,13 @@ class _Pods:
         )
         pod = Pod(metadata=meta, spec=spec)
         wrong = [
-            Fault(source=source, path=one.path, value=str(one.value), error=str(one.type), rule=one.rule)
+            Fault(
+                source=source,
+                path=one.path,
+                value=None if one.value is None else str(one.value),
+                error=str(one.type),
+                rule=one.rule,
+            )
             for one in violations(pod)
         ]
         if wrong:

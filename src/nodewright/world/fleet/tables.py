@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import IO, Any, NamedTuple
 
 from nodewright.world.errors import Fault, InputError
 
+_UNREADABLE = (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error)
 _GZIP = b"\x1f\x8b"
 
 
@@ -33,8 +35,11 @@ class Table:
 
         Errors: InputError where the file has none.
         """
-        with _reader(self.path) as reader:
-            found = tuple(cell.strip() for cell in next(reader, []))
+        try:
+            with _reader(self.path) as reader:
+                found = tuple(cell.strip() for cell in next(reader, []))
+        except _UNREADABLE as error:
+            raise InputError([Fault(source=f"{self.path}:1", rule=str(error))]) from None
         if not any(found):
             raise InputError(
                 [Fault(source=f"{self.path}:1", rule="a line with the names of the columns is wanted")]
@@ -48,7 +53,7 @@ class Table:
         """
         width = len(self.header)
         with _reader(self.path) as reader:
-            next(reader, None)
+            next(reader, None)  # the header has been read
             try:
                 for cells in reader:
                     if len(cells) != width:
@@ -57,7 +62,7 @@ class Table:
                         rule = f"{width} columns are wanted, there are {len(cells)}"
                         raise InputError([Fault(source=f"{self.path}:{reader.line_num}", rule=rule)])
                     yield Row(reader.line_num, cells)
-            except (csv.Error, UnicodeDecodeError, OSError, EOFError) as error:
+            except _UNREADABLE as error:
                 raise InputError([Fault(source=f"{self.path}:{reader.line_num}", rule=str(error))]) from None
 
 

@@ -163,3 +163,27 @@ def test_a_dump_of_a_cluster_holds_nodes_and_pods_where_they_run(tmp_path: Path)
         "fields of pods that are not known were passed over: spec.containers[0].newField",
         "1 pods that have ended were left out",
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "metadata: []",
+        "spec: []",
+        "metadata: {name: pod-1, annotations: [], ownerReferences: {}}",
+        "metadata: {name: pod-1, uid: x}\nspec: []",
+    ],
+)
+def test_pods_of_the_wrong_make_are_faults_not_crashes(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match=r"pods.yaml:\d+:\d+"):
+        fleet(tmp_path, NODE.format(name="n1"), f"apiVersion: v1\nkind: Pod\n{text}\n")
+
+
+def test_a_resource_that_no_node_has_is_told_with_the_pod_and_its_place(tmp_path: Path) -> None:
+    pod = POD.format(name="pod-1", milli="1", more="").replace("cpu: 1500m", "cpu: 1, example.com/tpu: 1")
+    pod = pod.replace("memory: 1Gi}", "memory: 1Gi}, limits: {example.com/tpu: 1}")
+    found = fleet(tmp_path, NODE.format(name="n1"), pod)
+    with pytest.raises(
+        InputError, match=r"pods.yaml:1, Pod ml/pod-1: no node has the resource example.com/tpu"
+    ):
+        list(found.pods())

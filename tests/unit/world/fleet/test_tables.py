@@ -109,6 +109,7 @@ FAULTS = [
         PODS.replace("name,cpu", "cpu,cpu"),
         r":1: the column \"name\" is missing\n.*\"cpu\" is given twice",
     ),
+    (NODES, PODS.replace("a,2", ",2"), r"pods.csv.gz:2: name: Required value"),
     (NODES, "", r"pods.csv.gz:1: a line with the names of the columns is wanted"),
     (
         OPENB_NODES,
@@ -133,3 +134,13 @@ def test_what_is_wrong_with_a_row_is_told_with_its_line(
 ) -> None:
     with pytest.raises(InputError, match=rule):
         list(fleet(tmp_path, nodes, pods).pods())
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8bno gzip", b"name,cpu\xff", gzip.compress(PODS.encode())[:-12]])
+def test_a_table_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "pods.csv").write_bytes(content)
+    with pytest.raises(InputError, match=r"pods.csv:\d+: "):
+        list(
+            load_fleet(Wish(nodes=(str(tmp_path / "nodes.csv"),), pods=(str(tmp_path / "pods.csv"),))).pods()
+        )
