@@ -16,7 +16,7 @@ PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src
 # Branches of the pure floors that tests must take, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo demo-agent idle shots guide bench soak fuzz docs protos format clean
+.PHONY: help setup check test demo demo-agent idle shots guide bench measure soak fuzz docs protos format clean
 .DEFAULT_GOAL := check
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo 'make shots    write what every command prints into docs/shots/'
 	@echo 'make docs     reference and departures, from docstrings; make protos  modules from .proto files'
 	@echo 'make bench    time what must be fast;  make fuzz  broken input;  make soak  laws with many examples'
+	@echo 'make measure  as root: how fast plain processes start here'
 
 setup: $(STAMP)
 
@@ -120,6 +121,10 @@ bench: $(STAMP)
 	@mkdir -p build
 	$(BIN)/pytest benchmarks --benchmark-only --benchmark-json=build/bench.json --benchmark-columns=min,median,rounds
 	$(BIN)/python -m tools.benchmarks
+
+# As root: how fast the agent starts plain processes on this machine.
+measure: $(STAMP)
+	$(BIN)/python -m tools.measure_agent
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tools.fuzz --seconds $(or $(FUZZ_SECONDS),60)

@@ -1,15 +1,23 @@
 """What is tried inside the virtual machine: cgroups of version 2, two NUMA nodes with four CPUs each."""
 
 import asyncio
+import subprocess
+import tempfile
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from nodewright.model.objects import Pod
+from nodewright.model.running import ContainerPhase
 from nodewright.testing.live import live_agent
+from nodewright.testing.machine import plain_bench
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
+from nodewright.testing.runtime_port import Kind
 from nodewright.world.cgroupfs import CgroupFS
+from nodewright.world.errors import WorldError
 
 PINNING = {
     "cpuManagerPolicy": "static",
@@ -30,6 +38,13 @@ TOUCHES = "x = bytearray(32 << 20); x[::4096] = b'x' * len(x[::4096]); print('re
 def running(pod: Pod, *command: str) -> Pod:
     (main,) = pod.spec.containers
     return replace(pod, spec=replace(pod.spec, containers=(replace(main, command=command),)))
+
+
+def fill(place: Path) -> None:
+    """Leave no room on the disk."""
+    with suppress(OSError), place.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1024))
 
 
 def says_ready(log: Path) -> bool:
@@ -84,6 +99,34 @@ def test_pinned_pods_have_a_numa_node_each_and_the_others_what_is_left() -> None
             assert agent.text(shared.cgroup, "cpuset.cpus.effective") == "0-3,7"
 
     asyncio.run(run())
+
+
+def test_a_full_disk_delays_how_an_end_is_told_and_keeps_nobody_from_ending() -> None:
+    async def run(small: Path) -> None:
+        async with plain_bench(str(small)) as bench:
+            wish = replace(bench.wish(Kind.FAILS), command=("sh", "-c", "sleep 1; exit 9"))
+            await bench.runtime.start_container(
+                await bench.runtime.create_container(await bench.sandbox(), wish)
+            )
+            endless = await bench.started(Kind.RUNS)
+            fill(small / "filler")
+            await asyncio.sleep(3)
+            assert (await bench.newest(Kind.FAILS)).phase is ContainerPhase.RUNNING
+            await bench.runtime.stop_container(endless, 0)
+            ended = await bench.newest(Kind.RUNS)
+            assert (ended.phase, ended.exit_code) == (ContainerPhase.EXITED, 137)
+            assert bench.cgroups.processes(ended.cgroup) == ()
+            with pytest.raises(WorldError, match="No space left"):
+                await bench.started(Kind.SUCCEEDS)
+            (small / "filler").unlink()
+            assert (await bench.ended(Kind.FAILS)).exit_code == 9
+
+    with tempfile.TemporaryDirectory() as small:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=True)
+        try:
+            asyncio.run(run(Path(small)))
+        finally:
+            subprocess.run(["umount", small], check=True)
 
 
 def test_files_are_as_the_kubelet_writes_them_and_nothing_is_written_twice() -> None:

@@ -37,11 +37,12 @@ async def reassert(
     clock: Clock,
     period_s: float = PERIOD_S,
 ) -> None:
-    """Look after the groups until it is cancelled; what is found is told, errors only once.
+    """Look after the groups until it is cancelled; what is found is told, errors and what the machine lacks only once.
 
     Nothing happens between a look and what is written, so that nothing is set back that was decided meanwhile.
     """
     known: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
     while True:
         await clock.sleep(period_s)
         found = reasserted(mind(), cgroups)
@@ -50,6 +51,10 @@ async def reassert(
         for error in sorted({*found.errors} - known):
             tell(Tell(uid="", is_warning=True, reason="CgroupNotWritten", message=error))
         known = frozenset(found.errors)
+        for name in sorted(cgroups.lacks - lacks):
+            message = f"this machine has no {name}: what it bounds is not bounded"
+            tell(Tell(uid="", is_warning=True, reason="CgroupLacking", message=message))
+        lacks = frozenset(cgroups.lacks)
 
 
 def reasserted(mind: Mind, cgroups: Cgroups) -> Reasserted:

@@ -45,10 +45,10 @@ def own_cgroups() -> Iterator[CgroupFS]:
 
 
 @asynccontextmanager
-async def plain_bench() -> AsyncIterator[ProcessBench]:
-    """A runtime of plain processes with a pod's group to put containers into."""
+async def plain_bench(inside: str | None = None) -> AsyncIterator[ProcessBench]:
+    """A runtime of plain processes with a pod's group to put containers into; its files are inside a directory."""
     with own_cgroups() as cgroups:
-        directory = Path(tempfile.mkdtemp())
+        directory = Path(tempfile.mkdtemp(dir=inside))
         # Containers may run as others.
         directory.chmod(0o755)
         runtimes = [ProcessRuntime(directory / "runtime", cgroups)]

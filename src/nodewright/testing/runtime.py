@@ -309,6 +309,7 @@ class FakeCgroups:
 
     def __init__(self, version: int = 2) -> None:
         self.version = version
+        self.lacks: set[str] = set()
         self.groups: dict[str, dict[str, str]] = {}
         self.members: dict[str, set[int]] = {}
 

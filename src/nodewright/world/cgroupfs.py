@@ -51,6 +51,7 @@ class CgroupFS:
         # A thread that moves itself waits for nobody; whole processes wait for all processors, in each hierarchy.
         self._door = "cgroup.procs" if self.version == 2 else "tasks"
         self._trees = self._found_trees()
+        self._roots = tuple(dict.fromkeys(each.resolve() for each in self._trees.values()))
         self.lacks: set[str] = set()
 
     def ensure(self, path: str, files: tuple[File, ...]) -> None:
@@ -158,8 +159,8 @@ class CgroupFS:
         return found
 
     def _directories(self, path: str) -> tuple[Path, ...]:
-        trees = dict.fromkeys(each.resolve() for each in self._trees.values())
-        return tuple(tree / path.strip("/") for tree in trees)
+        inside = path.strip("/")
+        return tuple(tree / inside for tree in self._roots)
 
     def _made_by_runtimes(self, path: str) -> tuple[Path, ...]:
         """The same group in the hierarchies of version 1 that we have no use for, and container runtimes have."""
@@ -201,18 +202,27 @@ class CgroupFS:
 
     def _make(self, path: str) -> None:
         self._checked(path)
-        for tree in dict.fromkeys(self._trees.values()):
-            here = tree
-            for part in path.strip("/").split("/"):
-                parent, here = here, here / part
+        for tree in self._roots:
+            here = tree / path.strip("/")
+            # One that is there is as it should be, unless we died before it had its CPUs.
+            is_there = here.is_dir() and (
+                _text(here / _INHERITED[-1]) or self.version == 2 or not _has_cpus(here)
+            )
+            if not is_there:
                 try:
-                    if self.version == 2:
-                        _delegate(parent)
-                    here.mkdir(exist_ok=True)
-                    if self.version == 1:
-                        _inherit(parent, here)
+                    self._made(tree, path)
                 except OSError as error:
                     raise WorldError("make cgroup", path, error.strerror or str(error)) from None
+
+    def _made(self, tree: Path, path: str) -> None:
+        here = tree
+        for part in path.strip("/").split("/"):
+            parent, here = here, here / part
+            if self.version == 2:
+                _delegate(parent)
+            here.mkdir(exist_ok=True)
+            if self.version == 1 and _has_cpus(here):
+                _inherit(parent, here)
 
     def _remove(self, place: Path, path: str) -> None:
         try:
@@ -238,8 +248,13 @@ def _inherit(parent: Path, child: Path) -> None:
     """A group of version 1 begins with its parent's CPUs and memory."""
     for name in _INHERITED:
         file = child / name
-        if file.exists() and not _text(file):
+        if not _text(file):
             file.write_text(_text(parent / name) or "")
+
+
+def _has_cpus(directory: Path) -> bool:
+    """Whether the hierarchy of a group is that of the cpuset controller."""
+    return (directory / _INHERITED[0]).exists()
 
 
 def _says(place: Path, file: File) -> bool:

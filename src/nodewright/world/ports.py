@@ -220,6 +220,8 @@ class Cgroups(Protocol):
     """The tree of cgroups below a root of our own; paths are from the root of the whole tree, as drivers name them."""
 
     version: int
+    lacks: set[str]
+    """Controllers and files that were to be written and that the machine does not have."""
 
     def ensure(self, path: str, files: tuple[File, ...]) -> None:
         """The group is there with these files written; what they say already is not written again."""

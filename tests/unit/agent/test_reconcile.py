@@ -109,13 +109,16 @@ def test_it_looks_again_and_again_and_tells_an_error_once() -> None:
             for _ in range(3):
                 await bench.clock.advance(10)
             cgroups.stuck = ""
-            await bench.clock.advance(10)
+            cgroups.lacks.add("hugetlb")
+            for _ in range(2):
+                await bench.clock.advance(10)
             del cgroups.groups["/kubepods/besteffort"]
             await bench.clock.advance(10)
             task.cancel()
             assert [(one.reason, one.message) for one in bench.ears.told] == [
                 ("CgroupNotWritten", f"write to cgroup {BUSY}: permission denied"),
                 ("CgroupChanged", f"cpu.weight of {BUSY} said 7 instead of 20, and was set back"),
+                ("CgroupLacking", "this machine has no hugetlb: what it bounds is not bounded"),
                 ("CgroupChanged", "/kubepods/besteffort was gone, and is there again"),
             ]
 

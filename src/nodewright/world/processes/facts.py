@@ -47,7 +47,7 @@ def container_record(
 
 def last_words_place(wish: ContainerWish) -> str:
     """The machine's file behind the container's termination log; empty: none was asked for."""
-    path = getattr(wish.container, "termination_message_path", "") or _TERMINATION_LOG
+    path = wish.container.termination_message_path or _TERMINATION_LOG
     return next((one.host_path for one in wish.mounts if one.container_path == path), "")
 
 

@@ -4,6 +4,7 @@ import pwd
 from typing import NamedTuple
 
 from nodewright.model.objects import Container, Pod
+from nodewright.model.pod_settings import PodSecurityContext
 
 
 class Identity(NamedTuple):
@@ -20,13 +21,12 @@ def identity(pod: Pod, container: Container) -> Identity:
     Departs: a user of this machine has its own group where a container without one would have group 0.
     """
     own = container.security_context or {}
-    whole = pod.spec.security_context
-    uid = own.get("runAsUser", getattr(whole, "run_as_user", None))
-    gid = own.get("runAsGroup", getattr(whole, "run_as_group", None))
-    more = tuple(getattr(whole, "supplemental_groups", ()))
-    fs_group = getattr(whole, "fs_group", None)
-    if fs_group is not None:
-        more = (*more, fs_group)
+    whole = pod.spec.security_context or PodSecurityContext()
+    uid = own.get("runAsUser", whole.run_as_user)
+    gid = own.get("runAsGroup", whole.run_as_group)
+    more = (
+        whole.supplemental_groups if whole.fs_group is None else (*whole.supplemental_groups, whole.fs_group)
+    )
     if uid is None and gid is None and not more:
         return Identity(None, None, None)
     if uid is not None and gid is None:

@@ -184,6 +184,8 @@ class _Shim:
             elif self.ended is not None:
                 self.is_dismissed = True
             elif word == "KILL":
+                # Who is made to end has no last words that are worth waiting for.
+                self.is_dismissed = True
                 kill_all(self.spec["directories"], _KILL_LIMIT_S)
             elif word == "TERM":
                 os.kill(self.child, signal.SIGTERM)

@@ -1,0 +1,84 @@
+"""The machine's cgroups keep every promise of the port."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nodewright.core.cgroups.facts import CPUQuota, MemoryCeiling, Origin
+from nodewright.core.cgroups.files import File
+from nodewright.testing.cgroups_port import CHECKS, CgroupsBench, Check
+from nodewright.testing.machine import own_cgroups
+from nodewright.values.units import Bytes, Microseconds
+
+pytestmark = pytest.mark.live
+
+CEILING = MemoryCeiling(Bytes(0), Origin.LIMIT)
+QUOTA = CPUQuota(quota_us=Microseconds(0), period_us=Microseconds(0))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_cgroup_fs(check: Check) -> None:
+    sleepers: list[subprocess.Popen[bytes]] = []
+    with own_cgroups() as cgroups:
+
+        def enter(path: str) -> int:
+            sleepers.append(subprocess.Popen(["sleep", "1000"]))
+            for door in cgroups.doors(path):
+                Path(door).write_text(str(sleepers[-1].pid))
+            return sleepers[-1].pid
+
+        try:
+            check(CgroupsBench(cgroups=cgroups, root=cgroups.root, enter=enter))
+        finally:
+            for each in sleepers:
+                each.send_signal(signal.SIGKILL)
+                each.wait()
+
+
+def test_values_that_depend_on_one_another_are_written_whatever_their_order() -> None:
+    with own_cgroups() as cgroups:
+        if cgroups.version == 2:
+            pytest.skip("version 2 has no such values")
+        path = f"{cgroups.root}/a"
+        names = (
+            "memory.limit_in_bytes",
+            "memory.memsw.limit_in_bytes",
+            "cpu.cfs_period_us",
+            "cpu.cfs_quota_us",
+        )
+        for memory, period, quota in (
+            (64 << 20, 100_000, 50_000),
+            (8 << 20, 2_000, 1_000),
+            (128 << 20, 100_000, 90_000),
+        ):
+            files = (
+                File(names[0], str(memory), CEILING),
+                File(names[1], str(memory), CEILING),
+                File(names[2], str(period), QUOTA),
+                File(names[3], str(quota), QUOTA),
+            )
+            for order in (files, files[::-1]):
+                cgroups.ensure(path, order)
+                found = cgroups.texts(path, names)
+                assert found is not None
+                assert found == {one.name: one.value for one in files if one.name in found}
+        assert cgroups.lacks <= {names[1]}
+
+
+def test_what_the_kernel_rounds_or_words_otherwise_is_not_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with own_cgroups() as cgroups:
+        path, is_old = f"{cgroups.root}/a", cgroups.version == 1
+        limit, unlimited = ("memory.limit_in_bytes", "-1") if is_old else ("memory.max", "max")
+        for value in ("5000000", unlimited):
+            files = (File(limit, value, CEILING), File("cpuset.cpus", "0,1", CEILING))
+            cgroups.ensure(path, files)
+            texts = cgroups.texts(path, (limit, "cpuset.cpus"))
+            assert texts is not None
+            assert texts["cpuset.cpus"] == "0-1"
+            with monkeypatch.context() as patch:
+                patch.setattr("nodewright.world.cgroupfs._write", lambda place, _: f"{place} is written")
+                cgroups.ensure(path, files)
