@@ -9,9 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.core.cgroups.facts import ContainerSettings, MemoryCeiling, Origin
 from nodewright.core.cgroups.files import File
+from nodewright.core.requests import OOMScore
+from nodewright.core.requests.oom import NodeCritical
 from nodewright.model.objects import Container
 from nodewright.model.running import OOM_KILLED, ContainerPhase
 from nodewright.testing.machine import ProcessBench, plain_bench
@@ -234,6 +237,20 @@ async def test_a_container_runs_as_whom_it_says_and_leaves_its_last_words(bench:
     await bench.runtime.stop_container(id_, 0)
     assert await bench.end_of("app") == (137, "Error", "bye\n")
     assert bench.log("app") == ["stdout F 12345", "stdout F 2345"]
+
+
+@alone
+async def test_a_container_and_its_commands_have_a_score_and_a_session_of_their_own(bench: Bench) -> None:
+    say = "cat /proc/self/oom_score_adj; cut -d' ' -f6 /proc/self/stat"
+    wish = bench.command("app", "sh", "-c", f"{say}; sleep 1000")
+    score = ContainerSettings(oom_score=OOMScore("app", 777, NodeCritical()))
+    id_ = await bench.runtime.create_container(await bench.sandbox(), replace(wish, settings=score))
+    await bench.runtime.start_container(id_)
+    inside = (await bench.runtime.execute(id_, ("sh", "-c", say), 20)).stdout.decode().split()
+    await bench.runtime.stop_container(id_, 0)
+    said = [line.removeprefix("stdout F ") for line in bench.log("app")]
+    assert [said[0], inside[0]] == ["777", "777"]
+    assert len({said[1], inside[1], str(os.getsid(0))}) == 3
 
 
 @alone

@@ -163,6 +163,8 @@ class ProcessRuntime:
         if self._records.started(id_) is None and self._records.ended(id_) is None:
             try:
                 said = await asyncio.wait_for(self._started(id_, record), _START_LIMIT_S)
+            except TimeoutError:
+                raise WorldError("run", container_id, "its shim does not answer") from None
             except OSError as error:
                 raise WorldError("run", container_id, error.strerror or str(error)) from None
             if said.startswith("error "):

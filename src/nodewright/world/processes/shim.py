@@ -42,6 +42,8 @@ def main(directory: str) -> None:
     import fcntl  # noqa: PLC0415 - not for `execute`, which runs for every probe
 
     spec = _spec()
+    # Signals from the agent's terminal are not meant for us.
+    os.setsid()
     os.chdir(directory)
     lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -214,7 +216,9 @@ def execute() -> "NoReturn":
     """Become another command in a container that runs."""
     spec = _spec()
     try:
+        os.setsid()
         _enter(spec)
+        _adjust_score(spec)
         _be(spec)
     except OSError as error:
         os.write(2, f"{_what(spec, error)}: {error.strerror}\n".encode())
@@ -228,7 +232,9 @@ def _become(spec: "dict[str, Any]", streams: tuple[int, int], fail: int, go: int
     try:
         os.setsid()
         _enter(spec)
-        _adjust_score(spec, fail)
+        error = _adjust_score(spec)
+        if error:
+            os.write(fail, f"note {error}\n".encode())
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         for number, each in enumerate(streams, 1):
             os.dup2(each, number)
@@ -249,16 +255,16 @@ def _enter(spec: "dict[str, Any]") -> None:
             file.write("0")
 
 
-def _adjust_score(spec: "dict[str, Any]", fail: int) -> None:
-    """Where the machine forbids to lower it, that is told, and the container runs."""
-    score = spec.get("oom_score_adj")
-    if score is None:
-        return
-    try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write(str(score))
-    except OSError as error:
-        os.write(fail, f"note oom_score_adj {score}: {error.strerror}\n".encode())
+def _adjust_score(spec: "dict[str, Any]") -> str:
+    """Why it could not be adjusted: where the machine forbids to lower it, the container runs nevertheless."""
+    score = spec["oom_score_adj"]
+    if score is not None:
+        try:
+            with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+                file.write(str(score))
+        except OSError as error:
+            return f"oom_score_adj {score}: {error.strerror}"
+    return ""
 
 
 def _be(spec: "dict[str, Any]") -> None:
