@@ -28,16 +28,15 @@ from nodewright.cli.agent_sources import WATCHED, sources
 from nodewright.cli.agent_stop import stop_asked
 from nodewright.cli.app import ERROR, YES
 from nodewright.core.eviction import POLICIES
+from nodewright.model.objects import Pod
 from nodewright.model.verdict import Refused
 from nodewright.render.journals import JournalScribe
 from nodewright.render.messages import start_error
 from nodewright.render.words import KubeletWords
 from nodewright.render.works import tell_line
-from nodewright.values.quantity import Quantity
 from nodewright.world.asking import HostAsker
 from nodewright.world.cgroupfs import CgroupFS
 from nodewright.world.clock import HostClock
-from nodewright.world.errors import WorldError
 from nodewright.world.scenarios import this_release
 from nodewright.world.systemd import machine_stops, notify
 
@@ -101,7 +100,7 @@ async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
     performer = Performer(runtime, cgroups, parts.composer, HostAsker(runtime, clock), clock)
     rules = Rules(words=KubeletWords(), started_ns=started_ns)
     loop = Loop(opened.mind, performer, opened.keeper, board, clock, rules)
-    watched = Watched.here(config, told.root_dir, parts.places, images=parts.images)
+    watched = Watched.here(config, told.root_dir, parts.composer.places, images=parts.images)
     pressure = Pressure(loop, watched, POLICIES[told.eviction_policy])
     board.on_reclaim = pressure.reclaim
     agent = Agent(
@@ -125,31 +124,17 @@ def _parts(wired: Wired) -> Iterator[Coroutine[Any, Any, None]]:
     yield loop.run()
     yield wired.pressure.run()
     yield reassert(lambda: loop.mind, cgroups, board.tell, clock)
-    rule = RotateRule(
-        max_bytes=Quantity.parse(kubelet.container_log_max_size).value(),
-        max_files=kubelet.container_log_max_files,
-        period_s=kubelet.container_log_monitor_interval.nanoseconds / 10**9,
-    )
-    yield rotate_logs(runtime, log_root(wired.told), rule, clock, partial(_warn, board, "LogNotRotated"))
+    rule, warn = RotateRule.of(kubelet), partial(_warn, board, "LogNotRotated")
+    yield rotate_logs(runtime, log_root(wired.told), rule, clock, warn)
     if wired.parts.image_keeper is not None:
         yield wired.parts.image_keeper.run()
-    yield _refreshed(wired)
+    yield wired.parts.composer.keep_fresh(partial(_active, loop), partial(_warn, board, "VolumeNotWritten"))
     listener = Listener(node_name=wired.agent.node_name, see=loop.see, tell=board.tell, shelf=wired.shelf)
     yield from sources(wired.told, kubelet, listener)
 
 
-async def _refreshed(wired: Wired) -> None:
-    """Volumes that are made of ConfigMaps and Secrets follow these."""
-    changed = asyncio.Event()
-    wired.shelf.changed = changed.set
-    while True:
-        await changed.wait()
-        changed.clear()
-        pods = [one.pod for one in wired.loop.mind.pods.values() if one.stage is Stage.ACTIVE]
-        try:
-            await wired.parts.composer.refresh(pods)
-        except WorldError as error:
-            _warn(wired.board, "VolumeNotWritten", str(error))
+def _active(loop: Loop) -> list[Pod]:
+    return [one.pod for one in loop.mind.pods.values() if one.stage is Stage.ACTIVE]
 
 
 def _warn(board: Board, reason: str, message: str) -> None:

@@ -11,15 +11,13 @@ from nodewright.agent.shelf import Shelf
 from nodewright.agent.values import Tell
 from nodewright.cli.agent_settings import Settings
 from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.model.objects import Pod
 from nodewright.node.config import NodeConfig
 from nodewright.world.cgroupfs import CgroupFS
 from nodewright.world.errors import Fault, InputError
-from nodewright.world.local_storage import PodPlaces
 from nodewright.world.mounts import KernelMounts
 from nodewright.world.ports import Clock, ContainerRuntime, ImageStore
 from nodewright.world.processes.runtime import ProcessRuntime
-from nodewright.world.volumes import VolumeError, Volumes, volume_path
+from nodewright.world.volumes import Volumes
 
 _UNIX = "unix://"
 
@@ -32,24 +30,6 @@ class Machinery:
     composer: ProcessComposer | ContainerComposer
     images: ImageStore | None = None
     image_keeper: ImageKeeper | None = None
-
-    def places(self, pod: Pod) -> PodPlaces:
-        """Where a pod's files are."""
-        volumes = {}
-        for volume in pod.spec.volumes:
-            is_ours = (
-                volume.get("hostPath") is None and (volume.get("emptyDir") or {}).get("medium") != "Memory"
-            )
-            if is_ours:
-                try:
-                    volumes[str(volume["name"])] = volume_path(
-                        self.composer.volumes.directory(pod.uid), volume
-                    )
-                except VolumeError:
-                    continue
-        logs = self.composer.logs(pod)
-        names = (one.name for one in (*pod.spec.init_containers, *pod.spec.containers))
-        return PodPlaces(volumes=volumes, logs={name: logs / name for name in names})
 
 
 def log_root(told: Settings) -> Path:

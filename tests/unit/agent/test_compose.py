@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.agent.compose import PATH, ContainerComposer, ProcessComposer
-from nodewright.agent.composing import Site, tmpfs_bytes
+from nodewright.agent.composing import Site
 from nodewright.agent.perform import ConfigError
 from nodewright.agent.shelf import Shelf
 from nodewright.agent.values import Source
@@ -383,22 +383,3 @@ def test_nothing_is_left_of_a_pod(bench: Bench) -> None:
     assert used.ephemeral_storage.inodes_used == 2
     run(bench.containers.forget(pod))
     assert list((bench.root / "pods").iterdir()) == list((bench.root / "logs").iterdir()) == []
-
-
-SIZES = """
-    node 1Gi   pod -      own -      -> 1024
-    node 1Gi   pod -      own 64Mi   -> 64
-    node 1Gi   pod 256Mi  own -      -> 256
-    node 1Gi   pod 256Mi  own 512Mi  -> 256
-    node 1Gi   pod 4Gi    own 2Gi    -> 1024
-"""
-
-
-@pytest.mark.parametrize("line", SIZES.strip().splitlines())
-def test_memory_for_files_is_what_the_pod_may_use(line: str) -> None:
-    _, node, _, limit, _, own, _, expected = line.split()
-    pod = a_pod("web", "", {} if limit == "-" else {"memory": limit})
-    volume = {"emptyDir": {"medium": "Memory", **({} if own == "-" else {"sizeLimit": own})}}
-    assert tmpfs_bytes(pod, volume, amounts(f"memory={node}")) == int(expected) * 2**20
-    whole = a_pod("web", resources={"limits": {"memory": "1Mi"}})
-    assert tmpfs_bytes(whole, {"emptyDir": {}}, {}) == 2**20
