@@ -88,7 +88,7 @@ live-packages:
 
 test: $(STAMP) live-packages check-style check-types check-floors
 	@echo "laws with seed $(SEED); make test SEED=$(SEED) repeats them"
-	$(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=full --hypothesis-seed=$(SEED) --cov --cov-report=
+	FAULT_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=full --hypothesis-seed=$(SEED) --cov --cov-report=
 	$(BIN)/coverage report --include='$(PURE)' --skip-covered --show-missing --fail-under=$(PURE_COVERAGE)
 
 # The engine alone will do, if nothing more has been set up.

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -40,7 +41,9 @@ def main() -> int:
     began_s = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), f"--junitxml={results}"]
     laws = ["--hypothesis-profile=soak", f"--hypothesis-seed={options.seed}"]
-    ran = subprocess.run([*command, *laws, *options.tests], cwd=ROOT, check=False)
+    kills = {"KILL_POINTS": "500", "KILL_FIGURES": str(BUILD / f"kills-{commit}.json")}
+    environment = {**os.environ, **kills, "FAULT_SEED": str(options.seed)}
+    ran = subprocess.run([*command, *laws, *options.tests], cwd=ROOT, env=environment, check=False)
     found = figures(
         results.read_text("utf-8"), seed=options.seed, commit=commit, seconds=time.monotonic() - began_s
     )

@@ -16,7 +16,7 @@ from nodewright.core.lifecycle import (
     probes_of,
 )
 from nodewright.model.objects import Container, Pod, Waiting
-from nodewright.model.running import ContainerFacts, ContainerPhase
+from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
 from nodewright.node.events import PodStarted
 from nodewright.values.duration import Duration
 from nodewright.values.instant import Instant
@@ -29,6 +29,9 @@ def advance(turn: Turn, uid: str) -> None:
     record = turn.pods.get(uid)
     if record is None or record.is_busy:
         return
+    if record.retry_at_ns is not None and record.retry_at_ns <= turn.now.steady_ns:
+        record = turn.put(replace(record, retry_at_ns=None))
+        turn.to_tune.add(uid)
     if record.stage is Stage.WAITING:
         record = _waited(turn, record)
     if record.stage is Stage.ACTIVE:
@@ -78,7 +81,7 @@ def _active(turn: Turn, record: PodRecord) -> PodRecord:
     if has_ended or (wanted.ends and wanted.sandbox_attempt is None):
         return _ending(turn, record)
     if record.retry_at_ns is not None and record.retry_at_ns > turn.now.steady_ns:
-        return record
+        return _waiting_to_retry(turn, record)
     wanted, record = _backed_off(turn, wanted, record)
     if wanted.is_nothing:
         return turn.put(record)
@@ -92,6 +95,13 @@ def _active(turn: Turn, record: PodRecord) -> PodRecord:
         attempts={name: _attempt(record, name) for name in wanted.starts},
     )
     return _work(turn, record, work)
+
+
+def _waiting_to_retry(turn: Turn, record: PodRecord) -> PodRecord:
+    """A pod for which something failed: what came due meanwhile is looked at when it is tried again."""
+    if record.look_at_ns is None or record.look_at_ns > turn.now.steady_ns:
+        return record
+    return turn.put(replace(record, look_at_ns=None))
 
 
 def _ending(turn: Turn, record: PodRecord) -> PodRecord:
@@ -181,9 +191,8 @@ def _back_off_text(pod: Pod, name: str, held: BackOff) -> str:
 
 def _probing(turn: Turn, record: PodRecord) -> PodRecord:
     """Ask every probe whose turn has come; those of containers that do not run are left alone."""
-    pod, facts = record.pod, record.facts
-    if facts is None:
-        return record
+    pod = record.pod
+    facts = record.facts or PodFacts(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
     probes, asks = dict(record.probes), dict[tuple[str, ProbeKind], int]()
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         running = facts.newest(container.name)

@@ -1,6 +1,6 @@
 """What the agent makes of what it sees: one pure function, from the mind and an observation to the mind and works."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ from nodewright.agent.values import (
     Stage,
     SyncPod,
     Ticked,
+    TuneFailed,
     UsageSeen,
 )
 from nodewright.core.eviction import Eviction, Situation, look, relieve
@@ -59,6 +60,8 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
             runtime_seen(turn, seen)
         case PodDone():
             _done(turn, seen)
+        case TuneFailed():
+            _tune_failed(turn, seen)
         case ProbeAnswered():
             _probe_answered(turn, seen)
         case UsageSeen():
@@ -70,10 +73,23 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
         case _:
             assert_never(seen)
     orphans_end(turn)
-    for uid in tuple(turn.pods):
+    for uid in [uid for uid, record in turn.pods.items() if uid in turn.touched or _is_due(record, now)]:
         advance(turn, uid)
     _deferred(turn)
     return turn.decided()
+
+
+def _is_due(record: PodRecord, now: Now) -> bool:
+    """Whether something is to be done for a pod of which nothing was seen."""
+    return record.stage is Stage.WAITING or any(moment <= now.steady_ns for moment in _moments(record))
+
+
+def _moments(record: PodRecord) -> Iterator[int]:
+    if not record.is_busy:
+        yield from record.asks_at_ns.values()
+        for moment in (record.look_at_ns, record.retry_at_ns):
+            if moment is not None:
+                yield moment
 
 
 def wake_at_ns(mind: Mind) -> int | None:
@@ -81,13 +97,7 @@ def wake_at_ns(mind: Mind) -> int | None:
 
     Units: nanoseconds on the steady clock.
     """
-    moments = [
-        moment
-        for one in mind.pods.values()
-        if not one.is_busy
-        for moment in (one.look_at_ns, one.retry_at_ns, *one.asks_at_ns.values())
-        if moment is not None
-    ]
+    moments = (moment for one in mind.pods.values() for moment in _moments(one))
     return min(moments, default=None)
 
 
@@ -283,6 +293,16 @@ def _retry(turn: Turn, record: PodRecord, failures: Iterable[Failure]) -> PodRec
 
 def _names(pod: Pod) -> tuple[str, ...]:
     return tuple(one.name for one in (*pod.spec.init_containers, *pod.spec.containers))
+
+
+def _tune_failed(turn: Turn, seen: TuneFailed) -> None:
+    """It is told again, after a while."""
+    record = turn.pods.get(seen.uid)
+    if record is None:
+        return
+    told = {id_: files for id_, files in record.told.items() if id_ != seen.container_id}
+    retry_at_ns = record.retry_at_ns or turn.now.steady_ns + turn.rules.retry_ns
+    turn.put(replace(record, told=told, retry_at_ns=retry_at_ns))
 
 
 def _probe_answered(turn: Turn, seen: ProbeAnswered) -> None:

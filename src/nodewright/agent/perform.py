@@ -5,7 +5,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from nodewright.agent.hooks import HookError, post_start, pre_stop
-from nodewright.agent.timing import steady_ns, timed
+from nodewright.agent.patience import PatientRuntime
+from nodewright.agent.timing import all_done, steady_ns, timed
 from nodewright.agent.values import (
     AskProbe,
     CancelWork,
@@ -18,6 +19,7 @@ from nodewright.agent.values import (
     Seen,
     SyncPod,
     TuneContainer,
+    TuneFailed,
     WriteGroups,
 )
 from nodewright.core.cgroups.facts import ContainerSettings
@@ -33,6 +35,8 @@ from nodewright.world.ports import Asker, Cgroups, Clock, ContainerRuntime, Cont
 SANDBOX_ERROR = "FailedCreatePodSandBox"
 CREATE_ERROR, RUN_ERROR, HOOK_ERROR = "CreateContainerError", "RunContainerError", "PostStartHookError"
 CONFIG_ERROR, KILL_ERROR = "CreateContainerConfigError", "KillPodError"
+
+_LOOK_AGAIN_S = 5.0
 
 
 class ConfigError(Exception):
@@ -77,9 +81,11 @@ class Performer:
         asker: Asker,
         clock: Clock,
     ) -> None:
-        self.runtime, self.cgroups, self.composer = runtime, cgroups, composer
+        self.runtime: ContainerRuntime = PatientRuntime(runtime, clock)
+        self.cgroups, self.composer = cgroups, composer
         self.asker, self.clock = asker, clock
         self.report: Callable[[Seen], None] = lambda _: None
+        self._is_closed = False
         self._pods: dict[str, asyncio.Task[None]] = {}
         self._others: set[asyncio.Task[None]] = set()
 
@@ -109,6 +115,7 @@ class Performer:
 
     async def close(self) -> None:
         """Stop all works where they are; what runs goes on running."""
+        self._is_closed = True
         tasks = [*self._pods.values(), *self._others]
         for task in tasks:
             task.cancel()
@@ -121,6 +128,7 @@ class Performer:
 
     async def _pod_work(self, work: PodWork) -> None:
         failures: list[Failure] = []
+        reason = SANDBOX_ERROR if isinstance(work, SyncPod) else KILL_ERROR
         is_cancelled = False
         try:
             match work:
@@ -131,16 +139,21 @@ class Performer:
                 case CleanPod():
                     await self._clean(work)
         except asyncio.CancelledError:
+            if self._is_closed:
+                raise
             is_cancelled = True
         except (ConfigError, WorldError, TimeoutError) as error:
-            failures.append(Failure(reason=_general(work), message=str(error)))
-        facts, asked_ns = None, steady_ns(self.clock)
-        try:
-            facts = await self.runtime.pod(work.uid)
-        except asyncio.CancelledError:
-            is_cancelled = True
-        except (WorldError, TimeoutError) as error:
-            failures.append(Failure(reason="RuntimeUnavailable", message=str(error)))
+            failures.append(Failure(reason=reason, message=str(error)))
+        looking = asyncio.ensure_future(self._seen(work.uid))
+        while not looking.done():
+            try:
+                await asyncio.wait((looking,))
+            except asyncio.CancelledError:
+                if self._is_closed:
+                    looking.cancel()
+                    raise
+                is_cancelled = True
+        facts, asked_ns = looking.result()
         del self._pods[work.uid]
         self.report(
             PodDone(
@@ -152,6 +165,15 @@ class Performer:
                 is_cancelled=is_cancelled,
             )
         )
+
+    async def _seen(self, uid: str) -> tuple[PodFacts | None, int]:
+        """What the runtime says of a pod, as soon as it says anything: on less than that nothing is decided."""
+        while True:
+            asked_ns = steady_ns(self.clock)
+            try:
+                return await self.runtime.pod(uid), asked_ns
+            except (WorldError, TimeoutError):
+                await self.clock.sleep(_LOOK_AGAIN_S)
 
     # ------------------------------------------------------------ sync
 
@@ -274,7 +296,7 @@ class Performer:
             finally:
                 ended[one.name].set()
 
-        await _all_done(stop(one) for one in running.values())
+        await all_done(stop(one) for one in running.values())
 
     async def _stop(
         self,
@@ -314,8 +336,7 @@ class Performer:
         try:
             await self.runtime.update_container(work.container_id, work.settings, work.files)
         except (WorldError, TimeoutError):
-            # It may have ended meanwhile; if it has not, the reconciling loop finds what differs.
-            return
+            self.report(TuneFailed(uid=work.uid, container_id=work.container_id))
 
     async def _ask(self, work: AskProbe) -> None:
         answer: Health | None = None
@@ -344,20 +365,6 @@ class Performer:
         )
 
 
-async def _all_done(doing: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All of them, to the end; then the first error, if there was one."""
-    tasks = [asyncio.ensure_future(one) for one in doing]
-    try:
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-    except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        raise
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-
-
 def _pod_group(groups: Iterable[Group]) -> Group | None:
     return next((one for one in groups if one.level is Level.POD), None)
 
@@ -380,7 +387,3 @@ def _stale(facts: PodFacts, name: str) -> tuple[ContainerFacts, ...]:
 def _container(pod: Pod, name: str) -> Container:
     by_name = {one.name: one for one in (*pod.spec.init_containers, *pod.spec.containers)}
     return by_name.get(name, Container(name=name))
-
-
-def _general(work: PodWork) -> str:
-    return SANDBOX_ERROR if isinstance(work, SyncPod) else KILL_ERROR

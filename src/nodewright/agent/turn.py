@@ -1,6 +1,8 @@
 """One turn of the agent's loop while it is being thought: the mind as it becomes, and what is to be done."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,12 +22,13 @@ from nodewright.agent.values import (
 from nodewright.core.cgroups.container import containers_settings
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import container_files
-from nodewright.core.cgroups.plan import Group, Level, level_groups, pod_groups
+from nodewright.core.cgroups.plan import Group, Level, Tree, level_groups, pod_groups
+from nodewright.core.cgroups.rules import CgroupRules
 from nodewright.core.lifecycle import Circumstances, Health, Probed, ProbeKind, pod_status
 from nodewright.core.requests import qos_class
 from nodewright.model.objects import Pod, PodStatus
 from nodewright.model.running import ContainerPhase
-from nodewright.node.cgroups import PlacedPod, cgroup_rules, cgroup_tree, node_groups, places_of
+from nodewright.node.cgroups import PlacedPod, cgroup_rules, cgroup_tree, groups_of_pod, places_of
 from nodewright.node.config import NodeConfig
 from nodewright.node.events import Event, PodGone
 from nodewright.node.state import as_counted
@@ -47,6 +50,8 @@ class Turn:
         self.kept: dict[str, PodRecord | None] = {}
         """Pods of which something that lasts has changed."""
         self.unheard, self.orphans = mind.unheard, dict(mind.orphans)
+        self.touched: set[str] = set()
+        """The uids of pods of which something was learnt or decided."""
         self.to_tune: set[str] = set()
         """The uids of pods that were started on holdings that may have changed since."""
 
@@ -66,6 +71,7 @@ class Turn:
         old = self.pods.get(record.pod.uid)
         record = replace(record, status=self._status(record))
         self.pods[record.pod.uid] = record
+        self.touched.add(record.pod.uid)
         if old is None or _lasting(old) != _lasting(record):
             self.kept[record.pod.uid] = record
         return record
@@ -94,13 +100,15 @@ class Turn:
         pods_changed = self.node.pods is not self.before.node.pods
         holdings_changed = self.node.held is not self.before.node.held
         if pods_changed or holdings_changed or not groups:
-            rules = cgroup_rules(self.node.config)
-            groups = level_groups(cgroup_tree(self.node.config), rules, tuple(self.node.pods.values()))
+            rules, tree = _arranged(_Same(self.node.config))
+            groups = level_groups(tree, rules, tuple(self.node.pods.values()))
             if groups != self.before.groups:
                 self.works.insert(0, WriteGroups(groups))
-        if holdings_changed or self.to_tune:
+        held, before = self.node.held, self.before.node.held
+        places_changed = holdings_changed and (held.cpu != before.cpu or held.memory != before.memory)
+        if places_changed or self.to_tune:
             # Whoever may have been given less is told before anybody starts on what became free.
-            self.works[0:0] = self._retuned(self.pods if holdings_changed else self.to_tune)
+            self.works[0:0] = self._retuned(self.pods if places_changed else self.to_tune)
         mind = replace(
             self.before,
             node=self.node,
@@ -124,12 +132,10 @@ class Turn:
 
     def groups_of(self, record: PodRecord) -> tuple[tuple[Group, ...], Mapping[str, ContainerSettings]]:
         """The groups of a pod and its containers, and the settings of the latter."""
-        config = self.node.config
-        rules, pod = cgroup_rules(config), as_counted(record.pod, config)
-        places = places_of(pod, self.node, record.memory)
-        all_groups = node_groups(self.node, [PlacedPod(record.pod, record.memory)], rules)
-        mine = tuple(one for one in all_groups if one.level in (Level.POD, Level.CONTAINER))
-        return mine, containers_settings(pod, rules, places)
+        rules, tree = _arranged(_Same(self.node.config))
+        pod = as_counted(record.pod, self.node.config)
+        groups = groups_of_pod(self.node, PlacedPod(record.pod, record.memory), tree, rules)
+        return tuple(groups), containers_settings(pod, rules, places_of(pod, self.node, record.memory))
 
     def pod_cgroup(self, pod: Pod) -> str:
         """The path of the pod's group; empty where pods have none."""
@@ -140,7 +146,7 @@ class Turn:
 
     def _retuned(self, uids: Iterable[str]) -> list[Work]:
         """What containers that run are to be told, because who holds what has changed."""
-        rules = cgroup_rules(self.node.config)
+        rules, _ = _arranged(_Same(self.node.config))
         works: list[Work] = []
         for uid in tuple(uids):
             record = self.pods.get(uid)
@@ -192,9 +198,27 @@ class Turn:
 
 def pod_cgroup(pod: Pod, config: NodeConfig) -> str:
     """The path of a pod's group at the node; empty where pods have none."""
-    tree, rules = cgroup_tree(config), cgroup_rules(config)
+    rules, tree = _arranged(_Same(config))
     found = pod_groups(as_counted(pod, config), tree, rules, {}, has_exclusive_cpus=False)
     return next((one.path for one in found if one.level is Level.POD), "")
+
+
+class _Same(NamedTuple):
+    """A configuration that is itself and equal to no other: it never changes while the agent runs."""
+
+    config: NodeConfig
+
+    def __hash__(self) -> int:
+        return id(self.config)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.config is self.config
+
+
+@lru_cache(maxsize=4)
+def _arranged(same: _Same) -> tuple[CgroupRules, Tree]:
+    """What values in the node's groups depend on, and how the groups are arranged."""
+    return cgroup_rules(same.config), cgroup_tree(same.config)
 
 
 def probed(record: PodRecord) -> Probed:

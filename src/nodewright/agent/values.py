@@ -243,6 +243,13 @@ class PodDone(msgspec.Struct, frozen=True, kw_only=True):
     is_cancelled: bool = False
 
 
+class TuneFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """A container was not told what it is to be held to; it may have ended."""
+
+    uid: str
+    container_id: str
+
+
 class ProbeAnswered(msgspec.Struct, frozen=True, kw_only=True):
     """A probe has come back; no answer: it could not be asked."""
 
@@ -284,6 +291,7 @@ Seen: TypeAlias = (
     | PodSeen
     | RuntimeSeen
     | PodDone
+    | TuneFailed
     | ProbeAnswered
     | UsageSeen
     | Drained

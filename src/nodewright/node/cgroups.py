@@ -96,11 +96,16 @@ def node_groups(state: NodeState, placed: Iterable[PlacedPod], rules: CgroupRule
     tree = cgroup_tree(state.config)
     found = [*level_groups(tree, rules, tuple(state.pods.values()))]
     for one in placed:
-        pod = as_counted(one.pod, state.config)
-        places = places_of(pod, state, one.memory)
-        pinned = _pod_has_exclusive_cpus(pod, state, places)
-        found += pod_groups(pod, tree, rules, places, has_exclusive_cpus=pinned)
+        found += groups_of_pod(state, one, tree, rules)
     return tuple(found)
+
+
+def groups_of_pod(state: NodeState, placed: PlacedPod, tree: Tree, rules: CgroupRules) -> Iterator[Group]:
+    """The groups of one pod; else as `node_groups`."""
+    pod = as_counted(placed.pod, state.config)
+    places = places_of(pod, state, placed.memory)
+    pinned = _pod_has_exclusive_cpus(pod, state, places)
+    return pod_groups(pod, tree, rules, places, has_exclusive_cpus=pinned)
 
 
 def places_of(pod: Pod, state: NodeState, memory: MemoryState) -> dict[str, Place]:

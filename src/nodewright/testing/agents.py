@@ -6,6 +6,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Self
 
+from nodewright.agent.decide import wake_at_ns
 from nodewright.agent.loop import Loop, Memory
 from nodewright.agent.outcome import Decided, Keeping, Stepped
 from nodewright.agent.perform import Performer
@@ -131,9 +132,10 @@ class FakeMemory:
 
 
 class FakeEars:
-    """Remembers what it is told."""
+    """Remembers what it is told, and sees to it that nobody wakes up for what is past."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        self.clock = clock
         self.told: list[Tell] = []
         self.reclaims: list[ReclaimNode] = []
         self.on_reclaim: Callable[[ReclaimNode], None] = lambda _: None
@@ -144,6 +146,10 @@ class FakeEars:
 
     def decided(self, decided: Decided) -> None:
         """The mind has changed."""
+        moment = wake_at_ns(decided.mind) if self.clock is not None else None
+        assert self.clock is None or moment is None or moment > self.clock.monotonic_s() * 10**9, (
+            "it would wake up at once, for ever"
+        )
 
     def reclaim(self, work: ReclaimNode) -> None:
         """The node is to give something back."""
@@ -164,7 +170,7 @@ class AgentBench:
         self.clock = clock or FakeClock()
         self.runtime = FakeRuntime(self.clock, scripts)
         self.cgroups, self.asker = FakeCgroups(), FakeAsker()
-        self.memory, self.ears = FakeMemory(), FakeEars()
+        self.memory, self.ears = FakeMemory(), FakeEars(self.clock)
         self.keeper: Memory = self.memory
         self.node = Node.of(profile or a_profile()).state
         self.loop = self._loop(Mind(node=self.node, unheard=frozenset(unheard)))

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -65,7 +67,7 @@ class Lives:
             FakeCgroups(),
             FakeAsker(),
             FakeDisk(),
-            FakeEars(),
+            FakeEars(self.clock),
         )
         self.node = Node.of(profile).state
         self.boot = "first"
@@ -83,6 +85,7 @@ class Lives:
         self.agents = 0
         self.wrong: list[str] = []
         """What must not be."""
+        self._second = 0
         self._faults = [*faults]
         self.now_faults = Faults()
         self._task: asyncio.Task[None] | None = None
@@ -93,6 +96,10 @@ class Lives:
     async def live(self, seconds: int) -> None:
         """So much time passes; an agent that has died is started again after a while."""
         for _ in range(seconds):
+            self.clock.jump(self.jumps.get(self._second, 0))
+            if self._second in self.failures:
+                await self.reboot()
+            self._second += 1
             if self._task is None:
                 await self._start()
             await self._say()
@@ -100,7 +107,7 @@ class Lives:
             if self.now_faults.is_dead or (self._task is not None and self._task.done()):
                 await self.stop()
                 await self.clock.advance(self.downtime_s)
-            elif self._task is not None:
+            elif self._task is not None and self.is_careful:
                 self._check_shared()
 
     async def stop(self) -> None:
@@ -198,8 +205,8 @@ class Lives:
 
     def kept(self) -> dict[str, PodRecord]:
         """The pods that are kept, by uid."""
-        files = (self.disk.files[name] for name in self.disk.names(PODS))
-        return {record.pod.uid: record for content in files for record in (read_pod_file(content, ""),)}
+        records = (_record(self.disk.files[name]) for name in self.disk.names(PODS))
+        return {record.pod.uid: record for record in records}
 
     def running(self) -> list[tuple[str, str, str]]:
         """Pod, container and CPUs of all that runs."""
@@ -246,6 +253,17 @@ class Lives:
 
     pinned_uids: frozenset[str] = frozenset()
     """Pods that have CPUs of their own."""
+    is_careful = True
+    """Whether containers learn of CPUs at once; not where a runtime fails to tell them."""
+    jumps: Mapping[int, int] = MappingProxyType({})
+    """By how much the time of day changes, by the second in which it does."""
+    failures: frozenset[int] = frozenset()
+    """The seconds in which the power fails."""
+
+
+@lru_cache(maxsize=256)
+def _record(content: bytes) -> PodRecord:
+    return read_pod_file(content, "")
 
 
 def _cpus(files: Iterable[Any]) -> str:

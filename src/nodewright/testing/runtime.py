@@ -38,8 +38,14 @@ class FakeClock:
             await asyncio.sleep(0)
             return
         waker = asyncio.get_running_loop().create_future()
-        self._sleepers.append((self._passed_ns + round(seconds * 10**9), waker))
-        await waker
+        sleeper = (self._passed_ns + round(seconds * 10**9), waker)
+        self._sleepers.append(sleeper)
+        try:
+            await waker
+        except asyncio.CancelledError:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+            raise
 
     def jump(self, seconds: float) -> None:
         """The time of day changes, and nothing else."""

@@ -92,13 +92,14 @@ def is_due(probe: Probe, state: ProbeState, status: ContainerStatus, now_ns: int
 
     Units:   now_ns in nanoseconds since 1970.
     Follows: v1.36, kubelet/prober/worker.go, doProbe.
+    Departs: should the clock have been set back behind the container's start, probes go on.
     """
     running = status.state.running
     if running is None or state.on_hold or running.started_at is None:
         return False
     if is_ending and probe.kind is not ProbeKind.READINESS:
         return False
-    if (now_ns - running.started_at.nanoseconds) // _A_SECOND < probe.initial_delay_s:
+    if 0 <= (now_ns - running.started_at.nanoseconds) // _A_SECOND < probe.initial_delay_s:
         return False
     # Until the container has started only the probe that tells so is asked.
     return bool(status.started) != (probe.kind is ProbeKind.STARTUP)

@@ -1,0 +1,79 @@
+"""Disks that are full, runtimes that fail or hang, clocks that jump and power that fails: in the end all is as it would have been."""
+
+import asyncio
+import random
+from functools import cache
+from typing import Any
+
+import pytest
+from tests.simulation.day import PROFILE, SCRIPTS, SEED, a_day, nothing_is_left
+
+from nodewright.testing.faults import Fault, Faults
+from nodewright.testing.lives import Lives
+
+SLACK_S = 200
+"""What takes two minutes to be given up on, and is tried again, is done by then."""
+
+
+@cache
+def a_long_calm_day() -> tuple[dict[str, Any], int]:
+    lives = Lives(PROFILE, SCRIPTS)
+    return asyncio.run(a_day(lives, slack_s=SLACK_S)), lives.now_faults.count
+
+
+def comes_right(faults: Faults) -> None:
+    lives = Lives(PROFILE, SCRIPTS, [faults])
+    lives.is_careful = False
+    after = asyncio.run(a_day(lives, slack_s=SLACK_S))
+    assert lives.wrong == [], (faults.place, SEED)
+    assert after == a_long_calm_day()[0], (faults.place, SEED)
+    nothing_is_left(lives)
+
+
+def places(count: int, seed: int) -> list[int]:
+    choose, steps = random.Random(seed), a_long_calm_day()[1]
+    return [(number * steps + choose.randrange(steps)) // count for number in range(count)]
+
+
+def test_what_fails_now_and_then_is_done_later() -> None:
+    choose = random.Random(1)
+    for at in places(4, 1):
+        comes_right(Faults(at, Fault.FAILS, times=choose.choice((1, 2, 5, 20))))
+
+
+def test_what_never_comes_back_is_given_up_and_tried_again() -> None:
+    for at in places(2, 2):
+        comes_right(Faults(at, Fault.HANGS))
+
+
+@pytest.mark.slow
+def test_what_fails_anywhere_is_done_later() -> None:
+    choose = random.Random(SEED)
+    for number, at in enumerate(places(25, SEED)):
+        hangs = number % 3 == 2
+        comes_right(
+            Faults(at, Fault.HANGS) if hangs else Faults(at, Fault.FAILS, times=choose.choice((1, 3, 10, 40)))
+        )
+
+
+@pytest.mark.parametrize("hours", [-30, 1])
+def test_a_clock_that_jumps_changes_nothing(hours: int) -> None:
+    lives = Lives(PROFILE, SCRIPTS)
+    lives.jumps = {9: hours * 3600, 30: -hours * 1800, 52: hours * 60}
+    assert asyncio.run(a_day(lives, slack_s=SLACK_S)) == a_long_calm_day()[0]
+    nothing_is_left(lives)
+
+
+@pytest.mark.parametrize("second", [2, 6, 17])
+def test_after_a_power_failure_pods_start_anew_where_they_were(second: int) -> None:
+    lives = Lives(PROFILE, SCRIPTS)
+    lives.failures = frozenset({second})
+    after, calm = asyncio.run(a_day(lives, slack_s=SLACK_S)), a_long_calm_day()[0]
+    assert lives.wrong == []
+    assert after["held"] == calm["held"]
+    assert after["running"] == calm["running"]
+    ended = {"job", "hog", "big"}
+    assert {uid: one for uid, one in after["pods"].items() if uid not in ended} == {
+        uid: one for uid, one in calm["pods"].items() if uid not in ended
+    }
+    nothing_is_left(lives)
