@@ -1,9 +1,8 @@
 """What runtimes are asked for: for plain processes and for containers, and what is said when it cannot be put together."""
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -27,11 +26,7 @@ from nodewright.world.ports import ContainerWish, Mount, SandboxWish
 from nodewright.world.volumes import Volumes
 
 SETTINGS = (ContainerSettings(), (File("memory.oom.group", "1", KilledTogether()),))
-T = TypeVar("T")
-
-
-def run(doing: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(doing)
+run = asyncio.run
 
 
 class Bench:
