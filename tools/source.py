@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -154,3 +155,9 @@ def _symbols(parent: ast.AST, prefix: str) -> Iterator[Symbol]:
             yield from _symbols(node, f"{prefix}{node.name}.")
         elif isinstance(node, ast.If | ast.Try | ast.With):
             yield from _symbols(node, prefix)
+
+
+def commit() -> str:
+    """The short name of the commit that is looked at."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()

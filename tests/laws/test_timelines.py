@@ -17,7 +17,7 @@ from nodewright.core.eviction import (
     interval_ns,
     synchronize,
 )
-from nodewright.core.eviction.policy import AHEAD, NEAR_NS, SURGE_PERMILLE
+from nodewright.core.eviction.policy import AHEAD, NEAR_NS, SOONEST_NS, SURGE_PERMILLE
 from nodewright.model.usage import Usage
 from nodewright.sim.timeline import Growth, Setting, advise, played
 from nodewright.sim.timeline.moments import EvictionBegun, EvictionDone
@@ -135,10 +135,10 @@ def test_who_looks_by_the_rule_is_never_late_by_more_than_50_milliseconds(
     """As long as growth is no more than what was reckoned with."""
     room = Room(left=left, capacity=capacity, growth=growth)
     wait_ns = interval_ns(room)
-    assert NEAR_NS <= wait_ns <= 10 * SECOND_NS
+    assert SOONEST_NS <= wait_ns <= 10 * SECOND_NS
     reckoned = max(growth, capacity * SURGE_PERMILLE // 1000, 1)
     grown = min(real, reckoned) * wait_ns
-    assert wait_ns == NEAR_NS or grown * AHEAD <= left * SECOND_NS
+    assert wait_ns <= NEAR_NS or grown * AHEAD <= left * SECOND_NS
 
 
 @given(samples=st.lists(st.integers(0, 3000), min_size=2, max_size=6))

@@ -147,6 +147,18 @@ async def test_memory_beyond_the_limit_ends_a_container_as_oom_killed(bench: Ben
 
 
 @alone
+async def test_a_container_is_in_no_hurry_where_the_agent_is(bench: Bench) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, -5)
+    try:
+        await bench.run("app", "nice")
+        await bench.end_of("app")
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
+    assert bench.log("app") == ["stdout F 0"]
+
+
+@alone
 async def test_who_is_left_behind_ends_with_the_container(bench: Bench) -> None:
     await bench.run("app", "sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & sleep 0.2; exit 7")
     assert (await bench.end_of("app"))[0] == 7

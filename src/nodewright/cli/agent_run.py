@@ -1,7 +1,9 @@
 """The agent on this machine: all its parts, put together, from its start to its end."""
 
 import asyncio
+import os
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -40,6 +42,9 @@ from nodewright.world.clock import HostClock
 from nodewright.world.scenarios import this_release
 from nodewright.world.systemd import machine_stops, notify
 
+PRIORITY = -10
+"""Of the agent, where it may have one (nice value)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wired:
@@ -56,6 +61,9 @@ class Wired:
 
 async def run_agent(told: Settings, here: AgentNode) -> int:
     """Run pods until somebody says that it is enough."""
+    with suppress(OSError):
+        # Whose pod takes all CPUs must not keep us from ending it.
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     opened = _opened(told, here)
     if opened is None:
         return ERROR

@@ -18,6 +18,8 @@ Follows: v1.36, pkg/kubelet/kubelet.go, evictionMonitoringPeriod.
 """
 NEAR_NS = 50_000_000
 """The longest that passes between two looks once a threshold is near."""
+SOONEST_NS = 5_000_000
+"""The shortest time between two looks, when a threshold is about to be crossed."""
 SURGE_PERMILLE = 10
 """What growth is always reckoned with: so many thousandths of the capacity a second."""
 MEMORY_SURGE = 1 << 30
@@ -45,7 +47,8 @@ def interval_ns(room: Room) -> int:
     """How long the next look can wait: distance by growth, from 50 milliseconds to the kubelet's interval.
 
     Growth that is less than the surge, or a hundredth of the capacity a second, is reckoned as that much. While the
-    real one is no more than what was reckoned with, a threshold is met for at most 50 milliseconds before it is seen.
+    real one is no more than what was reckoned with, a threshold is met for at most 50 milliseconds before it is seen;
+    for 5, while it grows as it was seen to.
 
     >>> [interval_ns(Room(left=left, capacity=1000)) // 10**6 for left in (1000, 100, 10, 1, 0)]
     [10000, 5000, 500, 50, 50]
@@ -53,7 +56,11 @@ def interval_ns(room: Room) -> int:
     500
     """
     reckoned = max(room.growth, room.surge, room.capacity * SURGE_PERMILLE // 1000, 1)
-    return min(max(room.left * SECOND_NS // (AHEAD * reckoned), NEAR_NS), MONITORING_INTERVAL_NS)
+    wait_ns = min(max(room.left * SECOND_NS // (AHEAD * reckoned), NEAR_NS), MONITORING_INTERVAL_NS)
+    if room.left <= 0 or room.growth <= 0:
+        return wait_ns
+    # What grows is met at the threshold, where that is sooner.
+    return min(wait_ns, max(room.left * SECOND_NS // room.growth, SOONEST_NS))
 
 
 Interval: TypeAlias = Callable[[Sequence[Room], int | None], int]

@@ -253,6 +253,9 @@ def _enter(spec: "dict[str, Any]") -> None:
     for door in spec["doors"]:
         with open(door, "w", encoding="ascii") as file:
             file.write("0")
+    if os.getpriority(os.PRIO_PROCESS, 0) < 0:
+        # That the agent is in a hurry is no matter of its containers.
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
 def _adjust_score(spec: "dict[str, Any]") -> str:

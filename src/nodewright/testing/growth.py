@@ -1,0 +1,338 @@
+"""The agent for real against a pod that grows for real: who is first, and how late is the signal?
+
+A round makes an agent with plain processes below a group of its own, gives it one pod, and ends when the pod has. It
+takes root and leaves nothing behind.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.agent.loop import Loop
+from nodewright.agent.perform import Performer
+from nodewright.agent.pressure import Pressure, Watched
+from nodewright.agent.values import Mind, PodRecord, PodWanted, Rules, Source, Stage
+from nodewright.ask import Node
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.core.cgroups.files import File
+from nodewright.core.eviction import ADAPTIVE, EvictionPolicy
+from nodewright.core.lifecycle import spec_hash
+from nodewright.model.objects import Container, Pod
+from nodewright.model.profile import NodeProfile
+from nodewright.model.running import OOM_KILLED, PodFacts
+from nodewright.render.words import KubeletWords
+from nodewright.testing.agents import FakeAsker, FakeEars, FakeMemory
+from nodewright.testing.machines import regular_machine
+from nodewright.testing.nodes import a_profile
+from nodewright.testing.objects import a_pod
+from nodewright.world.cgroupfs import CgroupFS
+from nodewright.world.clock import HostClock
+from nodewright.world.gauges import MachineGauges
+from nodewright.world.local_storage import PodPlaces
+from nodewright.world.ports import ContainerWish, SandboxWish
+from nodewright.world.processes.runtime import ProcessRuntime
+
+GIB, MIB = 1 << 30, 1 << 20
+RATE = 512 * MIB
+THRESHOLD_BYTES = GIB
+"""Above what the pod may never reach."""
+GROWS_BYTES = 512 * MIB
+"""How much it grows before the threshold is crossed."""
+MOST_BYTES = 2 * GIB
+"""What all pods may have, where they have a limit."""
+ROUND_LIMIT_S = 60.0
+_GROWER = str(Path(__file__).with_name("grower.py"))
+
+
+MOST_TRIES = 3
+
+
+class DisturbedError(Exception):
+    """Somebody else took so much memory that the growing pod was not the one who crossed the threshold."""
+
+
+class Where(StrEnum):
+    """Which threshold the pod runs into."""
+
+    NODE = "node"
+    PODS = "kubepods"
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one race.
+
+    Units: milliseconds from the last moment at which the growing process itself saw more than the threshold, which is
+        just before the crossing; bytes.
+    """
+
+    where: Where
+    is_stubborn: bool
+    """It did not end when it was asked to."""
+    rate: int
+    """How fast it grew, in bytes a second, as far as the machine gave it memory and CPU."""
+    signalled_ms: float
+    dead_ms: float
+    had_bytes: int
+    """What it had at the end."""
+    reason: str
+    """What the pod's status says."""
+    oom_kills: int
+    looks: int
+    passes: int
+
+
+class _Composer:
+    """Wishes of a pod whose only container is the growing process."""
+
+    def __init__(self, directory: Path) -> None:
+        self._at = directory
+
+    async def sandbox(self, pod: Pod, attempt: int, cgroup: str) -> SandboxWish:
+        return SandboxWish(
+            pod=pod, attempt=attempt, cgroup_parent=cgroup, log_directory=str(self._at / "logs")
+        )
+
+    async def container(
+        self,
+        pod: Pod,
+        container: Container,
+        attempt: int,
+        settings: tuple[ContainerSettings, tuple[File, ...]],
+        facts: PodFacts,  # noqa: ARG002 - the port has it
+    ) -> ContainerWish:
+        return ContainerWish(
+            pod=pod,
+            container=container,
+            attempt=attempt,
+            spec_hash=spec_hash(container),
+            command=container.command,
+            working_dir="/",
+            log_path=f"{container.name}/{attempt}.log",
+            settings=settings[0],
+            files=settings[1],
+        )
+
+    async def forget(self, pod: Pod) -> None:
+        """Its logs go with the directory."""
+
+
+class Bench:
+    """An agent on this machine, in a directory and below a group of its own."""
+
+    def __init__(self, directory: Path, where: Where, policy: EvictionPolicy = ADAPTIVE) -> None:
+        self.root = f"/nodewright-race-{os.getpid()}"
+        self.where, self._at = where, directory
+        self.clock, self.ears = HostClock(), FakeEars()
+        self.cgroups = CgroupFS(self.root)
+        self.runtime = ProcessRuntime(directory / "pods", self.cgroups)
+        self.threshold_bytes = THRESHOLD_BYTES
+        if where is Where.NODE:
+            self.threshold_bytes = _available_now(f"{self.root}/kubepods", directory) - GROWS_BYTES
+        config = Node.of(self._profile()).state
+        performer = Performer(self.runtime, self.cgroups, _Composer(directory), FakeAsker(), self.clock)
+        rules = Rules(words=KubeletWords(), started_ns=self.clock.now_ns())
+        self.loop = Loop(Mind(node=config), performer, FakeMemory(), self.ears, self.clock, rules)
+        parts = Watched.here(config.config, directory, lambda _: PodPlaces())
+        self._alarms = parts.alarms
+        self.pressure = Pressure(self.loop, parts, policy)
+        self.ears.on_reclaim = self.pressure.reclaim
+
+    async def race(self, *, is_stubborn: bool = False) -> Round:
+        """One pod from its start to its end."""
+        log = self._at / "grown"
+        pod = replace(a_pod("grower", restartPolicy="Never"), spec=self._spec(log, is_stubborn=is_stubborn))
+        tasks = [asyncio.create_task(self.loop.run()), asyncio.create_task(self.pressure.run())]
+        try:
+            self.loop.see(PodWanted(Source.API, pod))
+            record = await asyncio.wait_for(self._ended(pod.uid, tasks), ROUND_LIMIT_S)
+            oom_kills = self._oom_kills()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._cleared(pod.uid)
+        return self._round(record, _said(log), oom_kills, is_stubborn=is_stubborn)
+
+    def _round(
+        self, record: PodRecord, said: dict[str, tuple[float, int]], oom_kills: int, *, is_stubborn: bool
+    ) -> Round:
+        assert record.facts is not None
+        if not {"START", "TERM", "ENOUGH"} <= said.keys():
+            raise DisturbedError
+        (container,) = record.facts.containers
+        (started_s, had), (crossed_s, has) = said["START"], said["ENOUGH"]
+        ended_s = time.monotonic() - (time.time_ns() - container.finished_ns) / 10**9
+        return Round(
+            where=self.where,
+            is_stubborn=is_stubborn,
+            rate=round((has - had) / (crossed_s - started_s)),
+            signalled_ms=round((said["TERM"][0] - crossed_s) * 1000, 1),
+            dead_ms=round((ended_s - crossed_s) * 1000, 1),
+            had_bytes=max(has for _, has in said.values()),
+            reason=record.status.reason,
+            oom_kills=oom_kills + (container.reason == OOM_KILLED),
+            looks=self.pressure.looks,
+            passes=self.pressure.passes,
+        )
+
+    async def _ended(self, uid: str, tasks: list[asyncio.Task[None]]) -> PodRecord:
+        while True:
+            for task in tasks:
+                if task.done():
+                    task.result()
+            record = self.loop.mind.pods.get(uid)
+            if record is not None and record.stage in (Stage.ENDED, Stage.REFUSED):
+                return record
+            await asyncio.sleep(0.02)
+
+    async def _cleared(self, uid: str) -> None:
+        """Nothing is left, whatever has happened."""
+        facts = await self.runtime.pod(uid)
+        for sandbox in facts.sandboxes if facts is not None else ():
+            await self.runtime.stop_sandbox(sandbox.id)
+            await self.runtime.remove_sandbox(sandbox.id)
+        await self.runtime.close()
+        if self._alarms is not None:
+            self._alarms.close()
+        self.cgroups.kill(self.root)
+        self.cgroups.remove(self.root)
+
+    def _profile(self) -> NodeProfile:
+        """A node of this machine's size; at the level of all pods, they may have 2 GiB together."""
+        total = _total_bytes()
+        is_of_pods = self.where is Where.PODS
+        profile = a_profile(
+            1,
+            max(os.cpu_count() or 1, 1),
+            cgroupRoot=self.root,
+            failCgroupV1=False,
+            evictionHard={"memory.available": str(self.threshold_bytes)},
+            enforceNodeAllocatable=["pods"] if is_of_pods else ["none"],
+            systemReserved={"memory": str(total - MOST_BYTES)} if is_of_pods else {},
+        )
+        machine = regular_machine(1, max(os.cpu_count() or 1, 1), memory_bytes=total)
+        return replace(
+            profile, spec=replace(profile.spec, machine_info=machine, cgroup_version=self.cgroups.version)
+        )
+
+    def _spec(self, log: Path, *, is_stubborn: bool) -> Any:
+        told = {
+            "rate": RATE,
+            "already_bytes": self._already_bytes(),
+            "most_bytes": self._already_bytes() + GROWS_BYTES + THRESHOLD_BYTES + GIB // 4,
+            "log": str(log),
+            "is_stubborn": is_stubborn,
+            "threshold_bytes": self.threshold_bytes,
+            "files": self._files(),
+            "inactive": "inactive_file " if self.cgroups.version == 2 else "total_inactive_file ",
+        }
+        command = (sys.executable, "-I", "-S", _GROWER, json.dumps(told))
+        spec = a_pod("grower", restartPolicy="Never").spec
+        (main,) = spec.containers
+        return replace(spec, containers=(replace(main, command=command),))
+
+    def _already_bytes(self) -> int:
+        """What the process has before it grows."""
+        return MOST_BYTES - THRESHOLD_BYTES - GROWS_BYTES if self.where is Where.PODS else 0
+
+    def _files(self) -> dict[str, str]:
+        """What the growing process itself looks at."""
+        is_v2 = self.cgroups.version == 2
+        memory = "/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/memory"
+        group = f"{memory}{self.root}/kubepods"
+        if self.where is Where.NODE:
+            used = {} if is_v2 else {"used": f"{memory}/memory.usage_in_bytes"}
+            return {"meminfo": "/proc/meminfo", **used}
+        names = (
+            ("memory.max", "memory.current") if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )
+        return {"limit": f"{group}/{names[0]}", "used": f"{group}/{names[1]}", "stat": f"{group}/memory.stat"}
+
+    def _oom_kills(self) -> int:
+        """How many processes the kernel has ended in our group."""
+        name = "memory.events" if self.cgroups.version == 2 else "memory.oom_control"
+        texts = self.cgroups.texts(f"{self.root}/kubepods", (name,)) or {}
+        lines = (line.split() for line in texts.get(name, "").splitlines())
+        return next((int(words[1]) for words in lines if words[0] == "oom_kill"), 0)
+
+
+async def races(
+    directory: Path,
+    where: Where,
+    rounds: int,
+    *,
+    is_stubborn: bool = False,
+    policy: EvictionPolicy = ADAPTIVE,
+) -> tuple[Round, ...]:
+    """So many of them, one after the other, each in a directory of its own.
+
+    Errors: DisturbedError if others on the machine leave no chance to measure.
+    """
+    found: list[Round] = []
+    for number in range(MOST_TRIES * rounds):
+        place = directory / f"{where}-{number}"
+        place.mkdir(parents=True)
+        with contextlib.suppress(DisturbedError):
+            found.append(await Bench(place, where, policy).race(is_stubborn=is_stubborn))
+        if len(found) == rounds:
+            return tuple(found)
+        # What was freed is to be available again before the next one measures.
+        await asyncio.sleep(0.3)
+    raise DisturbedError
+
+
+def cost_of_a_look(directory: Path, looks: int = 1000) -> float:
+    """How long it takes to read what is left of this machine.
+
+    Units: microseconds of CPU.
+    """
+    gauges = MachineGauges("/", nodefs=directory)
+    gauges.now()
+    began_ns = time.process_time_ns()
+    for _ in range(looks):
+        gauges.now()
+    gauges.close()
+    return round((time.process_time_ns() - began_ns) / looks / 1000, 1)
+
+
+def why_not() -> str:
+    """Why there can be no race here; empty: there can."""
+    if os.geteuid() != 0:
+        return "needs root, to make cgroups"
+    with contextlib.suppress(OSError):
+        free = next(
+            int(line.split()[1]) * 1024
+            for line in Path("/proc/meminfo").read_text("ascii").splitlines()
+            if line.startswith("MemAvailable:")
+        )
+        if free < 3 * MOST_BYTES:
+            return f"needs {3 * MOST_BYTES // GIB} GiB of available memory, so that nobody else suffers"
+    return ""
+
+
+def _said(log: Path) -> dict[str, tuple[float, int]]:
+    """What the growing process wrote: of each kind of line the last one."""
+    lines = (line.split() for line in log.read_text("ascii").splitlines())
+    return {words[0]: (float(words[1]), int(words[2])) for words in lines}
+
+
+def _available_now(group: str, directory: Path) -> int:
+    gauges = MachineGauges(group, nodefs=directory)
+    memory = gauges.now().memory
+    gauges.close()
+    assert memory is not None
+    assert memory.available_bytes is not None
+    return memory.available_bytes
+
+
+def _total_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

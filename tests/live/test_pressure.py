@@ -1,0 +1,38 @@
+"""A pod that grows by 512 MiB a second is ended before the kernel has to: the whole agent, on this machine."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nodewright.core.eviction import KUBELET
+from nodewright.testing.growth import Where, cost_of_a_look, races, why_not
+
+ROUNDS = 3
+WITHIN_MS = 100
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def _has_all_it_needs() -> None:
+    if lacks := why_not():
+        pytest.skip(lacks)
+
+
+@pytest.mark.parametrize("where", list(Where))
+def test_a_growing_pod_is_evicted_in_time(tmp_path: Path, where: Where) -> None:
+    rounds = asyncio.run(races(tmp_path, where, ROUNDS))
+    assert [(one.reason, one.oom_kills) for one in rounds] == [("Evicted", 0)] * ROUNDS
+    # The worst of many rounds is measured where nothing else runs: `make soak`.
+    assert min(one.signalled_ms for one in rounds) < WITHIN_MS
+    assert not list(Path("/sys/fs/cgroup").glob("*/nodewright-race-*"))
+
+
+def test_by_the_kubelets_policy_it_is_evicted_late(tmp_path: Path) -> None:
+    (late,) = asyncio.run(races(tmp_path, Where.NODE, 1, policy=KUBELET))
+    assert late.signalled_ms > 10 * WITHIN_MS
+
+
+def test_a_look_is_cheap(tmp_path: Path) -> None:
+    # At 20 looks a second less than half a percent of a CPU.
+    assert cost_of_a_look(tmp_path) < 250
