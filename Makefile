@@ -16,7 +16,7 @@ PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src
 # Branches of the pure floors that tests must take, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo demo-agent idle shots guide bench measure soak fuzz docs protos format clean
+.PHONY: help setup check test demo demo-agent demo-containers idle containers shots guide bench measure soak fuzz docs protos format clean
 .DEFAULT_GOAL := check
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make test     everything, with recorded decisions, live tests, coverage: up to 20 minutes'
 	@echo 'make demo     the main commands on examples and on this machine'
 	@echo 'make demo-agent   as root: pods on this machine, pinned, evicted, taken over from a killed agent'
+	@echo 'make demo-containers   the same with containers, in a containerd of its own;  make containers  measures it'
 	@echo 'make guide    write what commands print now into README.md and docs/'
 	@echo 'make shots    write what every command prints into docs/shots/'
 	@echo 'make docs     reference and departures, from docstrings; make protos  modules from .proto files'
@@ -98,6 +99,13 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(ENGINE))
 demo-agent: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tools/demo_agent.sh
 
+demo-containers: $(STAMP) live-packages
+	@$(BIN)/python -m tools.containers demo
+
+# How long a pod takes to run in containerd, and what the agent takes meanwhile; into docs/figures.
+containers: $(STAMP) live-packages
+	$(BIN)/python -m tools.containers measure
+
 # What the agent takes while nothing happens; into docs/figures.
 idle: $(STAMP)
 	$(BIN)/python -m tools.agent_idle
@@ -132,6 +140,7 @@ fuzz: $(STAMP)
 # Laws with very many examples, all slow tests, and a file of figures to keep.
 soak: $(STAMP)
 	$(BIN)/python -m tools.soak --seed $(SEED) --jobs $(JOBS)
+	$(BIN)/python -m tools.containers soak
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix-only -q . || true

@@ -54,18 +54,23 @@ def machinery(
     if told.endpoint is None:
         runtime = ProcessRuntime(told.root_dir / "containers", cgroups)
         return Machinery(runtime=runtime, composer=ProcessComposer(site, Volumes(pods, None), shelf))
-    from nodewright.world.cri import Channel, CRIImages, CRIRuntime  # noqa: PLC0415 - 20 MiB, if it is not used
-
-    if not told.endpoint.startswith(_UNIX):
-        fault = Fault(
-            source="--container-runtime-endpoint", value=told.endpoint, rule="unix:///PATH is wanted"
-        )
-        raise InputError([fault])
+    if not told.endpoint.removeprefix(_UNIX).startswith("/"):
+        raise _endpoint_fault(told, "unix:///PATH is wanted")
+    try:
+        from nodewright.world.cri import Channel, CRIImages, CRIRuntime  # noqa: PLC0415 - 20 MiB, if it is not used
+    except ImportError as error:
+        raise _endpoint_fault(told, f"{error}: pip install 'nodewright[agent]'") from error
     channel = Channel(told.endpoint)
     images = CRIImages(channel)
     keeper = ImageKeeper.of(images, clock, tell, kubelet)
     composer = ContainerComposer(site, Volumes(pods, KernelMounts()), shelf, keeper.ensure)
-    return Machinery(runtime=CRIRuntime(channel), composer=composer, images=images, image_keeper=keeper)
+    # Whoever has another directory is another agent, and its pods are none of ours.
+    containers = CRIRuntime(channel, owner=str(told.root_dir))
+    return Machinery(runtime=containers, composer=composer, images=images, image_keeper=keeper)
+
+
+def _endpoint_fault(told: Settings, rule: str) -> InputError:
+    return InputError([Fault(source="--container-runtime-endpoint", value=told.endpoint, rule=rule)])
 
 
 def _site(told: Settings, config: NodeConfig, kubelet: KubeletConfiguration) -> Site:
