@@ -220,7 +220,9 @@ class CgroupFS:
             parent, here = here, here / part
             if self.version == 2:
                 _delegate(parent)
-            here.mkdir(exist_ok=True)
+            # To be told by mkdir that it is there would take ten times as long.
+            if not here.is_dir():
+                here.mkdir(exist_ok=True)
             if self.version == 1 and _has_cpus(here):
                 _inherit(parent, here)
 
