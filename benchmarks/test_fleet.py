@@ -4,9 +4,9 @@ Real traces are timed by path: `nodewright fleet run --nodes FILE --pods FILE` w
 """
 
 from random import Random
+from typing import Any
 
 import pytest
-from pytest_benchmark.fixture import BenchmarkFixture
 
 from nodewright.fleet import run
 from nodewright.model.fleet import FleetNode, FleetPod
@@ -15,7 +15,11 @@ from nodewright.sim.fleet.values import FleetResult
 from nodewright.testing.fleets import a_template, some_nodes
 from nodewright.testing.nodes import a_profile
 
-STATIC = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "restricted", "reservedSystemCPUs": "0-1"}
+STATIC: dict[str, Any] = {
+    "cpuManagerPolicy": "static",
+    "topologyManagerPolicy": "restricted",
+    "reservedSystemCPUs": "0-1",
+}
 SHAPES = [
     a_template(f"cpu={cpu} memory={memory * GIB // 64}")
     for cpu in ("500m", "1", "2", "3", "4", "8", "16")
@@ -43,17 +47,17 @@ def placed(result: FleetResult) -> int:
     return sum(one.node >= 0 for one in result.pods)
 
 
-def test_7000_pods_come_to_1200_nodes(benchmark: BenchmarkFixture) -> None:
+def test_7000_pods_come_to_1200_nodes(benchmark: Any) -> None:
     fleet = nodes(1200), pods(7000, 1200, leave=False)
     assert placed(benchmark.pedantic(run, args=fleet, rounds=3)) == 7000
 
 
 @pytest.mark.parametrize("count", [5000, 10_000, 20_000])
-def test_pods_come_and_go_on_300_nodes(benchmark: BenchmarkFixture, count: int) -> None:
+def test_pods_come_and_go_on_300_nodes(benchmark: Any, count: int) -> None:
     fleet = nodes(300), pods(count, 300, leave=True)
     assert placed(benchmark.pedantic(run, args=fleet, rounds=2)) > count * 0.95
 
 
-def test_10000_pods_come_and_go_on_10000_nodes(benchmark: BenchmarkFixture) -> None:
+def test_10000_pods_come_and_go_on_10000_nodes(benchmark: Any) -> None:
     fleet = nodes(10_000), pods(10_000, 10_000, leave=True)
     assert placed(benchmark.pedantic(run, args=fleet, rounds=2)) == 10_000

@@ -16,7 +16,7 @@ from nodewright.cli.fleet_minimise import minimise
 from nodewright.cli.fleet_options import FleetQuestion, fleet_question
 from nodewright.cli.fleet_runs import Works, axes_of, played, swept
 from nodewright.cli.options import output as output_option
-from nodewright.fleet import SCORES, Options
+from nodewright.fleet import SCORES, Checkpoint, NodeScorer, Options
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.fleet.document import fleet_document, pod_columns
 from nodewright.render.fleet.page import fleet_page
@@ -26,8 +26,10 @@ from nodewright.sim.fleet.engines import Engine
 from nodewright.sim.fleet.play import Retry
 from nodewright.sim.fleet.summary import FleetSummary, summary
 from nodewright.sim.fleet.values import Fate, FleetResult
+from nodewright.world.errors import Fault, InputError
 from nodewright.world.fleet.load import FleetInput
 from nodewright.world.fleet.parquet import write_parquet
+from nodewright.world.policies import registry
 
 _UNPLACED = frozenset(Fate) - {Fate.RUNNING, Fate.ENDED}
 
@@ -98,11 +100,29 @@ _RUN_OPTIONS = (
         help="Where a controller's next pod goes when a node has refused one.",
     ),
     click.option(
+        "--preemption/--no-preemption",
+        default=True,
+        show_default=True,
+        help="Whether pods of higher priority send others away.",
+    ),
+    click.option(
+        "--checkpoint",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Keep in a file how far the run is, and go on from there if the file is there already.",
+    ),
+    click.option(
+        "--policies",
+        multiple=True,
+        metavar="FILE",
+        help="A Python file with node scorers of your own for --scores. It is run. Repeatable.",
+    ),
+    click.option(
         "--scores",
-        type=click.Choice(list(SCORES)),
         default="default",
         show_default=True,
-        help="What the scheduler likes in a node.",
+        metavar="NAME",
+        help=f"What the scheduler likes in a node: {', '.join(SCORES)}, or a node scorer of --policies.",
     ),
 )
 
@@ -120,10 +140,9 @@ def _run_options(command: Callable[..., int]) -> Callable[..., int]:
 def run(
     question: FleetQuestion,
     *,
-    scores: str,
-    retry: str,
     sweep: tuple[str, ...],
     probe: str | None,
+    checkpoint: Path | None,
     **wish: Any,
 ) -> int:
     """Run a fleet through its time.
@@ -133,17 +152,35 @@ def run(
     Pods that no node can ever hold are told at once. Ctrl-C ends the run, and what came of it until then is told.
     Exit code 0 if every pod found its place, 3 if not.
     """
-    fleet = question.load()
-    options = Options(scores=scores, retry=Retry(retry))
+    fleet, options = question.load(), _options(wish)
     pod = load_pods(probe, namespace=question.namespace)[0] if probe is not None else None
+    if sweep and checkpoint is not None:
+        raise click.UsageError("--checkpoint is for one run: without --sweep")
     if sweep:
         works = Works(wish["workers"], Engine(wish["engine"]))
         found_all = swept(fleet, axes_of(sweep), options, pod, works)
         return _side_by_side(fleet, found_all, wish["output"])
-    result = played(fleet, options)
+    kept = None if checkpoint is None else Checkpoint(checkpoint)
+    result = played(fleet, options, checkpoint=kept)
     found = summary(result, pod)
     _write(fleet, result, found, wish)
     return NO if any(found.fates.get(fate) for fate in _UNPLACED) or not found.complete else YES
+
+
+def _options(wish: dict[str, Any]) -> Options:
+    """How the fleet is run.
+
+    Errors: InputError for files of policies that fail, and for scores that nobody has.
+    """
+    files = wish["policies"]
+    scorers = tuple(one for one in registry(files).known if isinstance(one, NodeScorer)) if files else ()
+    known = (*SCORES, *(one.name for one in scorers))
+    if wish["scores"] not in known:
+        rule = f"one of {', '.join(known)} is wanted"
+        raise InputError([Fault(source="--scores", value=wish["scores"], rule=rule)])
+    return Options(
+        scores=wish["scores"], retry=Retry(wish["retry"]), preempts=wish["preemption"], policies=scorers
+    )
 
 
 def _write(fleet: FleetInput, result: FleetResult, found: FleetSummary, wish: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ import click
 from nodewright.ask import parts_of
 from nodewright.core.predicates.room import allocatable_amounts
 from nodewright.fleet import SCORES as KNOWN
-from nodewright.fleet import Options, run
+from nodewright.fleet import Checkpoint, NodeScorer, Options, run
 from nodewright.model.fleet import FleetNode, FleetPod
 from nodewright.model.objects import Pod
 from nodewright.model.profile import NodeProfile
@@ -100,11 +100,21 @@ def _amounts(profile: NodeProfile) -> Mapping[str, int]:
     return allocatable_amounts(parts.resources.allocatable)
 
 
-def played(fleet: FleetInput, options: Options, telling: Telling | None = None) -> FleetResult:
-    """What comes of the fleet; after a Ctrl-C, how far it came. A second Ctrl-C ends the command."""
+def played(
+    fleet: FleetInput,
+    options: Options,
+    telling: Telling | None = None,
+    *,
+    checkpoint: Checkpoint | None = None,
+) -> FleetResult:
+    """What comes of the fleet; after a Ctrl-C, how far it came. A second Ctrl-C ends the command.
+
+    Errors: InputError for a checkpoint of another run; PolicyError for a policy that fails.
+    """
     telling = telling or Telling()
     with _heeding(telling):
-        return run(fleet.nodes, pods_of(fleet, telling), options, watch=telling.watch)
+        pods = pods_of(fleet, telling)
+        return run(fleet.nodes, pods, options, watch=telling.watch, checkpoint=checkpoint)
 
 
 @contextmanager
@@ -216,7 +226,8 @@ def outcome(chunk: Chunk) -> FleetSummary:
 
 
 def _scored(options: Options, scores: str) -> Options:
-    if scores not in KNOWN:
-        rule = f"one of {', '.join(KNOWN)} is wanted"
+    known = (*KNOWN, *(one.name for one in options.policies if isinstance(one, NodeScorer)))
+    if scores not in known:
+        rule = f"one of {', '.join(known)} is wanted"
         raise InputError([Fault(source=f"--sweep {SCORES}", value=scores, rule=rule)])
     return replace(options, scores=scores)

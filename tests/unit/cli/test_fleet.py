@@ -175,3 +175,35 @@ def test_what_is_wrong_is_said(
 ) -> None:
     found, _, err = asked(capsys, *arguments)
     assert (found, said in err) == (code, True), err
+
+
+def test_scores_of_your_own_choose_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    own = ("--policies", "examples/fleet/scorers.py")
+    code, out, _ = asked(capsys, *TABLES, *own, "--scores", "few-pods", "-o", "json")
+    assert code == 0
+    assert json.loads(out)["counts"]["ended"] == 40
+    code, out, _ = asked(capsys, *TABLES, *own, "--sweep", "scores=default,few-pods")
+    assert code == 0
+    code, _, err = asked(capsys, *TABLES, "--scores", "few-pods")
+    assert code == 1
+    assert "one of default, most-allocated, best-fit, numa-aware is wanted" in err
+
+
+def test_a_checkpoint_is_for_a_run_that_is_not_complete(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    kept = tmp_path / "fleet.checkpoint"
+    whole = asked(capsys, *TABLES, "-o", "json")
+    assert asked(capsys, *TABLES, "-o", "json", "--checkpoint", str(kept)) == whole
+    assert not kept.exists()
+    kept.write_bytes(b"something else")
+    code, _, err = asked(capsys, *TABLES, "--checkpoint", str(kept))
+    assert code == 1
+    assert "is no checkpoint of a fleet" in err
+    assert asked(capsys, *TABLES, "--checkpoint", str(kept), "--sweep", "scores=default")[0] == 2
+
+
+def test_pods_may_be_left_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = asked(capsys, *NODES, *PODS, "--no-preemption")
+    assert code == 3
+    assert out.startswith("9 nodes, 33 pods")
