@@ -1,6 +1,7 @@
 """An agent with containerd, for real: shown, measured, worn out. `python -m tools.containers demo|measure|soak`."""
 
 import argparse
+import asyncio
 import json
 import os
 import statistics
@@ -15,6 +16,10 @@ from typing import Any
 
 from tests.live.containerd import APP, Containerd, lacking
 
+from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.world.cri import Channel, CRIRuntime
+from nodewright.world.ports import ContainerWish, Mount, SandboxWish
 from tools.source import ROOT
 
 NODEWRIGHT = str(Path(sys.executable).with_name("nodewright"))
@@ -152,8 +157,12 @@ def demo() -> None:
 def measure(times: int) -> dict[str, Any]:
     """Figures: how long a pod takes to run, and what the agent takes while nothing happens."""
     with an_agent() as agent:
-        plain = [_start_s(agent, f"plain{number}", {}) for number in range(times)]
-        exclusive = [_start_s(agent, f"exclusive{number}", EXCLUSIVE) for number in range(times)]
+        plain, exclusive, alone = list[float](), list[float](), list[float]()
+        # By turns, so that whatever else the machine does weighs on all alike.
+        for number in range(times):
+            plain.append(_start_s(agent, f"plain{number}", {}))
+            exclusive.append(_start_s(agent, f"exclusive{number}", EXCLUSIVE))
+            alone.append(asyncio.run(_alone_s(agent, f"alone{number}")))
         for number in range(_IDLE_PODS):
             agent.write(f"idle{number}")
         for number in range(_IDLE_PODS):
@@ -166,6 +175,7 @@ def measure(times: int) -> dict[str, Any]:
         "times": times,
         "startSeconds": round(statistics.median(plain), 3),
         "startExclusiveSeconds": round(statistics.median(exclusive), 3),
+        "runtimeAloneSeconds": round(statistics.median(alone), 3),
         "idlePods": _IDLE_PODS,
         "rssMiB": round(rss_mib, 1),
         "cpuPercent": round((after_s - before_s) / _IDLE_S * 100, 2),
@@ -216,6 +226,38 @@ def _start_s(agent: Agent, name: str, resources: dict[str, Any]) -> float:
     agent.until(lambda: not agent.containerd.shims(), f"{name} ends")
     agent.until(lambda: not _groups(agent), f"nothing of {name} is left")
     time.sleep(0.2)
+    return took_s
+
+
+async def _alone_s(agent: Agent, name: str) -> float:
+    """How long the runtime itself takes for the same container, asked directly: no agent can be faster."""
+    runtime = CRIRuntime(Channel(agent.containerd.endpoint), owner="alone")
+    container = Container(name="app", image=APP)
+    pod = Pod(ObjectMeta(name=name, namespace="default", uid=name), PodSpec(host_network=True))
+    wish = ContainerWish(
+        pod=pod,
+        container=container,
+        attempt=0,
+        spec_hash="",
+        command=("sh", "-c", _SLEEPS),
+        env={"POD": name},
+        log_path="0.log",
+        mounts=(Mount(host_path=str(agent.started), container_path="/out"),),
+        settings=ContainerSettings(),
+        files=(),
+    )
+    group = f"{agent.cgroup_root}/{name}"
+    await runtime.facts()
+    began_ns = time.time_ns()
+    sandbox = await runtime.run_sandbox(
+        SandboxWish(pod=pod, attempt=0, cgroup_parent=group, log_directory=str(agent.root / "logs" / name))
+    )
+    await runtime.start_container(await runtime.create_container(sandbox, wish))
+    await asyncio.to_thread(agent.until, partial(agent.runs, name), f"{name} runs")
+    took_s = ((agent.started / name).stat().st_mtime_ns - began_ns) / 10**9
+    await runtime.stop_sandbox(sandbox)
+    await runtime.remove_sandbox(sandbox)
+    await runtime.close()
     return took_s
 
 
