@@ -2,6 +2,7 @@
 
 import os
 import platform
+import socket
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -74,7 +75,19 @@ def sheet(started_ns: int, runtime: str) -> NodeSheet:
         runtime=runtime,
         kernel=machine.release,
         os_image=_os_image(),
+        host_ip=host_address(),
     )
+
+
+def host_address() -> str:
+    """The address that this machine has for those outside; empty where there is no way out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: the kernel only says from where it would be.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
 
 
 def _os_image() -> str:

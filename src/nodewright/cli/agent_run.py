@@ -30,15 +30,18 @@ from nodewright.cli.agent_sources import WATCHED, sources
 from nodewright.cli.agent_stop import stop_asked
 from nodewright.cli.app import ERROR, YES
 from nodewright.core.eviction import POLICIES
+from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.objects import Pod
 from nodewright.model.verdict import Refused
 from nodewright.render.journals import JournalScribe
 from nodewright.render.messages import start_error
 from nodewright.render.words import KubeletWords
 from nodewright.render.works import tell_line
+from nodewright.values.quantity import QuantityError
 from nodewright.world.asking import HostAsker
 from nodewright.world.cgroupfs import CgroupFS
 from nodewright.world.clock import HostClock
+from nodewright.world.errors import Fault, InputError
 from nodewright.world.scenarios import this_release
 from nodewright.world.systemd import machine_stops, notify
 
@@ -57,6 +60,7 @@ class Wired:
     shelf: Shelf
     agent: Agent
     parts: Machinery
+    rotation: RotateRule
 
 
 async def run_agent(told: Settings, here: AgentNode) -> int:
@@ -106,7 +110,8 @@ async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
     runtime, started_ns = parts.runtime, clock.now_ns()
     facts = await runtime.facts()
     performer = Performer(runtime, cgroups, parts.composer, HostAsker(runtime, clock), clock)
-    rules = Rules(words=KubeletWords(), started_ns=started_ns)
+    described = sheet(started_ns, f"{facts.name}://{facts.version}")
+    rules = Rules(words=KubeletWords(), started_ns=started_ns, host_ip=described.host_ip)
     loop = Loop(opened.mind, performer, opened.keeper, board, clock, rules)
     watched = Watched.here(config, told.root_dir, parts.composer.places, images=parts.images)
     pressure = Pressure(loop, watched, POLICIES[told.eviction_policy])
@@ -116,13 +121,22 @@ async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
         see=loop.see,
         runtime=runtime,
         clock=clock,
-        sheet=sheet(started_ns, f"{facts.name}://{facts.version}"),
+        sheet=described,
         log_root=log_root(told),
     )
     for one in facts.missing:
         message = f"this machine or its runtime does not allow: {one}"
         board.tell(Tell(uid="", is_warning=True, reason="RuntimeLacks", message=message))
-    return Wired(told=told, loop=loop, board=board, pressure=pressure, shelf=shelf, agent=agent, parts=parts)
+    return Wired(
+        told=told,
+        loop=loop,
+        board=board,
+        pressure=pressure,
+        shelf=shelf,
+        agent=agent,
+        parts=parts,
+        rotation=_rotation(config.parts.kubelet),
+    )
 
 
 def _parts(wired: Wired) -> Iterator[Coroutine[Any, Any, None]]:
@@ -132,13 +146,23 @@ def _parts(wired: Wired) -> Iterator[Coroutine[Any, Any, None]]:
     yield loop.run()
     yield wired.pressure.run()
     yield reassert(lambda: loop.mind, cgroups, board.tell, clock)
-    rule, warn = RotateRule.of(kubelet), partial(_warn, board, "LogNotRotated")
-    yield rotate_logs(runtime, log_root(wired.told), rule, clock, warn)
+    yield rotate_logs(
+        runtime, log_root(wired.told), wired.rotation, clock, partial(_warn, board, "LogNotRotated")
+    )
     if wired.parts.image_keeper is not None:
         yield wired.parts.image_keeper.run()
     yield wired.parts.composer.keep_fresh(partial(_active, loop), partial(_warn, board, "VolumeNotWritten"))
     listener = Listener(node_name=wired.agent.node_name, see=loop.see, tell=board.tell, shelf=wired.shelf)
     yield from sources(wired.told, kubelet, listener)
+
+
+def _rotation(kubelet: KubeletConfiguration) -> RotateRule:
+    """Errors: InputError for a size that is none: a kubelet would not start with it, though it takes it at first."""
+    try:
+        return RotateRule.of(kubelet)
+    except QuantityError as error:
+        value = kubelet.container_log_max_size
+        raise InputError([Fault(path="containerLogMaxSize", value=value, rule=str(error))]) from None
 
 
 def _active(loop: Loop) -> list[Pod]:

@@ -9,6 +9,7 @@ from nodewright.agent.composing import Site
 from nodewright.agent.images import ImageKeeper
 from nodewright.agent.shelf import Shelf
 from nodewright.agent.values import Tell
+from nodewright.cli.agent_node import host_address
 from nodewright.cli.agent_settings import Settings
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.node.config import NodeConfig
@@ -74,7 +75,9 @@ def _endpoint_fault(told: Settings, rule: str) -> InputError:
 
 
 def _site(told: Settings, config: NodeConfig, kubelet: KubeletConfiguration) -> Site:
+    address = host_address()
     return Site(
+        host_ips=(address,) if address else ("127.0.0.1",),
         log_root=log_root(told),
         allocatable=config.resources.allocatable,
         cluster_domain=kubelet.cluster_domain,

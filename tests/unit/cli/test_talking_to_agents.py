@@ -75,6 +75,7 @@ class Town:
     async def says(self, *words: str) -> tuple[int, str]:
         """The exit code of a command and what it printed, errors after answers."""
         code = await asyncio.to_thread(run, [*words, "--socket", str(self.path)])
+        await settle()
         said = self._capsys.readouterr()
         return code, said.out + said.err
 
@@ -312,6 +313,23 @@ async def test_pods_are_watched(town: Town) -> None:
     await asyncio.to_thread(until, "ADDED", "two")
     await town.bench.drop("one")
     await asyncio.to_thread(until, "DELETED", "one")
+
+
+@talk()
+async def test_get_goes_on_with_a_line_for_each_change(town: Town) -> None:
+    await town.bench.want(a_pod("one"))
+    watching = asyncio.create_task(town.says("get", "pods", "-w", "one", "two"))
+    await asyncio.sleep(0.3)
+    await town.bench.want(a_pod("two"), a_pod("three"))
+    await asyncio.sleep(0.1)
+    town.agent.board.close()
+    code, text = await watching
+    assert code == YES
+    shown = [line.split()[:3] for line in text.splitlines()]
+    assert shown[0] == ["NAME", "READY", "STATUS"]
+    assert shown[1] == ["one", "1/1", "Running"]
+    assert shown[-1] == ["two", "1/1", "Running"]
+    assert all(name != "three" for name, *_ in shown)
 
 
 @talk()
