@@ -56,6 +56,10 @@ class Ears(Protocol):
         """The node is to give back what it can."""
 
 
+_TURNS_TO_SIGNAL = 10
+"""So often others have a turn before the disk is written to: enough for a signal to be sent."""
+
+
 class Loop:
     """Decides, one observation after the other."""
 
@@ -67,6 +71,8 @@ class Loop:
         self.queue: asyncio.Queue[Seen] = asyncio.Queue()
         self._owed: Keeping | None = None
         """What the disk has not taken yet."""
+        self._rest: tuple[Decided, tuple[Work, ...]] | None = None
+        """What was decided and is neither kept nor given out yet."""
         self._unkept = ""
         """Why the disk does not take what has to be kept; while it does not, nothing new is started."""
         performer.report = self.see
@@ -83,7 +89,12 @@ class Loop:
             self.turn(await self._everything())
             while True:
                 self.turn(await self._next())
+                if self._rest is not None:
+                    for _ in range(_TURNS_TO_SIGNAL):
+                        await asyncio.sleep(0)
+                    self._finish()
         finally:
+            self._finish()
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
@@ -91,13 +102,29 @@ class Loop:
 
     def turn(self, seen: Seen) -> None:
         """One observation: decide, write down, give out."""
+        self._finish()
         now = Now(self.clock.now_ns(), steady_ns(self.clock))
         decided = decide(self.mind, seen, now, self.rules)
         self.mind = decided.mind
+        urgent = [
+            work for work in decided.works if isinstance(work, EndPod) and work.uid in self.mind.leaving
+        ]
+        # Who is evicted does not wait for the disk, which may be busy for the very same reason.
+        for work in urgent:
+            self._give(work)
+        self._rest = decided, tuple(work for work in decided.works if work not in urgent)
+        if not urgent:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Write down what was decided, and give out what is left of it."""
+        if self._rest is None:
+            return
+        (decided, works), self._rest = self._rest, None
         self._keep(decided.keeping)
         # First of all: what is told in a moment may concern a pod that has just come.
         self.ears.decided(decided)
-        for work in decided.works:
+        for work in works:
             self._give(work)
 
     async def _next(self) -> Seen:
