@@ -6,15 +6,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.agent.keeping import PODS
+from nodewright.agent.keeping import JOURNAL, OLD_JOURNALS, PODS
 from nodewright.agent.values import Source, Stage
+from nodewright.ask import Node
 from nodewright.model.objects import Container, Pod
 from nodewright.model.usage import Usage
+from nodewright.render.replay import action_documents
+from nodewright.sim.replay import replay
 from nodewright.testing.lives import Lives, named
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod
 from nodewright.testing.runtime import Script
 from nodewright.testing.usage import a_reading, a_use
+from nodewright.world.files import File
+from nodewright.world.scenarios import node_of, scenario_from
 
 PROFILE = a_profile(**STATIC_CPUS, evictionHard={"memory.available": "100Mi"})
 SCRIPTS = {
@@ -101,6 +106,20 @@ def nothing_is_left(lives: Lives) -> None:
     assert [path for path in lives.cgroups.groups if "/pod" in path.replace("/kubepods", "")] == []
     assert lives.disk.names(PODS) == ()
     assert b'"defaultCpuSet":"0-7"' in lives.disk.files["cpu_manager_state"]
+
+
+def journals_decide_the_same(lives: Lives) -> int:
+    """How many events the journals have, each with what came of it; all of it comes of it again."""
+    count = 0
+    for name in (*OLD_JOURNALS, JOURNAL):
+        if name not in lives.disk.files:
+            continue
+        loaded = scenario_from(File(name, lives.disk.files[name]))
+        spec = loaded.scenario.spec
+        for one in replay(Node.of(node_of(loaded)).state, spec.events, live=spec.live):
+            assert action_documents(one.actions) == list(one.event.actions or ()), (name, one.number)
+            count += 1
+    return count
 
 
 SEED = int(os.environ.get("FAULT_SEED") or random.SystemRandom().randrange(1_000_000))

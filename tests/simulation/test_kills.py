@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.simulation.day import PROFILE, SCRIPTS, SEED, a_day, nothing_is_left
+from tests.simulation.day import PROFILE, SCRIPTS, SEED, a_day, journals_decide_the_same, nothing_is_left
 
+from nodewright.agent.values import Source
 from nodewright.testing.faults import Fault, Faults
 from nodewright.testing.lives import Lives
+from nodewright.testing.objects import a_pod
 
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_WITHIN, Fault.KILLED_AFTER)
 COUNT = int(os.environ.get("KILL_POINTS") or 40)
@@ -27,6 +29,7 @@ def a_calm_day() -> tuple[dict[str, Any], int]:
     after = asyncio.run(a_day(lives))
     assert lives.wrong == []
     nothing_is_left(lives)
+    assert journals_decide_the_same(lives) > 5
     return after, lives.now_faults.count
 
 
@@ -57,6 +60,7 @@ def survives(faults: list[Faults], downtime_s: float) -> str:
     assert lives.wrong == [], (place, downtime_s, SEED)
     assert after == a_calm_day()[0], (place, downtime_s, SEED)
     nothing_is_left(lives)
+    journals_decide_the_same(lives)
     return place
 
 
@@ -86,6 +90,24 @@ def test_wherever_the_agent_is_killed_all_comes_as_it_would_have_come() -> None:
     kept = os.environ.get("KILL_FIGURES")
     if kept is not None:
         _keep_figures(Path(kept), found)
+
+
+@pytest.mark.slow
+def test_pods_that_come_and_go_by_hundreds_leave_nothing_behind() -> None:
+    async def churn() -> Lives:
+        lives = Lives(PROFILE, SCRIPTS)
+        for number in range(10 if COUNT > 40 else 3):
+            lives.have(Source.WORKLOAD, *(a_pod(f"pod-{number}-{each}") for each in range(100)))
+            await lives.live(2)
+            assert len(lives.running()) == 100
+            lives.have(Source.WORKLOAD)
+            await lives.live(2)
+        await lives.stop()
+        return lives
+
+    lives = asyncio.run(churn())
+    nothing_is_left(lives)
+    assert sum(map(len, lives.disk.files.values())) < 2_000_000
 
 
 def _keep_figures(path: Path, places: list[str]) -> None:

@@ -141,7 +141,13 @@ class Lives:
         disk = faults.watch(self.disk, CHANGES_DISK)
         scribe = JournalScribe(self.profile, this_release())
         setting = Setting(
-            scribe=scribe, words=KubeletWords(), boot=self.boot, path="/", unheard=frozenset(LISTED)
+            scribe=scribe,
+            words=KubeletWords(),
+            boot=self.boot,
+            path="/",
+            unheard=frozenset(LISTED),
+            most_journal_bytes=self.most_journal_bytes,
+            most_log_bytes=self.most_log_bytes,
         )
         promised = self._promised()
         try:
@@ -257,6 +263,8 @@ class Lives:
     """Whether containers learn of CPUs at once; not where a runtime fails to tell them."""
     jumps: Mapping[int, int] = MappingProxyType({})
     """By how much the time of day changes, by the second in which it does."""
+    most_journal_bytes, most_log_bytes = 4_000, 20_000
+    """So little that both are begun anew now and then."""
     failures: frozenset[int] = frozenset()
     """The seconds in which the power fails."""
 
