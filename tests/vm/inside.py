@@ -102,14 +102,17 @@ def test_pinned_pods_have_a_numa_node_each_and_the_others_what_is_left() -> None
 
 
 def test_a_full_disk_delays_how_an_end_is_told_and_keeps_nobody_from_ending() -> None:
-    async def run(small: Path) -> None:
+    async def run(small: Path, go: Path) -> None:
         async with plain_bench(str(small)) as bench:
-            wish = replace(bench.wish(Kind.FAILS), command=("sh", "-c", "sleep 1; exit 9"))
+            wish = replace(
+                bench.wish(Kind.FAILS), command=("sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; exit 9")
+            )
             await bench.runtime.start_container(
                 await bench.runtime.create_container(await bench.sandbox(), wish)
             )
             endless = await bench.started(Kind.RUNS)
             fill(small / "filler")
+            go.touch()
             await asyncio.sleep(3)
             assert (await bench.newest(Kind.FAILS)).phase is ContainerPhase.RUNNING
             await bench.runtime.stop_container(endless, 0)
@@ -121,10 +124,10 @@ def test_a_full_disk_delays_how_an_end_is_told_and_keeps_nobody_from_ending() ->
             (small / "filler").unlink()
             assert (await bench.ended(Kind.FAILS)).exit_code == 9
 
-    with tempfile.TemporaryDirectory() as small:
+    with tempfile.TemporaryDirectory() as small, tempfile.TemporaryDirectory() as beside:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=True)
         try:
-            asyncio.run(run(Path(small)))
+            asyncio.run(run(Path(small), Path(beside) / "go"))
         finally:
             subprocess.run(["umount", small], check=True)
 

@@ -74,10 +74,14 @@ class LiveAgent:
     async def want(self, pod: Pod) -> ContainerFacts:
         """Ask for a pod; its first container, once it runs."""
         self.loop.see(PodWanted(Source.API, pod))
-        await self.until(lambda: self.record(pod.uid).status.phase == "Running")
+        await self.until(lambda: self._is_settled(pod.uid))
         facts = self.record(pod.uid).facts
         assert facts is not None
         return facts.containers[0]
+
+    def _is_settled(self, uid: str) -> bool:
+        record = self.record(uid)
+        return record.status.phase == "Running" and not record.is_busy
 
     async def drop(self, uid: str) -> None:
         """Ask for a pod to go, and wait until nothing is left of it."""
