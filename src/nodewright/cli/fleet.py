@@ -31,6 +31,7 @@ from nodewright.world.fleet.load import FleetInput
 from nodewright.world.fleet.parquet import write_parquet
 from nodewright.world.policies import registry
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _UNPLACED = frozenset(Fate) - {Fate.RUNNING, Fate.ENDED}
 
 
@@ -60,13 +61,13 @@ _RUN_OPTIONS = (
     output_option("json", "yaml", "wide"),
     click.option(
         "--parquet",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=_FILE,
         metavar="FILE",
         help="Write every pod as a row of a Parquet file (extra: parquet).",
     ),
     click.option(
         "--html",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=_FILE,
         metavar="FILE",
         help="Write a page with tables and plots that needs nothing else.",
     ),
@@ -154,8 +155,8 @@ def run(
     """
     fleet, options = question.load(), _options(wish)
     pod = load_pods(probe, namespace=question.namespace)[0] if probe is not None else None
-    if sweep and checkpoint is not None:
-        raise click.UsageError("--checkpoint is for one run: without --sweep")
+    if sweep and (checkpoint is not None or any(wish[name] is not None for name in ("html", "parquet"))):
+        raise click.UsageError("--checkpoint, --html and --parquet are for one run: without --sweep")
     if sweep:
         works = Works(wish["workers"], Engine(wish["engine"]))
         found_all = swept(fleet, axes_of(sweep), options, pod, works)
@@ -218,6 +219,7 @@ def assumed(fleet: FleetInput) -> dict[str, Any]:
         "shapes": dict(furnished.assumed),
         "shapesByRule": dict(furnished.named),
         "nodesWithSystemCore": furnished.with_system_core,
+        "nodesWithSystemMemory": furnished.with_system_memory,
     }
 
 
@@ -237,6 +239,11 @@ def assumed_text(fleet: FleetInput, columns: int) -> str:
         lines.append(
             f"assumed: {furnished.with_system_core} nodes that keep no CPU from pods have a core more for the system, "
             "without which a static CPU manager does not start"
+        )
+    if furnished.with_system_memory:
+        lines.append(
+            f"assumed: {furnished.with_system_memory} nodes that keep no memory from pods have 100Mi more, "
+            "the threshold below which their kubelets evict"
         )
     return "".join(
         f"{fill(line, columns - 1, subsequent_indent='  ', break_on_hyphens=False)}\n" for line in lines

@@ -27,6 +27,7 @@ class FleetQuestion:
     namespace: str
     strict: bool
     filenames: tuple[str, ...] = ()
+    usage: tuple[str, ...] = ()
 
     def load(self) -> FleetInput:
         """The fleet, with what is odd about it said on stderr.
@@ -46,6 +47,7 @@ class FleetQuestion:
                 namespace=self.namespace,
                 furniture=Furniture(rules=parse_rules(self.shapes), configuration=configuration),
                 gpu_annotation=self.gpu_annotation,
+                usage=self.usage,
                 max_bytes=max_bytes(),
             )
         )
@@ -58,7 +60,7 @@ class FleetQuestion:
 
 def fleet_question(command: Callable[..., int]) -> Callable[..., int]:
     """The options that say which fleet is meant; the command gets them as one `FleetQuestion`."""
-    return _both(fleet_question_of_nodes(command))
+    return _both(_usage(fleet_question_of_nodes(command)))
 
 
 def fleet_question_of_nodes(command: Callable[..., int]) -> Callable[..., int]:
@@ -95,6 +97,12 @@ _both = click.option(
     multiple=True,
     metavar="FILE|DIR|-",
     help="Nodes and pods in one: what `kubectl get nodes,pods -A -o json` prints. Repeatable.",
+)
+_usage = click.option(
+    "--usage",
+    multiple=True,
+    metavar="FILE",
+    help="What pods use over time, as CSV: name, namespace, at (seconds since its start), memory. Repeatable.",
 )
 _shapes = click.option(
     "--shapes",

@@ -40,7 +40,12 @@ def test_every_pod_placed_is_a_yes(capsys: pytest.CaptureFixture[str], tmp_path:
     assert code == 0
     document = json.loads(out)
     assert document["counts"] == {"nodes": 4, "pods": 40, "ended": 40}
-    assert document["assumed"] == {"shapes": {"1x1x8x2": 4}, "shapesByRule": {}, "nodesWithSystemCore": 4}
+    assert document["assumed"] == {
+        "shapes": {"1x1x8x2": 4},
+        "shapesByRule": {},
+        "nodesWithSystemCore": 4,
+        "nodesWithSystemMemory": 4,
+    }
     assert page.read_text("utf-8").startswith("<!doctype html>")
 
 
@@ -148,13 +153,38 @@ def test_ctrl_c_ends_the_run_and_tells_how_far_it_came(
 
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(Telling, "watch", pressed)
-    code, out, _ = asked(capsys, *TABLES[:2], "--pods", str(pods))
+    whole = (*TABLES[:2], "--pods", str(pods))
+    code, out, _ = asked(capsys, *whole, "--checkpoint", str(tmp_path / "kept"))
     assert code == 3
     assert "broken off at " in out
     assert signal.getsignal(signal.SIGINT) is before
+    monkeypatch.undo()
+    assert asked(capsys, *whole, "--checkpoint", str(tmp_path / "kept")) == asked(capsys, *whole)
+
+
+def test_pods_that_use_what_a_node_lacks_are_evicted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    usage, pods, nodes = tmp_path / "usage.csv", tmp_path / "pods.csv", tmp_path / "nodes.csv"
+    nodes.write_text("name,cpu,memory\nn1,4,8Gi\n")
+    pods.write_text("name,cpu,memory,qos,arrives,runs\ngreedy,1,1Gi,Burstable,0,600\nmodest,1,1Gi,,0,600\n")
+    usage.write_text("name,at,memory\nmodest,0,100Mi\ngreedy,0,1Gi\ngreedy,60,8Gi\n")
+    kubelet = tmp_path / "kubelet.yaml"
+    kubelet.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
+    fleet = ("--nodes", str(nodes), "--pods", str(pods), "--kubelet-config", str(kubelet))
+    _, out, _ = asked(capsys, *fleet, "--usage", str(usage), "-o", "json")
+    assert {one["name"]: one["fate"] for one in json.loads(out)["pods"]} == {
+        "greedy": "evicted",
+        "modest": "ended",
+    }
+    assert asked(capsys, *fleet)[0] == 0
+    usage.write_text("name,at,memory\ngreedy,soon,1Gi\n")
+    _, _, err = asked(capsys, *fleet, "--usage", str(usage))
+    assert f'{usage}:2: at: Invalid value: "soon": seconds are wanted' in err
 
 
 FAULTS = [
+    ((*TABLES, "--sweep", "a=1", "--html", "x"), 2, "--checkpoint, --html and --parquet are for one run"),
     ((), 2, "which nodes? (--nodes FILE, or -f FILE that has nodes and pods)"),
     ((*TABLES, "--sweep", "topologyManagerPolicy"), 1, "FIELD=VALUE,VALUE is wanted"),
     ((*TABLES, "--sweep", "a=1", "--sweep", "a=2"), 1, "a is given twice"),

@@ -22,6 +22,7 @@ from nodewright.world.fleet.objects import Objects, ReadPod, fleet_pods
 from nodewright.world.fleet.openb import NODE_COLUMNS, POD_COLUMNS, openb_nodes, openb_pods
 from nodewright.world.fleet.rows import table_nodes, table_pods
 from nodewright.world.fleet.tables import Table, is_table, unpacked
+from nodewright.world.fleet.usage import read_usage, using
 from nodewright.world.yaml import MAX_YAML_BYTES
 
 
@@ -38,6 +39,8 @@ class Wish:
     namespace: str = "default"
     furniture: Furniture = field(default_factory=Furniture)
     gpu_annotation: str = ""
+    usage: tuple[str, ...] = ()
+    """Tables of what pods use over time."""
     max_bytes: int = MAX_YAML_BYTES
     """The most YAML in one document."""
 
@@ -92,7 +95,8 @@ class FleetInput:
         merged = (
             heapq.merge(*streams, key=_arrival) if len(streams) > 1 else iter(streams[0] if streams else ())
         )
-        return _known(merged, resources)
+        usage = {name: used for path in self.wish.usage for name, used in read_usage(Table(path)).items()}
+        return using(_known(merged, resources), usage) if usage else _known(merged, resources)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ class Furnished:
     """How many nodes have a shape by a rule, by shape."""
     with_system_core: int = 0
     """How many were given a core for the system, since their kubelet would not start without one."""
+    with_system_memory: int = 0
+    """How many were given 100Mi on top, since without a threshold they would never evict anybody."""
 
 
 def furnished(nodes: Iterable[ReadNode], furniture: Furniture) -> Furnished:
@@ -74,6 +76,7 @@ def furnished(nodes: Iterable[ReadNode], furniture: Furniture) -> Furnished:
         assumed=dict(sorted(made.assumed.items())),
         named=dict(sorted(made.named.items())),
         with_system_core=made.with_system_core,
+        with_system_memory=made.with_system_memory,
     )
 
 
@@ -84,6 +87,7 @@ class _Made:
     assumed: dict[str, int] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)
     with_system_core: int = 0
+    with_system_memory: int = 0
     _profiles: dict[object, tuple[NodeProfile, bool]] = field(default_factory=dict)
 
     def node(self, read: ReadNode) -> FleetNode | None:
@@ -100,6 +104,7 @@ class _Made:
             known = self._profiles[key] = _profile(read, chosen, self.furniture)
         profile, with_core = known
         self.with_system_core += with_core
+        self.with_system_memory += _Kept.of_node(read).memory_bytes == 0
         return FleetNode(
             name=read.name,
             profile=profile,
@@ -128,10 +133,10 @@ def _profile(read: ReadNode, chosen: Chosen, furniture: Furniture) -> tuple[Node
         read.capacity["memory"].value(),
         {size // 1024: total // size for size, total in pages.items()},
     )
-    kept = _Kept(read, sum(pages.values()))
+    kept = _Kept.of_node(read)
     configuration = kept.configuration(furniture.configuration, machine)
-    if configuration.get("memoryManagerPolicy") == "Static" and not kept.memory_bytes:
-        # Its kubelet would not start with nothing kept: what it wants comes on top, as the core does below.
+    if not kept.memory_bytes:
+        # Without a threshold nobody is evicted, and a static memory manager does not start.
         machine = with_memory(machine, _THRESHOLD_BYTES)
     needs_core = furniture.configuration.get("cpuManagerPolicy") == "static" and not kept.of("cpu").value()
     if needs_core:
@@ -193,6 +198,11 @@ class _Kept:
     read: ReadNode
     huge_bytes: int
 
+    @classmethod
+    def of_node(cls, read: ReadNode) -> "_Kept":
+        """What this node keeps."""
+        return cls(read, sum(amount.value() for name, amount in read.capacity.items() if is_huge_page(name)))
+
     def of(self, resource: str) -> Quantity:
         """What is kept of a resource; never below zero."""
         left = self.read.capacity.get(resource, ZERO) - self.read.allocatable.get(resource, ZERO)
@@ -205,9 +215,7 @@ class _Kept:
 
     def configuration(self, base: Mapping[str, Any], machine: MachineInfo) -> dict[str, Any]:
         """The kubelet's configuration with what gives the node the allocatable amounts that it has."""
-        memory = self.memory_bytes
-        if not memory and base.get("memoryManagerPolicy") == "Static":
-            memory = _THRESHOLD_BYTES
+        memory = self.memory_bytes or _THRESHOLD_BYTES
         threshold = min(memory, _THRESHOLD_BYTES)
         kube = {"memory": memory - threshold, EPHEMERAL_STORAGE: self.of(EPHEMERAL_STORAGE).value()}
         reserved = {
@@ -225,7 +233,7 @@ class _Kept:
             "kubeReserved": reserved,
             "evictionHard": {
                 **base.get("evictionHard", {}),
-                _MEMORY_THRESHOLD: str(threshold) if threshold else "0%",
+                _MEMORY_THRESHOLD: str(threshold),
                 _DISK_THRESHOLD: "0%",
             },
             "maxPods": self.read.allocatable.get("pods", Quantity.of(USUAL_PODS)).value(),
