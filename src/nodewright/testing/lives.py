@@ -139,19 +139,9 @@ class Lives:
         faults.after_each = self._check
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         disk = faults.watch(self.disk, CHANGES_DISK)
-        scribe = JournalScribe(self.profile, this_release())
-        setting = Setting(
-            scribe=scribe,
-            words=KubeletWords(),
-            boot=self.boot,
-            path="/",
-            unheard=frozenset(LISTED),
-            most_journal_bytes=self.most_journal_bytes,
-            most_log_bytes=self.most_log_bytes,
-        )
         promised = self._promised()
         try:
-            start = Keeper.open(disk, self.node, setting)
+            start = Keeper.open(disk, self.node, self._setting())
         except (Killed, WorldError):
             # It has ended before it began; somebody starts it again.
             return
@@ -175,6 +165,17 @@ class Lives:
             self.loop.see(PodsWanted(source, tuple(pods.values())))
         self._task = asyncio.create_task(self.loop.run())
         await settle()
+
+    def _setting(self) -> Setting:
+        return Setting(
+            scribe=JournalScribe(self.profile, this_release()),
+            words=KubeletWords(),
+            boot=self.boot,
+            path="/",
+            unheard=frozenset(LISTED),
+            most_journal_bytes=self.most_journal_bytes,
+            most_log_bytes=self.most_log_bytes,
+        )
 
     async def _say(self) -> None:
         """People who had no answer ask again; somebody looks at what the node uses."""
