@@ -231,7 +231,10 @@ def test_what_cannot_be_asked_is_an_error_of_usage(
 
 
 def test_this_machine_can_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, "--live", "--available", "memory.available=8Gi", code=0)
-    assert any(one["signal"] == "nodefs.available" and one["observed"] for one in found["thresholds"])
+    # How full its disk is nobody knows: either answer will do.
+    code, out, err = asked(capsys, "--live", "--available", "memory.available=8Gi", "-o", "json")
+    assert code in (0, 3), err
+    thresholds = json.loads(out)["thresholds"]
+    assert any(one["signal"] == "nodefs.available" and one["observed"] for one in thresholds)
     assert run(["evict", "--live", "-o", "yaml"]) in (0, 3)
     assert "kind: EvictionReport" in capsys.readouterr().out

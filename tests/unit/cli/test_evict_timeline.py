@@ -55,7 +55,7 @@ def test_a_document_has_every_moment_with_its_numbers(capsys: pytest.CaptureFixt
 def test_policies_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = asked(capsys, "--compare", *LEAK)
     assert all(len(line) <= 80 for line in out.splitlines())
-    assert "adaptive: shop/web evicted at 42.2" in out
+    assert "adaptive: shop/web evicted at 42.192s" in out
 
 
 def test_advice_is_configuration_and_proof(capsys: pytest.CaptureFixture[str]) -> None:
