@@ -44,6 +44,11 @@ def without_init(pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, init_containers=()))
 
 
+def assume_it_can_start(state: NodeState) -> None:
+    """With strict-cpu-reservation pods may have all CPUs that there are for them: no kubelet starts on that."""
+    assume(state.held.cpu.default or not state.held.cpu.assignments)
+
+
 PODS = st.tuples(*map(guaranteed_pods, NAMES))
 PLAIN_PODS = st.tuples(*(guaranteed_pods(name).map(without_init) for name in NAMES))
 LEAVING = st.sets(st.integers(0, len(NAMES) - 1), max_size=2)
@@ -56,6 +61,7 @@ def test_with_nothing_changed_no_pod_is_lost_or_moved_and_the_files_are_the_same
     # With full-pcpus-only the kubelet looks for room before it looks at what a container has.
     assume("full-pcpus-only" not in profile.spec.kubelet_configuration["cpuManagerPolicyOptions"])
     state = filled(profile, pods, leaving)
+    assume_it_can_start(state)
     done, standing = restarted(state, AS_IT_WAS, Standing())
     assert standing == Standing()
     assert done.actions == tuple(AdmitPod(pod_uid=uid) for uid in state.pods)
@@ -71,6 +77,7 @@ def test_pods_that_a_restart_leaves_keep_what_they_had(
     """Also where the kubelet turns pods away that ran, or gives ended init containers memory once more."""
     state = filled(profile, pods, leaving)
     done, _ = restarted(state, AS_IT_WAS, Standing())
+    assume_it_can_start(state)
     assert not done.state.down_for
     before, after = state.held, done.state.held
     for uid in done.state.pods:

@@ -1,12 +1,13 @@
 """A pod that grows by 512 MiB a second is ended before the kernel has to: the whole agent, on this machine."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from nodewright.core.eviction import KUBELET
-from nodewright.testing.growth import Where, cost_of_a_look, races, why_not
+from nodewright.testing.growth import DisturbedError, Where, cost_of_a_look, races, why_not
 
 ROUNDS = 3
 WITHIN_MS = 100
@@ -21,11 +22,16 @@ def _has_all_it_needs() -> None:
 
 @pytest.mark.parametrize("where", list(Where))
 def test_a_growing_pod_is_evicted_in_time(tmp_path: Path, where: Where) -> None:
-    rounds = asyncio.run(races(tmp_path, where, ROUNDS))
+    try:
+        rounds = asyncio.run(races(tmp_path, where, ROUNDS))
+    except DisturbedError:
+        pytest.skip(
+            "others on this machine take so much time that nothing can be measured; make soak measures alone"
+        )
     assert [(one.reason, one.oom_kills) for one in rounds] == [("Evicted", 0)] * ROUNDS
     # The worst of many rounds is measured where nothing else runs: `make soak`.
     assert min(one.signalled_ms for one in rounds) < WITHIN_MS
-    assert not list(Path("/sys/fs/cgroup").glob("*/nodewright-race-*"))
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/nodewright-race-{os.getpid()}"))
 
 
 def test_by_the_kubelets_policy_it_is_evicted_late(tmp_path: Path) -> None:
