@@ -6,7 +6,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from nodewright.agent.advance import advance
-from nodewright.agent.found import USUAL_GRACE_S, orphans_end, runtime_seen, with_facts
+from nodewright.agent.found import orphans_end, runtime_seen, with_facts
 from nodewright.agent.outcome import Decided
 from nodewright.agent.relief import patience_ns, still_leaving
 from nodewright.agent.turn import Turn
@@ -37,7 +37,7 @@ from nodewright.agent.values import (
 )
 from nodewright.core.eviction import Eviction, Situation, look, relieve
 from nodewright.core.lifecycle import Health, Override, ProbeState, answered
-from nodewright.model.objects import Pod, Waiting
+from nodewright.model.objects import USUAL_GRACE_PERIOD_S, Pod, Waiting
 from nodewright.node.actions import AdmitPod, KillPod, RecordEvent, RejectPod
 from nodewright.node.events import ConditionsObserved, PodArrived
 from nodewright.values.instant import Instant
@@ -197,7 +197,7 @@ def _unwanted(turn: Turn, uid: str, grace_period_s: int | None) -> None:
         grace = grace_period_s
         if grace is None:
             own = record.pod.spec.termination_grace_period_seconds
-            grace = USUAL_GRACE_S if own is None else own
+            grace = USUAL_GRACE_PERIOD_S if own is None else own
         metadata = replace(
             record.pod.metadata,
             deletion_timestamp=Instant(turn.now.wall_ns),

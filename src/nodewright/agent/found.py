@@ -4,12 +4,9 @@ from msgspec.structs import replace
 
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import PodRecord, RuntimeSeen, Source, Stage
-from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.model.objects import USUAL_GRACE_PERIOD_S, Container, ObjectMeta, Pod, PodSpec
 from nodewright.model.running import PodFacts
 from nodewright.values.instant import Instant
-
-USUAL_GRACE_S = 30
-"""How long a pod has that does not say so itself."""
 
 
 def with_facts(record: PodRecord, facts: PodFacts | None, asked_ns: int) -> PodRecord:
@@ -50,7 +47,7 @@ def _orphan(turn: Turn, facts: PodFacts) -> PodRecord:
         namespace=facts.namespace,
         uid=facts.uid,
         deletion_timestamp=Instant(turn.now.wall_ns),
-        deletion_grace_period_seconds=USUAL_GRACE_S,
+        deletion_grace_period_seconds=USUAL_GRACE_PERIOD_S,
     )
     groups = (one.cgroup.rpartition("/")[0] for one in facts.containers if one.cgroup)
     return PodRecord(

@@ -7,10 +7,9 @@ import msgspec
 
 from nodewright.model.gates import FeatureGates
 from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.model.objects import Pod
+from nodewright.model.objects import USUAL_GRACE_PERIOD_S, Pod
 
 CRITICAL_PRIORITY = 2_000_000_000
-USUAL_GRACE_S = 30
 REASON = "Terminated"
 MESSAGE = "Pod was terminated in response to imminent node shutdown."
 NO_MORE_PODS = "Pod was rejected as the node is shutting down."
@@ -85,7 +84,7 @@ def _group(period: Period, pods: Iterable[Pod]) -> ShutdownGroup:
     for pod in pods:
         own = pod.spec.termination_grace_period_seconds
         if period.seconds < 0:
-            graces.append((pod.uid, USUAL_GRACE_S if own is None else own))
+            graces.append((pod.uid, USUAL_GRACE_PERIOD_S if own is None else own))
         else:
             graces.append((pod.uid, period.seconds if own is None else min(own, period.seconds)))
     time_s = period.seconds if period.seconds >= 0 else max(grace for _, grace in graces)

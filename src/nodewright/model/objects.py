@@ -16,6 +16,10 @@ ResourceList: TypeAlias = dict[str, Quantity]
 """Amounts by resource name. Never changed in place, though the type could be."""
 
 
+USUAL_GRACE_PERIOD_S = 30
+"""How long a pod has to end that does not say so itself: the API server's default."""
+
+
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
     """Who made an object."""
 

@@ -13,7 +13,7 @@ from nodewright.core.eviction import (
     filesystems_of,
     synchronize,
 )
-from nodewright.model.objects import Pod
+from nodewright.model.objects import USUAL_GRACE_PERIOD_S, Pod
 from nodewright.model.pressure import RESOURCES
 from nodewright.model.reasons import Reason
 from nodewright.model.resource_names import EPHEMERAL_STORAGE, MEMORY
@@ -22,8 +22,6 @@ from nodewright.node.config import NodeConfig
 from nodewright.node.events import UsageObserved
 from nodewright.node.state import NodeState
 from nodewright.values.quantity import Quantity
-
-USUAL_GRACE_PERIOD_S = 30
 
 
 def gone_over(state: NodeState, event: UsageObserved) -> Pass:

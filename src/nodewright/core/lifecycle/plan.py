@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nodewright.core.lifecycle.restarts import begins_anew, init_failed, may_start
 from nodewright.model.objects import Container, Pod
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
+from nodewright.values.fnv import fnv1a_32
 
 
 class Health(StrEnum):
@@ -99,10 +100,8 @@ def spec_hash(container: Container) -> str:
     >>> spec_hash(Container(name="app", image="a")) == spec_hash(Container(name="app", image="b"))
     False
     """
-    value = 0x811C9DC5
-    for byte in f"{container.name}\0{container.image}".encode():
-        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"{value:08x}"
+    text = f"{container.name}\0{container.image}"
+    return f"{fnv1a_32(text):08x}"
 
 
 def _sandbox(facts: PodFacts) -> tuple[int | None, str]:

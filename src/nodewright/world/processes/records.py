@@ -272,11 +272,6 @@ class Records:
         return True
 
 
-def boot_id() -> str:
-    """Which life of the machine this is."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-
-
 @contextlib.contextmanager
 def obeyed(operation: str, place: Path) -> Iterator[None]:
     """Errors of the system become those of the port."""

@@ -15,6 +15,7 @@ from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts, SandboxFacts
 from nodewright.world.cgroupfs import CgroupFS
+from nodewright.world.directory import boot_id
 from nodewright.world.errors import WorldError
 from nodewright.world.ports import ContainerUsage, ContainerWish, Executed, RuntimeFacts, SandboxWish
 from nodewright.world.processes import children
@@ -25,7 +26,6 @@ from nodewright.world.processes.records import (
     Ended,
     PodRecord,
     Records,
-    boot_id,
 )
 from nodewright.world.processes.usage import group_usage
 

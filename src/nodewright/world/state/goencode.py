@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterable
 from typing import Any
 
+from nodewright.values.fnv import fnv1a_32
 from nodewright.world.state.gotypes import (
     ByteList,
     Converted,
@@ -88,10 +89,7 @@ def checksum(text: str) -> int:
     >>> checksum("")
     2166136261
     """
-    found = 0x811C9DC5
-    for byte in text.encode():
-        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return found
+    return fnv1a_32(text)
 
 
 class _Dumping:
