@@ -5,7 +5,7 @@ import contextlib
 import grp
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from nodewright.api.answers import (
     on_input_error,
     on_world_error,
 )
+from nodewright.api.entries import Entry, routes_of
 from nodewright.api.logs import LogRoutes
 from nodewright.api.node import NodeRoutes
 from nodewright.api.pods import PodRoutes
@@ -31,10 +32,11 @@ from nodewright.world.errors import InputError, WorldError
 OWNERS, GROUPS = 0o600, 0o660
 
 
-def application(agent: Agent) -> Starlette:
-    """All routes of the socket."""
+def application(agent: Agent, more: Sequence[Entry] = ()) -> Starlette:
+    """All routes of the socket, and ``more`` of others."""
+    own = [*PodRoutes(agent).routes(), *LogRoutes(agent).routes(), *NodeRoutes(agent).routes()]
     return Starlette(
-        routes=[*PodRoutes(agent).routes(), *LogRoutes(agent).routes(), *NodeRoutes(agent).routes()],
+        routes=[*own, *routes_of(more)],
         exception_handlers={
             APIError: on_api_error,
             InputError: on_input_error,
@@ -45,14 +47,16 @@ def application(agent: Agent) -> Starlette:
 
 
 @asynccontextmanager
-async def serving(agent: Agent, path: Path, *, group: str = "") -> AsyncIterator[None]:
-    """The API answers while this is entered; ``group`` may use it besides its owner.
+async def serving(
+    agent: Agent, path: Path, *, group: str = "", more: Sequence[Entry] = ()
+) -> AsyncIterator[None]:
+    """The API answers while this is entered, with ``more`` routes; ``group`` may use it besides its owner.
 
     Errors: WorldError where another agent listens there, or the socket cannot be made.
     """
     listener = _listener(path, group)
     config = uvicorn.Config(
-        application(agent),
+        application(agent, more),
         log_config=None,
         access_log=False,
         lifespan="off",

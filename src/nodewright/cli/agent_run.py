@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from nodewright.agent.shelf import Shelf
 from nodewright.agent.sources import Listener
 from nodewright.agent.values import Rules, Stage, Tell
 from nodewright.api.agent import Agent
+from nodewright.api.entries import Entry
 from nodewright.api.server import serving
 from nodewright.cli.agent_node import AgentNode, sheet
 from nodewright.cli.agent_runtime import Machinery, log_root, machinery
@@ -77,7 +78,7 @@ async def run_agent(told: Settings, here: AgentNode) -> int:
         wired.board.tell(each)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each) for each in _parts(wired)]
-        async with serving(wired.agent, told.socket, group=told.socket_group):
+        async with _servers(wired):
             notify("READY=1")
             click.echo(f"node {here.node.name} takes pods; asked at {told.socket}", err=True)
             await stop.wait()
@@ -89,6 +90,22 @@ async def run_agent(told: Settings, here: AgentNode) -> int:
             task.cancel()
     await wired.loop.performer.runtime.close()
     return YES
+
+
+@asynccontextmanager
+async def _servers(wired: Wired) -> AsyncIterator[None]:
+    """All that listens, while this is entered."""
+    told, agent, more = wired.told, wired.agent, _entries(wired)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(serving(agent, told.socket, group=told.socket_group, more=more))
+        # Before servers end: whoever follows something is to leave first.
+        stack.callback(wired.board.close)
+        yield
+
+
+def _entries(_wired: Wired) -> tuple[Entry, ...]:
+    """What every server has besides its own routes."""
+    return ()
 
 
 def _opened(told: Settings, here: AgentNode) -> Opened | None:
