@@ -16,6 +16,7 @@ from nodewright.node.placement import placement_of
 from nodewright.render.admission import remaining_text
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.machine import amount, node_picture
+from nodewright.render.marks import holders
 from nodewright.render.placement import placement_texts
 from nodewright.render.policies import policies_text
 from nodewright.render.profiles import profile_document, profile_yaml
@@ -38,7 +39,7 @@ command.add_command(capture)
 @click.option("--ascii", "ascii_only", is_flag=True, help="Frames of plain ASCII characters.")
 @output("yaml", "json")
 def show(*, node: str | None, ascii_only: bool, output: str | None) -> int:
-    """Draw a node: sockets, NUMA nodes, L3 caches, cores with their CPUs, memory, distances.
+    """Draw a node: sockets, NUMA nodes, L3 caches, cores with their CPUs and who has them, memory, distances.
 
     Below: what its pods hold for themselves of CPUs, memory and devices, and what is left.
     """
@@ -47,9 +48,11 @@ def show(*, node: str | None, ascii_only: bool, output: str | None) -> int:
         click.echo(_document(profile, output), nl=False)
     else:
         plain = ascii_only or not _can_print_frames()
-        click.echo(node_picture(profile, width=_width(), ascii_only=plain), nl=False)
-        if profile.spec.pods:
-            _show_pods(Node.of(profile, source=node or "this machine"))
+        asked = Node.of(profile, source=node or "this machine") if profile.spec.pods else None
+        held = holders(asked.state, asked.pods) if asked else ()
+        click.echo(node_picture(profile, width=_width(), ascii_only=plain, held=held), nl=False)
+        if asked:
+            _show_pods(asked)
     _warn(profile)
     return YES
 

@@ -7,6 +7,7 @@ from nodewright.model.machine import Core, HugePages, MachineInfo, NUMANode, Unc
 from nodewright.model.profile import NodeProfile
 from nodewright.render.boxes import ASCII, FRAME, GAP, UNICODE, Glyphs, beside, columns, framed, wrapped
 from nodewright.render.distances import distance_lines
+from nodewright.render.marks import Holder, legend, marks_by_cpu
 from nodewright.values.idset import CPUSet, NUMASet
 
 CELLS_UP_TO_CPUS = 64
@@ -29,6 +30,8 @@ class Canvas:
     cells: bool
     cache_nodes: Mapping[int, NUMASet]
     """The NUMA nodes with cores of each uncore cache; by id alone, as the kubelet tells caches apart."""
+    marks: Mapping[int, str]
+    """Letters of those who have CPUs alone, by CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +57,28 @@ class Paragraph:
         return wrapped([self.head + first, *others], width, joint=",", indent=len(self.head))
 
 
-def node_picture(profile: NodeProfile, *, width: int = 80, ascii_only: bool = False) -> str:
-    """The node's machine, drawn for that many columns."""
+def node_picture(
+    profile: NodeProfile, *, width: int = 80, ascii_only: bool = False, held: Sequence[Holder] = ()
+) -> str:
+    """The node's machine, drawn for that many columns, with letters at CPUs that somebody has alone."""
     head = [profile.metadata.name] if profile.metadata.name else []
     glyphs = ASCII if ascii_only else UNICODE
-    lines = [*head, *_summary(profile), "", *machine_lines(profile.spec.machine_info, width, glyphs)]
+    lines = [*head, *_summary(profile), "", *machine_lines(profile.spec.machine_info, width, glyphs, held)]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def machine_lines(machine: MachineInfo, width: int, glyphs: Glyphs) -> list[str]:
-    """Sockets and NUMA nodes in frames, NUMA nodes without CPUs, then the distances."""
+def machine_lines(machine: MachineInfo, width: int, glyphs: Glyphs, held: Sequence[Holder] = ()) -> list[str]:
+    """Sockets and NUMA nodes in frames, NUMA nodes without CPUs, who has which CPUs, then the distances."""
     nodes = sorted(machine.topology, key=lambda node: node.node_id)
-    canvas = Canvas(width, glyphs, machine.num_cores <= CELLS_UP_TO_CPUS, _cache_nodes(nodes))
+    cells = machine.num_cores <= CELLS_UP_TO_CPUS
+    canvas = Canvas(width, glyphs, cells, _cache_nodes(nodes), marks_by_cpu(held))
     with_cpus = [node for node in nodes if node.cores]
     lines = _drawn(with_cpus, canvas) if with_cpus else ["no CPU is listed"]
     if empty := [node for node in nodes if not node.cores]:
         listed = [line for entry in _without_cpus(empty) for line in entry.lines(width - 2)]
         lines += ["", "NUMA nodes without CPUs", *(f"  {line}" for line in listed)]
+    if held:
+        lines += ["", *legend(held, width)]
     if len(nodes) > 1 and any(node.distances for node in nodes):
         lines += ["", *distance_lines(nodes, width)]
     return lines
@@ -232,7 +240,9 @@ def _groups(node: NUMANode, cores: Sequence[Core], canvas: Canvas) -> list[Parag
             others = canvas.cache_nodes[cache.id] - NUMASet.of(node.node_id)
             name = _cache_name(cache) + (f", shared with NUMA {others}" if others else "")
             paragraphs.append(Paragraph(name))
-        paragraphs += [_cells([str(_cpus([core])) for core in own], canvas)] if canvas.cells else _folded(own)
+        paragraphs += (
+            [_cells([_cpus([core]) for core in own], canvas)] if canvas.cells else _folded(own, canvas)
+        )
     return paragraphs
 
 
@@ -247,28 +257,44 @@ def _alike_groups(groups: Mapping[UncoreCache | None, Sequence[Core]], canvas: C
     first = caches[0]
     size = f" ({amount(first.size)})" if first.size else ""
     heading = f"L{first.level} {ids}{size}, each {_threads(next(iter(groups.values())))}"
-    return [Paragraph(heading), _cells([str(_cpus(own)) for own in groups.values()], canvas)]
+    return [Paragraph(heading), _cells([_cpus(own) for own in groups.values()], canvas)]
 
 
 def _cpus(cores: Iterable[Core]) -> CPUSet:
     return CPUSet.from_ids(thread for core in cores for thread in core.thread_ids)
 
 
-def _cells(texts: Sequence[str], canvas: Canvas) -> Paragraph:
-    """The texts in brackets, all of one width."""
-    width = max(map(len, texts))
+def _cells(cells: Sequence[CPUSet], canvas: Canvas) -> Paragraph:
+    """The CPUs in brackets, all of one width, with the letters of those who have some of them."""
+    texts, marks = [str(cpus) for cpus in cells], [_marks(cpus, canvas) for cpus in cells]
+    width, marked = max(map(len, texts)), max(map(len, marks))
     per_row = 8 if width < SHORT_CELL else 4 if canvas.width >= WIDE else 2
-    return Paragraph("", tuple(f"[{text.rjust(width)}]" for text in texts), per_row)
+    room = marked + 1 if marked else 0
+    drawn = (
+        f"[{text.rjust(width)}{f' {mark}'.ljust(room)[:room]}]"
+        for text, mark in zip(texts, marks, strict=True)
+    )
+    return Paragraph("", tuple(drawn), per_row)
 
 
-def _folded(cores: Sequence[Core]) -> list[Paragraph]:
-    """Cores with the same number of threads as one entry."""
+def _marks(cpus: CPUSet, canvas: Canvas) -> str:
+    """The letters of all that have any of the CPUs, each once, those of the lowest CPUs first."""
+    return "".join(dict.fromkeys(mark for cpu in cpus if (mark := canvas.marks.get(cpu))))
+
+
+def _folded(cores: Sequence[Core], canvas: Canvas) -> list[Paragraph]:
+    """Cores with the same number of threads as one entry, then one for each who has some of their CPUs."""
     entries = []
     for kind in sorted({len(core.thread_ids) for core in cores}, reverse=True):
         alike = [core for core in cores if len(core.thread_ids) == kind]
         head = f"{_several(len(alike), 'core')} x {kind}: "
         entries.append(Paragraph(head, tuple(str(_cpus(alike)).split(","))))
-    return entries
+    by_mark: dict[str, list[int]] = {}
+    for cpu in _cpus(cores):
+        if mark := canvas.marks.get(cpu):
+            by_mark.setdefault(mark, []).append(cpu)
+    held = ((mark, str(CPUSet.from_ids(cpus))) for mark, cpus in by_mark.items())
+    return [*entries, *(Paragraph(f"{mark} ", tuple(cpus.split(","))) for mark, cpus in held)]
 
 
 def _cache_name(cache: UncoreCache) -> str:
