@@ -19,6 +19,8 @@ PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 APP, PAUSE = "docker.io/nodewright/app:1", "docker.io/nodewright/pause:1"
 USER = "docker.io/nodewright/user:1"
 """The same as the application's image, but run as user 1234."""
+PATH = os.pathsep.join(filter(None, (os.environ.get("CONTAINERD_BIN"), os.environ["PATH"])))
+"""Where the programs are: CONTAINERD_BIN names the directory of another release than the one that is installed."""
 
 _CONFIG = """
 version = 2
@@ -64,7 +66,7 @@ def lacking() -> str:
     """Why no containerd can be started here; empty: one can."""
     if os.geteuid() != 0:
         return "containerd needs root"
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
     missing += [] if BUSYBOX.exists() else [str(BUSYBOX)]
     return f"not installed: {', '.join(missing)} (`make test` installs them as root)" if missing else ""
 
@@ -89,7 +91,8 @@ class Containerd:
         """It runs and answers."""
         with (self.root / "containerd.log").open("ab") as log:
             self._process = subprocess.Popen(
-                ["containerd", "--config", self.root / "config.toml"],
+                [_program("containerd"), "--config", self.root / "config.toml"],
+                env={**os.environ, "PATH": PATH},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -185,7 +188,7 @@ class Containerd:
             self._ctr("containers", "delete", one, check=False)
 
     def _ctr(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
-        command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *words]
+        command = [_program("ctr"), "--address", str(self.socket), "--namespace", "k8s.io", *words]
         return subprocess.run(command, check=check, capture_output=True, timeout=30)
 
     def _files(self) -> None:
@@ -198,6 +201,12 @@ class Containerd:
         (conf / "10-made-up.conflist").write_text(json.dumps(_CNI_CONFIG))
         text = _CONFIG.format(root=self.root, pause=self._pause, snapshotter=_snapshotter(self.root))
         (self.root / "config.toml").write_text(text)
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=PATH)
+    assert found is not None, name
+    return found
 
 
 def _snapshotter(root: Path) -> str:

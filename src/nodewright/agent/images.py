@@ -30,7 +30,7 @@ from nodewright.core.lifecycle import BackOff, BackOffRule
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.objects import Container, Pod
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import Clock, ImageStore
+from nodewright.world.ports import Clock, Credentials, ImageStore
 
 COLLECT_S = 300.0
 """How often to look whether images have to go.
@@ -39,6 +39,9 @@ Follows: v1.36, kubelet/kubelet.go, ImageGCPeriod.
 """
 
 _FORGOTTEN_AFTER_NS = 600 * 10**9
+
+CredentialsOf = Callable[[Pod, str], tuple[Credentials, ...]]
+"""With what a pod may fetch an image of this name, in the order in which that is tried; none: as nobody."""
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +73,10 @@ class ImageKeeper:
         *,
         policy: ImagePolicy | None = None,
         at_once: int = 1,
+        credentials_of: CredentialsOf = lambda _pod, _name: (),
     ) -> None:
         self._store, self._clock, self._tell = store, clock, tell
+        self._credentials_of = credentials_of
         self._policy = policy or ImagePolicy()
         self._turns = asyncio.Semaphore(at_once) if at_once else contextlib.nullcontext()
         self._back_offs: dict[tuple[str, str], tuple[BackOff, str]] = {}
@@ -85,6 +90,7 @@ class ImageKeeper:
         clock: Clock,
         tell: Callable[[Tell], None],
         config: KubeletConfiguration,
+        credentials_of: CredentialsOf = lambda _pod, _name: (),
     ) -> "ImageKeeper":
         """One by the settings of a kubelet."""
         policy = ImagePolicy(
@@ -97,13 +103,13 @@ class ImageKeeper:
         is_serial = config.serialize_image_pulls
         # Whoever allows several at once means it, as the kubelet's defaults have it.
         at_once = 1 if is_serial or (is_serial is None and most < 2) else most
-        return cls(store, clock, tell, policy=policy, at_once=at_once)
+        return cls(store, clock, tell, policy=policy, at_once=at_once, credentials_of=credentials_of)
 
     async def ensure(self, pod: Pod, container: Container) -> str:
         """The id of the container's image, which is there.
 
         Follows: v1.36, kubelet/images/image_manager.go, EnsureImageExists.
-        Departs: no credentials are looked up: what needs any has to be fetched beforehand.
+        Departs: who may use an image that is there is not asked (`imagePullCredentialsVerificationPolicy`).
         Errors:  ConfigError.
         """
         asked = container.image
@@ -122,7 +128,7 @@ class ImageKeeper:
                 return found
         if policy == NEVER:
             raise self._refused(pod, "ErrImageNeverPull", never_pulled(asked))
-        return await self._pulled(pod, asked, wanted)
+        return await self._pulled(pod, asked, wanted, self._credentials_of(pod, name.name))
 
     async def collect(self) -> Collected:
         """Remove what is too old, and what has to go for room.
@@ -158,7 +164,14 @@ class ImageKeeper:
         return await self._removed(all_unused(self._known, in_use, self._policy, self._clock.now_ns()), None)
 
     async def run(self) -> None:
-        """Collect now and then until it is cancelled; what could not be done is told."""
+        """Collect now and then until it is cancelled; what could not be done is told.
+
+        Follows: v1.36, kubelet/images/image_gc_manager.go, Start: images are looked at from the beginning.
+        """
+        try:
+            await self._look()
+        except WorldError as error:
+            self._node("ImageGCFailed", str(error))
         while True:
             await self._clock.sleep(COLLECT_S)
             try:
@@ -169,7 +182,7 @@ class ImageKeeper:
             if not done.is_enough:
                 self._node("FreeDiskSpaceFailed", _shortage(done))
 
-    async def _pulled(self, pod: Pod, asked: str, wanted: str) -> str:
+    async def _pulled(self, pod: Pod, asked: str, wanted: str, credentials: tuple[Credentials, ...]) -> str:
         key, rule, now_ns = (pod.uid, asked), BackOffRule(), self._clock.now_ns()
         self._forget(now_ns)
         held, before = self._back_offs.get(key, (None, ""))
@@ -178,7 +191,7 @@ class ImageKeeper:
         self._say(pod, "Pulling", f'Pulling image "{asked}"')
         try:
             async with self._turns:
-                found = await self._store.pull(wanted)
+                found = await self._fetched(wanted, credentials)
         except WorldError as error:
             now_ns = self._clock.now_ns()
             refusal = not_pulled(asked, error.error)
@@ -189,6 +202,20 @@ class ImageKeeper:
         self._back_offs.pop(key, None)
         self._say(pod, "Pulled", f'Successfully pulled image "{asked}"')
         return found
+
+    async def _fetched(self, wanted: str, credentials: tuple[Credentials, ...]) -> str:
+        """The id of an image, fetched by the first who gets it.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_image.go, PullImage.
+        """
+        said: list[str] = []
+        for one in credentials or (None,):
+            try:
+                return await self._store.pull(wanted, one)
+            except WorldError as error:
+                said.append(error.error)
+        told = list(dict.fromkeys(said))
+        raise WorldError("PullImage", wanted, told[0] if len(told) == 1 else f"[{', '.join(told)}]")
 
     def _forget(self, now_ns: int) -> None:
         """Failures that are so long ago that nobody is held back for them."""

@@ -9,6 +9,7 @@ from typing import Protocol, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.agent.images import ImageKeeper
 from nodewright.agent.loop import Loop
 from nodewright.agent.readings import PodReadings
 from nodewright.agent.reclaim import reclaim
@@ -39,7 +40,7 @@ from nodewright.world.alarms import KernelAlarms
 from nodewright.world.errors import WorldError
 from nodewright.world.gauges import MachineGauges
 from nodewright.world.local_storage import DiskStorage, PodPlaces
-from nodewright.world.ports import THRESHOLD, Alarms, Gauges, ImageStore, LocalStorage
+from nodewright.world.ports import THRESHOLD, Alarms, Gauges, LocalStorage
 
 STORAGE_PERIOD_S = 60.0
 """How long it is at least from one look at the pods' files to the next, as for the kubelet."""
@@ -69,7 +70,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
     gauges: Gauges
     storage: LocalStorage | None = None
     alarms: Alarms | None = None
-    images: ImageStore | None = None
+    images: ImageKeeper | None = None
     beside: Beside = asyncio.to_thread
     """Does what may take long, while the loop goes on."""
 
@@ -80,7 +81,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
         nodefs: Path,
         places: Callable[[Pod], PodPlaces],
         imagefs: Path | None = None,
-        images: ImageStore | None = None,
+        images: ImageKeeper | None = None,
     ) -> Self:
         """The parts of the machine that we run on, for a node of this configuration.
 

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 
+from nodewright.agent.images import ImageKeeper
 from nodewright.agent.values import PodRecord, Stage
 from nodewright.core.eviction import NodeReclaim
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import ContainerRuntime, ImageStore
+from nodewright.world.ports import ContainerRuntime
 
 
 async def reclaim(
     what: tuple[NodeReclaim, ...],
     runtime: ContainerRuntime,
-    images: ImageStore | None,
+    images: ImageKeeper | None,
     pods: Mapping[str, PodRecord],
 ) -> tuple[str, ...]:
     """Give it back; what could not be, is told."""
@@ -22,7 +23,7 @@ async def reclaim(
             if one is NodeReclaim.CONTAINERS:
                 await _containers(runtime, pods, told)
             elif images is not None:
-                await _images(images, told)
+                told += (await images.remove_unused()).failures
         except (WorldError, TimeoutError) as error:
             told.append(str(error))
     return tuple(told)
@@ -53,18 +54,3 @@ async def _containers(runtime: ContainerRuntime, pods: Mapping[str, PodRecord], 
                 await runtime.remove_container(one.id)
             except (WorldError, TimeoutError) as error:
                 told.append(str(error))
-
-
-async def _images(images: ImageStore, told: list[str]) -> None:
-    """Remove all that no container has.
-
-    Follows: v1.36, kubelet/images/image_gc_manager.go, DeleteUnusedImages.
-    """
-    used = await images.in_use()
-    for one in await images.images():
-        if one.is_pinned or one.id in used:
-            continue
-        try:
-            await images.remove(one.id)
-        except (WorldError, TimeoutError) as error:
-            told.append(str(error))

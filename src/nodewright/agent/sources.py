@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from nodewright.agent.shelf import Shelf
 from nodewright.agent.values import PodsWanted, Seen, Source, Tell
+from nodewright.core.arrival import with_runtime
 from nodewright.core.requests import with_defaults
 from nodewright.model.objects import Pod
 from nodewright.world.errors import InputError
@@ -51,8 +54,11 @@ class Listener:
     def take(self, source: Source, place: str, found: list[FromFile]) -> tuple[Pod, ...]:
         """All that a source has now."""
         by_name: dict[str, Pod] = {}
+        self.shelf.put_runtimes(source, place, [each for one in found for each in one.runtimes])
+        runtimes = tuple(self.shelf.runtimes().values())
         for one in found:
-            for pod in map(with_defaults, one.pods):
+            for written in one.pods:
+                pod = with_defaults(replace(written, spec=with_runtime(written.spec, runtimes)[0]))
                 if pod.full_name in by_name:
                     self.warn(
                         "ManifestRepeated",
@@ -202,7 +208,9 @@ class Manifests:
             return self._failed(name, stamp, f"{path}: there is nothing in it")
         before = self._files.get(name)
         for one in found.passed_over if before is None or before.found != found else ():
-            self.listener.warn("ManifestPassedOver", f"{path}: {one} is no Pod, ConfigMap or Secret")
+            self.listener.warn(
+                "ManifestPassedOver", f"{path}: {one} is no Pod, ConfigMap, Secret or RuntimeClass"
+            )
         self._files[name] = known = _Known(stamp, found)
         return known
 

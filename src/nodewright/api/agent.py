@@ -1,11 +1,12 @@
 """What the servers of an agent show and change; nobody is waited for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from nodewright.agent.board import Board
 from nodewright.agent.values import PodRecord, Seen, Stage
+from nodewright.model.objects import RuntimeClass
 from nodewright.model.running import ContainerFacts
 from nodewright.render.running import NodeSheet
 from nodewright.world.ports import Clock, ContainerRuntime
@@ -23,6 +24,8 @@ class Agent:
     sheet: NodeSheet
     log_root: Path
     """Where logs are whose paths a runtime tells relative to their pod's directory."""
+    runtimes: Callable[[], Mapping[str, RuntimeClass]] = dict
+    """The RuntimeClasses that are known, by name."""
 
     @property
     def node_name(self) -> str:

@@ -25,9 +25,10 @@ from nodewright.api.answers import (
     flag,
     number,
 )
+from nodewright.core.arrival import RuntimeClassDiffers, UnknownRuntimeClass, with_runtime
 from nodewright.core.cgroups.plan import Group, Level
 from nodewright.core.requests import with_defaults
-from nodewright.model.objects import Pod
+from nodewright.model.objects import Pod, PodSpec
 from nodewright.node.cgroups import PlacedPod, cgroup_rules, node_groups
 from nodewright.node.explanation import explanation
 from nodewright.render.running import pod_list, pod_object
@@ -84,7 +85,7 @@ class PodRoutes:
             creation_timestamp=Instant(self._agent.clock.now_ns()).whole_second,
             deletion_timestamp=None,
         )
-        pod = with_defaults(replace(pod, metadata=metadata))
+        pod = with_defaults(replace(pod, metadata=metadata, spec=self._with_runtime(pod)))
         self._agent.see(PodWanted(Source.API, pod))
         return document(self._object(await self._decided(pod)), 201)
 
@@ -115,6 +116,27 @@ class PodRoutes:
             explained=explained,
         )
         return document(why_document(found))
+
+    def _with_runtime(self, pod: Pod) -> PodSpec:
+        """What the pod's RuntimeClass adds to it.
+
+        Follows: v1.36, plugin/pkg/admission/runtimeclass/admission.go, RuntimeClass.Admit.
+        """
+        spec, remarks = with_runtime(pod.spec, self._agent.runtimes().values())
+        refused = f'pods "{pod.metadata.name}" is forbidden: pod rejected: '
+        for one in remarks:
+            match one:
+                case UnknownRuntimeClass(name=name):
+                    raise APIError(FORBIDDEN, f'{refused}RuntimeClass "{name}" not found')
+                case RuntimeClassDiffers(field="overhead"):
+                    said = "Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+                    raise APIError(FORBIDDEN, f"{refused}{said}")
+                case RuntimeClassDiffers(name=name, field=field):
+                    said = f"conflict: spec.{field} is another one than that of RuntimeClass {name}"
+                    raise APIError(FORBIDDEN, f"{refused}{said}")
+                case _:
+                    continue
+        return spec
 
     def _groups(self, record: PodRecord) -> tuple[Group, ...]:
         node = self._agent.board.mind.node

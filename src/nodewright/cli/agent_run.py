@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -130,7 +131,8 @@ async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
     described = sheet(started_ns, f"{facts.name}://{facts.version}")
     rules = Rules(words=KubeletWords(), started_ns=started_ns, host_ip=described.host_ip)
     loop = Loop(opened.mind, performer, opened.keeper, board, clock, rules)
-    watched = Watched.here(config, told.root_dir, parts.composer.places, images=parts.images)
+    place = None if parts.images is None else Path(await parts.images.place())
+    watched = Watched.here(config, told.root_dir, parts.composer.places, place, parts.image_keeper)
     pressure = Pressure(loop, watched, POLICIES[told.eviction_policy])
     board.on_reclaim = pressure.reclaim
     agent = Agent(
@@ -140,9 +142,10 @@ async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
         clock=clock,
         sheet=described,
         log_root=log_root(told),
+        runtimes=shelf.runtimes,
     )
-    for one in facts.missing:
-        message = f"this machine or its runtime does not allow: {one}"
+    for one in facts.lacks:
+        message = f"this machine or its runtime lacks {one}"
         board.tell(Tell(uid="", is_warning=True, reason="RuntimeLacks", message=message))
     return Wired(
         told=told,

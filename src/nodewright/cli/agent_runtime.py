@@ -7,6 +7,7 @@ from pathlib import Path
 from nodewright.agent.compose import ContainerComposer, ProcessComposer
 from nodewright.agent.composing import Site
 from nodewright.agent.images import ImageKeeper
+from nodewright.agent.pull_secrets import PullSecrets
 from nodewright.agent.shelf import Shelf
 from nodewright.agent.values import Tell
 from nodewright.cli.agent_node import host_address
@@ -63,10 +64,14 @@ def machinery(
         raise _endpoint_fault(told, f"{error}: pip install 'nodewright[agent]'") from error
     channel = Channel(told.endpoint)
     images = CRIImages(channel)
-    keeper = ImageKeeper.of(images, clock, tell, kubelet)
+    keeper = ImageKeeper.of(images, clock, tell, kubelet, PullSecrets(shelf, told.root_dir, tell))
     composer = ContainerComposer(site, Volumes(pods, KernelMounts()), shelf, keeper.ensure)
     # Whoever has another directory is another agent, and its pods are none of ours.
-    containers = CRIRuntime(channel, owner=str(told.root_dir))
+    containers = CRIRuntime(
+        channel,
+        owner=str(told.root_dir),
+        handlers=lambda: {name: one.handler for name, one in shelf.runtimes().items()},
+    )
     return Machinery(runtime=containers, composer=composer, images=images, image_keeper=keeper)
 
 

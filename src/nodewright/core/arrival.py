@@ -92,7 +92,7 @@ def arrived(
     2000001000
     """
     spec, remarks = _with_priority(pod.spec, classes)
-    spec, more = _with_runtime(_with_tolerations(spec), runtimes)
+    spec, more = with_runtime(_with_tolerations(spec), runtimes)
     return Arrived(stored(replace(pod, spec=_with_ports(spec))), (*remarks, *more))
 
 
@@ -177,7 +177,7 @@ def _with_tolerations(spec: PodSpec) -> PodSpec:
     return replace(spec, tolerations=(*spec.tolerations, *added)) if added else spec
 
 
-def _with_runtime(spec: PodSpec, runtimes: Iterable[RuntimeClass]) -> tuple[PodSpec, tuple[Remark, ...]]:
+def with_runtime(spec: PodSpec, runtimes: Iterable[RuntimeClass]) -> tuple[PodSpec, tuple[Remark, ...]]:
     """The spec with the overhead, node selector and tolerations of its runtime class."""
     name = spec.runtime_class_name
     if not name:

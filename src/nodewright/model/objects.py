@@ -199,6 +199,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     runtime_class_name: str | None = None
     scheduler_name: str = ""
     service_account_name: str = ""
+    image_pull_secrets: tuple[dict[str, Any], ...] = ()
     volumes: tuple[dict[str, Any], ...] = ()
     resource_claims: tuple[dict[str, Any], ...] = ()
     topology_spread_constraints: tuple[dict[str, Any], ...] = ()
@@ -352,6 +353,8 @@ class RuntimeClass(msgspec.Struct, frozen=True, rename="camel"):
     """A way to run pods, e.g. in virtual machines: what it takes, and where it can be had."""
 
     metadata: ObjectMeta = ObjectMeta()
+    handler: str = ""
+    """What the container runtime calls it."""
     overhead: Overhead = Overhead()
     scheduling: RuntimeScheduling = RuntimeScheduling()
 

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nodewright.agent.decide import wake_at_ns
+from nodewright.agent.images import ImageKeeper
 from nodewright.agent.loop import Loop, Memory
 from nodewright.agent.outcome import Decided, Keeping, Stepped
 from nodewright.agent.perform import Performer
@@ -26,6 +27,7 @@ from nodewright.ask import Node
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
 from nodewright.core.eviction import ADAPTIVE, EvictionPolicy
+from nodewright.core.images import ImagePolicy
 from nodewright.core.lifecycle import spec_hash
 from nodewright.model.objects import Container, Pod
 from nodewright.model.profile import NodeProfile
@@ -207,8 +209,12 @@ class AgentBench:
 
     async def watch(self, policy: EvictionPolicy = ADAPTIVE, images: ImageStore | None = None) -> Pressure:
         """Begin to look at the pressure that the gauges show."""
+        policy_of_images = ImagePolicy(min_age_ns=0)
+        keeper = None
+        if images is not None:
+            keeper = ImageKeeper(images, self.clock, self.ears.tell, policy=policy_of_images)
         parts = Watched(
-            gauges=self.gauges, storage=self.storage, alarms=self.alarms, images=images, beside=at_once
+            gauges=self.gauges, storage=self.storage, alarms=self.alarms, images=keeper, beside=at_once
         )
         self.pressure = Pressure(self.loop, parts, policy)
         self.ears.on_reclaim = self.pressure.reclaim

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nodewright.core.arrival import arrived
 from nodewright.core.validation import metadata_violations
 from nodewright.model.config_objects import ConfigMap, Secret
-from nodewright.model.objects import Container, Pod, PodSpec, Toleration
+from nodewright.model.objects import Container, Pod, PodSpec, RuntimeClass, Toleration
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
 from nodewright.world.errors import Fault, InputError
@@ -77,12 +77,13 @@ class FromFile:
     pods: list[Pod] = field(default_factory=list)
     config_maps: list[ConfigMap] = field(default_factory=list)
     secrets: list[Secret] = field(default_factory=list)
+    runtimes: list[RuntimeClass] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
     """Objects that nobody here does anything with, as `Kind namespace/name`."""
 
 
 def read_manifest(content: bytes, place: ManifestPlace) -> FromFile:
-    """The pods of a manifest as their node gets them, and the ConfigMaps and Secrets beside them.
+    """The pods of a manifest as their node gets them, and the ConfigMaps, Secrets and RuntimeClasses beside them.
 
     Follows: v1.36, pkg/kubelet/config/common.go, tryDecodeSinglePod and applyDefaults.
     Departs: all documents and lists of a file count, not the first document alone; static pods may take variables
@@ -123,6 +124,9 @@ def _take(value: Any, where: Place, place: ManifestPlace, found: FromFile) -> It
     loading.take_object(value, where)
     if loading.faults:
         return loading.faults
+    if loading.runtimes:
+        found.runtimes += loading.runtimes
+        return ()
     if kind[0] == "v1" and kind[1] not in _CORE_KINDS:
         return (where.of(Fault(path="kind", value=kind[1], rule='no such kind in version "v1"')),)
     if kind != _POD:

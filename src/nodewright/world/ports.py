@@ -30,7 +30,9 @@ class RuntimeFacts(msgspec.Struct, frozen=True, kw_only=True):
     cgroup_driver: str = ""
     """Empty: it does not say."""
     missing: tuple[str, ...] = ()
-    """Calls that it does not implement."""
+    """Calls that it does not implement; most can be done without."""
+    lacks: tuple[str, ...] = ()
+    """What it cannot do, or the machine does not allow, and nobody makes up for: people have to know."""
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,6 +189,13 @@ class StoredImage(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
 
 
+class Credentials(msgspec.Struct, frozen=True):
+    """Who fetches an image."""
+
+    username: str
+    password: str
+
+
 class ImageRoom(msgspec.Struct, frozen=True, kw_only=True):
     """How full the file system of images is."""
 
@@ -200,14 +209,17 @@ class ImageStore(Protocol):
     async def image_id(self, image: str) -> str | None:
         """The id of an image that is there; None: it is not."""
 
-    async def pull(self, image: str) -> str:
-        """The id of an image that was fetched."""
+    async def pull(self, image: str, credentials: Credentials | None = None) -> str:
+        """The id of an image that was fetched; without credentials by nobody in particular."""
 
     async def images(self) -> tuple[StoredImage, ...]:
         """All images that are there."""
 
     async def in_use(self) -> frozenset[str]:
         """The ids of images that containers are made of, whosever they are."""
+
+    async def place(self) -> str:
+        """A path in the file system of images."""
 
     async def room(self) -> ImageRoom:
         """How full the file system of images is."""

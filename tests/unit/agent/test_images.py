@@ -10,11 +10,11 @@ from nodewright.agent.perform import ConfigError
 from nodewright.agent.values import Tell
 from nodewright.core.images import ImagePolicy
 from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.model.objects import Container
+from nodewright.model.objects import Container, Pod
 from nodewright.testing.objects import a_pod
 from nodewright.testing.runtime import FakeClock, settle
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import ImageRoom, StoredImage
+from nodewright.world.ports import Credentials, ImageRoom, StoredImage
 
 POD = a_pod()
 NOBODYS_ROOM = ImageRoom(capacity_bytes=100, available_bytes=100)
@@ -28,6 +28,7 @@ class Store:
         self.used = frozenset[str]()
         self.broken = ""
         self.stuck = frozenset[str]()
+        self.welcome = ""
         self.free = NOBODYS_ROOM
         self.pulled: list[str] = []
         self.at_once = self.most_at_once = 0
@@ -36,8 +37,10 @@ class Store:
         self._perhaps_broken("ImageStatus", image)
         return f"id-{image}" if image in self.there else None
 
-    async def pull(self, image: str) -> str:
-        self.pulled.append(image)
+    async def pull(self, image: str, credentials: Credentials | None = None) -> str:
+        self.pulled.append(image if credentials is None else f"{image} as {credentials.username}")
+        if self.welcome and (credentials is None or credentials.username != self.welcome):
+            raise WorldError("PullImage", image, "unauthorized")
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0)
@@ -52,6 +55,9 @@ class Store:
 
     async def in_use(self) -> frozenset[str]:
         return self.used
+
+    async def place(self) -> str:
+        return "/"
 
     async def room(self) -> ImageRoom:
         return self.free
@@ -198,5 +204,43 @@ def test_too_little_room_is_told_every_now_and_then() -> None:
         assert bench.events() == ["FreeDiskSpaceFailed", "ImageGCFailed"]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+    run(test())
+
+
+def test_images_that_have_just_come_stay_even_if_there_is_no_room() -> None:
+    async def test() -> None:
+        clock, store = FakeClock(), Store("old")
+        images = ImageKeeper(store, clock, lambda _: None)
+        task = asyncio.create_task(images.run())
+        await settle()
+        await clock.advance(121)
+        store.there["new"] = 10
+        assert (await images.remove_unused()).removed == ("old",)
+        assert set(store.there) == {"new"}
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(test())
+
+
+def test_all_who_may_fetch_an_image_try_one_after_the_other() -> None:
+    people = tuple(Credentials(name, "x") for name in ("ann", "bob", "eve"))
+
+    async def test() -> None:
+        store, asked = Store(), list[tuple[str, str]]()
+
+        def credentials_of(pod: Pod, name: str) -> tuple[Credentials, ...]:
+            asked.append((pod.metadata.name, name))
+            return people
+
+        images = ImageKeeper(store, FakeClock(), lambda _: None, credentials_of=credentials_of)
+        store.welcome = "bob"
+        await images.ensure(POD, Container(name="app", image="reg.example/web:1"))
+        assert store.pulled == ["reg.example/web:1 as ann", "reg.example/web:1 as bob"]
+        assert asked == [("web", "reg.example/web")]
+        store.welcome = "mallory"
+        with pytest.raises(ConfigError, match=r"^unauthorized$"):
+            await images.ensure(POD, Container(name="app", image="reg.example/other:1"))
 
     run(test())

@@ -13,7 +13,7 @@ from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod, a_static_pod
 from nodewright.testing.runtime import Script, settle
 from nodewright.testing.usage import a_use
-from nodewright.world.ports import ImageRoom, StoredImage
+from nodewright.world.ports import Credentials, ImageRoom, StoredImage
 
 GIB = 1 << 30
 LOW, ENOUGH = "900Mi/16Gi", "2Gi/16Gi"
@@ -244,8 +244,12 @@ class Images:
     async def image_id(self, image: str) -> str | None:
         return image
 
-    async def pull(self, image: str) -> str:
+    async def pull(self, image: str, credentials: Credentials | None = None) -> str:
+        del credentials
         return image
+
+    async def place(self) -> str:
+        return "/"
 
     async def images(self) -> tuple[StoredImage, ...]:
         return self.there

@@ -233,7 +233,7 @@ def test_objects_beside_manifests_are_kept_for_pods_and_others_are_told(bench: B
     assert ears.shelf.secrets("shop")["key"].content == {"a": b"b", "c": b"d"}
     assert changes == [1]
     assert ears.told == [
-        f"ManifestPassedOver: {bench.directory}/all.yaml: Deployment default/d is no Pod, ConfigMap or Secret"
+        f"ManifestPassedOver: {bench.directory}/all.yaml: Deployment default/d is no Pod, ConfigMap, Secret or RuntimeClass"
     ]
 
 
@@ -333,3 +333,20 @@ def test_a_url_that_is_none() -> None:
     assert ears.told == [
         "ManifestsNotRead: file:///etc: a URL begins with http:// or https:// and names a host"
     ]
+
+
+def test_a_runtime_class_beside_manifests_adds_its_overhead(bench: Bench) -> None:
+    bench.write("a-pod.yaml", pod().replace("spec: {", "spec: {runtimeClassName: small, "))
+    bench.write(
+        "classes.yaml",
+        "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: small}\nhandler: kata\n"
+        "overhead: {podFixed: {memory: 64Mi}}\n",
+    )
+    ears = bench.look()
+    ((found,),) = ears.seen
+    assert {name: str(amount) for name, amount in found.spec.overhead.items()} == {"memory": "64Mi"}
+    assert {name: one.handler for name, one in ears.shelf.runtimes().items()} == {"small": "kata"}
+    (bench.directory / "classes.yaml").unlink()
+    bench.look()
+    time.sleep(0.3)
+    assert bench.look().shelf.runtimes() == {}

@@ -1,6 +1,7 @@
 """A line to a container runtime: calls with a time limit each, whose failures are `WorldError`s."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -17,6 +18,7 @@ READ_S, CHANGE_S, SANDBOX_S, PULL_S = 10.0, 120.0, 240.0, 3600.0
 """How long a runtime has for what it only tells, for what it does, for a sandbox with its network, for an image."""
 
 _MOST_BYTES = 16 << 20
+_ABOUT_S = 0.05
 
 
 class Call(NamedTuple, Generic[Question, Reply]):
@@ -126,18 +128,21 @@ class Channel:
             request_serializer=call.question.SerializeToString,
             response_deserializer=call.reply.FromString,
         )
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
         try:
             reply: Reply = await method(question, timeout=limit_s)
         except grpc_aio.AioRpcError as error:
+            if error.code() is StatusCode.CANCELLED and now_s() - began_s >= limit_s - _ABOUT_S:
+                # The runtime was a moment faster to give up than we were.
+                raise TooLate(call.name, place or self.endpoint, _no_answer(limit_s)) from error
             raise _told(call, place or self.endpoint, error, limit_s) from error
         except DecodeError as error:
             raise WorldError(call.name, place or self.endpoint, f"no reply of this call: {error}") from error
         return reply
 
-    async def listen(
-        self, call: Call[Question, Reply], question: Question, limit_s: float | None = None
-    ) -> AsyncIterator[Reply]:
-        """The replies to a call that has many, as they come; for ever, where there is no limit.
+    async def listen(self, call: Call[Question, Reply], question: Question) -> AsyncGenerator[Reply, None]:
+        """The replies to a call that has many, as they come, for ever.
 
         Errors: as for `ask`.
         """
@@ -146,12 +151,12 @@ class Channel:
             request_serializer=call.question.SerializeToString,
             response_deserializer=call.reply.FromString,
         )
-        stream = method(question, timeout=limit_s)
+        stream = method(question)
         try:
             async for reply in stream:
                 yield reply
         except grpc_aio.AioRpcError as error:
-            raise _told(call, self.endpoint, error, limit_s or 0) from error
+            raise _told(call, self.endpoint, error, 0) from error
         finally:
             stream.cancel()
 
@@ -189,6 +194,10 @@ def _target(endpoint: str) -> str:
     return f"unix://{endpoint}" if endpoint.startswith("/") else endpoint
 
 
+def _no_answer(limit_s: float) -> str:
+    return f"no answer within {limit_s:g} s"
+
+
 def _told(call: Call[Question, Reply], place: str, error: grpc_aio.AioRpcError, limit_s: float) -> WorldError:
     said = error.details() or error.code().name
     match error.code():
@@ -197,7 +206,7 @@ def _told(call: Call[Question, Reply], place: str, error: grpc_aio.AioRpcError, 
         case StatusCode.UNIMPLEMENTED:
             return NotImplementedThere(call.name, place, said)
         case StatusCode.DEADLINE_EXCEEDED if said == "Deadline Exceeded":
-            return TooLate(call.name, place, f"no answer within {limit_s:g} s")
+            return TooLate(call.name, place, _no_answer(limit_s))
         case StatusCode.DEADLINE_EXCEEDED:
             return TooLate(call.name, place, said)
         case _:

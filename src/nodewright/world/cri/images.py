@@ -16,7 +16,7 @@ from nodewright.world.cri.channel import (
 )
 from nodewright.world.cri.seen import sandbox_image
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import ImageRoom, StoredImage
+from nodewright.world.ports import Credentials, ImageRoom, StoredImage
 
 
 class CRIImages:
@@ -30,10 +30,12 @@ class CRIImages:
         found = await image_status(self._channel, image)
         return found.id if found is not None else None
 
-    async def pull(self, image: str) -> str:
+    async def pull(self, image: str, credentials: Credentials | None = None) -> str:
         """The id of an image that was fetched."""
-        reply = await self._channel.ask(PULL, cri.PullImageRequest(image=cri.ImageSpec(image=image)), image)
-        return reply.image_ref
+        question = cri.PullImageRequest(image=cri.ImageSpec(image=image))
+        if credentials is not None:
+            question.auth.username, question.auth.password = credentials.username, credentials.password
+        return (await self._channel.ask(PULL, question, image)).image_ref
 
     async def images(self) -> tuple[StoredImage, ...]:
         """All images that are there; that of sandboxes is needed, though not all releases say so."""
@@ -64,15 +66,22 @@ class CRIImages:
         except NotThere:
             return
 
-    async def room(self) -> ImageRoom:
-        """How full the file system of images is.
+    async def place(self) -> str:
+        """A path in the file system of images.
 
-        Errors: WorldError where the runtime does not say which it is, or that cannot be asked.
+        Errors: WorldError where the runtime does not say which it is.
         """
         reply = await self._channel.ask(IMAGE_ROOM, cri.ImageFsInfoRequest(), "")
         if not reply.image_filesystems:
             raise WorldError("ImageFsInfo", self._channel.endpoint, "no file system of images is named")
-        place = reply.image_filesystems[0].fs_id.mountpoint
+        return reply.image_filesystems[0].fs_id.mountpoint
+
+    async def room(self) -> ImageRoom:
+        """How full the file system of images is.
+
+        Errors: as for `place`; WorldError where that cannot be asked.
+        """
+        place = await self.place()
         try:
             told = os.statvfs(place)
         except OSError as error:

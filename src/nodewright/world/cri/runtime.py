@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
+from nodewright.model.objects import Pod
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
 from nodewright.world.cri import api_pb2 as cri
 from nodewright.world.cri import seen, wishes
 from nodewright.world.cri.channel import (
     CHANGE_S,
-    CONFIG,
     CONTAINER,
     CREATE,
     EVENTS,
@@ -26,25 +26,23 @@ from nodewright.world.cri.channel import (
     SANDBOX,
     START,
     STATS,
-    STATUS,
     STOP,
     STOP_SANDBOX,
     UPDATE,
     VERSION,
     Channel,
-    NotImplementedThere,
     NotThere,
     TooLate,
 )
 from nodewright.world.cri.images import image_status
+from nodewright.world.cri.probing import probed
 from nodewright.world.cri.watch import News, Watch
 from nodewright.world.errors import WorldError
 from nodewright.world.ports import ContainerUsage, ContainerWish, Executed, RuntimeFacts, SandboxWish
 
-_DRIVERS = {cri.SYSTEMD: "systemd", cri.CGROUPFS: "cgroupfs"}
 _TAKEN = "is reserved for"
 """Said of a name by containerd and CRI-O while another call makes something of that name."""
-_TAKEN_S, _PROBE_S, _EXECUTE_MORE_S = 10.0, 0.3, 5.0
+_TAKEN_S, _EXECUTE_MORE_S = 10.0, 5.0
 _ROOT_USER = (0, "")
 
 Find = Callable[[], Awaitable[str | None]]
@@ -53,7 +51,7 @@ Find = Callable[[], Awaitable[str | None]]
 class CRIRuntime:
     """Pods of ``owner`` in the runtime behind ``channel``; it may run those of others beside.
 
-    ``handlers`` names the runtime's handler of each RuntimeClass; profiles of seccomp are below ``seccomp_root``.
+    ``handlers`` tells the runtime's handler of each RuntimeClass; profiles of seccomp are below ``seccomp_root``.
     """
 
     def __init__(
@@ -61,11 +59,11 @@ class CRIRuntime:
         channel: Channel,
         *,
         owner: str = "nodewright",
-        handlers: Mapping[str, str] | None = None,
+        handlers: Callable[[], Mapping[str, str]] = dict,
         seccomp_root: str = "/var/lib/kubelet/seccomp",
     ) -> None:
         self._channel, self._owner, self._seccomp_root = channel, owner, seccomp_root
-        self._handlers = dict(handlers or {})
+        self._handlers = handlers
         self._probed: RuntimeFacts | None = None
         self._ended: dict[str, ContainerFacts] = {}
         """Containers that have ended, by id: they say the same for ever."""
@@ -84,24 +82,7 @@ class CRIRuntime:
         known = self._probed
         if known is not None and (known.name, known.version) == (told.runtime_name, told.runtime_version):
             return known
-        missing = []
-        try:
-            config = await self._channel.ask(CONFIG, cri.RuntimeConfigRequest(), "")
-            driver = _DRIVERS.get(config.linux.cgroup_driver, "")
-        except NotImplementedThere:
-            missing.append(CONFIG.name)
-            status = await self._channel.ask(STATUS, cri.StatusRequest(verbose=True), "")
-            driver = seen.driver_of(status.info)
-        if not await self._has_events():
-            missing.append(EVENTS.name)
-        self._probed = RuntimeFacts(
-            name=told.runtime_name,
-            version=told.runtime_version,
-            has_images=True,
-            has_events=EVENTS.name not in missing or told.runtime_name == "containerd",
-            cgroup_driver=driver,
-            missing=tuple(missing),
-        )
+        self._probed = await probed(self._channel, told)
         return self._probed
 
     async def pods(self) -> tuple[PodFacts, ...]:
@@ -129,9 +110,7 @@ class CRIRuntime:
     async def run_sandbox(self, wish: SandboxWish) -> str:
         """A sandbox that is ready; one of the same attempt that is not is taken away first."""
         pod = wish.pod
-        name = pod.spec.runtime_class_name or ""
-        if name and name not in self._handlers:
-            raise WorldError("run pod", pod.full_name, f'RuntimeClass "{name}" not found')
+        handler = self._handler(pod)
         config = wishes.sandbox_config(wish, self._owner)
 
         async def find() -> str | None:
@@ -145,7 +124,7 @@ class CRIRuntime:
             return None
 
         async def run() -> str:
-            question = cri.RunPodSandboxRequest(config=config, runtime_handler=self._handlers.get(name, ""))
+            question = cri.RunPodSandboxRequest(config=config, runtime_handler=handler)
             return (await self._channel.ask(RUN_SANDBOX, question, pod.full_name)).pod_sandbox_id
 
         return await _once(find, run)
@@ -274,6 +253,20 @@ class CRIRuntime:
         """Hang up."""
         await self._channel.close()
 
+    def _handler(self, pod: Pod) -> str:
+        """What the runtime calls the pod's RuntimeClass; without one it takes its usual way.
+
+        Follows: v1.36, kubelet/runtimeclass/runtimeclass_manager.go, LookupRuntimeHandler.
+        """
+        name = pod.spec.runtime_class_name
+        if not name:
+            return ""
+        found = self._handlers().get(name)
+        if found is None:
+            said = f'runtimeclass.node.k8s.io "{name}" not found'
+            raise WorldError("create sandbox for pod", pod.full_name, said)
+        return found
+
     # ------------------------------------------------------------ what there is
 
     async def _look(self) -> Mapping[str, object]:
@@ -366,17 +359,6 @@ class CRIRuntime:
         if found is not None and found.HasField("uid"):
             return found.uid.value, ""
         return (None, found.username) if found is not None and found.username else _ROOT_USER
-
-    async def _has_events(self) -> bool:
-        """Whether it tells of changes: who does not says so at once."""
-        try:
-            async for _ in self._channel.listen(EVENTS, cri.GetEventsRequest(), _PROBE_S):
-                break
-        except NotImplementedThere:
-            return False
-        except TooLate:
-            return True
-        return True
 
 
 async def _once(find: Find, make: Callable[[], Awaitable[str]]) -> str:

@@ -59,7 +59,7 @@ class ProcessRuntime:
             has_images=False,
             has_events=True,
             cgroup_driver="cgroupfs",
-            missing=() if _may_lower_scores() else (LOWERED_SCORES,),
+            lacks=() if _may_lower_scores() else (LOWERED_SCORES,),
         )
 
     # ------------------------------------------------------------ pods
