@@ -119,6 +119,8 @@ SHOTS = {
         "nodewright fleet minimise --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv"
     ),
     "help-node": "nodewright node --help",
+    "help-node-export": "nodewright node export --help",
+    "node-export": "nodewright node export --nrt --node examples/worker-3/from-the-cluster.yaml",
     "help-node-capture": "nodewright node capture --help",
     "node-capture-kubelet": (
         "nodewright node capture --kubelet-root examples/worker-3/kubelet --pods examples/worker-3/pods.json "

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from nodewright.world.errors import Fault, InputError, WorldError
 
 DEFAULT_SOCKET = Path("/run/nodewright/agent.sock")
+PROFILE_ROUTE = "nodewright/v1/profile"
 _UNPROCESSABLE = 422
 
 

@@ -27,6 +27,7 @@ from nodewright.api.entries import Entry, routes_of
 from nodewright.api.logs import LogRoutes
 from nodewright.api.node import NodeRoutes
 from nodewright.api.pods import PodRoutes
+from nodewright.api.sockets import clear_place, leave_place
 from nodewright.world.errors import InputError, WorldError
 
 OWNERS, GROUPS = 0o600, 0o660
@@ -76,7 +77,7 @@ async def serving(
         server.is_over.set()
         await task
         listener.close()
-        _remove(path)
+        leave_place(path)
 
 
 class _Server(uvicorn.Server):
@@ -104,8 +105,7 @@ class _Server(uvicorn.Server):
 def _listener(path: Path, group: str) -> socket.socket:
     """A socket that nobody else could open between its making and its permissions."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _clear(path)
+        clear_place(path, "--socket")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         old = os.umask(0o177)
         try:
@@ -120,23 +120,6 @@ def _listener(path: Path, group: str) -> socket.socket:
     except OSError as error:
         raise WorldError("listen on", str(path), error.strerror or str(error)) from None
     return listener
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-
-
-def _clear(path: Path) -> None:
-    """Take away the socket that an agent left behind which was killed."""
-    if not path.is_socket():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(os.fspath(path))
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-            return
-    raise WorldError("listen on", str(path), "another agent listens there; --socket names another place")
 
 
 async def _on_http_error(_request: Request, error: Exception) -> Response:

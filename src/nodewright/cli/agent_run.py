@@ -24,16 +24,18 @@ from nodewright.agent.sources import Listener
 from nodewright.agent.values import Rules, Stage, Tell
 from nodewright.api.agent import Agent
 from nodewright.api.entries import Entry
+from nodewright.api.profile import ProfileRoutes
 from nodewright.api.server import serving
 from nodewright.cli.agent_node import AgentNode, sheet
 from nodewright.cli.agent_runtime import Machinery, log_root, machinery
-from nodewright.cli.agent_settings import Settings
+from nodewright.cli.agent_settings import Settings, pod_resources_socket
 from nodewright.cli.agent_sources import WATCHED, sources
 from nodewright.cli.agent_stop import stop_asked
 from nodewright.cli.app import ERROR, YES
 from nodewright.core.eviction import POLICIES
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.model.objects import Pod
+from nodewright.model.profile import NodeProfile
 from nodewright.model.verdict import Refused
 from nodewright.render.journals import JournalScribe
 from nodewright.render.messages import start_error
@@ -63,6 +65,8 @@ class Wired:
     agent: Agent
     parts: Machinery
     rotation: RotateRule
+    profile: NodeProfile
+    """The node without pods."""
 
 
 async def run_agent(told: Settings, here: AgentNode) -> int:
@@ -99,14 +103,28 @@ async def _servers(wired: Wired) -> AsyncIterator[None]:
     told, agent, more = wired.told, wired.agent, _entries(wired)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving(agent, told.socket, group=told.socket_group, more=more))
+        await _serve_pod_resources(stack, wired)
         # Before servers end: whoever follows something is to leave first.
         stack.callback(wired.board.close)
         yield
 
 
-def _entries(_wired: Wired) -> tuple[Entry, ...]:
+async def _serve_pod_resources(stack: AsyncExitStack, wired: Wired) -> None:
+    """Tell others who has what, if they are to know and we are able to."""
+    path = pod_resources_socket(wired.told)
+    if path is None:
+        return
+    try:
+        from nodewright.api.pod_resources import serving_pod_resources  # noqa: PLC0415 - 9 MiB, if it is not used
+    except ImportError as error:
+        _warn(wired.board, "PodResourcesNotServed", f"{error}: pip install 'nodewright[agent]'")
+        return
+    await stack.enter_async_context(serving_pod_resources(wired.agent, path))
+
+
+def _entries(wired: Wired) -> tuple[Entry, ...]:
     """What every server has besides its own routes."""
-    return ()
+    return (*ProfileRoutes(wired.agent, wired.profile).entries(),)
 
 
 def _opened(told: Settings, here: AgentNode) -> Opened | None:
@@ -156,6 +174,7 @@ async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
         agent=agent,
         parts=parts,
         rotation=_rotation(config.parts.kubelet),
+        profile=here.profile,
     )
 
 

@@ -37,6 +37,7 @@ class Settings:
     eviction_policy: str
     socket: Path
     socket_group: str
+    pod_resources_socket: Path | None
     drain_on_exit: bool
     dry_run: str | None
     node: str | None
@@ -122,6 +123,13 @@ _OPTIONS = (
     ),
     click.option("--socket-group", default="", metavar="NAME", help="A group that may ask, too."),
     click.option(
+        "--pod-resources-socket",
+        type=click.Path(path_type=Path),
+        metavar="PATH|none",
+        help="Where who has what is told, as by a kubelet (PodResources v1). Default: pod-resources/kubelet.sock in "
+        "--root-dir.",
+    ),
+    click.option(
         "--drain-on-exit",
         is_flag=True,
         help="End all pods on SIGTERM, by priority. Default: they go on, and the next agent takes them over.",
@@ -164,6 +172,14 @@ def cgroup_root(told: Settings, document: dict[str, Any]) -> str:
         rule = f"a group of its own is wanted, such as {OWN_CGROUP}: the agent touches nothing else"
         raise InputError([Fault(source="--cgroup-root", value=root, rule=rule)])
     return "/" + root.strip("/")
+
+
+def pod_resources_socket(told: Settings) -> Path | None:
+    """Where PodResources is served; None: nowhere."""
+    named = told.pod_resources_socket
+    if named is None:
+        return told.root_dir / "pod-resources" / "kubelet.sock"
+    return None if str(named) == "none" else named
 
 
 def static_path(told: Settings, config: KubeletConfiguration) -> Path | None:

@@ -9,6 +9,7 @@ import click
 from nodewright.ask import Node
 from nodewright.cli.app import YES
 from nodewright.cli.node_capture import capture
+from nodewright.cli.node_export import export
 from nodewright.cli.options import node as node_option
 from nodewright.cli.options import output
 from nodewright.model.profile import NodeProfile
@@ -32,6 +33,7 @@ def command() -> None:
 
 
 command.add_command(capture)
+command.add_command(export)
 
 
 @command.command("show")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from nodewright.cli.app import YES
+from nodewright.cli.live_nodes import told_resources
 from nodewright.cli.options import output
 from nodewright.model.profile import NodeProfile
 from nodewright.render.captured import broken_state, not_known_sentence, remark_sentence
@@ -55,12 +56,13 @@ class Given:
     configz: Path | None
     nrt: Path | None
     node_object: Path | None
+    pod_resources: Path | None
 
     @property
     def is_of_cluster(self) -> bool:
         """Whether anything of a cluster or a kubelet's directory is named."""
-        named = (self.kubelet_root, self.pods, self.configz, self.nrt, self.node_object, self.catalogue)
-        return any(named)
+        files = (self.kubelet_root, self.pods, self.configz, self.nrt, self.node_object, self.pod_resources)
+        return any(files) or bool(self.catalogue)
 
 
 _OPTIONS = (
@@ -109,6 +111,12 @@ _OPTIONS = (
     ),
     click.option("--nrt", type=_FILE, metavar="FILE", help="The node's NodeResourceTopology object."),
     click.option("--node-object", type=_FILE, metavar="FILE", help="`kubectl get node NAME -o json`."),
+    click.option(
+        "--pod-resources",
+        type=click.Path(path_type=Path),
+        metavar="SOCKET",
+        help="The socket of a live kubelet or agent (.../pod-resources/kubelet.sock): what pods really hold.",
+    ),
 )
 
 
@@ -131,7 +139,7 @@ def _given(command: Callable[..., int]) -> Callable[..., int]:
 def capture(given: Given, *, output: str | None) -> int:
     """Print a node as a NodeProfile: this machine, or the one that the files describe.
 
-    With --kubelet-root, `spec.allocations` has what pods really hold. Without a shell on the node, --configz,
+    With --kubelet-root or --pod-resources, `spec.allocations` has what pods really hold. Without a shell on the node, --configz,
     --pods, --nrt and --node-object tell of it. What is not known is said on stderr and in `spec.notJudged`.
     Nothing is written. Needs no privileges but for a live kubelet's directory.
     """
@@ -140,6 +148,8 @@ def capture(given: Given, *, output: str | None) -> int:
         raise click.UsageError("--sysfs, --lscpu, --machine-info and --catalogue exclude one another")
     if given.configz and (given.kubelet_config or given.config_dir):
         raise click.UsageError("--configz excludes --kubelet-config and --config-dir")
+    if given.pod_resources and given.kubelet_root:
+        raise click.UsageError("--pod-resources excludes --kubelet-root; `nodewright audit` compares them")
     if given.is_of_cluster:
         said, profile = _of_cluster(given)
     else:
@@ -202,6 +212,7 @@ def _of_cluster(given: Given) -> tuple[list[str], NodeProfile]:
         static=_static(given, root, host),
         node=node,
         topology=topology,
+        told=told_resources(given.pod_resources) if given.pod_resources else None,
     )
     found = _captured(sources)
     lacks = (lack_sentence(lack) for lack in (base.lacks if base else ()) if _still(lack.fact))
@@ -221,7 +232,12 @@ def _base(given: Given) -> Captured | None:
     """The machine: one that is named or described; where a kubelet's directory is, this one."""
     if given.catalogue:
         return Captured(profile=shape_profile(given.catalogue))
-    if given.sysfs or given.lscpu or given.machine_info or (given.kubelet_root and not given.nrt):
+    if (
+        given.sysfs
+        or given.lscpu
+        or given.machine_info
+        or ((given.kubelet_root or given.pod_resources) and not given.nrt)
+    ):
         return _machine(given, None)
     return None
 

@@ -27,6 +27,7 @@ from nodewright.world.captured.remarks import (
     TopologyDiffers,
 )
 from nodewright.world.captured.static import StaticPods, recognised
+from nodewright.world.captured.told import HARD_EVICTION_BYTES, ToldResources, told_holdings, told_policies
 from nodewright.world.captured.zones import assumed_machine, placed, zone_devices
 from nodewright.world.errors import InputError
 from nodewright.world.kubelet_config import kubelet_config_from
@@ -35,7 +36,6 @@ from nodewright.world.machine.capture import arch_labels
 
 _HOSTNAME = "kubernetes.io/hostname"
 _EPHEMERAL = "ephemeral-storage"
-_HARD_EVICTION_BYTES = 100 << 20
 _UNTOLD = "neither the state files nor a NodeResourceTopology object say it"
 
 
@@ -53,6 +53,8 @@ class Sources:
     """Of the kubelet's manifests; they matter where `pods` has no mirrors of them."""
     node: NodeObject | None = None
     topology: ResourceTopology | None = None
+    told: ToldResources | None = None
+    """What a PodResources socket says; `root` says as much, and counts where both are there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,11 @@ def captured_node(sources: Sources) -> CapturedNode:
     spec = replace(spec, kubelet_configuration=document)
     if sources.root:
         found = holdings(sources.root, _with_static(sources, sources.root))
+        spec = _with_holdings(spec, found, sources.node)
+        remarks += found.remarks
+        unknown += found.not_known
+    elif sources.told:
+        found = told_holdings(sources.told, sources.pods)
         spec = _with_holdings(spec, found, sources.node)
         remarks += found.remarks
         unknown += found.not_known
@@ -121,6 +128,9 @@ def _configuration(sources: Sources, remarks: list[Remark], unknown: list[NotKno
     unknown.append(NotKnown(part=Part.CONFIGURATION, because="neither a configz nor a file was given"))
     document = _inferred(sources.node)
     remarks.append(ConfigurationInferred(reserved=tuple(sorted(document.get("systemReserved", {}).items()))))
+    if sources.told and sources.base:
+        reserved = document.get("systemReserved", {})
+        document |= told_policies(sources.told, sources.base.spec.machine_info, reserved)
     return document | (_policies(topology, document) if topology else {})
 
 
@@ -143,7 +153,7 @@ def _policies(topology: ResourceTopology, document: Mapping[str, Any]) -> dict[s
         for zone in topology.zones
         if MEMORY in zone.resources
     }
-    held_back = Quantity.parse(reserved.get(MEMORY, "0")).value() + _HARD_EVICTION_BYTES
+    held_back = Quantity.parse(reserved.get(MEMORY, "0")).value() + HARD_EVICTION_BYTES
     if kept and sum(kept.values()) == held_back:
         policies["memoryManagerPolicy"] = "Static"
         policies["reservedMemory"] = [
@@ -164,7 +174,7 @@ def _inferred(node: NodeObject | None) -> dict[str, Any]:
     if cpu > 0:
         reserved["cpu"] = str(Quantity.of_milli(cpu))
     pages = sum(amount.value() for name, amount in node.capacity.items() if is_huge_page(name))
-    kept = _value(node.capacity, MEMORY) - _value(node.allocatable, MEMORY) - pages - _HARD_EVICTION_BYTES
+    kept = _value(node.capacity, MEMORY) - _value(node.allocatable, MEMORY) - pages - HARD_EVICTION_BYTES
     if kept > 0:
         reserved["memory"] = str(Quantity.of(kept, Format.BINARY_SI))
     if reserved:

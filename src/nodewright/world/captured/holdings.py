@@ -256,7 +256,7 @@ def _stranger(uid: str, files: _Files, books: _Books) -> Pod:
     held = {name: one for name, one in books.containers(uid).items() if name}
     given = files.allocated.get(uid)
     if given is None:
-        least = {name: _at_least(one) for name, one in held.items()} or {"container": ResourceRequirements()}
+        least = {name: at_least(one) for name, one in held.items()} or {"container": ResourceRequirements()}
         return stand_in(uid, PodResources(least), _passing(held))
     missing = {name: ResourceRequirements() for name in held if name not in given.containers}
     return stand_in(uid, PodResources({**given.containers, **missing}, given.pod), _passing(held))
@@ -284,7 +284,7 @@ def _things(one: ContainerAllocation) -> set[tuple[str, str]]:
     return cpus | {(resource, name) for resource, ids in one.devices.items() for name in ids}
 
 
-def _at_least(one: ContainerAllocation) -> ResourceRequirements:
+def at_least(one: ContainerAllocation) -> ResourceRequirements:
     """The resources of which the container holds these: only Guaranteed pods hold CPUs and memory."""
     amounts: dict[str, int] = {}
     if one.cpus:

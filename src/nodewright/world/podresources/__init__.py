@@ -1,0 +1,1 @@
+"""PodResources v1, the kubelet's socket for those who want to know which container has what."""
