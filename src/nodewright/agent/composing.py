@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nodewright.agent.perform import ConfigError
 from nodewright.agent.rotate import log_directory
 from nodewright.agent.shelf import Shelf
+from nodewright.agent.values import MOUNT_ERROR
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
 from nodewright.core.environment import (
@@ -167,7 +168,8 @@ class Composing:
             return self.volumes.empty(pod.uid, volume, _group(pod), size)
         except VolumeError as error:
             name = volume.get("name") or ""
-            raise ConfigError(f'MountVolume.SetUp failed for volume "{name}" : {error}') from None
+            what = f'MountVolume.SetUp failed for volume "{name}" : {error}'
+            raise ConfigError(what, MOUNT_ERROR) from None
 
     def _of_objects(self, pod: Pod, volume: Mapping[str, Any]) -> Path:
         files = payload(volume, pod, self._objects_around(pod))

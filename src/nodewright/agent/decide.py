@@ -7,10 +7,12 @@ from msgspec.structs import replace
 
 from nodewright.agent.advance import advance
 from nodewright.agent.found import orphans_end, runtime_seen, with_facts
+from nodewright.agent.news import failed
 from nodewright.agent.outcome import Decided
 from nodewright.agent.relief import patience_ns, still_leaving
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import (
+    MOUNT_ERROR,
     CleanPod,
     Drained,
     EndPod,
@@ -155,6 +157,7 @@ def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
     if turn.before.takes_no_pods:
         message = turn.before.takes_no_pods
         turn.put(replace(record, override=Override(phase="Failed", reason="NodeShutdown", message=message)))
+        turn.tell(pod.uid, "NodeShutdown", message, warning=True)
         return
     done = turn.step(PodArrived(pod))
     record = replace(record, memory=turn.node.held.memory, because=done.because)
@@ -272,6 +275,9 @@ def _after_sync(turn: Turn, record: PodRecord, seen: PodDone, work: SyncPod) -> 
     """Who started is held back no longer, and was told what its group was set to; who could not be started waits."""
     held_back = {name: why for name, why in record.held_back.items() if name not in work.plan.starts}
     for failure in seen.failures:
+        if failure.reason == MOUNT_ERROR:
+            # Until its volumes are there a container is just being created; why that takes so long, events say.
+            continue
         names = (failure.container,) if failure.container else _names(record.pod)
         held_back |= dict.fromkeys(names, Waiting(failure.reason, failure.message))
     files = {group.container: group.files for group in work.groups}
@@ -287,7 +293,7 @@ def _after_sync(turn: Turn, record: PodRecord, seen: PodDone, work: SyncPod) -> 
 
 def _retry(turn: Turn, record: PodRecord, failures: Iterable[Failure]) -> PodRecord:
     for failure in failures:
-        turn.tell(record.pod.uid, failure.reason, failure.message, warning=True)
+        turn.works += failed(record, failure)
     return replace(record, retry_at_ns=turn.now.steady_ns + turn.rules.retry_ns)
 
 
@@ -316,6 +322,9 @@ def _probe_answered(turn: Turn, seen: ProbeAnswered) -> None:
         outcome = "failed" if seen.answer is not None else "errored and resulted in unknown state"
         message = f"{seen.probe.kind.value.capitalize()} probe {outcome}: {seen.said}"
         turn.tell(seen.uid, "Unhealthy", message, warning=True)
+    elif seen.is_odd:
+        kind = seen.probe.kind.value.capitalize()
+        turn.tell(seen.uid, "ProbeWarning", f"{kind} probe warning: {seen.said}", warning=True)
     if seen.answer is not None and state.container_id == seen.container_id:
         state = answered(seen.probe, state, seen.answer)
     turn.put(replace(record, probes={**record.probes, key: state}, asks_at_ns=asks))

@@ -1,5 +1,8 @@
 """What a container does right after its start and right before its end."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from nodewright.core.environment import Lacking, concrete
 from nodewright.model.objects import Container, Pod
 from nodewright.world.errors import WorldError
@@ -17,32 +20,38 @@ async def post_start(asker: Asker, pod: Pod, container: Container, id_: str, ip:
 
     Errors: HookError where it has not.
     """
-    handler = (container.lifecycle or {}).get("postStart")
+    await _run((container.lifecycle or {}).get("postStart"), asker, pod, container, (id_, ip, _LIMIT_S))
+
+
+async def pre_stop(
+    asker: Asker, pod: Pod, container: Container, id_: str, where_and_for: tuple[str, float]
+) -> None:
+    """The hook before the end, if there is one, has run.
+
+    Errors: HookError where it has not.
+    """
+    ip, timeout_s = where_and_for
+    await _run((container.lifecycle or {}).get("preStop"), asker, pod, container, (id_, ip, timeout_s))
+
+
+async def _run(
+    handler: Mapping[str, Any] | None,
+    asker: Asker,
+    pod: Pod,
+    container: Container,
+    where: tuple[str, str, float],
+) -> None:
     if handler is None:
         return
     found = concrete(handler, container)
     if isinstance(found, Lacking):
         raise HookError(found.message)
     try:
-        is_good, said = await asker.hook(found, id_, ip, _LIMIT_S, _who(pod, container))
+        is_good, said = await asker.hook(found, *where, _who(pod, container))
     except (WorldError, TimeoutError) as error:
         raise HookError(str(error)) from None
     if not is_good:
         raise HookError(said)
-
-
-async def pre_stop(
-    asker: Asker, pod: Pod, container: Container, id_: str, where_and_for: tuple[str, float]
-) -> None:
-    """The hook before the end, if there is one, has run, or has failed, which changes nothing.
-
-    Errors: WorldError, TimeoutError.
-    """
-    handler = (container.lifecycle or {}).get("preStop")
-    found = concrete(handler or {}, container)
-    if handler is not None and not isinstance(found, Lacking):
-        ip, timeout_s = where_and_for
-        await asker.hook(found, id_, ip, timeout_s, _who(pod, container))
 
 
 def _who(pod: Pod, container: Container) -> str:

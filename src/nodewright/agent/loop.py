@@ -75,7 +75,7 @@ class Loop:
         """What was decided and is neither kept nor given out yet."""
         self._unkept = ""
         """Why the disk does not take what has to be kept; while it does not, nothing new is started."""
-        performer.report = self.see
+        performer.report, performer.tell = self.see, ears.tell
 
     def see(self, seen: Seen) -> None:
         """Take an observation; it is looked at when its turn comes."""

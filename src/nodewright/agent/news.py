@@ -3,12 +3,28 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodewright.agent.advance import CRASH_LOOP
-from nodewright.agent.values import EndPod, PodRecord, SyncPod, Tell, Work
+from nodewright.agent.values import (
+    CONFIG_ERROR,
+    CREATE_ERROR,
+    GROUP_ERROR,
+    HOOK_ERROR,
+    KILL_ERROR,
+    RUN_ERROR,
+    SANDBOX_ERROR,
+    EndPod,
+    Failure,
+    PodRecord,
+    SyncPod,
+    Tell,
+    Work,
+)
+from nodewright.core.images import NOT_FETCHED
 from nodewright.core.lifecycle import KillReason
 from nodewright.model.objects import Pod
 from nodewright.model.running import ContainerFacts, ContainerPhase
 
-STARTED, KILLING, BACK_OFF = "Started", "Killing", "BackOff"
+CREATED, STARTED, KILLING, BACK_OFF = "Created", "Started", "Killing", "BackOff"
+FAILED = "Failed"
 _WHY = {
     KillReason.LIVENESS: "failed liveness probe",
     KillReason.STARTUP: "failed startup probe",
@@ -22,6 +38,7 @@ def news(
 
     Units:   since_ns in nanoseconds since 1970.
     Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go and kuberuntime_manager.go: reasons and messages.
+    Departs: names the container, where the kubelet's event has a reference to it.
     """
     for uid, record in after.items():
         old = before.get(uid)
@@ -35,6 +52,9 @@ def news(
                 for name in _running(after.get(uid) or before.get(uid)):
                     yield _normal(uid, KILLING, f"Stopping container {name}")
             case SyncPod(uid=uid, plan=plan):
+                if plan.sandbox_attempt:
+                    what = "Pod sandbox changed, it will be killed and re-created."
+                    yield _normal(uid, "SandboxChanged", what)
                 for kill in plan.kills:
                     name, why = kill.container.name, _WHY.get(kill.reason)
                     message = (
@@ -45,10 +65,40 @@ def news(
                 pass
 
 
+def failed(record: PodRecord, failure: Failure) -> Iterator[Tell]:
+    """What of a failure people are told: what a hook said may be secret, and ids say nothing to anybody.
+
+    Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, startContainer, recordContainerEvent; kubelet.go, SyncPod.
+    """
+    uid, message = record.pod.uid, failure.message
+    for one in _containers(record):
+        message = message.replace(one.id, one.name)
+    match failure.reason:
+        case reason if reason in (CONFIG_ERROR, CREATE_ERROR, RUN_ERROR):
+            yield _warning(uid, FAILED, f"Error: {message}")
+        case reason if reason in NOT_FETCHED:
+            yield _warning(uid, FAILED, f"Error: {reason}")
+        case reason if reason == SANDBOX_ERROR:
+            yield _warning(uid, reason, f"Failed to create pod sandbox: {message}")
+        case reason if reason == GROUP_ERROR:
+            yield _warning(uid, reason, f"unable to ensure pod container exists: {message}")
+        case reason if reason == HOOK_ERROR:
+            yield _warning(uid, "FailedPostStartHook", "PostStartHook failed")
+            yield _normal(uid, KILLING, "FailedPostStartHook")
+        case reason if reason == KILL_ERROR:
+            yield _warning(uid, "FailedKillPod", f"error killing pod: {message}")
+        case reason:
+            yield _warning(uid, reason, message)
+
+
 def _started(old: PodRecord | None, record: PodRecord, since_ns: int) -> Iterator[Tell]:
-    known = {one.id for one in _containers(old) if one.started_ns}
+    """Containers that are new, or run by now, the oldest first."""
+    before = {one.id: one for one in _containers(old)}
     for one in reversed(_containers(record)):
-        if one.started_ns >= since_ns and one.id not in known:
+        known = before.get(one.id)
+        if known is None and one.created_ns >= since_ns:
+            yield _normal(record.pod.uid, CREATED, f"Container created: {one.name}")
+        if one.started_ns >= since_ns and (known is None or not known.started_ns):
             yield _normal(record.pod.uid, STARTED, f"Container started: {one.name}")
 
 
@@ -57,7 +107,7 @@ def _held_back(old: PodRecord | None, record: PodRecord) -> Iterator[Tell]:
     for name, why in record.held_back.items():
         if why.reason == CRASH_LOOP and before.get(name) != why:
             message = f"Back-off restarting failed container {name} in pod {_title(record.pod)}"
-            yield Tell(uid=record.pod.uid, is_warning=True, reason=BACK_OFF, message=message)
+            yield _warning(record.pod.uid, BACK_OFF, message)
 
 
 def _containers(record: PodRecord | None) -> tuple[ContainerFacts, ...]:
@@ -74,3 +124,7 @@ def _title(pod: Pod) -> str:
 
 def _normal(uid: str, reason: str, message: str) -> Tell:
     return Tell(uid=uid, is_warning=False, reason=reason, message=message)
+
+
+def _warning(uid: str, reason: str, message: str) -> Tell:
+    return Tell(uid=uid, is_warning=True, reason=reason, message=message)

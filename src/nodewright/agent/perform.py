@@ -8,6 +8,13 @@ from nodewright.agent.hooks import HookError, post_start, pre_stop
 from nodewright.agent.patience import PatientRuntime
 from nodewright.agent.timing import all_done, steady_ns, timed
 from nodewright.agent.values import (
+    CONFIG_ERROR,
+    CREATE_ERROR,
+    GROUP_ERROR,
+    HOOK_ERROR,
+    KILL_ERROR,
+    RUN_ERROR,
+    SANDBOX_ERROR,
     AskProbe,
     CancelWork,
     CleanPod,
@@ -18,6 +25,7 @@ from nodewright.agent.values import (
     ProbeAnswered,
     Seen,
     SyncPod,
+    Tell,
     TuneContainer,
     TuneFailed,
     WriteGroups,
@@ -30,13 +38,19 @@ from nodewright.core.lifecycle import LEAST_GRACE_S, Health, KillReason, grace_p
 from nodewright.model.objects import Container, Pod
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import Asker, Cgroups, Clock, ContainerRuntime, ContainerWish, SandboxWish
-
-SANDBOX_ERROR = "FailedCreatePodSandBox"
-CREATE_ERROR, RUN_ERROR, HOOK_ERROR = "CreateContainerError", "RunContainerError", "PostStartHookError"
-CONFIG_ERROR, KILL_ERROR = "CreateContainerConfigError", "KillPodError"
+from nodewright.world.ports import (
+    Asker,
+    Caution,
+    Cgroups,
+    Clock,
+    ContainerRuntime,
+    ContainerWish,
+    SandboxWish,
+)
 
 _LOOK_AGAIN_S = 5.0
+_HOOK_SLACK_S = 1.0
+"""A hook that is still busy when its time is up has not failed."""
 
 
 class ConfigError(Exception):
@@ -85,6 +99,8 @@ class Performer:
         self.cgroups, self.composer = cgroups, composer
         self.asker, self.clock = asker, clock
         self.report: Callable[[Seen], None] = lambda _: None
+        self.tell: Callable[[Tell], None] = lambda _: None
+        """Hears of what fails and changes nothing."""
         self._is_closed = False
         self._pods: dict[str, asyncio.Task[None]] = {}
         self._others: set[asyncio.Task[None]] = set()
@@ -185,7 +201,11 @@ class Performer:
         pod, plan = work.pod, work.plan
         group = _pod_group(work.groups)
         if group is not None:
-            self.cgroups.ensure(group.path, group.files)
+            try:
+                self.cgroups.ensure(group.path, group.files)
+            except WorldError as error:
+                failures.append(Failure(reason=GROUP_ERROR, message=str(error)))
+                return
         facts = await self.runtime.pod(pod.uid) or _nothing(pod)
         if plan.ends:
             await self._stop_all(pod, facts, None)
@@ -325,10 +345,12 @@ class Performer:
     ) -> None:
         try:
             found = await self.runtime.pod(pod.uid) or _nothing(pod)
-            await pre_stop(self.asker, pod, container, facts.id, (_ip(found), timeout_s))
-        except (WorldError, TimeoutError):
-            # A hook that fails does not keep its container from ending; the kubelet only tells of it.
-            return
+            await pre_stop(self.asker, pod, container, facts.id, (_ip(found), timeout_s + _HOOK_SLACK_S))
+        except (HookError, WorldError):
+            # A hook that fails does not keep its container from ending. What it said may be secret.
+            self.tell(
+                Tell(uid=pod.uid, is_warning=True, reason="FailedPreStopHook", message="PreStopHook failed")
+            )
 
     # ------------------------------------------------------------ the rest
 
@@ -340,6 +362,7 @@ class Performer:
 
     async def _ask(self, work: AskProbe) -> None:
         answer: Health | None = None
+        said = ""
         handler = probed_handler(work.probe.handler, _container(work.pod, work.container))
         try:
             if isinstance(handler, Lacking):
@@ -360,7 +383,8 @@ class Performer:
                 container_id=work.container_id,
                 probe=work.probe,
                 answer=answer,
-                said=said,
+                said=str(said),
+                is_odd=isinstance(said, Caution),
             )
         )
 

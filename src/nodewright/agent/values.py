@@ -218,6 +218,16 @@ class RuntimeSeen(msgspec.Struct, frozen=True):
     asked_ns: int
 
 
+SANDBOX_ERROR, KILL_ERROR = "FailedCreatePodSandBox", "KillPodError"
+CREATE_ERROR, RUN_ERROR, HOOK_ERROR = "CreateContainerError", "RunContainerError", "PostStartHookError"
+CONFIG_ERROR, GROUP_ERROR, MOUNT_ERROR = (
+    "CreateContainerConfigError",
+    "FailedCreatePodContainer",
+    "FailedMount",
+)
+"""Reasons of failures; those of images come with them."""
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Something that could not be done for a pod."""
 
@@ -259,6 +269,8 @@ class ProbeAnswered(msgspec.Struct, frozen=True, kw_only=True):
     probe: Probe
     answer: Health | None
     said: str = ""
+    is_odd: bool = False
+    """The answer is good, and people should know what was said nevertheless."""
 
 
 class UsageSeen(msgspec.Struct, frozen=True):

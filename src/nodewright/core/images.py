@@ -42,6 +42,20 @@ class NoImageName(msgspec.Struct, frozen=True):
     message: str
 
 
+NOT_FETCHED = frozenset(
+    (
+        "InvalidImageName",
+        "ImageInspectError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    )
+)
+"""The reasons of a container whose image is not there."""
+
+
 class ImageRefusal(msgspec.Struct, frozen=True):
     """Why a container gets no image: the reason of its status, and the kubelet's message."""
 

@@ -9,7 +9,7 @@ from nodewright.values.golang import quoted
 from nodewright.world.errors import WorldError
 from nodewright.world.grpc_health import ask_health
 from nodewright.world.http_get import HTTPAnswer, HTTPFailure, Request, dial_error, http_get, joined
-from nodewright.world.ports import Clock, ContainerRuntime, Executed
+from nodewright.world.ports import Caution, Clock, ContainerRuntime, Executed
 
 _MOST_OUTPUT = 10 * 1024
 _TRIES = 3
@@ -131,7 +131,7 @@ async def _http_probed(request: Request, timeout_s: float) -> tuple[bool, str]:
     if found.status in range(200, 300):
         return True, body
     if found.status in range(300, 400):
-        return True, f"Probe terminated redirects, Response body: {body}"
+        return True, Caution(f"Probe terminated redirects, Response body: {body}")
     return False, f"HTTP probe failed with statuscode: {found.status}"
 
 

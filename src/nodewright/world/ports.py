@@ -288,6 +288,12 @@ class Alarms(Protocol):
         """Listen no more."""
 
 
+class Caution(str):
+    """What a probe says whose answer is good, though something about it is odd."""
+
+    __slots__ = ()
+
+
 class Asker(Protocol):
     """Asks containers what probes and hooks ask."""
 
@@ -295,6 +301,8 @@ class Asker(Protocol):
         self, handler: Mapping[str, Any], container_id: str, address: str, timeout_s: float
     ) -> tuple[bool, str]:
         """Whether a probe's answer is good, and what was said; ``handler`` is `exec`, `httpGet`, `tcpSocket` or `grpc`.
+
+        What people should know of though the answer is good is said as a `Caution`.
 
         Errors: WorldError where it could not be asked at all.
         """

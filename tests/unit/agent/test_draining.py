@@ -65,7 +65,11 @@ async def test_containers_that_start_and_end_are_told() -> None:
         await bench.want(a_pod())
         await bench.clock.advance(1)
         await bench.clock.advance(1)
-        assert [(one.reason, one.count) for one in board.happenings()] == [("Started", 2), ("BackOff", 1)]
+        assert [(one.reason, one.count) for one in board.happenings()] == [
+            ("Created", 2),
+            ("Started", 2),
+            ("BackOff", 1),
+        ]
         await bench.clock.advance(10)
         await bench.drop("web")
         told = [(one.reason, one.message) for one in board.happenings()]

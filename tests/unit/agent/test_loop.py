@@ -233,7 +233,7 @@ async def test_a_hook_that_fails_ends_its_container() -> None:
         bench.asker.bad.add("main")
         await bench.want(with_main(a_pod(), lifecycle={"postStart": CHECK}))
         assert "stop_container main-web-0" in bench.operations()
-        assert [told.reason for told in bench.ears.told] == ["PostStartHookError"]
+        assert [told.reason for told in bench.ears.told] == ["FailedPostStartHook", "Killing"]
 
 
 @running

@@ -29,13 +29,14 @@ def test_a_dry_run_shows_every_action(tmp_path: Path, capsys: pytest.CaptureFixt
     asked = ["agent", "--dry-run", "--node", "uma-4c", "--workload-dir", folder(tmp_path, web="1m")]
     assert run(asked) == YES
     lines = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
-    assert lines[-7:] == [
+    assert lines[-8:] == [
         "write /nodewright/kubepods",
         "write /nodewright/kubepods/burstable",
         "write /nodewright/kubepods/besteffort",
         "write /nodewright/kubepods/burstable/podweb",
         "make a sandbox for pod default/web, attempt 0",
         "start container main of pod default/web, attempt 0",
+        "event",
         "event",
     ]
 
