@@ -12,6 +12,7 @@ from nodewright.agent.composing import Composing, Settings, Site, checked_uid, d
 from nodewright.agent.perform import ConfigError
 from nodewright.agent.shelf import Shelf
 from nodewright.core.environment import aliased_hosts, managed_hosts, pod_dns, pod_name, resolv_text
+from nodewright.core.security import not_for_processes, root_refusal, setting
 from nodewright.model.objects import Container, Pod
 from nodewright.model.running import PodFacts
 from nodewright.world.ports import ContainerWish, Mount, SandboxWish
@@ -36,6 +37,7 @@ class ProcessComposer(Composing):
 
         Errors: ConfigError; WorldError.
         """
+        self._allowed(pod, container)
         wish = self.wish(pod, container, attempt, settings, facts)
         if not wish.command:
             what = "no command specified: a plain process has no image to take one from"
@@ -56,6 +58,21 @@ class ProcessComposer(Composing):
             working_dir=wish.working_dir or "/",
             mounts=(*mounts, words),
         )
+
+    def _allowed(self, pod: Pod, container: Container) -> None:
+        """It may run as whom it would, and with no less around it than it asks for.
+
+        Errors: ConfigError.
+        """
+        refusal = root_refusal(pod, container, (os.geteuid(), ""))
+        if refusal:
+            raise ConfigError(refusal)
+        lacking = list(not_for_processes(pod, container))
+        if lacking:
+            raise ConfigError(
+                f"container {container.name}: a plain process cannot be held to its security context "
+                f"({'; '.join(lacking)}): take that away, or use a container runtime"
+            )
 
     def below(
         self, pod: Pod, volume: Mapping[str, Any], place: Path, path: str, target: tuple[str, str, int]
@@ -142,8 +159,7 @@ class ContainerComposer(Composing):
 
 def _home(pod: Pod, container: Container) -> str:
     """The home of whom the process runs as."""
-    of_pod = pod.spec.security_context.run_as_user if pod.spec.security_context is not None else None
-    user = (container.security_context or {}).get("runAsUser", of_pod)
+    user = setting(pod, container, "runAsUser")
     try:
         return pwd.getpwuid(os.geteuid() if user is None else user).pw_dir
     except (KeyError, OverflowError):

@@ -52,6 +52,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     cluster_dns: tuple[str, ...] = ()
     resolv_conf: str = "/etc/resolv.conf"
     """The machine's; empty: pods ask nobody."""
+    has_stop_signals: bool = False
+    """Whether containers are asked to end as they say (gate ContainerStopSignals); else the field says nothing."""
 
 
 Settings = tuple[ContainerSettings, tuple[File, ...]]
@@ -187,6 +189,7 @@ class Composing:
         checked_uid(pod)
         env = _found(variables(pod, container, self._around(pod, container, facts)))
         command, args = command_and_args(container, env)
+        signal = (container.lifecycle or {}).get("stopSignal")
         return ContainerWish(
             pod=pod,
             container=container,
@@ -200,6 +203,7 @@ class Composing:
             image=container.image,
             settings=settings[0],
             files=settings[1],
+            stop_signal=str(signal or "") if self.site.has_stop_signals else "",
         )
 
     def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> list[Mount]:

@@ -88,4 +88,5 @@ def _site(told: Settings, config: NodeConfig, kubelet: KubeletConfiguration) -> 
         cluster_domain=kubelet.cluster_domain,
         cluster_dns=kubelet.cluster_dns,
         resolv_conf=kubelet.resolver_config,
+        has_stop_signals=config.gates["ContainerStopSignals"],
     )

@@ -90,6 +90,8 @@ class ContainerWish(msgspec.Struct, frozen=True, kw_only=True):
     """What the group is to be set to, for runtimes that take amounts."""
     files: tuple[File, ...]
     """The same as files of the group, for runtimes that write them."""
+    stop_signal: str = ""
+    """What it is asked to end with, as Kubernetes names signals; empty: what the runtime or the image says."""
 
 
 class Executed(msgspec.Struct, frozen=True):

@@ -93,21 +93,23 @@ async def test_a_hook_before_the_end_that_fails_is_told_and_ends_nothing_later()
         assert bench.loop.mind.pods == {}
 
 
-@running
-async def test_a_hook_before_the_end_that_only_takes_long_has_not_failed() -> None:
-    hook = {"preStop": {"exec": {"command": ["sleep"]}}}
-    async with AgentBench(main=Script(ignores_sigterm=True)) as bench:
+def test_a_hook_before_the_end_that_only_takes_long_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    @running
+    async def check() -> None:
+        async with AgentBench(main=Script(ignores_sigterm=True)) as bench:
 
-        async def slow(*_: object) -> tuple[bool, str]:
-            await bench.clock.sleep(1000)
-            return False, "too late"
+            async def slow(*_: object) -> tuple[bool, str]:
+                await bench.clock.sleep(1000)
+                return False, "too late"
 
-        bench.asker.hook = slow  # type: ignore[method-assign] # a question that takes long
-        await bench.want(with_main(a_pod(terminationGracePeriodSeconds=4), lifecycle=hook))
-        await bench.drop("web")
-        await bench.clock.advance(8)
-        assert bench.loop.mind.pods == {}
-        assert "FailedPreStopHook" not in [reason for reason, _ in told(bench)]
+            monkeypatch.setattr(bench.asker, "hook", slow)
+            await bench.want(with_main(a_pod(terminationGracePeriodSeconds=4), lifecycle={"preStop": CHECK}))
+            await bench.drop("web")
+            await bench.clock.advance(8)
+            assert bench.loop.mind.pods == {}
+            assert "FailedPreStopHook" not in [reason for reason, _ in told(bench)]
+
+    check()
 
 
 @running

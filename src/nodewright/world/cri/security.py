@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nodewright.core.security import root_refusal, setting
 from nodewright.model.objects import Container, Pod
 from nodewright.model.pod_settings import PodSecurityContext
 from nodewright.world.cri import api_pb2 as cri
@@ -28,7 +29,6 @@ MASKED_PATHS = (
     "/sys/firmware",
     "/sys/devices/virtual/powercap",
 )
-_NO_USER_ID = 2**31
 _APP_ARMOR_NAMES = {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}
 
 
@@ -60,8 +60,10 @@ def container_security(
     Errors: WorldError where it must not run as root and would, or may.
     """
     own, of_pod = container.security_context or {}, pod.spec.security_context or PodSecurityContext()
-    uid, gid = _first(own, "runAsUser", of_pod.run_as_user), _first(own, "runAsGroup", of_pod.run_as_group)
-    _check_not_root(pod, container, uid, image_user)
+    uid, gid = setting(pod, container, "runAsUser"), setting(pod, container, "runAsGroup")
+    refusal = root_refusal(pod, container, image_user)
+    if refusal:
+        raise WorldError("create container", container.name, refusal)
     is_unmasked = own.get("procMount") == "Unmasked"
     found = cri.LinuxContainerSecurityContext(
         privileged=_is(container, "privileged"),
@@ -72,7 +74,7 @@ def container_security(
         supplemental_groups_policy=_groups_policy(of_pod),
         masked_paths=() if is_unmasked else masked_paths(),
         readonly_paths=() if is_unmasked else READONLY_PATHS,
-        seccomp=_profile(own.get("seccompProfile") or of_pod.seccomp_profile, seccomp_root),
+        seccomp=_profile(setting(pod, container, "seccompProfile"), seccomp_root),
     )
     if uid is not None:
         found.run_as_user.value = uid
@@ -86,10 +88,10 @@ def container_security(
     if capabilities is not None:
         found.capabilities.add_capabilities.extend(capabilities.get("add") or ())
         found.capabilities.drop_capabilities.extend(capabilities.get("drop") or ())
-    labels = own.get("seLinuxOptions") or of_pod.se_linux_options
+    labels = setting(pod, container, "seLinuxOptions")
     if labels:
         found.selinux_options.CopyFrom(cri.SELinuxOption(**labels))
-    _armour(found, own.get("appArmorProfile") or of_pod.app_armor_profile)
+    _armour(found, setting(pod, container, "appArmorProfile"))
     return found
 
 
@@ -117,34 +119,6 @@ def masked_paths() -> tuple[str, ...]:
     """What no container sees of `/proc` and `/sys`, unless it asks to."""
     throttles = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle"))
     return (*MASKED_PATHS, *map(str, throttles))
-
-
-def _check_not_root(
-    pod: Pod, container: Container, uid: int | None, image_user: tuple[int | None, str]
-) -> None:
-    """Whether `runAsNonRoot` is kept, as far as can be told before it runs.
-
-    Follows: v1.36, kubelet/kuberuntime/security_context_others.go, verifyRunAsNonRoot.
-    """
-    own, of_pod = container.security_context or {}, pod.spec.security_context or PodSecurityContext()
-    if not _first(own, "runAsNonRoot", of_pod.run_as_non_root):
-        return
-    metadata = pod.metadata
-    where = f'(pod: "{metadata.name}_{metadata.namespace}({pod.uid})", container: {container.name})'
-    said = ""
-    if uid is not None:
-        said = "container's runAsUser breaks non-root policy" if uid == 0 else ""
-    elif image_user[0] is None:
-        said = (
-            f"container has runAsNonRoot and image has non-numeric user ({image_user[1]}), "
-            "cannot verify user is non-root"
-        )
-    elif image_user[0] == 0:
-        said = "container has runAsNonRoot and image will run as root"
-    elif not 0 < image_user[0] < _NO_USER_ID:
-        said = f"container has runAsNonRoot and image has an invalid user id ({image_user[0]})"
-    if said:
-        raise WorldError("create container", container.name, f"{said} {where}")
 
 
 def _profile(wanted: Mapping[str, Any] | None, root: str) -> cri.SecurityProfile:
@@ -180,10 +154,6 @@ def _groups(of_pod: PodSecurityContext) -> tuple[int, ...]:
 
 def _groups_policy(of_pod: PodSecurityContext) -> cri.SupplementalGroupsPolicy:
     return cri.Strict if of_pod.supplemental_groups_policy == "Strict" else cri.Merge
-
-
-def _first(own: Mapping[str, Any], name: str, of_pod: Any) -> Any:
-    return own[name] if own.get(name) is not None else of_pod
 
 
 def _is(container: Container, name: str) -> bool:

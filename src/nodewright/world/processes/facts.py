@@ -1,9 +1,11 @@
 """From what is wished for to what is kept, and from what is kept to the words of the port."""
 
+import signal
 import time
 
 from msgspec.structs import replace
 
+from nodewright.core.security import powers
 from nodewright.model.running import COMPLETED, ERROR, OOM_KILLED, ContainerFacts, ContainerPhase
 from nodewright.world.errors import WorldError
 from nodewright.world.ports import ContainerWish
@@ -27,7 +29,7 @@ def container_record(
         raise WorldError(
             "create container", wish.container.name, "there is no image that could say what to run"
         )
-    score, who = wish.settings.oom_score, identity(wish.pod, wish.container)
+    score, who, may = wish.settings.oom_score, identity(wish.pod, wish.container), powers(wish.container)
     return ContainerRecord(
         sandbox_id=sandbox_id,
         hash=wish.spec_hash,
@@ -42,7 +44,25 @@ def container_record(
         groups=who.groups,
         termination_log=last_words,
         created_ns=time.time_ns(),
+        keeps=None if may.keeps is None else tuple(sorted(may.keeps)),
+        gains_nothing=may.gains_nothing,
+        stop_signal=_number_of(wish.stop_signal) if wish.stop_signal else 0,
     )
+
+
+def _number_of(name: str) -> int:
+    """The number of a signal, as Kubernetes names them: `SIGINT`, `SIGRTMIN+3`, `SIGRTMAX-1`.
+
+    Errors: WorldError.
+    """
+    base, sign, more = name.partition("+") if "+" in name else name.partition("-")
+    number = getattr(signal, base, None) if base.startswith("SIG") and base[3:].isalnum() else None
+    if number is None or (sign and not (base in ("SIGRTMIN", "SIGRTMAX") and more.isdecimal())):
+        raise WorldError("stop by", name, "there is no such signal")
+    found = int(number) + int(f"{sign}{more}" if sign else 0)
+    if not 0 < found <= signal.SIGRTMAX:
+        raise WorldError("stop by", name, "there is no such signal")
+    return found
 
 
 def last_words_place(wish: ContainerWish) -> str:

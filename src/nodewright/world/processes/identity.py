@@ -3,6 +3,7 @@
 import pwd
 from typing import NamedTuple
 
+from nodewright.core.security import setting
 from nodewright.model.objects import Container, Pod
 from nodewright.model.pod_settings import PodSecurityContext
 
@@ -18,12 +19,11 @@ class Identity(NamedTuple):
 def identity(pod: Pod, container: Container) -> Identity:
     """As whom to run: what the container says, else the pod, else the agent.
 
-    Departs: a user of this machine has its own group where a container without one would have group 0.
+    Departs: a user of this machine has its own group where a container without one would have group 0, and of
+    the other groups those alone that the pod names (`supplementalGroupsPolicy: Strict`).
     """
-    own = container.security_context or {}
     whole = pod.spec.security_context or PodSecurityContext()
-    uid = own.get("runAsUser", whole.run_as_user)
-    gid = own.get("runAsGroup", whole.run_as_group)
+    uid, gid = setting(pod, container, "runAsUser"), setting(pod, container, "runAsGroup")
     more = (
         whole.supplemental_groups if whole.fs_group is None else (*whole.supplemental_groups, whole.fs_group)
     )

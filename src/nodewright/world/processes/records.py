@@ -78,6 +78,11 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """None: those of the agent."""
     termination_log: str
     created_ns: int
+    keeps: tuple[int, ...] | None = None
+    """The capabilities that it may have; None: those of the agent."""
+    gains_nothing: bool = False
+    stop_signal: int = 0
+    """What it is asked to end with; 0: SIGTERM."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):

@@ -206,6 +206,8 @@ class ProcessRuntime:
             "uid": record.uid,
             "gid": record.gid,
             "groups": None if record.groups is None else list(record.groups),
+            "keeps": None if record.keeps is None else list(record.keeps),
+            "gains_nothing": record.gains_nothing,
             "log": record.log,
             "doors": list(doors),
             "directories": directories,
@@ -215,7 +217,7 @@ class ProcessRuntime:
         }
 
     async def stop_container(self, container_id: str, grace_period_s: float) -> None:
-        """SIGTERM to its process, then SIGKILL to all in its group."""
+        """SIGTERM, or the signal that it wants, to its process, then SIGKILL to all in its group."""
         id_, record = self._found(container_id)
         if record is None or self._records.ended(id_) is not None:
             return
@@ -223,7 +225,8 @@ class ProcessRuntime:
             await self._lost(id_, record)
             return
         is_gone = False
-        if grace_period_s > 0 and self._records.tell(id_, "TERM"):
+        word = str(record.stop_signal) if record.stop_signal else "TERM"
+        if grace_period_s > 0 and self._records.tell(id_, word):
             is_gone = await self._shims.gone(container_id, grace_period_s)
         if not is_gone:
             self._records.tell(id_, "KILL")

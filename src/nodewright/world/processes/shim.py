@@ -272,6 +272,8 @@ def _adjust_score(spec: "dict[str, Any]") -> str:
 
 def _be(spec: "dict[str, Any]") -> None:
     """Whose it is, where it stands, and the command itself; returns only by an exception."""
+    if spec["keeps"] is not None or spec["gains_nothing"]:
+        _limit(spec)
     if spec["groups"] is not None:
         os.setgroups(spec["groups"])
     if spec["gid"] is not None:
@@ -286,6 +288,19 @@ def _be(spec: "dict[str, Any]") -> None:
             continue
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _exec(spec["argv"], spec["env"])
+
+
+def _limit(spec: "dict[str, Any]") -> None:
+    """It may do less than we, from the command on."""
+    # Few containers ask for it, and all would wait for what it imports.
+    if __package__:
+        from nodewright.world.processes import powers  # noqa: PLC0415
+    else:
+        import powers  # type: ignore[import-not-found,no-redef] # noqa: PLC0415 - beside this file
+    if spec["keeps"] is not None:
+        powers.keep(set(spec["keeps"]))
+    if spec["gains_nothing"]:
+        powers.gain_nothing()
 
 
 def _exec(argv: list[str], env: dict[str, str]) -> None:

@@ -1,13 +1,17 @@
 """As whom containers run, and what is said of their end."""
 
 import pwd
+from typing import Any
 
 import pytest
 
+from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.model.objects import Container
 from nodewright.model.running import ContainerPhase
 from nodewright.testing.objects import a_pod
-from nodewright.world.processes.facts import told
+from nodewright.world.errors import WorldError
+from nodewright.world.ports import ContainerWish
+from nodewright.world.processes.facts import container_record, told
 from nodewright.world.processes.identity import Identity, identity
 from nodewright.world.processes.records import ContainerId, ContainerRecord, Ended, Started
 
@@ -45,6 +49,48 @@ def test_a_container_runs_as_itself_or_its_pod_says(
 ) -> None:
     pod = a_pod(securityContext=whole)
     assert identity(pod, Container(name="main", security_context=own)) == found
+
+
+def a_wish(**more: Any) -> ContainerWish:
+    return ContainerWish(
+        pod=a_pod(),
+        container=Container(name="main"),
+        attempt=0,
+        spec_hash="h",
+        command=("true",),
+        log_path="main/0.log",
+        settings=ContainerSettings(),
+        files=(),
+        **more,
+    )
+
+
+def kept(wish: ContainerWish) -> ContainerRecord:
+    return container_record(wish, "u_0", "/g", "", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("", 0),
+        ("SIGINT", 2),
+        ("SIGUSR1", 10),
+        ("SIGCLD", 17),
+        ("SIGPOLL", 29),
+        ("SIGRTMIN", 34),
+        ("SIGRTMIN+15", 49),
+        ("SIGRTMAX-14", 50),
+        ("SIGRTMAX", 64),
+    ],
+)
+def test_signals_are_known_by_their_names(name: str, number: int) -> None:
+    assert kept(a_wish(stop_signal=name)).stop_signal == number
+
+
+@pytest.mark.parametrize("name", ["INT", "SIGNONE", "SIG_IGN", "SIGINT+1", "SIGRTMAX+1", "SIGRTMIN-", "9"])
+def test_a_signal_that_there_is_not_is_refused(name: str) -> None:
+    with pytest.raises(WorldError, match="there is no such signal"):
+        kept(a_wish(stop_signal=name))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,105 @@
+"""What plain processes may do, and how they are asked to end: as their security contexts and lifecycles say, for real."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.live.test_composed import Composed, a_pod
+
+from nodewright.agent.perform import ConfigError
+from nodewright.core.security import CAPABILITIES
+from nodewright.testing.machine import plain_bench
+
+pytestmark = pytest.mark.live
+
+OURS = int(
+    next(
+        line.split()[1]
+        for line in Path("/proc/self/status").read_text("ascii").splitlines()
+        if line.startswith("CapBnd")
+    ),
+    16,
+)
+ASKS = ["sh", "-c", "cat /proc/self/status"]
+
+
+def status(context: dict[str, Any]) -> dict[str, str]:
+    """What the kernel says of a process with this security context."""
+
+    async def ask() -> dict[str, str]:
+        async with plain_bench() as bench:
+            one = Composed(bench, a_pod(ASKS, securityContext=context))
+            await one.start()
+            assert (await one.ended()).exit_code == 0
+            return dict(line.split(":\t", 1) for line in one.said() if ":\t" in line)
+
+    return asyncio.run(asyncio.wait_for(ask(), 60))
+
+
+def mask(*names: str) -> int:
+    return sum(1 << CAPABILITIES.index(name) for name in names) & OURS
+
+
+def effective(found: Mapping[str, str]) -> tuple[int, int]:
+    return int(found["CapEff"], 16), int(found["CapBnd"], 16)
+
+
+def test_root_without_capabilities_has_none() -> None:
+    assert effective(status({"capabilities": {"drop": ["ALL"]}})) == (0, 0)
+
+
+def test_root_keeps_the_capabilities_that_it_names() -> None:
+    found = effective(status({"capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE", "CAP_KILL"]}}))
+    assert found == (mask("NET_BIND_SERVICE", "KILL"),) * 2
+
+
+def test_root_drops_the_capabilities_that_it_names() -> None:
+    found = effective(status({"capabilities": {"drop": ["NET_RAW"]}}))
+    assert found == (OURS & ~(1 << CAPABILITIES.index("NET_RAW")),) * 2
+
+
+def test_who_says_nothing_has_what_the_agent_has() -> None:
+    found = status({})
+    assert int(found["CapBnd"], 16) == OURS
+    assert found["NoNewPrivs"] == "0"
+
+
+def test_another_user_gains_nothing() -> None:
+    found = status({"runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}})
+    assert (found["NoNewPrivs"], found["Uid"].split()[0]) == ("1", "65534")
+    assert effective(found) == (0, 0)
+
+
+def test_who_must_not_be_root_and_would_be_is_refused() -> None:
+    with pytest.raises(ConfigError, match="container has runAsNonRoot and image will run as root"):
+        status({"runAsNonRoot": True})
+
+
+def test_what_a_process_cannot_be_held_to_is_refused() -> None:
+    with pytest.raises(ConfigError, match="readOnlyRootFilesystem: it sees the machine's own files"):
+        status({"readOnlyRootFilesystem": True})
+
+
+def asked_with(*, has_gate: bool) -> list[str]:
+    """What a container hears that wants to end by SIGUSR1."""
+
+    async def ask() -> list[str]:
+        async with plain_bench() as bench:
+            script = "trap 'echo USR1; exit 0' USR1; trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+            one = Composed(bench, a_pod(["sh", "-c", script], lifecycle={"stopSignal": "SIGUSR1"}))
+            one.composer.site = replace(one.composer.site, has_stop_signals=has_gate)
+            id_ = await one.start()
+            while not one.log.exists() or "ready" not in one.said():
+                await asyncio.sleep(0.01)
+            await bench.runtime.stop_container(id_, 20)
+            return one.said()
+
+    return asyncio.run(asyncio.wait_for(ask(), 60))
+
+
+def test_a_container_ends_by_its_own_signal_where_the_gate_is_on() -> None:
+    assert asked_with(has_gate=True) == ["ready", "USR1"]
+    assert asked_with(has_gate=False) == ["ready", "TERM"]
