@@ -235,6 +235,7 @@ class Keeper:
     def _begin(self, mind: Mind, before: Mapping[str, PodRecord]) -> None:
         """Write down what the agent begins with."""
         files: dict[str, bytes | None] = {HEADER: header_file(Header(boot=self._setting.boot))}
+        files |= {f"{PODS}/{uid}.json": None for uid in before.keys() - mind.pods.keys()}
         for uid, record in mind.pods.items():
             content = pod_file(record)
             if content != pod_file(before[uid]):

@@ -38,11 +38,16 @@ def recalled(parts: NodeParts, left: Left, words: Words) -> Verdict[Recalled]:
     """The mind of an agent that begins on what another one left; refused: a kubelet would not start either.
 
     Every pod that counts goes through admission again and keeps what it holds. One that is turned away, because
-    machine or configuration have changed, ends.
+    machine or configuration have changed, ends. A static pod that has ended or was turned away is not known any
+    more: its source has it, and it comes as a new one.
 
     Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions.
     """
-    pods = {uid: _begun_anew(record) if left.is_other_boot else record for uid, record in left.pods.items()}
+    pods = {
+        uid: _begun_anew(record) if left.is_other_boot else record
+        for uid, record in left.pods.items()
+        if not _comes_again(record)
+    }
     counted = [record.pod for record in pods.values() if _counts(record)]
     # Devices are known from the start: no plugin has to come back first.
     holders = [(pod.uid, name) for pod in counted for name in container_names(pod)]
@@ -76,6 +81,12 @@ def _counts(record: PodRecord) -> bool:
         and not record.makes_way
         and not record.cgroup
     )
+
+
+def _comes_again(record: PodRecord) -> bool:
+    """Whether the kubelet would have forgotten the pod: what a static pod once was is written down nowhere."""
+    has_ended = record.stage in (Stage.ENDED, Stage.REFUSED)
+    return has_ended and record.source.is_static and record.is_wanted
 
 
 def _begun_anew(record: PodRecord) -> PodRecord:
