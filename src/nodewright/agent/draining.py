@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from nodewright.agent.board import Board
-from nodewright.agent.values import Drained, Seen, Stage
+from nodewright.agent.values import Drained, Seen, Stage, Tell
 from nodewright.core.lifecycle import Override
 from nodewright.core.shutdown import MESSAGE, NO_MORE_PODS, REASON, shutdown_groups, shutdown_periods
 from nodewright.world.ports import Clock
@@ -23,6 +23,9 @@ async def drain(board: Board, see: Callable[[Seen], None], clock: Clock) -> bool
     parts = board.mind.node.config.parts
     active = [one.pod for one in board.mind.pods.values() if one.stage in _RUNS]
     groups = shutdown_groups(shutdown_periods(parts.kubelet, parts.gates), active)
+    board.tell(
+        Tell(uid="", is_warning=False, reason="Shutdown", message="Shutdown manager detected shutdown event")
+    )
     see(Drained(why=NO_MORE_PODS, override=_TERMINATED, grace_periods_s={}))
     for group in groups:
         see(Drained(why=NO_MORE_PODS, override=_TERMINATED, grace_periods_s=dict(group.graces_s)))

@@ -1,12 +1,14 @@
-"""What a container does right after its start and right before its end."""
+"""What a container is asked: by hooks, right after its start and right before its end, and by probes."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.core.environment import Lacking, concrete
+from nodewright.agent.values import AskProbe, ProbeAnswered
+from nodewright.core.environment import Lacking, concrete, probed_handler
+from nodewright.core.lifecycle import Health
 from nodewright.model.objects import Container, Pod
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import Asker
+from nodewright.world.ports import Asker, Caution
 
 _LIMIT_S = 120.0
 
@@ -32,6 +34,38 @@ async def pre_stop(
     """
     ip, timeout_s = where_and_for
     await _run((container.lifecycle or {}).get("preStop"), asker, pod, container, (id_, ip, timeout_s))
+
+
+async def asked(asker: Asker, work: AskProbe, container: Container) -> ProbeAnswered:
+    """What came of a probe."""
+    answer: Health | None = None
+    said = ""
+    handler = probed_handler(work.probe.handler, container)
+    try:
+        if isinstance(handler, Lacking):
+            said = handler.message
+        else:
+            is_good, said = await asker.ask(handler, work.container_id, work.pod_ip, work.probe.timeout_s)
+            answer = Health.SUCCESS if is_good else Health.FAILURE
+    except TimeoutError:
+        answer, said = Health.FAILURE, "timed out"
+    except WorldError as error:
+        said = str(error)
+    return ProbeAnswered(
+        uid=work.uid,
+        container=work.container,
+        container_id=work.container_id,
+        probe=work.probe,
+        answer=answer,
+        said=str(said),
+        is_odd=isinstance(said, Caution),
+    )
+
+
+def container_of(pod: Pod, name: str) -> Container:
+    """A container of the pod by its name; one that it has no more says nothing."""
+    by_name = {one.name: one for one in (*pod.spec.init_containers, *pod.spec.containers)}
+    return by_name.get(name, Container(name=name))
 
 
 async def _run(

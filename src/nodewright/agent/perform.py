@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
-from nodewright.agent.hooks import HookError, post_start, pre_stop
+from nodewright.agent.hooks import HookError, asked, container_of, post_start, pre_stop
 from nodewright.agent.patience import PatientRuntime
 from nodewright.agent.timing import all_done, steady_ns, timed
 from nodewright.agent.values import (
@@ -22,7 +22,6 @@ from nodewright.agent.values import (
     Failure,
     PodDone,
     PodWork,
-    ProbeAnswered,
     Seen,
     SyncPod,
     Tell,
@@ -33,14 +32,12 @@ from nodewright.agent.values import (
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
 from nodewright.core.cgroups.plan import Group, Level
-from nodewright.core.environment import Lacking, probed_handler
-from nodewright.core.lifecycle import LEAST_GRACE_S, Health, KillReason, grace_period_s, waits_for
+from nodewright.core.lifecycle import LEAST_GRACE_S, KillReason, grace_period_s, waits_for
 from nodewright.model.objects import Container, Pod
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
 from nodewright.world.errors import WorldError
 from nodewright.world.ports import (
     Asker,
-    Caution,
     Cgroups,
     Clock,
     ContainerRuntime,
@@ -330,7 +327,7 @@ class Performer:
 
         Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, killContainer.
         """
-        container = _container(pod, facts.name)
+        container = container_of(pod, facts.name)
         left_s = float(grace_period_s(pod, container, reason, override_s))
         handler = (container.lifecycle or {}).get("preStop")
         if handler is not None and left_s > 0 and facts.phase is ContainerPhase.RUNNING:
@@ -361,32 +358,7 @@ class Performer:
             self.report(TuneFailed(uid=work.uid, container_id=work.container_id))
 
     async def _ask(self, work: AskProbe) -> None:
-        answer: Health | None = None
-        said = ""
-        handler = probed_handler(work.probe.handler, _container(work.pod, work.container))
-        try:
-            if isinstance(handler, Lacking):
-                said = handler.message
-            else:
-                is_good, said = await self.asker.ask(
-                    handler, work.container_id, work.pod_ip, work.probe.timeout_s
-                )
-                answer = Health.SUCCESS if is_good else Health.FAILURE
-        except TimeoutError:
-            answer, said = Health.FAILURE, "timed out"
-        except WorldError as error:
-            said = str(error)
-        self.report(
-            ProbeAnswered(
-                uid=work.uid,
-                container=work.container,
-                container_id=work.container_id,
-                probe=work.probe,
-                answer=answer,
-                said=str(said),
-                is_odd=isinstance(said, Caution),
-            )
-        )
+        self.report(await asked(self.asker, work, container_of(work.pod, work.container)))
 
 
 def _pod_group(groups: Iterable[Group]) -> Group | None:
@@ -406,8 +378,3 @@ def _stale(facts: PodFacts, name: str) -> tuple[ContainerFacts, ...]:
     mine = [one for one in facts.containers if one.name == name]
     ended = [one for one in mine if one.phase is ContainerPhase.EXITED]
     return (*ended[1:], *(one for one in mine if one.phase is ContainerPhase.CREATED))
-
-
-def _container(pod: Pod, name: str) -> Container:
-    by_name = {one.name: one for one in (*pod.spec.init_containers, *pod.spec.containers)}
-    return by_name.get(name, Container(name=name))

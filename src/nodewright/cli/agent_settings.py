@@ -1,7 +1,7 @@
 """What `nodewright agent` is told on its command line, with options named as the kubelet's."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -154,7 +154,9 @@ def settings(command: Callable[[Settings], int]) -> Callable[..., int]:
 
     @wraps(command)
     def asking(**given: Any) -> int:
-        return command(Settings(**{field.name: given[field.name] for field in fields(Settings)}))
+        told = Settings(**{field.name: given[field.name] for field in fields(Settings)})
+        # Shims and runtimes, which stand elsewhere, get paths below it.
+        return command(replace(told, root_dir=told.root_dir.absolute()))
 
     with_options: Callable[..., int] = asking
     for option in reversed(_OPTIONS):

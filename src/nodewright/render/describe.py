@@ -5,6 +5,7 @@ from typing import Any
 
 from nodewright.model.objects import Container, ContainerState, ContainerStatus, Pod
 from nodewright.render.ages import age
+from nodewright.render.describe_parts import mount_lines, variable_text, volume_rows
 from nodewright.render.pod_rows import CPUS, NUMA, SOURCE, source_word
 from nodewright.render.tables import table
 from nodewright.values.instant import Instant
@@ -29,6 +30,13 @@ def describe_text(pod: Pod, events: Sequence[Mapping[str, Any]], why: Mapping[st
     if status.conditions:
         rows = [(f"{_INDENT}{one.type}", one.status) for one in status.conditions]
         parts.append("Conditions:\n" + table((f"{_INDENT}Type", "Status"), rows))
+    if pod.spec.volumes:
+        parts.append("Volumes:\n")
+        for volume in pod.spec.volumes:
+            described = _aligned(volume_rows(volume), indent=4)
+            parts.append(f"{_INDENT}{volume.get('name') or NONE}:\n{described}")
+    else:
+        parts.append(f"Volumes:  {NONE}\n")
     parts.append(_aligned([("QoS Class", status.qos_class or NONE), ("Source", source_word(pod))]))
     parts.append("Why:\n" + _indented(why.get("text", "")))
     parts.append(_events(events, now))
@@ -67,15 +75,23 @@ def _several(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _containers(containers: Iterable[Container], statuses: Mapping[str, ContainerStatus]) -> str:
     return "".join(
-        f"{_INDENT}{one.name}:\n{_aligned(_container(one, statuses.get(one.name)), indent=4)}"
+        f"{_INDENT}{one.name}:\n{_aligned(_container(one, statuses.get(one.name)), indent=4)}{_mounts(one)}"
         for one in containers
     )
+
+
+def _mounts(container: Container) -> str:
+    lines = "".join(f"      {line}\n" for line in mount_lines(container))
+    return f"    Mounts:\n{lines}" if lines else f"    Mounts:  {NONE}\n"
 
 
 def _container(container: Container, status: ContainerStatus | None) -> Iterator[tuple[str, str]]:
     if status is not None:
         yield "Container ID", status.container_id or NONE
     yield "Image", container.image or NONE
+    if status is not None and status.image_id:
+        yield "Image ID", status.image_id
+    yield from _ports(container)
     if container.command:
         yield from _several("Command", map(_quoted, container.command))
     if container.args:
@@ -97,9 +113,20 @@ def _container(container: Container, status: ContainerStatus | None) -> Iterator
     ):
         if probe:
             yield name, _probe(probe)
-    if container.env:
-        yield "Environment", ""
-        yield from ((f"{_INDENT}{one.name}", one.value or "(from elsewhere)") for one in container.env)
+    yield "Environment", "" if container.env else NONE
+    yield from ((f"{_INDENT}{one.name}", variable_text(one)) for one in container.env)
+
+
+def _ports(container: Container) -> Iterator[tuple[str, str]]:
+    ports = container.ports
+    yield (
+        ("Ports" if len(ports) > 1 else "Port"),
+        ", ".join(f"{one.container_port}/{one.protocol or 'TCP'}" for one in ports) or NONE,
+    )
+    yield (
+        ("Host Ports" if len(ports) > 1 else "Host Port"),
+        ", ".join(f"{one.host_port}/{one.protocol or 'TCP'}" for one in ports) or NONE,
+    )
 
 
 def _state(name: str, state: ContainerState) -> Iterator[tuple[str, str]]:
@@ -157,6 +184,7 @@ def _events(events: Sequence[Mapping[str, Any]], now: Instant) -> str:
             seen = f"{seen} (x{one['count']} over {since})"
         kind = f"{_INDENT}{one['type']}"
         rows.append((kind, one["reason"], seen, one["source"]["component"], one["message"].strip()))
+    rows.insert(0, (f"{_INDENT}----", "------", "----", "----", "-------"))
     return "Events:\n" + table((f"{_INDENT}Type", "Reason", "Age", "From", "Message"), rows)
 
 

@@ -19,7 +19,7 @@ Texts: TypeAlias = Mapping[str, str]
 _OPTIONAL = ".rsvd."
 _LONG_MAX = 2**63 - 1
 _UNTOUCHED = {
-    1: {"cpu.cfs_quota_us": "-1"},
+    1: {"cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": "-1"},
     2: {
         "cpu.max": f"{UNLIMITED} {CFS_PERIOD}",
         "memory.max": UNLIMITED,
@@ -119,17 +119,21 @@ def agrees(file: File, text: str, page_bytes: int) -> bool:
     >>> agrees(file, "4096", page_bytes=4096), agrees(file, "max", page_bytes=4096)
     (True, False)
     """
-    if file.value == text:
+    return _means(file.name, file.value, text, page_bytes)
+
+
+def _means(name: str, value: str, text: str, page_bytes: int) -> bool:
+    if value == text:
         return True
-    if file.name.startswith("cpuset."):
+    if name.startswith("cpuset."):
         try:
-            return CPUSet.parse(file.value) == CPUSet.parse(text)
+            return CPUSet.parse(value) == CPUSet.parse(text)
         except IdSetError:
             return False
-    if not _is_amount(file.name):
+    if not _is_amount(name):
         return False
-    wanted = _counted(file.name, file.value, page_bytes)
-    most = str(_counted(file.name, UNLIMITED, page_bytes))
+    wanted = _counted(name, value, page_bytes)
+    most = str(_counted(name, UNLIMITED, page_bytes))
     return wanted is not None and str(wanted) == (most if text == UNLIMITED else text)
 
 
@@ -149,7 +153,7 @@ def _of_group(group: Group, texts: Texts, rules: CgroupRules) -> Iterator[Differ
             )
     for name, expected in _untouched(group, rules.version).items():
         text = texts.get(name)
-        if text is not None and text != expected:
+        if text is not None and not _means(name, expected, text, rules.page_bytes):
             yield Difference(path=group.path, file=name, expected=expected, found=text, group=group)
 
 

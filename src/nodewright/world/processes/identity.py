@@ -20,7 +20,7 @@ def identity(pod: Pod, container: Container) -> Identity:
     """As whom to run: what the container says, else the pod, else the agent.
 
     Departs: a user of this machine has its own group where a container without one would have group 0, and of
-    the other groups those alone that the pod names (`supplementalGroupsPolicy: Strict`).
+             the other groups those alone that the pod names (`supplementalGroupsPolicy: Strict`).
     """
     whole = pod.spec.security_context or PodSecurityContext()
     uid, gid = setting(pod, container, "runAsUser"), setting(pod, container, "runAsGroup")

@@ -294,7 +294,7 @@ def _limit(spec: "dict[str, Any]") -> None:
     """It may do less than we, from the command on."""
     # Few containers ask for it, and all would wait for what it imports.
     if __package__:
-        from nodewright.world.processes import powers  # noqa: PLC0415
+        from nodewright.world.processes import powers  # noqa: PLC0415 - likewise slow
     else:
         import powers  # type: ignore[import-not-found,no-redef] # noqa: PLC0415 - beside this file
     if spec["keeps"] is not None:

@@ -55,13 +55,18 @@ def test_what_nobody_should_have_written_is_named() -> None:
     assert differing(GROUP, {**FINE, "cpu.max": "5000 100000"}) == ["cpu.max: max 100000 / 5000 100000"]
     first = replace(RULES, version=1)
     assert differing(GROUP, {**FINE, "cpu.cfs_quota_us": "5000"}, first) == ["cpu.cfs_quota_us: -1 / 5000"]
+    unlimited = replace(GROUP, files=())
+    texts = {"memory.limit_in_bytes": "9223372036854771712"}
+    assert differing(unlimited, texts, first) == []
+    texts = {"memory.limit_in_bytes": "67108864"}
+    assert differing(unlimited, texts, first) == ["memory.limit_in_bytes: -1 / 67108864"]
     assert differing(replace(GROUP, level=Level.CLASS), {**FINE, "cpu.max": "5000 100000"}) == []
 
 
 def test_files_that_are_looked_at_are_those_written_and_those_that_should_be_untouched() -> None:
     assert files_to_read(GROUP, 2) == ("memory.max", "cpu.max", "memory.high", "memory.min", "memory.low")
     assert files_to_read(replace(GROUP, level=Level.NODE), 2) == ("memory.max",)
-    assert files_to_read(GROUP, 1) == ("memory.max", "cpu.cfs_quota_us")
+    assert files_to_read(GROUP, 1) == ("memory.max", "cpu.cfs_quota_us", "memory.limit_in_bytes")
 
 
 def test_bounds_of_pages_set_aside_may_lack() -> None:

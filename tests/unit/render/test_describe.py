@@ -1,0 +1,121 @@
+"""A pod as `kubectl describe` tells of it."""
+
+from nodewright.model.objects import Pod
+from nodewright.render.describe import describe_text
+from nodewright.values.instant import Instant
+from nodewright.world.decode import decode
+
+POD = {
+    "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "nginx",
+                "ports": [{"containerPort": 80}, {"containerPort": 53, "hostPort": 5353, "protocol": "UDP"}],
+                "env": [
+                    {"name": "PLAIN", "value": "x"},
+                    {"name": "MAPPED", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "who"}}},
+                    {
+                        "name": "HIDDEN",
+                        "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}},
+                    },
+                    {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                    {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+                ],
+                "volumeMounts": [
+                    {"name": "etc", "mountPath": "/etc/app", "readOnly": True},
+                    {"name": "data", "mountPath": "/data", "subPath": "in"},
+                ],
+            },
+            {"name": "idle", "image": "pause"},
+        ],
+        "volumes": [
+            {"name": "data", "emptyDir": {"medium": "Memory"}},
+            {"name": "etc", "configMap": {"name": "conf"}},
+            {"name": "host", "hostPath": {"path": "/srv", "type": "Directory"}},
+            {"name": "key", "secret": {"secretName": "s", "optional": True}},
+            {
+                "name": "me",
+                "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]},
+            },
+            {
+                "name": "all",
+                "projected": {"sources": [{"secret": {"name": "s"}}, {"configMap": {"name": "c"}}]},
+            },
+            {"name": "disk", "nfs": {}},
+        ],
+    },
+}
+TOLD = """
+Containers:
+  main:
+    Image:        nginx
+    Ports:        80/TCP, 53/UDP
+    Host Ports:   0/TCP, 5353/UDP
+    Environment:
+      PLAIN:      x
+      MAPPED:     <set to the key 'who' of config map 'conf'>  Optional: false
+      HIDDEN:     <set to the key 'k' in secret 's'>  Optional: true
+      NODE:       (v1:spec.nodeName)
+      CPUS:       (limits.cpu)
+    Mounts:
+      /data from data (rw,path="in")
+      /etc/app from etc (ro)
+  idle:
+    Image:        pause
+    Port:         <none>
+    Host Port:    <none>
+    Environment:  <none>
+    Mounts:  <none>
+Volumes:
+  data:
+    Type:       EmptyDir (a temporary directory that shares a pod's lifetime)
+    Medium:     Memory
+    SizeLimit:  <unset>
+  etc:
+    Type:      ConfigMap (a volume populated by a ConfigMap)
+    Name:      conf
+    Optional:  false
+  host:
+    Type:          HostPath (bare host directory volume)
+    Path:          /srv
+    HostPathType:  Directory
+  key:
+    Type:        Secret (a volume populated by a Secret)
+    SecretName:  s
+    Optional:    true
+  me:
+    Type:   DownwardAPI (a volume populated by information about the pod)
+    Items:  metadata.name -> name
+  all:
+    Type:           Projected (a volume that contains injected data from multiple sources)
+    SecretName:     s
+    ConfigMapName:  c
+    Optional:       false
+  disk:
+    Type:  <unknown>
+QoS Class:"""
+
+
+def test_containers_say_what_they_are_given() -> None:
+    text = describe_text(decode(POD, Pod), [], {}, Instant(0))
+    assert TOLD in text, text
+
+
+def test_events_have_a_rule_below_their_names() -> None:
+    event = {
+        "type": "Normal",
+        "reason": "Started",
+        "message": "Container started",
+        "count": 1,
+        "firstTimestamp": "1970-01-01T00:00:00Z",
+        "lastTimestamp": "1970-01-01T00:00:00Z",
+        "source": {"component": "nodewright"},
+    }
+    text = describe_text(decode(POD, Pod), [event], {}, Instant(5 * 10**9))
+    assert text.partition("Events:\n")[2].splitlines() == [
+        "  Type     Reason    Age    From         Message",
+        "  ----     ------    ----   ----         -------",
+        "  Normal   Started   5s     nodewright   Container started",
+    ]
