@@ -16,7 +16,7 @@ PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src
 # Branches of the pure floors that tests must take, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo demo-agent demo-containers idle containers shots guide bench measure soak fuzz docs protos format clean
+.PHONY: help setup check test demo demo-agent demo-containers idle containers shots guide bench bench-fleet bench-million measure soak fuzz docs protos format clean
 .DEFAULT_GOAL := check
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo 'make shots    write what every command prints into docs/shots/'
 	@echo 'make docs     reference and departures, from docstrings; make protos  modules from .proto files'
 	@echo 'make bench    time what must be fast;  make fuzz  broken input;  make soak  laws with many examples'
+	@echo 'make bench-fleet   what fleets cost by their number of pods;  make bench-million  1,000,000 pods on 10,000 nodes'
 	@echo 'make measure  as root: how fast plain processes start here'
 
 setup: $(STAMP)
@@ -109,6 +110,13 @@ containers: $(STAMP) live-packages
 # What the agent takes while nothing happens; into docs/figures.
 idle: $(STAMP)
 	$(BIN)/python -m tools.agent_idle
+
+# What a fleet costs by its number of pods (5 minutes), and the run of a million (5 minutes more, alone on one core).
+bench-fleet: $(STAMP)
+	$(BIN)/python -m tools.fleet_cost
+
+bench-million: $(STAMP)
+	$(BIN)/python -m tools.fleet_cost million
 
 guide: $(STAMP)
 	$(BIN)/python -m tools.refresh_guide

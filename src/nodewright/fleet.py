@@ -61,6 +61,9 @@ class Options:
     """Policies of your own: those that decide in the kubelets' place, and node scorers."""
     plain: bool = False
     """Ask every node about every pod, and remember nothing: slow; for comparison."""
+    keeps: bool = True
+    """Keep the record of every pod. False: of pods that are done only numbers are kept, so that memory does not
+    grow with the pods of a trace, but with those that are there at one time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ def _setup(options: Options) -> Setup:
         retry=options.retry,
         preempts=options.preempts,
         plain=options.plain,
+        keeps=options.keeps,
     )
 
 

@@ -22,7 +22,8 @@ from nodewright.sim.fleet.filters import has_room, room_objection
 from nodewright.sim.fleet.play import Retry
 from nodewright.sim.fleet.scores import balanced, by_default, least_allocated
 from nodewright.sim.fleet.shapes import PodShape
-from nodewright.sim.fleet.values import FleetResult, Happening, NodeRecord
+from nodewright.sim.fleet.summary import summary
+from nodewright.sim.fleet.values import Fate, FleetResult, Happening, NodeRecord
 from nodewright.world.decode import decode
 
 CONFIGS: tuple[dict[str, Any], ...] = (
@@ -148,6 +149,18 @@ def test_short_cuts_change_nothing(
     assert result.pods == obvious.pods
     assert [free(one) for one in result.nodes] == [free(one) for one in obvious.nodes]
     assert result.samples == obvious.samples
+
+
+@given(fleets(), st.sampled_from(tuple(Retry)))
+def test_forgetting_pods_that_are_done_changes_no_number(
+    fleet: tuple[list[FleetNode], list[FleetPod]], retry: Retry
+) -> None:
+    happened, result = told(run, fleet, Options(retry=retry))
+    expected, forgetful = told(run, fleet, Options(retry=retry, keeps=False))
+    assert happened == expected
+    assert summary(result) == summary(forgetful)
+    there = {Fate.RUNNING, Fate.WAITING, Fate.LOOPING}
+    assert list(forgetful.pods) == [one for one in result.pods if one.fate in there]
 
 
 def free(record: NodeRecord) -> object:

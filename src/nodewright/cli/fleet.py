@@ -14,9 +14,9 @@ from nodewright.cli.fleet_capacity import capacity
 from nodewright.cli.fleet_generate import generate
 from nodewright.cli.fleet_minimise import minimise
 from nodewright.cli.fleet_options import FleetQuestion, fleet_question
-from nodewright.cli.fleet_runs import Works, axes_of, played, swept
+from nodewright.cli.fleet_runs import Sweep, Works, axes_of, played, scorers_of, swept
 from nodewright.cli.options import output as output_option
-from nodewright.fleet import SCORES, Checkpoint, NodeScorer, Options
+from nodewright.fleet import SCORES, Checkpoint, Options
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.fleet.document import fleet_document, pod_columns
 from nodewright.render.fleet.page import fleet_page
@@ -29,7 +29,6 @@ from nodewright.sim.fleet.values import Fate, FleetResult
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.fleet.load import FleetInput
 from nodewright.world.fleet.parquet import write_parquet
-from nodewright.world.policies import registry
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _UNPLACED = frozenset(Fate) - {Fate.RUNNING, Fate.ENDED}
@@ -80,18 +79,24 @@ _RUN_OPTIONS = (
         "`scores`. Repeatable: all combinations.",
     ),
     click.option(
+        "--shards",
+        metavar="LABEL",
+        help="Cut the fleet into clusters by this label of its nodes, and run each by itself. Pods that select none "
+        "are dealt out in turn.",
+    ),
+    click.option(
         "--engine",
         type=click.Choice([one.value for one in Engine]),
         default=Engine.LOCAL.value,
         show_default=True,
-        help="Who runs a sweep: this machine, or the cluster of RAY_ADDRESS or DASK_SCHEDULER_ADDRESS.",
+        help="Who runs a sweep and shards: this machine, or the cluster of RAY_ADDRESS or DASK_SCHEDULER_ADDRESS.",
     ),
     click.option(
         "--workers",
         type=click.IntRange(1),
         default=1,
         show_default=True,
-        help="How many combinations of a sweep run at once.",
+        help="How many combinations of a sweep, or shards, run at once.",
     ),
     click.option(
         "--retry",
@@ -153,13 +158,24 @@ def run(
     Pods that no node can ever hold are told at once. Ctrl-C ends the run, and what came of it until then is told.
     Exit code 0 if every pod found its place, 3 if not.
     """
-    fleet, options = question.load(), _options(wish)
+    is_sweep = bool(sweep) or wish["shards"] is not None
+    fleet, options = question.load(), _options(wish, is_sweep=is_sweep)
     pod = load_pods(probe, namespace=question.namespace)[0] if probe is not None else None
-    if sweep and (checkpoint is not None or any(wish[name] is not None for name in ("html", "parquet"))):
-        raise click.UsageError("--checkpoint, --html and --parquet are for one run: without --sweep")
-    if sweep:
+    if is_sweep and (checkpoint is not None or any(wish[name] is not None for name in ("html", "parquet"))):
+        raise click.UsageError(
+            "--checkpoint, --html and --parquet are for one run: without --sweep and --shards"
+        )
+    if is_sweep:
         works = Works(wish["workers"], Engine(wish["engine"]))
-        found_all = swept(fleet, axes_of(sweep), options, pod, works)
+        asked = Sweep(
+            fleet=fleet,
+            axes=axes_of(sweep),
+            options=options,
+            shards=wish["shards"],
+            probe=pod,
+            policies=wish["policies"],
+        )
+        found_all = swept(asked, works)
         return _side_by_side(fleet, found_all, wish["output"])
     kept = None if checkpoint is None else Checkpoint(checkpoint)
     result = played(fleet, options, checkpoint=kept)
@@ -168,19 +184,23 @@ def run(
     return NO if any(found.fates.get(fate) for fate in _UNPLACED) or not found.complete else YES
 
 
-def _options(wish: dict[str, Any]) -> Options:
+def _options(wish: dict[str, Any], *, is_sweep: bool) -> Options:
     """How the fleet is run.
 
     Errors: InputError for files of policies that fail, and for scores that nobody has.
     """
-    files = wish["policies"]
-    scorers = tuple(one for one in registry(files).known if isinstance(one, NodeScorer)) if files else ()
+    scorers = scorers_of(wish["policies"])
     known = (*SCORES, *(one.name for one in scorers))
     if wish["scores"] not in known:
         rule = f"one of {', '.join(known)} is wanted"
         raise InputError([Fault(source="--scores", value=wish["scores"], rule=rule)])
+    tells_each = not is_sweep and (wish["output"] is not None or wish["parquet"] is not None)
     return Options(
-        scores=wish["scores"], retry=Retry(wish["retry"]), preempts=wish["preemption"], policies=scorers
+        scores=wish["scores"],
+        retry=Retry(wish["retry"]),
+        preempts=wish["preemption"],
+        policies=scorers,
+        keeps=tells_each,
     )
 
 

@@ -42,7 +42,7 @@ def capacity(question: FleetQuestion, *, wanted: str, sweep: tuple[str, ...], ou
     found: list[tuple[Point, Pod, tuple[ShapeRoom, ...]]] = []
     base, telling = fleet.wish.furniture.configuration, Telling()
     for point in points(axes_of(sweep)):
-        result = played(fleet.configured(point.configuration(base)), Options(), telling)
+        result = played(fleet.configured(point.configuration(base)), Options(keeps=False), telling)
         found += [(point, pod, rooms(result.nodes, pod)) for pod in pods]
     if output is not None:
         document = {

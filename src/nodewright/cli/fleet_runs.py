@@ -1,12 +1,14 @@
 """Running fleets for commands: what is said meanwhile, and sweeps over settings."""
 
+import gc
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -28,6 +30,7 @@ from nodewright.sim.fleet.summary import FleetSummary, summary
 from nodewright.sim.fleet.values import FleetResult
 from nodewright.world.errors import Fault, InputError, WorldError
 from nodewright.world.fleet.load import FleetInput
+from nodewright.world.policies import registry
 from nodewright.world.yaml import read_yaml
 
 _MOST_TOLD = 20
@@ -109,12 +112,25 @@ def played(
 ) -> FleetResult:
     """What comes of the fleet; after a Ctrl-C, how far it came. A second Ctrl-C ends the command.
 
+    Of a part of a fleet it is not told who is hopeless: that is a question to the whole.
+
     Errors: InputError for a checkpoint of another run; PolicyError for a policy that fails.
     """
     telling = telling or Telling()
-    with _heeding(telling):
-        pods = pods_of(fleet, telling)
+    with _heeding(telling), _seldom_collected():
+        pods = pods_of(fleet, telling) if fleet.shard is None else fleet.pods()
         return run(fleet.nodes, pods, options, watch=telling.watch, checkpoint=checkpoint)
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """While this lasts, garbage is looked for less often: there are many values, and hardly any that hold each other."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 @contextmanager
@@ -177,35 +193,57 @@ class Works:
         return self.workers <= 1 and self.engine is Engine.LOCAL
 
 
-def swept(
-    fleet: FleetInput, axes: Sequence[Axis], options: Options, probe: Pod | None, works: Works
-) -> list[tuple[Point, FleetSummary]]:
-    """The fleet under each combination of settings, in numbers; the same whoever runs it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What is run side by side: a fleet under all combinations of settings, whole or cut into clusters by a label."""
 
-    Errors: WorldError where an engine is not installed.
+    fleet: FleetInput
+    axes: Sequence[Axis]
+    options: Options
+    shards: str | None = None
+    probe: Pod | None = None
+    policies: tuple[str, ...] = ()
+    """The files that the options' policies are from."""
+
+    def chunks(self) -> "list[tuple[Point, Chunk]]":
+        """Each run, with what tells it from the others.
+
+        Errors: InputError for nodes that lack the label, and for scores that nobody has.
+        """
+        fleets = [self.fleet] if self.shards is None else self.fleet.shards(self.shards)
+        return [self._chunk(fleet, point) for point in points(self.axes) for fleet in fleets]
+
+    def _chunk(self, fleet: FleetInput, point: Point) -> "tuple[Point, Chunk]":
+        configured = fleet.configured(point.configuration(fleet.wish.furniture.configuration))
+        options = self.options if point.scores is None else _scored(self.options, point.scores)
+        part = {fleet.shard.label: fleet.shard.value} if fleet.shard is not None else {}
+        return replace(point, part=part), Chunk(configured, options, self.probe)
+
+
+def swept(sweep: Sweep, works: Works) -> list[tuple[Point, FleetSummary]]:
+    """Each run of the sweep in numbers; the same whoever does it.
+
+    Errors: as `Sweep.chunks`; WorldError where an engine is not installed.
     """
-    base, telling = fleet.wish.furniture.configuration, Telling()
-    all_points = points(axes)
-    chunks = [
-        Chunk(
-            fleet.configured(point.configuration(base)),
-            options if point.scores is None else _scored(options, point.scores),
-            probe,
-        )
-        for point in all_points
-    ]
-    if not works.is_here:
-        for _ in pods_of(fleet, telling):
+    telling, runs = Telling(), sweep.chunks()
+    if not works.is_here or sweep.shards is not None:
+        for _ in pods_of(sweep.fleet, telling):
             pass  # who is hopeless is told here, once
+    if not works.is_here:
+        here = str(Path.cwd())
+        chunks = [
+            replace(chunk, options=replace(chunk.options, policies=()), policies=sweep.policies, folder=here)
+            for _, chunk in runs
+        ]
         try:
             found = list(map_chunks(outcome, chunks, workers=works.workers, engine=works.engine))
         except EngineMissingError as error:
             raise WorldError("start", works.engine, str(error)) from error
-        return list(zip(all_points, found, strict=True))
+        return [(point, one) for (point, _), one in zip(runs, found, strict=True)]
     done: list[tuple[Point, FleetSummary]] = []
-    for point, chunk in zip(all_points, chunks, strict=True):
+    for point, chunk in runs:
         result = played(chunk.fleet, chunk.options, telling)
-        done.append((point, summary(result, probe)))
+        done.append((point, summary(result, sweep.probe)))
         if not result.complete:
             break
     return done
@@ -213,16 +251,30 @@ def swept(
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One combination of a sweep, to be run wherever."""
+    """One run of a sweep, to be done wherever: functions out of files do not travel, the names of their files do."""
 
     fleet: FleetInput
     options: Options
     probe: Pod | None
+    policies: tuple[str, ...] = ()
+    """Files of node scorers."""
+    folder: str = ""
+    """Where the names of files begin."""
 
 
 def outcome(chunk: Chunk) -> FleetSummary:
     """What comes of it, in numbers; nothing is said meanwhile."""
-    return summary(run(chunk.fleet.nodes, chunk.fleet.pods(), chunk.options), chunk.probe)
+    with _seldom_collected(), chdir(chunk.folder):
+        options = replace(chunk.options, policies=scorers_of(chunk.policies))
+        return summary(run(chunk.fleet.nodes, chunk.fleet.pods(), options), chunk.probe)
+
+
+def scorers_of(files: Sequence[str]) -> tuple[NodeScorer, ...]:
+    """The node scorers in these files.
+
+    Errors: InputError for files that fail.
+    """
+    return tuple(one for one in registry(files).known if isinstance(one, NodeScorer)) if files else ()
 
 
 def _scored(options: Options, scores: str) -> Options:

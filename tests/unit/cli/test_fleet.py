@@ -78,6 +78,23 @@ def test_a_sweep_is_the_same_whoever_runs_it(capsys: pytest.CaptureFixture[str])
     assert asked(capsys, *sweep, "--workers", "2") == asked(capsys, *sweep)
 
 
+def test_a_fleet_is_cut_into_clusters_by_a_label(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = asked(capsys, *NODES, *PODS, "--shards", "pool")
+    assert code == 3
+    assert [line.split() for line in out.splitlines()[1:4]] == [
+        ["13", "4", "0", "pool=compute"],
+        ["8", "2", "0", "pool=general"],
+        ["1", "5", "0", "pool=gpu"],
+    ]
+    assert err.count("warning") == 1
+    _, out, _ = asked(
+        capsys, *NODES, *PODS, "--shards", "pool", "--sweep", "scores=default,best-fit", "-o", "json"
+    )
+    both = json.loads(out)["sweep"]
+    assert [one["settings"]["pool"] for one in both] == ["compute", "general", "gpu"] * 2
+    assert sum(one["counts"]["pods"] for one in both) == 2 * 33
+
+
 def test_capacity_counts_what_more_fits(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = asked(capsys, "capacity", "-f", PROBE, *NODES, *PODS)
     assert code == 0
@@ -192,6 +209,11 @@ FAULTS = [
         (*TABLES, "--sweep", "scores=worst"),
         1,
         "one of default, most-allocated, best-fit, numa-aware is wanted",
+    ),
+    (
+        (*TABLES, "--shards", "rack"),
+        1,
+        "metadata.labels[rack]: --shards: the node has no label rack",
     ),
     ((*TABLES, "--gpu-annotation", "example.com/gpu"), 1, "no node has this resource"),
     ((*TABLES, "--sweep", "topologyManagerPolicy=some"), 1, "topologyManagerPolicy"),

@@ -175,7 +175,7 @@ def _beyond_help(pod: Pod, node: NodeView, rules: Rules) -> _EarlyRefusal | None
     return None
 
 
-def _asked(pod: Pod, allocatable: Mapping[str, int], rules: Rules) -> dict[str, int]:
+def _asked(pod: Pod, allocatable: Mapping[str, int], rules: Rules) -> Mapping[str, int]:
     """What the pod asks of this node, without extended resources that the node has never heard of.
 
     Follows: v1.36, pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources: overhead still counts.
@@ -186,9 +186,11 @@ def _asked(pod: Pod, allocatable: Mapping[str, int], rules: Rules) -> dict[str, 
         pod = _without(pod, claimed)
     asked = scheduler_requests(pod)
     unknown = [name for name in asked if name not in allocatable and is_extended(name)]
-    for name in unknown:
-        asked[name] = pod.spec.overhead.get(name, ZERO).value()
-    return asked
+    return (
+        {**asked, **{name: pod.spec.overhead.get(name, ZERO).value() for name in unknown}}
+        if unknown
+        else asked
+    )
 
 
 def _without(pod: Pod, claimed: frozenset[tuple[str, str]]) -> Pod:

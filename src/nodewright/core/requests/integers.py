@@ -3,12 +3,15 @@
 Units: cpu in thousandths, everything else in units (bytes, pieces).
 """
 
+from collections.abc import Mapping
+
 from nodewright.core.requests.effective import (
     WITH_STATUS,
     RequestOptions,
     pod_level_resources_set,
     pod_requests,
 )
+from nodewright.core.requests.remembered import remembered
 from nodewright.model.objects import Pod, ResourceList
 from nodewright.model.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 
@@ -16,7 +19,8 @@ _PREEMPTION = RequestOptions(exclude_overhead=True)
 _PREEMPTION_POD_LEVEL = RequestOptions(exclude_overhead=True, skip_container_level_resources=True)
 
 
-def scheduler_requests(pod: Pod) -> dict[str, int]:
+@remembered
+def scheduler_requests(pod: Pod) -> Mapping[str, int]:
     """What a pod that wants in is measured by; never negative; names that are not counted are left out.
 
     Follows: v1.36, pkg/scheduler/framework/plugins/noderesources/fit.go, computePodResourceRequest.
@@ -24,7 +28,8 @@ def scheduler_requests(pod: Pod) -> dict[str, int]:
     return {name: max(amount, 0) for name, amount in _counted(pod_requests(pod)).items()}
 
 
-def scheduler_usage(pod: Pod) -> dict[str, int]:
+@remembered
+def scheduler_usage(pod: Pod) -> Mapping[str, int]:
     """What a pod that is already admitted takes, resizes in flight included.
 
     Follows: v1.36, pkg/scheduler/framework/types.go, PodInfo.CalculateResource.

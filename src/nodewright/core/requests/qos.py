@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nodewright.core.requests.remembered import remembered
 from nodewright.model.objects import Pod, ResourceList, ResourceRequirements
 from nodewright.model.resource_names import CPU, MEMORY
 from nodewright.values.quantity import ZERO, Quantity
@@ -96,6 +97,7 @@ class _Asker:
     init: bool = False
 
 
+@remembered
 def qos_class(pod: Pod) -> QOSClass:
     """The class in the pod's status, or else the one that its spec makes.
 

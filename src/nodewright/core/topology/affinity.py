@@ -1,13 +1,15 @@
 """The topology manager's decision about a container or, in the pod scope, about a pod."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from nodewright.core.topology.lists import resource_lists
 from nodewright.core.topology.merge import merge
 from nodewright.core.topology.policy import SINGLE_NUMA_NODE, TopologyManager
 from nodewright.model.hints import Hint, Offer
-from nodewright.model.topology_reasons import DistanceMissing, HintsMerged, NoCommonNUMA
+from nodewright.model.topology_reasons import DistanceMissing, HintsMerged, JudgedBy, NoCommonNUMA
 from nodewright.model.verdict import Granted, Refused, Verdict
+from nodewright.values.idset import NUMASet
 
 
 def affinity(
@@ -23,6 +25,26 @@ def affinity(
     Follows: v1.36, topologymanager/{scope_container,scope_pod}.go, Admit.
     """
     given = tuple(offers)
+    # Most containers get nothing for themselves: what comes of that is known, and nobody is turned away for it.
+    if not any(offer.hints for offer in given):
+        asked = tuple([(one.provider, one.hints is None) for one in given])
+        return _of_no_opinions(manager.policy, manager.numa, manager.judged_by, asked)
+    return _of_hints(manager, given, container, pod_level=pod_level)
+
+
+@lru_cache(maxsize=256)
+def _of_no_opinions(
+    policy: str, numa: NUMASet, judged_by: JudgedBy | None, asked: tuple[tuple[str, bool], ...]
+) -> Verdict[Hint]:
+    """What it comes to if none of these providers wants anything in particular; True: it said nothing at all."""
+    manager = TopologyManager(policy=policy, numa=numa, judged_by=judged_by)
+    given = tuple(Offer(provider, None if is_silent else {}) for provider, is_silent in asked)
+    return _of_hints(manager, given, "", pod_level=False)
+
+
+def _of_hints(
+    manager: TopologyManager, given: tuple[Offer, ...], container: str, *, pod_level: bool
+) -> Verdict[Hint]:
     crash = _missing_distance(manager, given)
     if crash is not None:
         return Refused((crash,))

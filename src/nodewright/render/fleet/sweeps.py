@@ -77,7 +77,7 @@ def _reasons(swept: Swept) -> str:
 def sweep_document(swept: Swept, *, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """The same as a document."""
     return {
-        "sweep": [{"settings": dict(point.settings), **summary_document(found)} for point, found in swept],
+        "sweep": [{"settings": dict(point.told), **summary_document(found)} for point, found in swept],
         "warnings": list(warnings),
     }
 

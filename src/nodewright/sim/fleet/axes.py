@@ -1,7 +1,7 @@
 """Sweeps: the same fleet under other settings of its kubelets and its scheduler, all combinations of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -22,11 +22,18 @@ class Point:
     """One combination: a value for each field."""
 
     settings: Mapping[str, Any]
+    part: Mapping[str, str] = field(default_factory=dict)
+    """The label by which the fleet is cut, and the value of its nodes here; empty: they are all nodes."""
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """All that tells it from the others."""
+        return {**self.part, **self.settings}
 
     @property
     def name(self) -> str:
         """The combination as text: `topologyManagerPolicy=restricted`."""
-        return ", ".join(f"{field}={_text(value)}" for field, value in self.settings.items())
+        return ", ".join(f"{name}={_text(value)}" for name, value in self.told.items())
 
     @property
     def scores(self) -> str | None:

@@ -1,11 +1,15 @@
 """The fleet as the scheduler sees it: what each node has, what its pods take of it, and which pods are where."""
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from nodewright.core.predicates.room import HostPort
 from nodewright.model.objects import Taint
 from nodewright.sim.fleet.shapes import PodShape
+
+_LOG_LEAST = 1024
 
 
 class Tenant(NamedTuple):
@@ -71,8 +75,11 @@ class Board:
         """Those that are somewhere."""
         self.looking: dict[int, PodShape] = {}
         """Those of them that look at other pods."""
-        self.log: list[int] = []
-        """The nodes that changed, in order: whoever remembers something of them looks from where he was."""
+        self.changes = 0
+        """How often a node changed: whoever remembers something of them asks for those that changed since."""
+        self._log: list[int] = []
+        """The nodes that changed last, in order."""
+        self._log_most = 2 * len(seats) + _LOG_LEAST
         self.priorities: dict[int, int] = {}
         """How many pods there are of each priority."""
         self.used: dict[str, int] = {}
@@ -81,6 +88,22 @@ class Board:
     def requested(self) -> dict[str, int]:
         """What all pods that are somewhere request together."""
         return {name: amount for name, amount in sorted(self.used.items()) if amount}
+
+    def changed_since(self, changes: int) -> Iterable[int]:
+        """The nodes that changed since there were so many changes; all nodes, if that was long ago."""
+        count = self.changes - changes
+        if count < len(self.seats) and count <= len(self._log):
+            return dict.fromkeys(self._log[-count:])
+        return range(len(self.seats))
+
+    @contextmanager
+    def trial(self, seat: Seat) -> Iterator[None]:
+        """Pods are put and taken on this node to see what would be; afterwards they are to be as before."""
+        tenants, version, changes, logged = dict(seat.tenants), seat.version, self.changes, len(self._log)
+        most, self._log_most = self._log_most, sys.maxsize
+        yield
+        seat.tenants, seat.version, self.changes, self._log_most = tenants, version, changes, most
+        del self._log[logged:]
 
     def put(self, seat: Seat, uid: str, tenant: Tenant) -> None:
         """A pod comes to a node."""
@@ -108,7 +131,10 @@ class Board:
             total[name] = total.get(name, 0) + sign * amount
         seat.imbalance = None
         seat.version += 1
-        self.log.append(seat.number)
+        self.changes += 1
+        self._log.append(seat.number)
+        if len(self._log) > self._log_most:
+            del self._log[: len(self._log) // 2]
         self.running += sign
         _add(seat.shapes, shape.number, sign)
         _add(self.priorities, shape.priority, sign)

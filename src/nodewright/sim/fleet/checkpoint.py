@@ -16,11 +16,12 @@ from nodewright.sim.fleet.kubelets import Known
 from nodewright.sim.fleet.lines import Queued
 from nodewright.sim.fleet.play import Play, Setup
 
-_VERSION = 1
+_VERSION = 2
 _HARMLESS = frozenset(
     {
         "builtins.set",
         "builtins.frozenset",
+        "collections.Counter",
         "collections.deque",
         "msgspec._utils.rebuild",
         "nodewright.values.quantity._restored",
@@ -42,7 +43,7 @@ def identity(nodes: Sequence[FleetNode], setup: Setup) -> str:
         (one.name, alike[id(one.profile)], sorted(one.labels.items()), one.taints, one.unschedulable)
         for one in nodes
     ]
-    rules = (setup.scored_by, setup.retry.value, setup.preempts)
+    rules = (setup.scored_by, setup.retry.value, setup.preempts, setup.keeps)
     return sha256(repr((told, rules)).encode()).hexdigest()
 
 
@@ -66,10 +67,10 @@ def saved(play: Play, run: str) -> bytes:
         {
             "version": _VERSION,
             "run": run,
-            "records": play.records,
+            "records": (play.records.records, play.records.arrived, play.records.forgotten),
             "kubelets": kubelets,
             "seats": seats,
-            "log": len(play.board.log),
+            "changes": play.board.changes,
             "lines": lines,
             "turns": (play.lines.turns, play.lines.untold, play.lines.freed_nodes),
             "agenda": (play.agenda.entries, play.agenda.noted, play.looking),
@@ -86,8 +87,9 @@ def restore(play: Play, data: bytes, run: str) -> int:
     Errors: CheckpointError.
     """
     told = _told(data, run)
-    play.records = told["records"]
-    for record in play.records:
+    roll = play.records
+    roll.records, roll.arrived, roll.forgotten = told["records"]
+    for record in roll.records.values():
         play.shapes.of(record.pod)
     play.shapes.recognize()
     _put_back(play, told)
@@ -104,7 +106,7 @@ def restore(play: Play, data: bytes, run: str) -> int:
     vars(play.tally).update(told["tally"])
     play.kubelets.steps, play.kubelets.remembered = told["steps"]
     play.resumed = True
-    return len(play.records)
+    return roll.arrived
 
 
 def _put_back(play: Play, told: dict[str, Any]) -> None:
@@ -120,7 +122,7 @@ def _put_back(play: Play, told: dict[str, Any]) -> None:
             play.board.put(seat, uid, Tenant(pod, play.shapes.of(play.records[pod].pod), since_s))
         seat.version = version
     # How long it is tells lines whether anything happened since they were tried.
-    play.board.log[:] = [0] * told["log"]
+    play.board.changes = told["changes"]
 
 
 def _told(data: bytes, run: str) -> dict[str, Any]:

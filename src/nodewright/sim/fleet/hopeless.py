@@ -6,6 +6,7 @@ import msgspec
 
 from nodewright.core.requests import scheduler_requests
 from nodewright.model.fleet import FleetNode, FleetPod
+from nodewright.model.objects import Pod
 from nodewright.sim.fleet.room import suits
 
 Amounts = Mapping[str, int]
@@ -35,10 +36,10 @@ def judged(
 
     Nodes come with what they have for pods.
     """
-    seen: set[int] = set()
+    seen: dict[int, Pod] = {}
     for one in pods:
         if id(one.pod) not in seen:
-            seen.add(id(one.pod))
+            seen[id(one.pod)] = one.pod  # kept, so that nothing else comes to stand at its address
             if not one.node and (found := hopeless(one, nodes)) is not None:
                 tell(found)
         yield one

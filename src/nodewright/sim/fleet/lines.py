@@ -35,7 +35,7 @@ class Line:
         self.is_looping = False
         """Whether it would be given to a node that refused it and is as it was."""
         self.seen = -1
-        """How far the board's log went when the first of the line was tried last."""
+        """How often the board had changed when the first of the line was tried last."""
         self.refused_by: dict[int, int] = {}
         """The nodes that refused the first of the line, by the version of theirs that did."""
 
@@ -90,7 +90,7 @@ class Lines:
 
     def wake(self) -> bool:
         """Whether there are lines that can be tried again, because of what changed since they were tried."""
-        changed, freed = len(self._board.log), [self._board.seats[node] for node in sorted(self.freed_nodes)]
+        changed, freed = self._board.changes, [self._board.seats[node] for node in sorted(self.freed_nodes)]
         self.freed_nodes.clear()
         for line in self.lines.values():
             if line.is_ready or not line.pods or line.seen == changed:

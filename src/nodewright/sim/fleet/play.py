@@ -16,6 +16,7 @@ from nodewright.sim.fleet.kubelets import Kubelet, Kubelets, Outcome, allocatabl
 from nodewright.sim.fleet.lines import Line, Lines
 from nodewright.sim.fleet.preempting import way_for
 from nodewright.sim.fleet.pressure import Look, Stay, next_look, reading
+from nodewright.sim.fleet.roll import Roll
 from nodewright.sim.fleet.scheduler import FastScheduler, LocalScore, PlainScheduler, Scheduler
 from nodewright.sim.fleet.scores import by_default
 from nodewright.sim.fleet.shapes import Shapes
@@ -47,6 +48,8 @@ class Setup:
     """Whether pods of higher priority send others away."""
     plain: bool = False
     """Ask every node about every pod, and remember no answers: slow, and obviously right."""
+    keeps: bool = True
+    """Whether pods that are done are kept one by one, or in numbers only."""
 
 
 class Leaving(NamedTuple):
@@ -91,7 +94,7 @@ class Play:
         self.agenda: Agenda[Leaving | Look] = Agenda()
         self.looking: set[int] = set()
         """The nodes whose eviction managers look every ten seconds, because something is short."""
-        self.records: list[PodRecord] = []
+        self.records = Roll(keeps=setup.keeps)
         self.tally = Tally()
         self.now_s = 0.0
         self.numbers = {node.name: number for number, node in enumerate(nodes)}
@@ -130,8 +133,8 @@ class Play:
         return settled
 
     def _arrived(self, pod: FleetPod) -> None:
-        number, shape = len(self.records), self.shapes.of(pod)
-        self.records.append(PodRecord(pod=pod, fate=Fate.WAITING, arrived_s=pod.arrives_s))
+        shape = self.shapes.of(pod)
+        number = self.records.add(PodRecord(pod=pod, fate=Fate.WAITING, arrived_s=pod.arrives_s))
         if pod.node in self.numbers:
             kubelet = self.kubelets.all[self.numbers[pod.node]]
             uid = self.kubelets.next_uid(kubelet)
@@ -144,7 +147,7 @@ class Play:
         while True:
             if watch is not None and self.turns >= self._look_at:
                 self._look_at = self.turns + _SEEN_EVERY
-                progress = Progress(self.now_s, len(self.records), self.board.running, self.lines.length)
+                progress = Progress(self.now_s, self.records.arrived, self.board.running, self.lines.length)
                 if not watch(progress):
                     return False
             line = self.lines.next()
@@ -167,7 +170,7 @@ class Play:
                 for uid in way.uids:
                     self._sent_away(way.node, uid, Kind.PREEMPTED, by=line.pods[0].pod)
                 node = self.scheduler.choose(shape, passed)
-        line.seen = len(self.board.log)
+        line.seen = self.board.changes
         # The same pod on the same node: it would be refused again.
         line.is_looping = node is not None and line.refused_by.get(node) == seats[node].version
         if node is None or line.is_looping:
@@ -223,13 +226,14 @@ class Play:
             self.lines.leave(line)
             record.fate = Fate.REFUSED
             record.left_s = self.now_s
+            self.records.done(number)
         else:
             line.refused_by[kubelet.number] = seat.version
             line.seen = -1
 
     def _ended(self, leaving: Leaving) -> None:
-        record = self.records[leaving.pod]
-        if record.fate is not Fate.RUNNING or record.stays != leaving.stay:
+        record = self.records.get(leaving.pod)
+        if record is None or record.fate is not Fate.RUNNING or record.stays != leaving.stay:
             return
         self._sent_away(record.node, record.uid, Kind.ENDED)
 
@@ -267,13 +271,15 @@ class Play:
             if record.stays < _STAYS:
                 record.fate = Fate.WAITING
                 self.lines.join(self.shapes.of(record.pod), number)
-            else:
-                self._tell(Kind.LOOPING, number, node)
+                return
+            self._tell(Kind.LOOPING, number, node)
+        self.records.done(number)
 
     def _tell_waiting(self) -> None:
         untold, self.lines.untold = self.lines.untold, []
         for shape, pod in untold if self.sink is not None else ():
-            if self.records[pod].fate is Fate.WAITING:
+            record = self.records.get(pod)
+            if record is not None and record.fate is Fate.WAITING:
                 self._tell(Kind.LOOPING if self.lines.lines[shape].is_looping else Kind.WAITING, pod)
 
     def _tell(self, kind: Kind, pod: int, node: int = -1, **more: object) -> None:

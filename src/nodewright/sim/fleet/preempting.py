@@ -47,24 +47,22 @@ def _victims(shape: PodShape, board: Board, seat: Seat) -> tuple[str, ...]:
 
     The board is as before afterwards.
     """
-    before, version, seen = dict(seat.tenants), seat.version, len(board.log)
+    before = dict(seat.tenants)
     lower = [uid for uid, one in before.items() if one.shape.priority < shape.priority]
-    for uid in lower:
-        board.take(seat, uid)
-    victims = []
-    if _fits(shape, board, seat):
-        for uid in sorted(lower, key=lambda uid: _importance(before[uid])):
-            board.put(seat, uid, before[uid])
-            if not _fits(shape, board, seat):
-                board.take(seat, uid)
-                victims.append(uid)
-        missing = victims
-    else:
+    victims: list[str] = []
+    with board.trial(seat):
+        for uid in lower:
+            board.take(seat, uid)
         missing = lower
-    for uid in missing:
-        board.put(seat, uid, before[uid])
-    seat.tenants, seat.version = before, version
-    del board.log[seen:]
+        if _fits(shape, board, seat):
+            for uid in sorted(lower, key=lambda uid: _importance(before[uid])):
+                board.put(seat, uid, before[uid])
+                if not _fits(shape, board, seat):
+                    board.take(seat, uid)
+                    victims.append(uid)
+            missing = victims
+        for uid in missing:
+            board.put(seat, uid, before[uid])
     return tuple(victims)
 
 

@@ -1,4 +1,4 @@
-"""The nodes in the order of their score for one shape of pod, put right where nodes have changed."""
+"""The nodes in the order of their score for pods that are alike, put right where nodes have changed."""
 
 from collections.abc import Callable, Container, Sequence
 from heapq import heapify, heappop, heappush
@@ -8,6 +8,7 @@ from nodewright.sim.fleet.filters import has_room
 from nodewright.sim.fleet.shapes import PodShape
 
 _OUT = -1
+_ABSENT = -2
 
 
 class Ranking:
@@ -17,11 +18,14 @@ class Ranking:
         self, shape: PodShape, seats: Sequence[Seat], board: Board, score: Callable[[PodShape, Seat], int]
     ) -> None:
         self._shape, self._board, self._score = shape, board, score
-        self._seats = board.seats
+        self._is_simple = not shape.others and not shape.ports
         # A number orders nodes by score and then by place: cheaper to compare than a pair.
         self._width = len(board.seats)
-        self._scores: dict[int, int] = {seat.number: self._scored(seat) for seat in seats}
-        self._seen = len(board.log)
+        self._scores = [_ABSENT] * self._width
+        for seat in seats:
+            self._scores[seat.number] = self._scored(seat)
+        self._count = len(seats)
+        self._seen = board.changes
         self._heap: list[int] = []
         self._rebuild()
 
@@ -45,28 +49,34 @@ class Ranking:
         return found
 
     def _catch_up(self) -> None:
-        log = self._board.log
-        if self._seen == len(log):
+        board = self._board
+        if self._seen == board.changes:
             return
-        scores, heap, width, seats = self._scores, self._heap, self._width, self._seats
-        shape, score = self._shape, self._score
-        for number in dict.fromkeys(log[self._seen :]) if len(log) - self._seen < width else scores:
-            before = scores.get(number)
-            if before is None:
+        scores, heap, width, seats = self._scores, self._heap, self._width, board.seats
+        shape, score, is_simple = self._shape, self._score, self._is_simple
+        room_cpu, room_memory = shape.room_cpu, shape.room_memory
+        for number in board.changed_since(self._seen):
+            before = scores[number]
+            if before == _ABSENT:
                 continue
             seat = seats[number]
-            now = score(shape, seat) if has_room(shape, seat) else _OUT
+            # Written out, for this is asked more often than anything else.
+            if is_simple:
+                fits = room_cpu <= seat.free_cpu and room_memory <= seat.free_memory and seat.free_places > 0
+            else:
+                fits = has_room(shape, seat)
+            now = score(shape, seat) if fits else _OUT
             if now != before:
                 scores[number] = now
-                if now != _OUT:
+                if fits:
                     heappush(heap, number - now * width)
-        self._seen = len(log)
-        if len(heap) > 4 * len(scores) + 64:
+        self._seen = board.changes
+        if len(heap) > 4 * self._count + 64:
             self._rebuild()
 
     def _rebuild(self) -> None:
         width = self._width
-        self._heap = [number - score * width for number, score in self._scores.items() if score != _OUT]
+        self._heap = [number - score * width for number, score in enumerate(self._scores) if score >= 0]
         heapify(self._heap)
 
     def _scored(self, seat: Seat) -> int:

@@ -24,7 +24,8 @@ def result_of(play: Play, *, complete: bool) -> FleetResult:
             )
             for kubelet, seat in zip(play.kubelets.all, play.board.seats, strict=True)
         ),
-        pods=play.records,
+        pods=tuple(play.records.records.values()),
+        forgotten=play.records.forgotten,
         samples=_samples(play, play.tally),
         refusals=play.tally.counted(),
         allocatable=allocatable,

@@ -5,16 +5,16 @@ Departs: all nodes are looked at, however many there are (percentageOfNodesToSco
     the same the first is taken, where the scheduler draws one at random.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nodewright.core.predicates.affinity import affinity_mismatch
 from nodewright.sim.fleet.around import Around
 from nodewright.sim.fleet.board import Board, Seat
 from nodewright.sim.fleet.filters import Objection, has_room, repelling, room_objection, standing_objection
 from nodewright.sim.fleet.ranking import Ranking
-from nodewright.sim.fleet.scores import MOST
+from nodewright.sim.fleet.scores import BY_AMOUNTS, MOST
 from nodewright.sim.fleet.shapes import PodShape
 from nodewright.sim.fleet.values import Lack
 
@@ -64,42 +64,57 @@ class FastScheduler:
 
     def __init__(self, board: Board, score: LocalScore) -> None:
         self._board, self._score = board, score
-        self._rankings: dict[int, Ranking] = {}
-        self._standing: dict[int, list[Seat]] = {}
+        self._rankings: dict[Hashable, Ranking] = {}
+        """By what shapes have in common that go the same way."""
+        self._standing: dict[int, Standing] = {}
         """By shape, the nodes against which nothing stands for good."""
-        self._repelled: dict[int, bool] = {}
+        self._known: dict[tuple[int, ...], Standing] = {}
 
     def choose(self, shape: PodShape, without: Container[int] = ()) -> int | None:
         """As Scheduler."""
-        seats = self._standing.get(shape.number)
-        if seats is None:
-            seats = [one for one in self._board.seats if standing_objection(shape, one) is None]
-            self._standing[shape.number] = seats
-            self._repelled[shape.number] = any(repelling(shape, one) for one in seats)
-        if self._is_plain(shape):
-            return self._ranking(shape, seats).best(without)
+        standing = self._standing.get(shape.number)
+        if standing is None:
+            standing = self._standing[shape.number] = self._standing_of(shape)
+        if self._is_plain(shape, standing):
+            return self._ranking(shape, standing).best(without)
         around = Around(shape, self._board)
         found = [
             seat
-            for seat in seats
+            for seat in standing.seats
             if seat.number not in without and has_room(shape, seat) and around.objection(seat) is None
         ]
         return best(shape, found, around, self._score)
 
-    def _is_plain(self, shape: PodShape) -> bool:
-        if shape.looks_around or self._repelled[shape.number]:
+    def _standing_of(self, shape: PodShape) -> "Standing":
+        seats = [one for one in self._board.seats if standing_objection(shape, one) is None]
+        is_repelled = any(repelling(shape, one) for one in seats)
+        key = (is_repelled, *(one.number for one in seats))
+        return self._known.setdefault(key, Standing(len(self._known), seats, is_repelled))
+
+    def _is_plain(self, shape: PodShape, standing: "Standing") -> bool:
+        if shape.looks_around or standing.is_repelled:
             return False
         return not any(_looks_at(other, shape) for other in self._board.looking.values())
 
-    def _ranking(self, shape: PodShape, seats: Sequence[Seat]) -> Ranking:
-        found = self._rankings.pop(shape.number, None)
+    def _ranking(self, shape: PodShape, standing: "Standing") -> Ranking:
+        is_shared = self._score in BY_AMOUNTS
+        key = (standing.number, shape.amounts if is_shared else shape.number)
+        found = self._rankings.pop(key, None)
         if found is None:
             while self._rankings and (len(self._rankings) + 1) * len(self._board.seats) > _REMEMBERED:
                 # The one that was asked longest ago.
                 del self._rankings[next(iter(self._rankings))]
-            found = Ranking(shape, seats, self._board, self._score)
-        self._rankings[shape.number] = found
+            found = Ranking(shape, standing.seats, self._board, self._score)
+        self._rankings[key] = found
         return found
+
+
+class Standing(NamedTuple):
+    """The nodes against which nothing stands for good, and whether one of them would rather not have the pod."""
+
+    number: int
+    seats: Sequence[Seat]
+    is_repelled: bool
 
 
 def objection(shape: PodShape, seat: Seat, around: Around) -> Objection | None:

@@ -138,3 +138,7 @@ def by_most_allocated(shape: PodShape, seat: Seat) -> int:
 def by_numa(shape: PodShape, seat: Seat) -> int:
     """First of all `few_numa_nodes`, then as the default scheduler."""
     return _NUMA_WEIGHT * few_numa_nodes(shape, seat) + by_default(shape, seat)
+
+
+BY_AMOUNTS = frozenset({by_default, by_most_allocated, best_fit, by_numa})
+"""Scores that look at nothing in a pod but its amounts: pods that ask for the same find the same nodes good."""

@@ -1,6 +1,6 @@
 """What the scheduler looks at in a pod, worked out once for all pods that are alike."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import msgspec
@@ -79,6 +79,11 @@ class PodShape:
         self.preferred = _preferred(pod)
         self.spreads = tuple(Spread(one, self.labels) for one in pod.spec.topology_spread_constraints)
         self.terms = Terms(pod, namespace)
+
+    @property
+    def amounts(self) -> Hashable:
+        """All that filters of room and scores by amounts look at."""
+        return (self.asks, self.scored_cpu, self.scored_memory, self.own_cpus, self.ports)
 
     @property
     def looks_around(self) -> bool:

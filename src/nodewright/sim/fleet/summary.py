@@ -110,12 +110,13 @@ class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 def summary(result: FleetResult, probe: Pod | None = None) -> FleetSummary:
     """The run in numbers; ``probe`` is a pod of the kind for which the room that is left is counted."""
-    counts = Counter(record.fate for record in result.pods)
+    gone = result.forgotten
+    counts = Counter(record.fate for record in result.pods) + gone.fates
     shared = [record.pod.gpu_milli for record in result.pods if record.pod.gpu_milli]
     free = [cpus for record in result.nodes if (cpus := free_by_numa(record.state)) is not None]
     return FleetSummary(
         nodes=len(result.nodes),
-        pods=len(result.pods),
+        pods=counts.total(),
         fates={fate: counts[fate] for fate in Fate if counts[fate]},
         use=_use(result),
         shapes=_shapes(result.nodes),
@@ -126,8 +127,8 @@ def summary(result: FleetResult, probe: Pod | None = None) -> FleetSummary:
         ),
         lacks=_lacks(result),
         time_to_place=_time_to_place(result),
-        shared_gpu_pods=len(shared),
-        shared_gpu_milli=sum(shared),
+        shared_gpu_pods=len(shared) + gone.shared_gpu_pods,
+        shared_gpu_milli=sum(shared) + gone.shared_gpu_milli,
         probe=None if probe is None else rooms(result.nodes, probe),
         placements=result.placements,
         preemptions=result.preemptions,
@@ -224,16 +225,23 @@ def _lacks(result: FleetResult) -> tuple[tuple[Lack, int], ...]:
 
 
 def _time_to_place(result: FleetResult) -> TimeToPlace:
-    waits = sorted(one.placed_s - one.arrived_s for one in result.pods if one.placed_s >= 0)
+    waits = Counter(one.placed_s - one.arrived_s for one in result.pods if one.placed_s >= 0)
+    most_s = max(waits, default=0.0)
+    waits.update(result.forgotten.waits)
     return TimeToPlace(
-        pods=len(waits),
-        at_once=sum(not wait for wait in waits),
+        pods=waits.total(),
+        at_once=waits[0.0],
         median_s=_quantile(waits, 50),
         p95_s=_quantile(waits, 95),
-        most_s=waits[-1] if waits else 0.0,
+        most_s=max(most_s, result.forgotten.most_s),
     )
 
 
-def _quantile(values: Sequence[float], percent: int) -> float:
+def _quantile(values: Counter[float], percent: int) -> float:
     """The least of the values than which so many per cent are not greater; 0 if there are none."""
-    return values[-(-len(values) * percent // 100) - 1] if values else 0.0
+    left = -(-values.total() * percent // 100)
+    for value in sorted(values):
+        left -= values[value]
+        if left <= 0:
+            return value
+    return 0.0

@@ -1,5 +1,6 @@
 """What comes of a fleet: events as they happen, and at the end the fate of every pod."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
@@ -9,6 +10,9 @@ from nodewright.model.fleet import FleetNode, FleetPod
 from nodewright.model.reasons import Reason
 from nodewright.node.placement import Placement
 from nodewright.node.state import NodeState
+
+_MOST_WAITS = 65_536
+"""So many different waits are told apart; of more, only three digits each."""
 
 NOTHING_HELD = Placement(containers=())
 """What a pod holds for itself that runs in the shared pool: one object for all of them."""
@@ -82,7 +86,7 @@ class Happening(msgspec.Struct, frozen=True):
     """The number of the pod that it made way for."""
 
 
-class PodRecord(msgspec.Struct, kw_only=True):
+class PodRecord(msgspec.Struct, kw_only=True, gc=False):
     """A pod from its arrival to the end. Filled in while the fleet runs, not changed afterwards.
 
     Units: arrived_s, placed_s and left_s in seconds since the beginning.
@@ -111,6 +115,34 @@ class PodRecord(msgspec.Struct, kw_only=True):
     lacks: tuple[Lack, ...] = ()
     """Why no node was found last."""
     placement: Placement = NOTHING_HELD
+
+
+class Forgotten(msgspec.Struct):
+    """Pods that are done, in numbers.
+
+    Units: waits in seconds, by how many pods waited so long; most_s in seconds.
+    """
+
+    fates: Counter[Fate] = msgspec.field(default_factory=Counter)
+    waits: Counter[float] = msgspec.field(default_factory=Counter)
+    most_s: float = 0.0
+    shared_gpu_pods: int = 0
+    shared_gpu_milli: int = 0
+
+    def take(self, record: PodRecord) -> None:
+        """One more."""
+        self.fates[record.fate] += 1
+        if record.pod.gpu_milli:
+            self.shared_gpu_pods += 1
+            self.shared_gpu_milli += record.pod.gpu_milli
+        if record.placed_s >= 0:
+            wait_s = record.placed_s - record.arrived_s
+            self.most_s = max(self.most_s, wait_s)
+            self.waits[wait_s if len(self.waits) < _MOST_WAITS else _three_digits(wait_s)] += 1
+
+
+def _three_digits(seconds: float) -> float:
+    return float(f"{seconds:.3g}")
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +187,9 @@ class FleetResult(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: Sequence[NodeRecord]
     pods: Sequence[PodRecord]
-    """In the order of their arrival."""
+    """In the order of their arrival; where pods that are done are not kept, all others."""
+    forgotten: Forgotten
+    """Those that are not among them."""
     samples: Sequence[Sample]
     refusals: Sequence[RefusalCount]
     allocatable: Mapping[str, int]

@@ -21,6 +21,7 @@ from nodewright.world.fleet.nodes import Furnished, Furniture, ReadNode, furnish
 from nodewright.world.fleet.objects import Objects, ReadPod, fleet_pods
 from nodewright.world.fleet.openb import NODE_COLUMNS, POD_COLUMNS, openb_nodes, openb_pods
 from nodewright.world.fleet.rows import table_nodes, table_pods
+from nodewright.world.fleet.shards import Shard, shards_of
 from nodewright.world.fleet.tables import Table, is_table, unpacked
 from nodewright.world.fleet.usage import read_usage, using
 from nodewright.world.yaml import MAX_YAML_BYTES
@@ -55,6 +56,8 @@ class FleetInput:
     objects: Objects
     tables: tuple[Table, ...] = ()
     """Tables of pods."""
+    shard: Shard | None = None
+    """The part of a larger fleet that this is; None: all of it."""
 
     @cached_property
     def furnished(self) -> Furnished:
@@ -76,6 +79,20 @@ class FleetInput:
         """The same workload on other nodes."""
         return replace(self, read=tuple(nodes))
 
+    def shards(self, label: str) -> "tuple[FleetInput, ...]":
+        """The clusters that the nodes make by the values of a label, each with its part of the pods.
+
+        Errors: InputError with every node that lacks the label.
+        """
+        return tuple(
+            replace(
+                self,
+                shard=shard,
+                read=tuple(node for node in self.read if shard.homes[node.name] == shard.value),
+            )
+            for shard in shards_of(label, self.read)
+        )
+
     def pods(self) -> Iterator[FleetPod]:
         """The pods in the order of their arrival, those at one time in the order of the files.
 
@@ -85,6 +102,8 @@ class FleetInput:
             an extended resource that no node has.
         """
         resources = frozenset(name for node in self.read for name in node.allocatable)
+        if self.shard is not None:
+            resources = self.shard.resources
         gpus = GPUs(self.wish.gpu_annotation, resources).checked()
         plain = fleet_pods(self.objects, self._expanded(), gpus)
         streams: list[Iterable[FleetPod]] = [sorted(plain, key=_arrival)] if self.objects.pods else []
@@ -96,7 +115,10 @@ class FleetInput:
             heapq.merge(*streams, key=_arrival) if len(streams) > 1 else iter(streams[0] if streams else ())
         )
         usage = {name: used for path in self.wish.usage for name, used in read_usage(Table(path)).items()}
-        return using(_known(merged, resources), usage) if usage else _known(merged, resources)
+        found = _known(merged, resources)
+        if self.shard is not None:
+            found = self.shard.of(found)
+        return using(found, usage) if usage else found
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -237,10 +259,10 @@ def _suits(pod: Pod, node: ReadNode) -> bool:
 
 def _known(pods: Iterable[FleetPod], resources: frozenset[str]) -> Iterator[FleetPod]:
     """The pods, of which none asks for a resource that nobody has."""
-    seen: set[int] = set()
+    seen: dict[int, Pod] = {}
     for one in pods:
         if id(one.pod) not in seen:
-            seen.add(id(one.pod))
+            seen[id(one.pod)] = one.pod  # kept, so that nothing else comes to stand at its address
             unknown = [name for name in pod_requests(one.pod) if is_extended(name) and name not in resources]
             if unknown:
                 rule = f"no node has the resource {', '.join(sorted(unknown))}"

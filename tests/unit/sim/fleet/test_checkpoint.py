@@ -85,7 +85,7 @@ def test_it_is_written_all_the_while(tmp_path: Path) -> None:
         (b"", "is no checkpoint of a fleet"),
         (pickle.dumps({"version": 0}), "is no checkpoint that this version reads"),
         (pickle.dumps(print), "builtins.print has no place in it"),
-        (pickle.dumps({"version": 1, "run": "another"}), "with other nodes or options"),
+        (pickle.dumps({"version": 2, "run": "another"}), "with other nodes or options"),
     ],
 )
 def test_what_is_no_checkpoint_of_this_run_is_told(tmp_path: Path, content: bytes, rule: str) -> None:
