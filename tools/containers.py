@@ -37,12 +37,13 @@ class Agent:
     def __init__(self, containerd: Containerd) -> None:
         self.containerd, self.root = containerd, containerd.root
         self.manifests, self.started = self.root / "manifests", self.root / "started"
+        self.workloads = self.root / "workloads"
         self.cgroup_root = f"/nodewright-containers-{os.getpid()}"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """It takes pods."""
-        for each in (self.manifests, self.started):
+        for each in (self.manifests, self.workloads, self.started):
             each.mkdir(exist_ok=True)
         (self.root / "kubelet.yaml").write_text(json.dumps(_CONFIGURATION))
         with (self.root / "agent.log").open("ab") as log:
@@ -57,14 +58,19 @@ class Agent:
         (self.root / "agent.sock").unlink(missing_ok=True)
 
     def write(self, name: str, resources: dict[str, Any] | None = None, image: str = APP) -> None:
-        """A pod is wanted, from one moment to the next."""
-        hidden = self.manifests / f".{name}"
-        hidden.write_text(json.dumps(_pod(name, resources or {}, self.started, image)))
-        hidden.rename(self.manifests / f"{name}.json")
+        """A static pod is wanted, from one moment to the next."""
+        self.put(name, a_pod(name, resources or {}, self.started, image), self.manifests)
 
-    def drop(self, name: str) -> None:
+    def put(self, name: str, document: dict[str, Any], directory: Path | None = None) -> None:
+        """There is a manifest; by default that of an ordinary pod."""
+        place = directory or self.workloads
+        hidden = place / f".{name}"
+        hidden.write_text(json.dumps(document))
+        hidden.rename(place / f"{name}.json")
+
+    def drop(self, name: str, directory: Path | None = None) -> None:
         """It is no longer wanted."""
-        (self.manifests / f"{name}.json").unlink()
+        ((directory or self.manifests) / f"{name}.json").unlink()
 
     def runs(self, name: str) -> bool:
         """Whether its container has said so."""
@@ -101,7 +107,7 @@ class Agent:
     def close(self) -> None:
         """All pods are gone, and then the agent."""
         if self.process is not None and self.process.poll() is None:
-            for each in self.manifests.iterdir():
+            for each in (*self.manifests.iterdir(), *self.workloads.iterdir()):
                 each.unlink()
             self.until(lambda: not self.containerd.shims(), "all pods end")
             self.process.terminate()
@@ -119,6 +125,7 @@ class Agent:
             f"--cgroup-root={self.cgroup_root}",
             f"--container-runtime-endpoint={self.containerd.endpoint}",
             f"--pod-manifest-path={self.manifests}",
+            f"--workload-dir={self.workloads}",
             f"--socket={self.root}/agent.sock",
         ]
 
@@ -279,7 +286,8 @@ def _trees() -> list[Path]:
     return [root] if (root / "cgroup.controllers").exists() else list(root.iterdir())
 
 
-def _pod(name: str, resources: dict[str, Any], started: Path, image: str) -> dict[str, Any]:
+def a_pod(name: str, resources: dict[str, Any], started: Path, image: str = APP) -> dict[str, Any]:
+    """A manifest of a pod that says when it has started."""
     container = {
         "name": "app",
         "image": image,

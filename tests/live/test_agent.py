@@ -77,3 +77,31 @@ def meddle(agent: LiveAgent, path: str, name: str, value: str) -> None:
     """Somebody writes to a group who should not."""
     tree = "" if agent.cgroups.version == 2 else name.partition(".")[0]
     (Path("/sys/fs/cgroup") / tree / path.lstrip("/") / name).write_text(value)
+
+
+def test_a_pod_of_plain_processes_is_resized_where_it_runs() -> None:
+    def sized(cpu: str, memory: str) -> Pod:
+        return a_pod("web", "50m/16Mi", f"{cpu}/{memory}")
+
+    async def run() -> None:
+        async with live_agent(RESERVED) as agent:
+            main = await agent.want(sized("500m", "64Mi"))
+            pod = main.cgroup.rpartition("/")[0]
+            for cpu, memory, quota in (("700m", "128Mi", 70_000), ("200m", "32Mi", 20_000)):
+                agent.loop.see(PodWanted(Source.API, sized(cpu, memory)))
+                await agent.until(lambda: told(agent)[-1] == "ResizeCompleted")
+                agent.ears.told.clear()
+                for path in (pod, main.cgroup):
+                    found = at(agent, path, "memory.limit_in_bytes", "memory.max")
+                    assert found == str(int(memory.removesuffix("Mi")) << 20)
+                    assert at(agent, path, "cpu.cfs_quota_us", "cpu.max").split()[0] == str(quota)
+            facts = agent.record("web").facts
+            assert facts is not None
+            assert [one.id for one in facts.containers] == [main.id]
+            assert agent.reasserted().differences == ()
+
+    asyncio.run(run())
+
+
+def told(agent: LiveAgent) -> list[str]:
+    return ["", *(one.reason for one in agent.ears.told)]

@@ -1,11 +1,14 @@
 """An agent with containers, as people run it: it starts pods, dies, comes back, and ends them."""
 
 import json
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.live.containerd import lacking
 
-from tools.containers import EXCLUSIVE, an_agent
+from tools.containers import EXCLUSIVE, a_pod, an_agent
 
 pytestmark = pytest.mark.live
 
@@ -40,3 +43,48 @@ def test_what_cannot_run_is_told_in_the_pods_status() -> None:
         agent.until(lambda: "ErrImageNeverPull" in agent.ask("get", "pods"), "the status says why")
         agent.write("web")
         agent.until(lambda: agent.runs("web"), "the agent goes on")
+
+
+def test_a_pod_is_resized_where_it_runs() -> None:
+    if why := lacking():
+        pytest.skip(why)
+    if not Path("/sys/fs/cgroup/memory").exists():
+        pytest.skip("names files of version 1 of cgroups")
+    small, big = _amounts("100m", "48Mi"), _amounts("300m", "96Mi")
+    with an_agent() as agent:
+        agent.put("web", a_pod("web", small, agent.started))
+        agent.until(lambda: agent.runs("web"), "the pod runs")
+        shims = agent.containerd.shims()
+        for amounts, quota, limit in ((big, 30_000, 96 << 20), (small, 10_000, 48 << 20)):
+            agent.put("web", a_pod("web", amounts, agent.started))
+            agent.until(
+                partial(_all_say, agent.cgroup_root, str(quota), str(limit)), f"groups follow: {amounts}"
+            )
+            agent.until(lambda: "PodResize" not in agent.ask("get", "pods", "-o", "json"), "it is done")
+            (pod,) = json.loads(agent.ask("get", "pods", "-o", "json"))["items"]
+            (status,) = pod["status"]["containerStatuses"]
+            assert (status["restartCount"], status["resources"]["limits"]) == (0, amounts["limits"])
+        assert agent.containerd.shims() == shims
+        assert "ResizeCompleted" in agent.ask("get", "events")
+        # Less than it uses the kernel does not give back: what it has is told, and it runs on.
+        agent.put("web", a_pod("web", _amounts("100m", "4Ki"), agent.started))
+        agent.until(lambda: "PodResizeInProgress" in agent.ask("get", "pods", "-o", "json"), "it is told")
+        assert agent.containerd.shims() == shims
+
+
+def _amounts(cpu: str, memory: str) -> dict[str, Any]:
+    return {"requests": {"cpu": "50m", "memory": "4Ki"}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+def _all_say(root: str, quota: str, limit: str) -> bool:
+    """Whether the group of the pod and that of its container say so."""
+    found = []
+    for controller, name, wanted in (
+        ("cpu", "cpu.cfs_quota_us", quota),
+        ("memory", "memory.limit_in_bytes", limit),
+    ):
+        (pod,) = Path(f"/sys/fs/cgroup/{controller}{root}/kubepods/burstable").glob("pod*")
+        texts = [one.read_text().strip() for one in (pod / name, *pod.glob(f"*/{name}"))]
+        # The sandbox has its own, which bounds nothing.
+        found.append(texts.count(wanted) == 2)
+    return all(found)

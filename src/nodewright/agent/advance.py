@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
+from nodewright.agent.resizing import with_restarts
 from nodewright.agent.turn import Turn, probed
-from nodewright.agent.values import AskProbe, CleanPod, EndPod, PodRecord, Stage, SyncPod
+from nodewright.agent.values import AskProbe, CleanPod, EndPod, PodRecord, Stage, SyncPod, TuneContainer
 from nodewright.core.lifecycle import (
     BackOff,
     PodPlan,
@@ -83,7 +84,10 @@ def _active(turn: Turn, record: PodRecord) -> PodRecord:
     if record.retry_at_ns is not None and record.retry_at_ns > turn.now.steady_ns:
         return _waiting_to_retry(turn, record)
     wanted, record = _backed_off(turn, wanted, record)
-    if wanted.is_nothing:
+    is_resize = record.resizing.is_in_progress
+    if is_resize:
+        wanted = with_restarts(wanted, record)
+    elif wanted.is_nothing:
         return turn.put(record)
     groups, settings = turn.groups_of(record)
     work = SyncPod(
@@ -93,8 +97,16 @@ def _active(turn: Turn, record: PodRecord) -> PodRecord:
         groups=groups,
         settings=settings,
         attempts={name: _attempt(record, name) for name in wanted.starts},
+        tunes=_tunes(turn, record, wanted) if is_resize else (),
+        is_resize=is_resize,
     )
     return _work(turn, record, work)
+
+
+def _tunes(turn: Turn, record: PodRecord, wanted: PodPlan) -> tuple[TuneContainer, ...]:
+    """What those are to be told that go on running."""
+    ending = {one.container.id for one in wanted.kills}
+    return tuple(one for one in turn.tunes_of(record) if one.container_id not in ending)
 
 
 def _waiting_to_retry(turn: Turn, record: PodRecord) -> PodRecord:

@@ -6,10 +6,12 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from nodewright.agent.advance import advance
+from nodewright.agent.ending import ends
 from nodewright.agent.found import orphans_end, runtime_seen, with_facts
 from nodewright.agent.news import failed
 from nodewright.agent.outcome import Decided
 from nodewright.agent.relief import patience_ns, still_leaving
+from nodewright.agent.resizing import RESIZE_ERROR, after_resize, follow_resizes, recognized, rewritten
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import (
     MOUNT_ERROR,
@@ -75,6 +77,7 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
         case _:
             assert_never(seen)
     orphans_end(turn)
+    follow_resizes(turn)
     for uid in [uid for uid, record in turn.pods.items() if uid in turn.touched or _is_due(record, now)]:
         advance(turn, uid)
     _deferred(turn)
@@ -108,7 +111,7 @@ def wake_at_ns(mind: Mind) -> int | None:
 
 def _all_wanted(turn: Turn, source: Source, pods: Iterable[Pod]) -> None:
     """A source has these pods and no others."""
-    by_uid = {pod.uid: pod for pod in pods}
+    by_uid = {pod.uid: pod for pod in recognized(turn, source, pods)}
     turn.unheard -= {source}
     turn.deferred = tuple(each for each in turn.deferred if each[0] is not source or each[1].uid in by_uid)
     for uid, record in tuple(turn.pods.items()):
@@ -127,8 +130,8 @@ def _age(pod: Pod) -> tuple[int, str, str]:
 def _wanted(turn: Turn, source: Source, pod: Pod) -> None:
     known = turn.pods.get(pod.uid)
     if known is not None:
-        if known.is_wanted and known.pod != pod and known.stage in (Stage.WAITING, Stage.ACTIVE):
-            turn.put(replace(known, pod=pod))
+        if known.is_wanted and known.stage in (Stage.WAITING, Stage.ACTIVE):
+            rewritten(turn, known, pod)
         return
     others = (one for one in turn.pods.values() if one.pod.full_name == pod.full_name)
     if any(one.stage is not Stage.REFUSED for one in others):
@@ -172,7 +175,7 @@ def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
                     message=status.message,
                     disruption_target=status.disruption_target,
                 )
-                _ends(turn, uid, override, grace_period_s, makes_way=True)
+                ends(turn, uid, override, grace_period_s, makes_way=True)
             case RecordEvent(pod_uid=uid, type=kind, reason=reason, message=message):
                 turn.tell(uid, reason, message, warning=kind == "Warning")
             case RejectPod(because=because):
@@ -208,39 +211,13 @@ def _unwanted(turn: Turn, uid: str, grace_period_s: int | None) -> None:
         )
         record = replace(record, pod=replace(record.pod, metadata=metadata))
     turn.put(replace(record, is_wanted=False))
-    _ends(turn, uid, None, grace_period_s)
-
-
-def _ends(
-    turn: Turn, uid: str, override: Override | None, grace_period_s: int | None, *, makes_way: bool = False
-) -> None:
-    """A pod has to end, with this status and so much time; one that ends already may be given less."""
-    record = turn.pods.get(uid)
-    if record is None or record.stage in (Stage.ENDED, Stage.REFUSED):
-        return
-    has_less = grace_period_s is not None and (
-        record.grace_period_s is None or grace_period_s < record.grace_period_s
-    )
-    was_ending = record.stage is Stage.ENDING
-    record = replace(
-        record,
-        stage=Stage.ENDING,
-        override=record.override or override,
-        makes_way=record.makes_way or makes_way,
-        grace_period_s=grace_period_s if has_less else record.grace_period_s,
-        look_at_ns=None,
-        retry_at_ns=None,
-        asks_at_ns={},
-    )
-    turn.put(record)
-    if record.is_busy and (has_less or not was_ending):
-        turn.cancel(uid)
+    ends(turn, uid, None, grace_period_s)
 
 
 def _drained(turn: Turn, seen: Drained) -> None:
     turn.before = replace(turn.before, takes_no_pods=seen.why)
     for uid, grace_period_s in seen.grace_periods_s.items():
-        _ends(turn, uid, seen.override, grace_period_s)
+        ends(turn, uid, seen.override, grace_period_s)
 
 
 # ---------------------------------------------------------------- what came of works
@@ -274,7 +251,8 @@ def _done(turn: Turn, seen: PodDone) -> None:
 def _after_sync(turn: Turn, record: PodRecord, seen: PodDone, work: SyncPod) -> PodRecord:
     """Who started is held back no longer, and was told what its group was set to; who could not be started waits."""
     held_back = {name: why for name, why in record.held_back.items() if name not in work.plan.starts}
-    for failure in seen.failures:
+    failures = tuple(one for one in seen.failures if one.reason != RESIZE_ERROR)
+    for failure in failures:
         if failure.reason == MOUNT_ERROR:
             # Until its volumes are there a container is just being created; why that takes so long, events say.
             continue
@@ -287,8 +265,8 @@ def _after_sync(turn: Turn, record: PodRecord, seen: PodDone, work: SyncPod) -> 
         if newest is not None:
             told[newest.id] = files[name]
     turn.to_tune.add(seen.uid)
-    record = replace(record, held_back=held_back, told=told)
-    return _retry(turn, record, seen.failures) if seen.failures else record
+    record = after_resize(turn, replace(record, held_back=held_back, told=told), seen, work)
+    return _retry(turn, record, failures) if seen.failures else record
 
 
 def _retry(turn: Turn, record: PodRecord, failures: Iterable[Failure]) -> PodRecord:
@@ -370,4 +348,4 @@ def _evicted(turn: Turn, eviction: Eviction) -> None:
     turn.tell(uid, override.reason, override.message, warning=True)
     turn.evictions += 1
     turn.leaving[uid] = turn.now.steady_ns + patience_ns(grace_period_s)
-    _ends(turn, uid, override, grace_period_s)
+    ends(turn, uid, override, grace_period_s)

@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from nodewright.agent.resizing import asked_again
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import PodRecord, RuntimeSeen, Source, Stage
 from nodewright.model.objects import USUAL_GRACE_PERIOD_S, Container, ObjectMeta, Pod, PodSpec
@@ -26,6 +27,7 @@ def runtime_seen(turn: Turn, seen: RuntimeSeen) -> None:
         turn.put(with_facts(record, by_uid.pop(uid, None), seen.asked_ns))
         turn.to_tune.add(uid)
     turn.orphans = by_uid
+    asked_again(turn)
 
 
 def orphans_end(turn: Turn) -> None:

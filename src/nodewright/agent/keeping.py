@@ -22,7 +22,8 @@ from nodewright.agent.kept import (
 )
 from nodewright.agent.outcome import Keeping, Stepped
 from nodewright.agent.recall import Left, recalled
-from nodewright.agent.values import Mind, PodRecord, Source, Tell, Words
+from nodewright.agent.values import Mind, PodRecord, Source, Tell
+from nodewright.agent.words import Words
 from nodewright.model.state_reasons import StateFile
 from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.node.state import NodeState

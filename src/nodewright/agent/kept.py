@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.agent.values import PodRecord, Source, Stage
-from nodewright.core.lifecycle import BackOff, Override
+from nodewright.core.lifecycle import NO_RESIZE, BackOff, Override, Resizing
 from nodewright.core.memory.state import MemoryState
 from nodewright.model.objects import Pod, PodStatus, Waiting
 from nodewright.model.reasons import Reason
@@ -43,6 +43,8 @@ class KeptPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     back_offs: dict[str, BackOff] = {}
     held_back: dict[str, Waiting] = {}
     has_started: bool = False
+    resizing: Resizing = NO_RESIZE
+    written_as: str = ""
 
 
 def pod_file(record: PodRecord) -> bytes:
@@ -62,6 +64,8 @@ def pod_file(record: PodRecord) -> bytes:
         back_offs=dict(record.back_offs),
         held_back=dict(record.held_back),
         has_started=record.has_started,
+        resizing=record.resizing,
+        written_as=record.written_as,
     )
     return _enveloped(_document(kept))
 
@@ -88,6 +92,8 @@ def read_pod_file(content: bytes, path: str) -> PodRecord:
         back_offs=kept.back_offs,
         held_back=kept.held_back,
         has_started=kept.has_started,
+        resizing=kept.resizing,
+        written_as=kept.written_as,
     )
 
 

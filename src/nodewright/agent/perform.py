@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
+from nodewright.agent.fitting import fitted
 from nodewright.agent.hooks import HookError, asked, container_of, post_start, pre_stop
 from nodewright.agent.patience import PatientRuntime
 from nodewright.agent.timing import all_done, steady_ns, timed
@@ -197,7 +198,9 @@ class Performer:
         """
         pod, plan = work.pod, work.plan
         group = _pod_group(work.groups)
-        if group is not None:
+        if work.is_resize:
+            failures += await fitted(self.runtime, self.cgroups, group, work.tunes)
+        elif group is not None:
             try:
                 self.cgroups.ensure(group.path, group.files)
             except WorldError as error:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.values import Mind, PodRecord, Source, Stage, Tell, Words
+from nodewright.agent.values import Mind, PodRecord, Source, Stage, Tell
+from nodewright.agent.words import Words
 from nodewright.core.lifecycle import Override
 from nodewright.model.objects import Pod
 from nodewright.model.verdict import Granted, Refused, Verdict

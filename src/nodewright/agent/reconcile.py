@@ -99,6 +99,7 @@ def wanted_groups(mind: Mind) -> Iterator[Group]:
         for record in mind.pods.values()
         if record.stage is Stage.ACTIVE
         and not record.is_busy
+        and not record.resizing.is_in_progress
         and record.facts is not None
         and record.pod.uid in mind.node.pods
     }

@@ -146,26 +146,35 @@ class Turn:
 
     def _retuned(self, uids: Iterable[str]) -> list[Work]:
         """What containers that run are to be told, because who holds what has changed."""
-        rules, _ = _arranged(_Same(self.node.config))
         works: list[Work] = []
         for uid in tuple(uids):
             record = self.pods.get(uid)
             if record is None or record.stage is not Stage.ACTIVE or uid not in self.node.pods:
                 continue
-            pod = as_counted(record.pod, self.node.config)
-            settings = containers_settings(pod, rules, places_of(pod, self.node, record.memory))
-            told = dict(record.told)
-            for facts in record.facts.containers if record.facts is not None else ():
-                if facts.phase is not ContainerPhase.RUNNING or facts.name not in settings:
-                    continue
-                mine = settings[facts.name]
-                files = container_files(mine, rules)
-                if told.get(facts.id) != files:
-                    told[facts.id] = files
-                    works.append(TuneContainer(uid=uid, container_id=facts.id, settings=mine, files=files))
-            if told != record.told:
+            if record.resizing.is_in_progress:
+                # Its group comes first: it is told when that is done.
+                continue
+            tunes = self.tunes_of(record)
+            if tunes:
+                told = {**record.told, **{one.container_id: one.files for one in tunes}}
                 self.pods[uid] = replace(record, told=told)
+                works += tunes
         return works
+
+    def tunes_of(self, record: PodRecord) -> tuple[TuneContainer, ...]:
+        """What the containers of a pod that run have not been told yet."""
+        rules, _ = _arranged(_Same(self.node.config))
+        pod = as_counted(record.pod, self.node.config)
+        settings = containers_settings(pod, rules, places_of(pod, self.node, record.memory))
+        works = []
+        for facts in record.facts.containers if record.facts is not None else ():
+            if facts.phase is not ContainerPhase.RUNNING or facts.name not in settings:
+                continue
+            mine = settings[facts.name]
+            files = container_files(mine, rules)
+            if record.told.get(facts.id) != files:
+                works.append(TuneContainer(uid=pod.uid, container_id=facts.id, settings=mine, files=files))
+        return tuple(works)
 
     def _status(self, record: PodRecord) -> PodStatus:
         """What the pod says of itself now.
@@ -192,6 +201,7 @@ class Turn:
                 is_static=record.source.is_static,
                 override=record.override,
                 host_ip=self.rules.host_ip,
+                resizing=record.resizing,
             ),
         )
 
@@ -247,4 +257,6 @@ def _lasting(record: PodRecord) -> object:
         record.makes_way,
         record.back_offs,
         record.has_started,
+        record.resizing,
+        record.written_as,
     )

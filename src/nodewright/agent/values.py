@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from nodewright.agent.words import Words
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
 from nodewright.core.cgroups.plan import Group
-from nodewright.core.eviction import Eviction, EvictionState, NodeReclaim, Observation
+from nodewright.core.eviction import EvictionState, NodeReclaim, Observation
 from nodewright.core.lifecycle import (
+    NO_RESIZE,
     BackOff,
     BackOffRule,
     Health,
@@ -19,13 +21,12 @@ from nodewright.core.lifecycle import (
     Probe,
     ProbeKind,
     ProbeState,
+    Resizing,
 )
 from nodewright.core.memory.state import MemoryState
 from nodewright.model.objects import Pod, PodStatus, Waiting
-from nodewright.model.pressure import NodeCondition
 from nodewright.model.reasons import Reason
 from nodewright.model.running import PodFacts
-from nodewright.model.thresholds import Threshold
 from nodewright.node.state import NodeState
 
 
@@ -116,24 +117,9 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the group of each container was set to last, by the container's id."""
     has_started: bool = False
     """Whether all its main containers have run."""
-
-
-class Words(Protocol):
-    """The sentences of statuses; they are made on the floor above."""
-
-    def refused(self, because: tuple[Reason, ...]) -> Override:
-        """What a pod that is turned away says."""
-
-    def evicted(self, eviction: Eviction) -> Override:
-        """What a pod that is evicted says."""
-
-    def reclaiming(self, target: Threshold) -> tuple[str, str]:
-        """Reason and message of the event that something is to be taken back for a threshold."""
-
-    def conditions(
-        self, before: tuple[NodeCondition, ...], after: tuple[NodeCondition, ...], node: str
-    ) -> tuple[tuple[str, str], ...]:
-        """Reasons and messages of the events that the node's conditions have changed."""
+    resizing: Resizing = NO_RESIZE
+    written_as: str = ""
+    """The uid of the file that it was resized by; empty: its own."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -324,6 +310,9 @@ class SyncPod(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, ContainerSettings]
     attempts: Mapping[str, int]
     """The number of the attempt at each container that is to start."""
+    tunes: tuple["TuneContainer", ...] = ()
+    """Containers that run and are held to other settings, because the pod is resized."""
+    is_resize: bool = False
 
 
 class EndPod(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,10 @@ class Client:
         """What came of a document that was sent; errors as `get`."""
         return self._document("POST", route, {}, body)
 
+    def put(self, *route: str, body: Any) -> Any:
+        """What came of a document that was sent in place of another; errors as `get`."""
+        return self._document("PUT", route, {}, body)
+
     def delete(self, *route: str, **query: object) -> Any:
         """What is being taken away; errors as `get`."""
         return self._document("DELETE", route, query)

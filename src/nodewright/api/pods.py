@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from nodewright.agent.resizing import differs_only_in_resources
 from nodewright.agent.values import PodRecord, PodUnwanted, PodWanted, Source, Stage
 from nodewright.api.agent import Agent
 from nodewright.api.answers import (
@@ -29,8 +30,11 @@ from nodewright.core.arrival import RuntimeClassDiffers, UnknownRuntimeClass, wi
 from nodewright.core.cgroups.plan import Group, Level
 from nodewright.core.requests import with_defaults
 from nodewright.model.objects import Pod, PodSpec
+from nodewright.model.resize_reasons import ResizeInvalid
 from nodewright.node.cgroups import PlacedPod, cgroup_rules, node_groups
 from nodewright.node.explanation import explanation
+from nodewright.node.resizing import forbidden_resize
+from nodewright.render.resize_messages import api_error
 from nodewright.render.running import pod_list, pod_object
 from nodewright.render.why import Evidence, why_document
 from nodewright.values.instant import Instant
@@ -57,6 +61,7 @@ class PodRoutes:
             Route("/api/v1/namespaces/{namespace}/pods", self.create, methods=["POST"]),
             Route(one, self.get),
             Route(one, self.delete, methods=["DELETE"]),
+            Route(f"{one}/resize", self.resize, methods=["PUT"]),
             Route("/nodewright/v1/namespaces/{namespace}/pods/{name}/why", self.why),
         ]
 
@@ -88,6 +93,44 @@ class PodRoutes:
         pod = with_defaults(replace(pod, metadata=metadata, spec=self._with_runtime(pod)))
         self._agent.see(PodWanted(Source.API, pod))
         return document(self._object(await self._decided(pod)), 201)
+
+    async def resize(self, request: Request) -> Response:
+        """A pod that runs and is to have other resources; the answer tells what became of the wish.
+
+        Departs: an API server passes over what else is written otherwise.
+        """
+        record = self._found(request)
+        there, name = record.pod, record.pod.metadata.name
+        pod = _pod(await _body(request), request.path_params["namespace"])
+        pod = with_defaults(replace(pod, metadata=there.metadata, spec=self._with_runtime(pod)))
+        wanted = record.resizing.desired or there
+        if pod.spec == wanted.spec or not differs_only_in_resources(pod, wanted):
+            raise APIError(CONFLICT, f'pods "{name}" already exists')
+        if record.source is not Source.API:
+            said = "its resources are those of the file or URL that it comes from"
+            raise APIError(FORBIDDEN, f'pods "{name}" is forbidden: {said}')
+        if there.uid not in self._agent.board.mind.node.pods:
+            raise APIError(CONFLICT, f'pods "{name}" does not run')
+        refused = forbidden_resize(self._agent.board.mind.node, pod)
+        if refused is not None:
+            code = INVALID if isinstance(refused, ResizeInvalid) else FORBIDDEN
+            raise APIError(code, api_error(refused, name))
+        self._agent.see(PodWanted(Source.API, pod))
+        return document(self._object(await self._resized(pod)))
+
+    async def _resized(self, pod: Pod) -> PodRecord:
+        """What the agent has made of other resources for a pod."""
+        board = self._agent.board
+        try:
+            async with asyncio.timeout(_DECIDED_WITHIN_S):
+                while (found := board.mind.pods.get(pod.uid)) is None or pod.spec not in (
+                    found.pod.spec,
+                    found.resizing.desired and found.resizing.desired.spec,
+                ):
+                    await board.turn().wait()
+        except TimeoutError:
+            raise APIError(FAILED, "the agent has not decided on it in time") from None
+        return found
 
     async def delete(self, request: Request) -> Response:
         """A pod that is to end."""

@@ -177,6 +177,14 @@ def _tried(state: NodeState, desired: Pod) -> tuple[NodeState, Resize, tuple[Act
     return after, one, (*killing, ResizePod(pod_uid=uid))
 
 
+def forbidden_resize(state: NodeState, written: Pod) -> ResizeForbidden | None:
+    """Why an API server would not take other resources for a pod that is there; None: it would."""
+    current = state.pods[written.uid]
+    return _forbidden(
+        state.config, merged(as_counted(with_defaults(written), state.config), current), current
+    )
+
+
 def _forbidden(config: NodeConfig, desired: Pod, current: Pod) -> ResizeForbidden | None:
     """Why the API server does not take the request; None: it does.
 

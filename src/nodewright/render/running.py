@@ -54,7 +54,8 @@ def pod_object(record: PodRecord, node: NodeState) -> dict[str, Any]:
     pod = replace(
         record.pod,
         metadata=metadata,
-        spec=replace(record.pod.spec, node_name=node.config.facts.name),
+        # What is wanted, as in the API server; the status tells what it has.
+        spec=replace((record.resizing.desired or record.pod).spec, node_name=node.config.facts.name),
         status=record.status,
     )
     document = {"apiVersion": "v1", "kind": "Pod", **object_document(pod)}

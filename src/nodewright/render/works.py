@@ -56,6 +56,8 @@ def tell_line(told: Tell, name: str) -> str:
 def _sync(work: SyncPod) -> Iterator[str]:
     name, plan = work.pod.full_name, work.plan
     yield from _groups(work.groups[:1])
+    for tune in work.tunes:
+        yield f"hold container {tune.container_id} of pod {name} to: {_files(tune.files)}"
     if plan.ends and plan.sandbox_attempt != 0:
         yield f"end all containers of pod {name}"
     for kill in plan.kills:

@@ -218,16 +218,6 @@ async def test_names_are_taken_once(town: Town) -> None:
 
 
 @talk()
-async def test_a_runtime_class_has_to_be_known(town: Town) -> None:
-    written = POD.replace("spec:", "spec:\n  runtimeClassName: small")
-    code, text = await town.says("run", "-f", town.file(written))
-    assert (code, text.splitlines()[-1]) == (
-        ERROR,
-        'Error from agent (Forbidden): pods "web" is forbidden: pod rejected: RuntimeClass "small" not found',
-    )
-
-
-@talk()
 async def test_what_makes_pods_is_not_taken(town: Town) -> None:
     deployment = """
 apiVersion: apps/v1

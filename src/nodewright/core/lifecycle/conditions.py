@@ -4,12 +4,21 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from nodewright.core.lifecycle.resizing import IN_PROGRESS, PENDING
 from nodewright.model.objects import ContainerStatus, Pod, PodCondition, PodStatus
 from nodewright.values.instant import Instant
 
 DISRUPTION_TARGET = "DisruptionTarget"
 """The condition of a pod that was ended for somebody else's sake."""
-_OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+_OURS = (
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    PENDING,
+    IN_PROGRESS,
+)
 
 
 def conditions(pod: Pod, status: PodStatus, *, has_sandbox: bool) -> tuple[PodCondition, ...]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from nodewright.core.lifecycle.conditions import conditions, since
 from nodewright.core.lifecycle.phase import phase_of
 from nodewright.core.lifecycle.plan import Health, Probed
+from nodewright.core.lifecycle.resizing import NO_RESIZE, Resizing, resize_conditions
 from nodewright.core.lifecycle.restarts import may_start
 from nodewright.core.requests import qos_class
 from nodewright.model.objects import (
@@ -57,6 +58,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     is_static: bool = False
     override: Override | None = None
     host_ip: str = ""
+    resizing: Resizing = NO_RESIZE
 
 
 def pod_status(pod: Pod, facts: PodFacts | None, previous: PodStatus, when: Circumstances) -> PodStatus:
@@ -96,7 +98,9 @@ def pod_status(pod: Pod, facts: PodFacts | None, previous: PodStatus, when: Circ
     )
     disrupted = when.override.disruption_target if when.override is not None else None
     found = conditions(pod, status, has_sandbox=any(one.is_ready for one in facts.sandboxes))
-    return replace(status, conditions=since(found, previous.conditions, when.now, disrupted))
+    resizes = resize_conditions(when.resizing, previous.conditions, when.now)
+    dated = since(found, previous.conditions, when.now, disrupted)
+    return replace(status, conditions=(*resizes, *dated))
 
 
 class _View(msgspec.Struct, frozen=True):
@@ -120,6 +124,8 @@ class _View(msgspec.Struct, frozen=True):
         known = tuple(one for one in self.facts.containers if one.name == container.name)
         status = _seen(container, known, old) if known else _unseen(self.pod, container, old)
         newest = known[0] if known else None
+        if self.when.resizing.is_in_progress:
+            status = _as_before(status, old)
         if container in self.pod.spec.init_containers:
             if newest is not None and newest.phase is ContainerPhase.EXITED and newest.exit_code == 0:
                 return status
@@ -177,6 +183,12 @@ def _seen(
         resources=container.resources,
         allocated_resources=container.resources.requests,
     )
+
+
+def _as_before(status: ContainerStatus, old: ContainerStatus | None) -> ContainerStatus:
+    """Of a container whose resize the machine has not been told yet: it has what it had."""
+    is_same = old is not None and old.state.running is not None and old.container_id == status.container_id
+    return replace(status, resources=old.resources) if old is not None and is_same else status
 
 
 def _state(facts: ContainerFacts, old: ContainerStatus | None) -> tuple[ContainerState, int]:
