@@ -17,7 +17,7 @@ from nodewright.node.placement import placement_of
 from nodewright.render.admission import remaining_text
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.machine import amount, node_picture
-from nodewright.render.marks import holders
+from nodewright.render.marks import Holder, holders
 from nodewright.render.placement import placement_texts
 from nodewright.render.policies import policies_text
 from nodewright.render.profiles import profile_document, profile_yaml
@@ -49,14 +49,21 @@ def show(*, node: str | None, ascii_only: bool, output: str | None) -> int:
     if output:
         click.echo(_document(profile, output), nl=False)
     else:
-        plain = ascii_only or not _can_print_frames()
-        asked = Node.of(profile, source=node or "this machine") if profile.spec.pods else None
-        held = holders(asked.state, asked.pods) if asked else ()
-        click.echo(node_picture(profile, width=_width(), ascii_only=plain, held=held), nl=False)
-        if asked:
-            _show_pods(asked)
+        _draw(profile, node or "this machine", ascii_only=ascii_only or not _can_print_frames())
     _warn(profile)
     return YES
+
+
+def _draw(profile: NodeProfile, source: str, *, ascii_only: bool) -> None:
+    """The machine, and what pods hold of it; if its kubelet would not start, the machine alone before that is said."""
+    held: tuple[Holder, ...] = ()
+    try:
+        node = Node.of(profile, source=source) if profile.spec.pods else None
+        held = holders(node.state, node.pods) if node else ()
+    finally:
+        click.echo(node_picture(profile, width=_width(), ascii_only=ascii_only, held=held), nl=False)
+    if node:
+        _show_pods(node)
 
 
 def _show_pods(node: Node) -> None:
