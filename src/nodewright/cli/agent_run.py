@@ -47,7 +47,7 @@ from nodewright.world.cgroupfs import CgroupFS
 from nodewright.world.clock import HostClock
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.scenarios import this_release
-from nodewright.world.systemd import machine_stops, notify
+from nodewright.world.systemd import machine_stops, notify, tell_alive
 
 PRIORITY = -10
 """Of the agent, where it may have one (nice value)."""
@@ -184,6 +184,7 @@ def _parts(wired: Wired) -> Iterator[Coroutine[Any, Any, None]]:
     runtime, cgroups, clock = loop.performer.runtime, loop.performer.cgroups, loop.clock
     yield loop.run()
     yield wired.pressure.run()
+    yield tell_alive(clock)
     yield reassert(lambda: loop.mind, cgroups, board.tell, clock)
     yield rotate_logs(
         runtime, log_root(wired.told), wired.rotation, clock, partial(_warn, board, "LogNotRotated")

@@ -6,6 +6,8 @@ import socket
 import subprocess
 from pathlib import Path
 
+from nodewright.world.ports import Clock
+
 _RUNS = Path("/run/systemd/system")
 _ASKED_WITHIN_S = 5.0
 
@@ -21,6 +23,28 @@ def notify(state: str) -> bool:
         told.sendto(state.encode(), address)
         return True
     return False
+
+
+async def tell_alive(clock: Clock) -> None:
+    """Tell systemd again and again that we are there, if it wants to know (`WatchdogSec=`), until cancelled.
+
+    Whoever hangs, in an operation that never ends, does not come to this: systemd starts another agent.
+    """
+    period_s = _watched_every_s()
+    while period_s is not None:
+        notify("WATCHDOG=1")
+        await clock.sleep(period_s)
+
+
+def _watched_every_s() -> float | None:
+    """Twice as often as systemd wants to hear of us; None: it does not.
+
+    Follows: systemd, sd_watchdog_enabled(3).
+    """
+    limit_us, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    if not limit_us.isdecimal() or int(limit_us) == 0 or pid not in ("", str(os.getpid())):
+        return None
+    return int(limit_us) / 2_000_000
 
 
 def machine_stops() -> bool:
