@@ -11,10 +11,9 @@ from nodewright.core.eviction import Claim
 from nodewright.model.running import ContainerPhase
 from nodewright.model.usage import ContainerUse, MemoryUse, PodReference, PodUse, ProcessUse, SwapUse
 from nodewright.values.instant import Instant
+from nodewright.world.cgroup_files import group_memory
 from nodewright.world.ports import Cgroups
 
-_V1 = ("memory.usage_in_bytes", "memory.stat")
-_V2 = ("memory.current", "memory.stat", "memory.swap.current")
 _ACTIVE = (Stage.WAITING, Stage.ACTIVE, Stage.ENDING)
 
 
@@ -82,23 +81,13 @@ class PodReadings:
         return tuple(uses.values())
 
     def _memory(self, group: str, at: Instant) -> tuple[MemoryUse | None, SwapUse | None]:
-        is_v2 = self._cgroups.version == 2
-        texts = (self._cgroups.texts(group, _V2 if is_v2 else _V1) if group else None) or {}
-        used = texts.get("memory.current" if is_v2 else "memory.usage_in_bytes")
-        if used is None:
+        found = group_memory(self._cgroups, group) if group else None
+        if found is None:
             return None, None
-        name = "inactive_file " if is_v2 else "total_inactive_file "
-        idle = next(
-            (
-                int(line.removeprefix(name))
-                for line in texts.get("memory.stat", "").splitlines()
-                if line.startswith(name)
-            ),
-            0,
-        )
-        swapped = texts.get("memory.swap.current")
-        swap = None if swapped is None else SwapUse(time=at, swap_usage_bytes=int(swapped))
-        return MemoryUse(time=at, usage_bytes=int(used), working_set_bytes=max(int(used) - idle, 0)), swap
+        memory = MemoryUse(time=at, usage_bytes=found.used_bytes, working_set_bytes=found.working_set_bytes)
+        # Version 1 has no file of its own for what is swapped out.
+        has_swap = self._cgroups.version == 2 and found.swap_bytes is not None
+        return memory, SwapUse(time=at, swap_usage_bytes=found.swap_bytes) if has_swap else None
 
 
 def _active(mind: Mind) -> Iterable[PodRecord]:

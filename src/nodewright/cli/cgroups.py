@@ -22,7 +22,8 @@ from nodewright.render.cgroups import (
     cgroups_text,
 )
 from nodewright.render.documents import as_json, as_yaml
-from nodewright.world.cgroups import LIVE, CgroupTree
+from nodewright.world.cgroup_files import LIVE
+from nodewright.world.cgroups import CgroupTree
 
 
 @click.command("cgroups")

@@ -34,6 +34,7 @@ from nodewright.testing.agents import FakeAsker, FakeEars, FakeMemory
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
+from nodewright.world.cgroup_files import memory_names
 from nodewright.world.cgroupfs import CgroupFS
 from nodewright.world.clock import HostClock
 from nodewright.world.gauges import MachineGauges
@@ -233,7 +234,7 @@ class Bench:
             "is_stubborn": is_stubborn,
             "threshold_bytes": self.threshold_bytes,
             "files": self._files(),
-            "inactive": "inactive_file " if self.cgroups.version == 2 else "total_inactive_file ",
+            "inactive": f"{memory_names(self.cgroups.version).inactive} ",
         }
         command = (sys.executable, "-I", "-S", _GROWER, json.dumps(told))
         spec = a_pod("grower", restartPolicy="Never").spec

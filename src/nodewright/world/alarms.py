@@ -6,6 +6,7 @@ import os
 import select
 from pathlib import Path
 
+from nodewright.world.cgroup_files import LIVE, is_unified
 from nodewright.world.ports import THRESHOLD
 
 STALL_US, WINDOW_US = 50_000, 1_000_000
@@ -18,10 +19,8 @@ class KernelAlarms:
     ``pods_group`` is the path of the group of all pods from the root of the tree. Nothing outside of it is written.
     """
 
-    def __init__(
-        self, pods_group: str, cgroups: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc")
-    ) -> None:
-        self._is_v2 = (cgroups / "cgroup.controllers").is_file()
+    def __init__(self, pods_group: str, cgroups: Path = LIVE, proc: Path = Path("/proc")) -> None:
+        self._is_v2 = is_unified(cgroups)
         self._group = (cgroups if self._is_v2 else cgroups / "memory") / pods_group.strip("/")
         self.missing: list[str] = []
         self._names: dict[int, str] = {}

@@ -6,8 +6,8 @@ from pathlib import Path
 from nodewright.world.errors import WorldError
 
 
-def write_atomically(place: Path, text: str, *, mode: int = 0o600, synced: bool = True) -> None:
-    """The file has this text, on the disk, when this returns; cut off half-way, it has what it had.
+def write_atomically(place: Path, content: bytes, *, mode: int = 0o600, synced: bool = True) -> None:
+    """The file has this content, on the disk, when this returns; cut off half-way, it has what it had.
 
     Not ``synced``, that holds as long as the machine stays up, and takes a hundredth of the time.
 
@@ -17,8 +17,8 @@ def write_atomically(place: Path, text: str, *, mode: int = 0o600, synced: bool 
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
                 file.flush()
                 if synced:
                     os.fsync(file.fileno())
@@ -27,14 +27,18 @@ def write_atomically(place: Path, text: str, *, mode: int = 0o600, synced: bool 
             temporary.unlink(missing_ok=True)
             raise
         if synced:
-            _sync_directory(place.parent)
+            sync(place.parent)
     except OSError as error:
         raise WorldError("write", str(place), error.strerror or str(error)) from None
 
 
-def _sync_directory(place: Path) -> None:
-    directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync(place: Path) -> None:
+    """What a file or a directory holds is on the disk.
+
+    Errors: OSError.
+    """
+    descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)

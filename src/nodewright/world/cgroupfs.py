@@ -9,10 +9,9 @@ import msgspec
 
 from nodewright.core.cgroups.compare import agrees
 from nodewright.core.cgroups.files import File
+from nodewright.world.cgroup_files import LIVE, UNIFIED, is_unified
 from nodewright.world.errors import WorldError
 from nodewright.world.processes.killing import kill_all, members
-
-LIVE = Path("/sys/fs/cgroup")
 
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "freezer")
 """What groups of version 1 are made in, where the machine has it."""
@@ -47,7 +46,7 @@ class CgroupFS:
     def __init__(self, root: str, mounted_at: Path = LIVE) -> None:
         self.root = "/" + root.strip("/")
         self._at = mounted_at
-        self.version = 2 if (mounted_at / "cgroup.controllers").is_file() else 1
+        self.version = 2 if is_unified(mounted_at) else 1
         # A thread that moves itself waits for nobody; whole processes wait for all processors, in each hierarchy.
         self._door = "cgroup.procs" if self.version == 2 else "tasks"
         self._trees = self._found_trees()
@@ -189,7 +188,7 @@ class CgroupFS:
         if self.version == 1:
             return controller not in self._trees
         directory = self._at / path.strip("/")
-        return controller not in (_text(directory / "cgroup.controllers") or "").split()
+        return controller not in (_text(directory / UNIFIED) or "").split()
 
     def _checked(self, path: str) -> None:
         """Whatever goes wrong elsewhere, nothing is made, killed or removed that is not ours."""
@@ -238,7 +237,7 @@ class CgroupFS:
 def _delegate(parent: Path) -> None:
     """Children of this group are to have all controllers that it has."""
     gives = set((_text(parent / "cgroup.subtree_control") or "").split())
-    has = set((_text(parent / "cgroup.controllers") or "").split())
+    has = set((_text(parent / UNIFIED) or "").split())
     for name in _UNIFIED_CONTROLLERS:
         if name in has and name not in gives:
             # A controller that cannot be handed down is missed when one of its files is to be written.

@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from nodewright.world.cgroup_files import UNIFIED, is_unified
 from nodewright.world.errors import Fault, InputError
 
-LIVE = Path("/sys/fs/cgroup")
-
-_UNIFIED = "cgroup.controllers"
 _CONTROLLERS = ("cpu", "memory")
 """What version 1 has directories of; one of these there is in every tree."""
 
@@ -69,11 +67,11 @@ class CgroupTree:
 
 
 def _version(root: Path) -> int:
-    if (root / _UNIFIED).is_file():
+    if is_unified(root):
         return 2
     if any((root / name).is_dir() for name in _CONTROLLERS):
         return 1
-    rule = f"is no tree of cgroups: it has neither {_UNIFIED} (version 2) nor cpu or memory (version 1)"
+    rule = f"is no tree of cgroups: it has neither {UNIFIED} (version 2) nor cpu or memory (version 1)"
     raise InputError([Fault(source="--diff", value=str(root), rule=rule)])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from nodewright.world.atomic import sync, write_atomically
 from nodewright.world.errors import WorldError
 
 T = TypeVar("T")
@@ -49,20 +50,8 @@ class Directory:
     def write(self, name: str, content: bytes) -> None:
         """Write a file beside the old one, and put it in its place."""
         place = self._path / name
-        temporary = place.with_name(f".{place.name}.tmp")
-
-        def act() -> None:
-            place.parent.mkdir(mode=0o700, exist_ok=True)
-            try:
-                with temporary.open("wb") as file:
-                    file.write(content)
-                temporary.chmod(0o600)
-                temporary.replace(place)
-            except OSError:
-                temporary.unlink(missing_ok=True)
-                raise
-
-        _obeyed("write", place, act)
+        _obeyed("write", place, lambda: place.parent.mkdir(mode=0o700, exist_ok=True))
+        write_atomically(place, content, synced=False)
         self._dirty.add(name)
 
     def put(self, name: str, at: int, content: bytes) -> None:
@@ -104,20 +93,12 @@ class Directory:
         folders = {one.parent for one in files}
         for place in (*sorted(files), *sorted(folders)):
             if place.exists():
-                _obeyed("sync", place, lambda place=place: _synced(place))  # type: ignore[misc] # its default is the place
+                _obeyed("sync", place, lambda place=place: sync(place))  # type: ignore[misc] # its default is the place
         self._dirty -= names
 
     def close(self) -> None:
         """Let others have it."""
         os.close(self._lock)
-
-
-def _synced(place: Path) -> None:
-    descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _locked(place: Path) -> int:

@@ -16,6 +16,7 @@ from nodewright.model.usage import (
     SwapUse,
 )
 from nodewright.values.instant import Instant
+from nodewright.world.cgroup_files import LIVE, STAT, is_unified, memory_names
 from nodewright.world.errors import WorldError
 
 KIB = 1024
@@ -75,18 +76,19 @@ class MachineGauges:
         *,
         nodefs: Path,
         imagefs: Path | None = None,
-        cgroups: Path = Path("/sys/fs/cgroup"),
+        cgroups: Path = LIVE,
         proc: Path = Path("/proc"),
     ) -> None:
-        self._is_v2 = (cgroups / "cgroup.controllers").is_file()
+        self._is_v2 = is_unified(cgroups)
+        names = memory_names(2 if self._is_v2 else 1)
         memory = cgroups if self._is_v2 else cgroups / "memory"
         pods = memory / pods_group.strip("/")
         self._meminfo, self._loadavg = Kept(proc / "meminfo"), Kept(proc / "loadavg")
-        self._root = None if self._is_v2 else Kept(memory / "memory.usage_in_bytes")
-        self._pods_used = Kept(pods / ("memory.current" if self._is_v2 else "memory.usage_in_bytes"))
-        self._pods_limit = Kept(pods / ("memory.max" if self._is_v2 else "memory.limit_in_bytes"))
-        self._pods_stat = Kept(pods / "memory.stat")
-        self._inactive = b"\ninactive_file " if self._is_v2 else b"\ntotal_inactive_file "
+        self._root = None if self._is_v2 else Kept(memory / names.used)
+        self._pods_used = Kept(pods / names.used)
+        self._pods_limit = Kept(pods / names.limit)
+        self._pods_stat = Kept(pods / STAT)
+        self._inactive = f"\n{names.inactive} ".encode()
         self._max_processes = _least(proc / "sys/kernel/pid_max", proc / "sys/kernel/threads-max")
         self._nodefs, self._imagefs = nodefs, imagefs
 

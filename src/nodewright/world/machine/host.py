@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodewright.model.profile import ImageFS
+from nodewright.world.cgroup_files import UNIFIED
 from nodewright.world.machine.files import Sources
 from nodewright.world.machine.lacks import Fact
 
@@ -15,8 +16,6 @@ IMAGE_ROOTS = (Path("/var/lib/containerd"), Path("/var/lib/containers/storage"),
 
 # What Go, and so Kubernetes, calls the processors that the kernel calls otherwise.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
-
-UNIFIED = "cgroup.controllers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

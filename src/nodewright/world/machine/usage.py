@@ -21,6 +21,7 @@ from nodewright.model.usage import (
     SwapUse,
     Usage,
 )
+from nodewright.world.cgroup_files import memory_names
 from nodewright.world.machine.files import Sources, this_machine
 from nodewright.world.machine.host import IMAGE_ROOTS, KUBELET_ROOT, cgroup_version
 from nodewright.world.machine.proc import process_limit
@@ -159,7 +160,8 @@ class _Cgroups:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._is_v2 = cgroup_version(sources) == 2
+        version = cgroup_version(sources)
+        self._is_v2, self._called = version == 2, memory_names(version)
         self._memory = _MOUNT if self._is_v2 else f"{_MOUNT}/memory"
         names = sources.sys.names(self._memory)
         self._root = next((name for name in _ROOTS if name in names), None)
@@ -168,7 +170,7 @@ class _Cgroups:
         """The cgroup of all pods, as a summary lists it; none where there is none."""
         if self._root is None:
             return ()
-        limit = self._number(self._root, "memory.max" if self._is_v2 else "memory.limit_in_bytes")
+        limit = self._number(self._root, self._called.limit)
         memory = self._use(self._root)
         if limit is not None and memory is not None and limit < 1 << 62:
             left = max(limit - (memory.working_set_bytes or 0), 0)
@@ -193,18 +195,17 @@ class _Cgroups:
 
     def root_usage(self) -> int | None:
         """What the machine uses as a whole; None: only /proc/meminfo tells."""
-        return None if self._is_v2 else self._number("", "memory.usage_in_bytes")
+        return None if self._is_v2 else self._number("", self._called.used)
 
     def inactive(self, group: str) -> int | None:
         """The pages of files in the group that nobody has used for a while.
 
         Units: bytes.
         """
-        name = "inactive_file" if self._is_v2 else "total_inactive_file"
         place = f"{self._memory}/{group}/memory.stat" if group else f"{self._memory}/memory.stat"
         for line in (self._sources.sys.text(place) or "").splitlines():
             key, _, amount = line.partition(" ")
-            if key == name:
+            if key == self._called.inactive:
                 return self._sources.number(self._sources.sys.place(place), amount)
         return None
 
@@ -218,7 +219,7 @@ class _Cgroups:
         )
 
     def _use(self, group: str) -> MemoryUse | None:
-        used = self._number(group, "memory.current" if self._is_v2 else "memory.usage_in_bytes")
+        used = self._number(group, self._called.used)
         if used is None:
             return None
         stalls = self._sources.sys.text(f"{self._memory}/{group}/memory.pressure") if self._is_v2 else None

@@ -299,4 +299,4 @@ def _read(place: Path, kind: type[T]) -> T | None:
 
 
 def _write(place: Path, document: msgspec.Struct, *, synced: bool = False) -> None:
-    write_atomically(place, msgspec.json.encode(document).decode(), synced=synced)
+    write_atomically(place, msgspec.json.encode(document), synced=synced)

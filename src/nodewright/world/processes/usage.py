@@ -2,46 +2,28 @@
 
 import time
 
+from nodewright.world.cgroup_files import group_memory, table
 from nodewright.world.cgroupfs import CgroupFS
 from nodewright.world.ports import ContainerUsage
 
-_FILES = (
-    "cpu.stat",
-    "cpuacct.usage",
-    "memory.current",
-    "memory.usage_in_bytes",
-    "memory.stat",
-    "memory.swap.current",
-    "pids.current",
-)
+_FILES = ("cpu.stat", "cpuacct.usage", "pids.current")
 
 
 def group_usage(cgroups: CgroupFS, group: str) -> ContainerUsage:
     """What a group uses now; what its files do not tell is not known."""
-    said = cgroups.texts(group, _FILES) or {}
-    stat, cpu = _table(said.get("memory.stat", "")), _table(said.get("cpu.stat", ""))
-    memory = _number(said.get("memory.current", said.get("memory.usage_in_bytes")))
-    idle = stat.get("total_inactive_file", stat.get("inactive_file", 0))
+    said, memory = cgroups.texts(group, _FILES) or {}, group_memory(cgroups, group)
     cpu_ns = _number(said.get("cpuacct.usage"))
-    if "usage_usec" in cpu:
-        cpu_ns = cpu["usage_usec"] * 1000
+    used_us = table(said.get("cpu.stat", "")).get("usage_usec")
     return ContainerUsage(
         at_ns=time.time_ns(),
-        cpu_ns=cpu_ns,
-        memory_bytes=memory,
-        working_set_bytes=None if memory is None else max(0, memory - idle),
-        rss_bytes=stat.get("total_rss", stat.get("anon")),
-        swap_bytes=_number(said.get("memory.swap.current"))
-        if cgroups.version == 2
-        else stat.get("total_swap"),
+        cpu_ns=cpu_ns if used_us is None else used_us * 1000,
+        memory_bytes=memory.used_bytes if memory is not None else None,
+        working_set_bytes=memory.working_set_bytes if memory is not None else None,
+        rss_bytes=memory.own_bytes if memory is not None else None,
+        swap_bytes=memory.swap_bytes if memory is not None else None,
         processes=_number(said.get("pids.current")),
     )
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
-
-
-def _table(text: str) -> dict[str, int]:
-    pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
