@@ -246,6 +246,8 @@ async def test_a_container_runs_as_whom_it_says_and_leaves_its_last_words(bench:
     place = bench.directory / "runtime" / bench.uid / "app" / "0" / "termination-log"
     id_ = await bench.run("app", "sh", "-c", f"id -u; id -G; echo bye > {place}; sleep 1000", container=who)
     assert (await bench.runtime.execute(id_, ("sh", "-c", "id -u; id -G"), 20)).stdout == b"12345\n2345\n"
+    while not place.read_text():
+        await asyncio.sleep(0.01)
     await bench.runtime.stop_container(id_, 0)
     assert await bench.end_of("app") == (137, "Error", "bye\n")
     assert bench.log("app") == ["stdout F 12345", "stdout F 2345"]
