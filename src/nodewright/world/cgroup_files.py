@@ -56,8 +56,8 @@ class GroupMemory(NamedTuple):
 def group_memory(cgroups: Cgroups, path: str) -> GroupMemory | None:
     """What a group and all below it have in memory now; None: there is no such group, or nobody counts.
 
-    Follows: v1.36, cAdvisor's container/libcontainer/handler.go, setMemoryStats: the working set is what is used
-             without inactive files.
+    Follows: v1.36, cadvisor/container/libcontainer/handler.go, setMemoryStats: the working set is what is used without
+             inactive files.
     """
     names = memory_names(cgroups.version)
     said = cgroups.texts(path, (names.used, STAT, *((SWAP,) if cgroups.version == 2 else ()))) or {}

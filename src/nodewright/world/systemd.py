@@ -37,10 +37,7 @@ async def tell_alive(clock: Clock) -> None:
 
 
 def _watched_every_s() -> float | None:
-    """Twice as often as systemd wants to hear of us; None: it does not.
-
-    Follows: systemd, sd_watchdog_enabled(3).
-    """
+    """Twice as often as systemd wants to hear of us, as sd_watchdog_enabled(3) has it; None: it does not."""
     limit_us, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
     if not limit_us.isdecimal() or int(limit_us) == 0 or pid not in ("", str(os.getpid())):
         return None
