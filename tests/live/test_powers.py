@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.live.test_composed import Composed, a_pod
 
-from nodewright.agent.perform import ConfigError
+from nodewright.agent.starting import ConfigError
 from nodewright.core.security import CAPABILITIES
 from nodewright.testing.machine import plain_bench
 

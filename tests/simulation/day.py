@@ -33,10 +33,11 @@ PINNED = frozenset({"pinned", "second", "job"})
 
 
 def a_web() -> Pod:
-    """Init container, sidecar and probes."""
+    """Init container, sidecar, probes and a hook."""
     pod = named(a_pod("web", "500m/64Mi"), "app")
     (app,) = pod.spec.containers
-    app = replace(app, liveness_probe={**CHECK, "periodSeconds": 1}, readiness_probe=CHECK)
+    hook = {"postStart": {"exec": {"command": ["greet"]}}}
+    app = replace(app, liveness_probe={**CHECK, "periodSeconds": 1}, readiness_probe=CHECK, lifecycle=hook)
     inits = (Container(name="init"), Container(name="side", restart_policy="Always"))
     return replace(pod, spec=replace(pod.spec, containers=(app,), init_containers=inits))
 

@@ -84,11 +84,11 @@ def _active(turn: Turn, record: PodRecord) -> PodRecord:
     if record.retry_at_ns is not None and record.retry_at_ns > turn.now.steady_ns:
         return _waiting_to_retry(turn, record)
     wanted, record = _backed_off(turn, wanted, record)
-    is_resize = record.resizing.is_in_progress
+    hooks, is_resize = _cut_off(record), record.resizing.is_in_progress
     if is_resize:
         wanted = with_restarts(wanted, record)
-    elif wanted.is_nothing:
-        return turn.put(record)
+    elif wanted.is_nothing and not hooks:
+        return turn.put(replace(record, hooks={}))
     groups, settings = turn.groups_of(record)
     work = SyncPod(
         uid=record.pod.uid,
@@ -97,8 +97,15 @@ def _active(turn: Turn, record: PodRecord) -> PodRecord:
         groups=groups,
         settings=settings,
         attempts={name: _attempt(record, name) for name in wanted.starts},
+        hooks=tuple(hooks),
         tunes=_tunes(turn, record, wanted) if is_resize else (),
         is_resize=is_resize,
+    )
+    files = {group.container: group.files for group in groups}
+    record = replace(
+        record,
+        hooks=hooks | {name: work.attempts[name] for name in wanted.starts if _has_hook(record.pod, name)},
+        starting={name: files[name] for name in wanted.starts},
     )
     return _work(turn, record, work)
 
@@ -107,6 +114,29 @@ def _tunes(turn: Turn, record: PodRecord, wanted: PodPlan) -> tuple[TuneContaine
     """What those are to be told that go on running."""
     ending = {one.container.id for one in wanted.kills}
     return tuple(one for one in turn.tunes_of(record) if one.container_id not in ending)
+
+
+def _cut_off(record: PodRecord) -> dict[str, int]:
+    """The containers whose postStart hook began, or was about to, when an agent ended: as a record with attempts.
+
+    Departs: the kubelet takes any container that runs for one whose hook has run; its documentation promises that a
+        hook is delivered at least once, and so it is here.
+    """
+    facts = record.facts
+    newest = {name: facts.newest(name) for name in record.hooks} if facts is not None else {}
+    return {
+        name: one.attempt
+        for name, one in newest.items()
+        if one is not None
+        and one.phase is ContainerPhase.RUNNING
+        and one.attempt == record.hooks[name]
+        and _has_hook(record.pod, name)
+    }
+
+
+def _has_hook(pod: Pod, name: str) -> bool:
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return any(one.name == name and "postStart" in (one.lifecycle or {}) for one in containers)
 
 
 def _waiting_to_retry(turn: Turn, record: PodRecord) -> PodRecord:

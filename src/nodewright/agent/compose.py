@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.agent.composing import Composing, Settings, Site, checked_uid, done, text_of
-from nodewright.agent.perform import ConfigError
 from nodewright.agent.shelf import Shelf
+from nodewright.agent.starting import ConfigError
 from nodewright.core.environment import aliased_hosts, managed_hosts, pod_dns, pod_name, resolv_text
 from nodewright.core.security import not_for_processes, root_refusal, setting
 from nodewright.model.objects import Container, Pod

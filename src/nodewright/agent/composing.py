@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.perform import ConfigError
 from nodewright.agent.rotate import log_directory
 from nodewright.agent.shelf import Shelf
+from nodewright.agent.starting import ConfigError
 from nodewright.agent.values import MOUNT_ERROR
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File

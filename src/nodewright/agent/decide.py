@@ -14,6 +14,7 @@ from nodewright.agent.relief import patience_ns, still_leaving
 from nodewright.agent.resizing import RESIZE_ERROR, after_resize, follow_resizes, recognized, rewritten
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import (
+    HOOK_ERROR,
     MOUNT_ERROR,
     CleanPod,
     Drained,
@@ -258,15 +259,23 @@ def _after_sync(turn: Turn, record: PodRecord, seen: PodDone, work: SyncPod) -> 
             continue
         names = (failure.container,) if failure.container else _names(record.pod)
         held_back |= dict.fromkeys(names, Waiting(failure.reason, failure.message))
-    files = {group.container: group.files for group in work.groups}
     told = dict(record.told)
     for name in work.plan.starts:
         newest = seen.facts.newest(name) if seen.facts is not None else None
-        if newest is not None:
-            told[newest.id] = files[name]
+        if newest is not None and name in record.starting:
+            told[newest.id] = record.starting[name]
     turn.to_tune.add(seen.uid)
-    record = after_resize(turn, replace(record, held_back=held_back, told=told), seen, work)
+    record = replace(
+        record, held_back=held_back, told=told, starting={}, hooks=_unhooked(record, seen.failures)
+    )
+    record = after_resize(turn, record, seen, work)
     return _retry(turn, record, failures) if seen.failures else record
+
+
+def _unhooked(record: PodRecord, failures: Iterable[Failure]) -> dict[str, int]:
+    """The containers that may run by now though their hooks did not: their starts were given up before."""
+    names = {one.container for one in failures if one.reason != HOOK_ERROR}
+    return {name: attempt for name, attempt in record.hooks.items() if names & {name, ""}}
 
 
 def _retry(turn: Turn, record: PodRecord, failures: Iterable[Failure]) -> PodRecord:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from nodewright.agent.perform import ConfigError
+from nodewright.agent.starting import ConfigError
 from nodewright.agent.values import Tell
 from nodewright.core.images import (
     ALWAYS,

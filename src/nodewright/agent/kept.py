@@ -45,6 +45,7 @@ class KeptPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     has_started: bool = False
     resizing: Resizing = NO_RESIZE
     written_as: str = ""
+    hooks: dict[str, int] = {}
 
 
 def pod_file(record: PodRecord) -> bytes:
@@ -66,6 +67,7 @@ def pod_file(record: PodRecord) -> bytes:
         has_started=record.has_started,
         resizing=record.resizing,
         written_as=record.written_as,
+        hooks=dict(record.hooks),
     )
     return _enveloped(_document(kept))
 
@@ -94,6 +96,7 @@ def read_pod_file(content: bytes, path: str) -> PodRecord:
         has_started=kept.has_started,
         resizing=kept.resizing,
         written_as=kept.written_as,
+        hooks=kept.hooks,
     )
 
 
@@ -111,6 +114,7 @@ def kept_part(record: PodRecord) -> PodRecord:
         retry_at_ns=None,
         look_at_ns=None,
         told={},
+        starting={},
     )
 
 

@@ -1,11 +1,15 @@
-"""The agent's loop: it takes what is seen, decides, writes it down, and gives out works. It never waits while deciding."""
+"""The agent's loop: it takes what is seen, decides, has it written down, and gives out works. It never waits while deciding."""
 
 import asyncio
 import contextlib
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from typing import Protocol
 
 from nodewright.agent.decide import decide, wake_at_ns
-from nodewright.agent.outcome import Decided, Keeping
+from nodewright.agent.ledger import Held, Ledger, Memory, may_go_first
+from nodewright.agent.outcome import Decided
 from nodewright.agent.perform import Performer
 from nodewright.agent.timing import steady_ns
 from nodewright.agent.values import (
@@ -18,6 +22,7 @@ from nodewright.agent.values import (
     Now,
     PodDone,
     PodSeen,
+    PodWork,
     ReclaimNode,
     Rules,
     RuntimeSeen,
@@ -26,21 +31,13 @@ from nodewright.agent.values import (
     Tell,
     Ticked,
     TuneContainer,
+    TuneStart,
+    UsageSeen,
     Work,
     WriteGroups,
 )
 from nodewright.world.errors import WorldError
 from nodewright.world.ports import Clock
-
-
-class Memory(Protocol):
-    """What outlives the agent."""
-
-    def keep(self, keeping: Keeping) -> None:
-        """All of it is on the disk when this returns, or nothing.
-
-        Errors: WorldError.
-        """
 
 
 class Ears(Protocol):
@@ -56,8 +53,9 @@ class Ears(Protocol):
         """The node is to give back what it can."""
 
 
+NOT_KEPT = "StateNotKept"
 _TURNS_TO_SIGNAL = 10
-"""So often others have a turn before the disk is written to: enough for a signal to be sent."""
+"""So often others have a turn before the next decision when somebody is evicted: enough for a signal to be sent."""
 
 
 class Loop:
@@ -66,20 +64,26 @@ class Loop:
     def __init__(
         self, mind: Mind, performer: Performer, memory: Memory, ears: Ears, clock: Clock, rules: Rules
     ) -> None:
-        self.mind, self.performer, self.memory, self.ears = mind, performer, memory, ears
+        self.mind, self.performer, self.ears = mind, performer, ears
         self.clock, self.rules = clock, rules
-        self.queue: asyncio.Queue[Seen] = asyncio.Queue()
-        self._owed: Keeping | None = None
-        """What the disk has not taken yet."""
-        self._rest: tuple[Decided, tuple[Work, ...]] | None = None
-        """What was decided and is neither kept nor given out yet."""
-        self._unkept = ""
-        """Why the disk does not take what has to be kept; while it does not, nothing new is started."""
+        self._seen: list[tuple[int, int, Seen]] = []
+        self._numbers, self._wake = count(), asyncio.Event()
+        self.ledger = Ledger(memory, self._pass_on, self._wake.set)
+        self.ledger.on_error = partial(self._warn, NOT_KEPT)
+        self._is_closing = False
         performer.report, performer.tell = self.see, ears.tell
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all that was seen has been decided on, kept and passed on."""
+        return not self._seen and self.ledger.is_empty
 
     def see(self, seen: Seen) -> None:
         """Take an observation; it is looked at when its turn comes."""
-        self.queue.put_nowait(seen)
+        # Whoever takes the node's memory does not wait for pods that come and go.
+        rank = 0 if isinstance(seen, UsageSeen) else 1
+        heappush(self._seen, (rank, next(self._numbers), seen))
+        self._wake.set()
 
     async def run(self) -> None:
         """Decide until it is cancelled."""
@@ -88,60 +92,59 @@ class Loop:
             # Nothing is decided before it is known what runs.
             self.turn(await self._everything())
             while True:
-                self.turn(await self._next())
-                if self._rest is not None:
-                    for _ in range(_TURNS_TO_SIGNAL):
-                        await asyncio.sleep(0)
-                    self._finish()
+                is_urgent = self.turn(await self._next())
+                for _ in range(_TURNS_TO_SIGNAL if is_urgent else 1):
+                    await asyncio.sleep(0)
         finally:
-            self._finish()
+            await self._close(watcher)
+
+    def turn(self, seen: Seen) -> bool:
+        """One observation: decide, have it kept, give out; whether something was given out before all else."""
+        now = Now(self.clock.now_ns(), steady_ns(self.clock))
+        decided = decide(self.mind, seen, now, self.rules)
+        self.mind = decided.mind
+        first = tuple(work for work in decided.works if may_go_first(work, self.mind))
+        for work in first:
+            self._give_first(work)
+        self.ledger.add(Held(decided, tuple(work for work in decided.works if work not in first)))
+        return any(isinstance(work, EndPod | CancelWork) for work in first)
+
+    async def _next(self) -> Seen:
+        """What is seen next; when nothing is, the tick at which something is due."""
+        while True:
+            self._wake.clear()
+            self.ledger.look()
+            if self._seen:
+                return heappop(self._seen)[-1]
+            if await self._is_due():
+                return Ticked()
+
+    async def _is_due(self) -> bool:
+        """Wait until there is something to look at; whether it is only that time has passed."""
+        moment = wake_at_ns(self.mind)
+        if moment is None:
+            await self._wake.wait()
+            return False
+        left_s = moment / 10**9 - self.clock.monotonic_s()
+        woken = asyncio.ensure_future(self._wake.wait())
+        timer = asyncio.ensure_future(self.clock.sleep(max(left_s, 0.001)))
+        try:
+            await asyncio.wait({woken, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+            timer.cancel()
+        return not self._wake.is_set()
+
+    async def _close(self, watcher: "asyncio.Task[None]") -> None:
+        """What was decided is kept, and nothing more is given out."""
+        self._is_closing = True
+        try:
+            await self.ledger.close()
+        finally:
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
             await self.performer.close()
-
-    def turn(self, seen: Seen) -> None:
-        """One observation: decide, write down, give out."""
-        self._finish()
-        now = Now(self.clock.now_ns(), steady_ns(self.clock))
-        decided = decide(self.mind, seen, now, self.rules)
-        self.mind = decided.mind
-        urgent = [
-            work for work in decided.works if isinstance(work, EndPod) and work.uid in self.mind.leaving
-        ]
-        # Who is evicted does not wait for the disk, which may be busy for the very same reason.
-        for work in urgent:
-            self._give(work)
-        self._rest = decided, tuple(work for work in decided.works if work not in urgent)
-        if not urgent:
-            self._finish()
-
-    def _finish(self) -> None:
-        """Write down what was decided, and give out what is left of it."""
-        if self._rest is None:
-            return
-        (decided, works), self._rest = self._rest, None
-        self._keep(decided.keeping)
-        # First of all: what is told in a moment may concern a pod that has just come.
-        self.ears.decided(decided)
-        for work in works:
-            self._give(work)
-
-    async def _next(self) -> Seen:
-        """What is seen next; when nothing is, the tick at which something is due."""
-        moment = wake_at_ns(self.mind)
-        if moment is None or not self.queue.empty():
-            return await self.queue.get()
-        left_s = moment / 10**9 - self.clock.monotonic_s()
-        getting = asyncio.ensure_future(self.queue.get())
-        timer = asyncio.ensure_future(self.clock.sleep(max(left_s, 0.001)))
-        try:
-            await asyncio.wait({getting, timer}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            if not getting.done():
-                getting.cancel()
-        return getting.result() if getting.done() and not getting.cancelled() else Ticked()
 
     async def _everything(self) -> RuntimeSeen:
         """All that the runtime holds, as soon as it says so."""
@@ -166,8 +169,7 @@ class Loop:
             self.see(await self._everything())
 
     def _unavailable(self, error: Exception) -> None:
-        told = Tell(uid="", is_warning=True, reason="RuntimeUnavailable", message=str(error))
-        self.ears.tell(told)
+        self._warn("RuntimeUnavailable", str(error))
 
     async def _look(self, uid: str) -> None:
         asked_ns = steady_ns(self.clock)
@@ -176,37 +178,54 @@ class Loop:
         else:
             self.see(RuntimeSeen(await self.performer.runtime.pods(), asked_ns))
 
+    # ------------------------------------------------------------ works
+
+    def _pass_on(self, held: Held) -> None:
+        """What is kept, or need not be, is told and given out."""
+        # First of all: what is told in a moment may concern a pod that has just come.
+        self.ears.decided(held.decided)
+        for work in held.works:
+            if isinstance(work, Tell) or not self._is_closing:
+                self._give(work)
+
+    def _give_first(self, work: Work) -> None:
+        """Give out what does not wait; it may end what waits."""
+        withdrawn = self.ledger.withdraw(work.uid) if isinstance(work, CancelWork) else None
+        if withdrawn is None:
+            self._give(work)
+        else:
+            self._undone(withdrawn, is_cancelled=True)
+
     def _give(self, work: Work) -> None:
         match work:
             case WriteGroups():
                 for failure in self.performer.write_groups(work):
-                    told = Tell(uid="", is_warning=True, reason=failure.reason, message=failure.message)
-                    self.ears.tell(told)
-            case SyncPod() if self._unkept:
+                    self._warn(failure.reason, failure.message)
+            case SyncPod() if self.ledger.error:
                 # Nothing starts that would be forgotten if we died now.
-                failure = Failure(reason="StateNotKept", message=self._unkept)
-                known = self.mind.pods[work.uid]
-                done = PodDone(
-                    uid=work.uid, work=work, facts=known.facts, asked_ns=known.asked_ns, failures=(failure,)
-                )
-                self.see(done)
-            case SyncPod() | EndPod() | CleanPod() | CancelWork() | TuneContainer() | AskProbe():
+                self._undone(work, Failure(reason=NOT_KEPT, message=self.ledger.error))
+            case (
+                SyncPod() | EndPod() | CleanPod() | CancelWork() | TuneContainer() | TuneStart() | AskProbe()
+            ):
                 self.performer.give(work)
             case ReclaimNode():
                 self.ears.reclaim(work)
             case Tell():
                 self.ears.tell(work)
 
-    def _keep(self, keeping: Keeping) -> None:
-        """Keep what has changed, with all that could not be kept before."""
-        owed = keeping if self._owed is None else self._owed.then(keeping)
-        if owed.is_nothing:
-            return
-        try:
-            self.memory.keep(owed)
-        except WorldError as error:
-            if not self._unkept:
-                self.ears.tell(Tell(uid="", is_warning=True, reason="StateNotKept", message=str(error)))
-            self._owed, self._unkept = owed, str(error)
-        else:
-            self._owed, self._unkept = None, ""
+    def _undone(self, work: PodWork, *failures: Failure, is_cancelled: bool = False) -> None:
+        """Work for a pod that was not even begun with."""
+        known = self.mind.pods[work.uid]
+        self.see(
+            PodDone(
+                uid=work.uid,
+                work=work,
+                facts=known.facts,
+                asked_ns=known.asked_ns,
+                failures=failures,
+                is_cancelled=is_cancelled,
+            )
+        )
+
+    def _warn(self, reason: str, message: str) -> None:
+        self.ears.tell(Tell(uid="", is_warning=True, reason=reason, message=message))

@@ -2,19 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from nodewright.agent.fitting import fitted
-from nodewright.agent.hooks import HookError, asked, container_of, post_start, pre_stop
+from nodewright.agent.hooks import HookError, asked, container_of, pre_stop
 from nodewright.agent.patience import PatientRuntime
+from nodewright.agent.starting import Composer, ConfigError, Means, Starts, ip_of
 from nodewright.agent.timing import all_done, steady_ns, timed
 from nodewright.agent.values import (
-    CONFIG_ERROR,
-    CREATE_ERROR,
     GROUP_ERROR,
-    HOOK_ERROR,
     KILL_ERROR,
-    RUN_ERROR,
     SANDBOX_ERROR,
     AskProbe,
     CancelWork,
@@ -28,58 +25,19 @@ from nodewright.agent.values import (
     Tell,
     TuneContainer,
     TuneFailed,
+    TuneStart,
     WriteGroups,
 )
-from nodewright.core.cgroups.facts import ContainerSettings
-from nodewright.core.cgroups.files import File
 from nodewright.core.cgroups.plan import Group, Level
 from nodewright.core.lifecycle import LEAST_GRACE_S, KillReason, grace_period_s, waits_for
 from nodewright.model.objects import Container, Pod
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import (
-    Asker,
-    Cgroups,
-    Clock,
-    ContainerRuntime,
-    ContainerWish,
-    SandboxWish,
-)
+from nodewright.world.ports import Asker, Cgroups, Clock, ContainerRuntime
 
 _LOOK_AGAIN_S = 5.0
 _HOOK_SLACK_S = 1.0
 """A hook that is still busy when its time is up has not failed."""
-
-
-class ConfigError(Exception):
-    """A container's wish cannot be put together: something that the pod names is not there, an image, say."""
-
-    def __init__(self, message: str, reason: str = CONFIG_ERROR) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class Composer(Protocol):
-    """Puts together what a runtime is asked for: variables, volumes, images, devices."""
-
-    async def sandbox(self, pod: Pod, attempt: int, cgroup: str) -> SandboxWish:
-        """What holds the pod's containers together."""
-
-    async def container(
-        self,
-        pod: Pod,
-        container: Container,
-        attempt: int,
-        settings: tuple[ContainerSettings, tuple[File, ...]],
-        facts: PodFacts,
-    ) -> ContainerWish:
-        """What a container is to be.
-
-        Errors: ConfigError; WorldError.
-        """
-
-    async def forget(self, pod: Pod) -> None:
-        """Nothing is left of the pod's volumes and logs."""
 
 
 class Performer:
@@ -101,19 +59,28 @@ class Performer:
         """Hears of what fails and changes nothing."""
         self._is_closed = False
         self._pods: dict[str, asyncio.Task[None]] = {}
+        self._starts: dict[str, Starts] = {}
+        """The starts of each pod's last sync."""
         self._others: set[asyncio.Task[None]] = set()
 
-    def give(self, work: PodWork | CancelWork | TuneContainer | AskProbe) -> None:
+    def give(self, work: PodWork | CancelWork | TuneContainer | TuneStart | AskProbe) -> None:
         """Begin with a work, or end one."""
         match work:
             case SyncPod() | EndPod() | CleanPod():
                 assert work.uid not in self._pods, work.uid
+                self._starts.pop(work.uid, None)
+                if isinstance(work, SyncPod):
+                    means = Means(self.runtime, self.composer, self.asker)
+                    self._starts[work.uid] = Starts(work, means)
                 self._pods[work.uid] = asyncio.create_task(self._pod_work(work))
             case CancelWork(uid):
                 if uid in self._pods:
-                    self._pods[uid].cancel()
+                    # Not before it has begun: what never began could not say that it has ended.
+                    asyncio.get_running_loop().call_soon(self._pods[uid].cancel)
             case TuneContainer():
                 self._begin(self._tune(work))
+            case TuneStart():
+                self._begin(self._tune_start(work))
             case AskProbe():
                 self._begin(self._ask(work))
 
@@ -147,7 +114,7 @@ class Performer:
         try:
             match work:
                 case SyncPod():
-                    await self._sync(work, failures)
+                    await self._sync(work, self._starts[work.uid], failures)
                 case EndPod():
                     await self._end(work)
                 case CleanPod():
@@ -179,6 +146,7 @@ class Performer:
                 is_cancelled=is_cancelled,
             )
         )
+        self._tell_untold(work.uid)
 
     async def _seen(self, uid: str) -> tuple[PodFacts | None, int]:
         """What the runtime says of a pod, as soon as it says anything: on less than that nothing is decided."""
@@ -191,7 +159,7 @@ class Performer:
 
     # ------------------------------------------------------------ sync
 
-    async def _sync(self, work: SyncPod, failures: list[Failure]) -> None:
+    async def _sync(self, work: SyncPod, starts: Starts, failures: list[Failure]) -> None:
         """Groups, kills, sandbox, starts.
 
         Follows: v1.36, kubelet/kuberuntime/kuberuntime_manager.go, SyncPod.
@@ -219,7 +187,7 @@ class Performer:
             path = group.path if group is not None else ""
             sandbox_id = await self._sandbox(work, path, facts)
             facts = await self.runtime.pod(pod.uid) or _nothing(pod)
-        await self._starts(work, sandbox_id, facts, failures)
+        failures += await starts.run(sandbox_id, facts)
 
     async def _sandbox(self, work: SyncPod, path: str, facts: PodFacts) -> str:
         for old in facts.sandboxes:
@@ -228,53 +196,6 @@ class Performer:
         return await self.runtime.run_sandbox(
             await self.composer.sandbox(work.pod, work.plan.sandbox_attempt, path)
         )
-
-    async def _starts(self, work: SyncPod, sandbox_id: str, facts: PodFacts, failures: list[Failure]) -> None:
-        """Start containers one after the other; an init container that fails holds up all others."""
-        pod = work.pod
-        by_name = {one.name: one for one in (*pod.spec.init_containers, *pod.spec.containers)}
-        files = {group.container: group.files for group in work.groups if group.level is Level.CONTAINER}
-        for name in work.plan.starts:
-            container = by_name[name]
-            settings = (work.settings[name], files[name])
-            failure = await self._start(work, container, sandbox_id, settings, facts)
-            if failure is None:
-                continue
-            failures.append(failure)
-            if container in pod.spec.init_containers and not container.is_sidecar:
-                return
-
-    async def _start(
-        self,
-        work: SyncPod,
-        container: Container,
-        sandbox_id: str,
-        settings: tuple[ContainerSettings, tuple[File, ...]],
-        facts: PodFacts,
-    ) -> Failure | None:
-        """One container, with its hook; older attempts but the last one are cleared away."""
-        attempt, step = work.attempts[container.name], CONFIG_ERROR
-        try:
-            wish = await self.composer.container(work.pod, container, attempt, settings, facts)
-            step = CREATE_ERROR
-            id_ = await self.runtime.create_container(sandbox_id, wish)
-            step = RUN_ERROR
-            await self.runtime.start_container(id_)
-            try:
-                await post_start(self.asker, work.pod, container, id_, _ip(facts))
-            except HookError:
-                await self.runtime.stop_container(id_, grace_period_s(work.pod, container))
-                raise
-            step = "RemoveContainerError"
-            for old in _stale(facts, container.name):
-                await self.runtime.remove_container(old.id)
-        except HookError as error:
-            return Failure(reason=HOOK_ERROR, message=str(error), container=container.name)
-        except ConfigError as error:
-            return Failure(reason=error.reason, message=str(error), container=container.name)
-        except (WorldError, TimeoutError) as error:
-            return Failure(reason=step, message=str(error), container=container.name)
-        return None
 
     # ------------------------------------------------------------ end
 
@@ -345,7 +266,7 @@ class Performer:
     ) -> None:
         try:
             found = await self.runtime.pod(pod.uid) or _nothing(pod)
-            await pre_stop(self.asker, pod, container, facts.id, (_ip(found), timeout_s + _HOOK_SLACK_S))
+            await pre_stop(self.asker, pod, container, facts.id, (ip_of(found), timeout_s + _HOOK_SLACK_S))
         except (HookError, WorldError):
             # A hook that fails does not keep its container from ending. What it said may be secret.
             self.tell(
@@ -360,6 +281,19 @@ class Performer:
         except (WorldError, TimeoutError):
             self.report(TuneFailed(uid=work.uid, container_id=work.container_id))
 
+    async def _tune_start(self, work: TuneStart) -> None:
+        """A container that is being started, or was until a moment ago."""
+        if work.uid in self._starts:
+            await self._starts[work.uid].retuned(work)
+            if work.uid not in self._pods:
+                self._tell_untold(work.uid)
+
+    def _tell_untold(self, uid: str) -> None:
+        """Say which containers could not be told, once their start is known to be over."""
+        starts = self._starts.get(uid)
+        while starts is not None and starts.untold:
+            self.report(TuneFailed(uid=uid, container_id=starts.untold.pop()))
+
     async def _ask(self, work: AskProbe) -> None:
         self.report(await asked(self.asker, work, container_of(work.pod, work.container)))
 
@@ -370,14 +304,3 @@ def _pod_group(groups: Iterable[Group]) -> Group | None:
 
 def _nothing(pod: Pod) -> PodFacts:
     return PodFacts(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
-
-
-def _ip(facts: PodFacts) -> str:
-    return facts.sandboxes[0].ip if facts.sandboxes else ""
-
-
-def _stale(facts: PodFacts, name: str) -> tuple[ContainerFacts, ...]:
-    """Attempts that nobody asks for any more: all that had ended but the newest, and those that never started."""
-    mine = [one for one in facts.containers if one.name == name]
-    ended = [one for one in mine if one.phase is ContainerPhase.EXITED]
-    return (*ended[1:], *(one for one in mine if one.phase is ContainerPhase.CREATED))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Self
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from nodewright.agent.loop import Loop
 from nodewright.agent.readings import PodReadings
 from nodewright.agent.reclaim import reclaim
 from nodewright.agent.relief import still_leaving
-from nodewright.agent.timing import steady_ns
+from nodewright.agent.timing import Beside, steady_ns
 from nodewright.agent.values import ReclaimNode, Tell, UsageSeen
 from nodewright.core.eviction import (
     ADAPTIVE,
@@ -52,16 +52,6 @@ PENDING_NS = 5 * SECOND_NS
 ALARM_REST_S = 0.01
 """After an alarm none is listened to for so long: there may be a flood of them."""
 _OF_PODS = Signal.ALLOCATABLE_MEMORY_AVAILABLE
-
-
-T = TypeVar("T")
-
-
-class Beside(Protocol):
-    """A way to do something without holding up the loop."""
-
-    async def __call__(self, doing: Callable[[], T], /) -> T:
-        """What came of it."""
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):

@@ -92,7 +92,7 @@ def _comes_again(record: PodRecord) -> bool:
 
 def _begun_anew(record: PodRecord) -> PodRecord:
     """A pod after a start of the machine: nobody is held back for what was before."""
-    return replace(record, back_offs={}, held_back={})
+    return replace(record, back_offs={}, held_back={}, hooks={})
 
 
 class _Work:

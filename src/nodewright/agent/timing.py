@@ -1,12 +1,19 @@
 """Time by a clock that may be a fake: when it is, and how long something takes."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
 
 from nodewright.world.ports import Clock
 
 T = TypeVar("T")
+
+
+class Beside(Protocol):
+    """A way to do something without holding up the loop."""
+
+    async def __call__(self, doing: Callable[[], T], /) -> T:
+        """What came of it."""
 
 
 def steady_ns(clock: Clock) -> int:

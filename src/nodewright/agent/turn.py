@@ -16,12 +16,13 @@ from nodewright.agent.values import (
     Stage,
     Tell,
     TuneContainer,
+    TuneStart,
     Work,
     WriteGroups,
 )
 from nodewright.core.cgroups.container import containers_settings
 from nodewright.core.cgroups.facts import ContainerSettings
-from nodewright.core.cgroups.files import container_files
+from nodewright.core.cgroups.files import File, container_files
 from nodewright.core.cgroups.plan import Group, Level, Tree, level_groups, pod_groups
 from nodewright.core.cgroups.rules import CgroupRules
 from nodewright.core.lifecycle import Circumstances, Health, Probed, ProbeKind, pod_status
@@ -154,27 +155,54 @@ class Turn:
             if record.resizing.is_in_progress:
                 # Its group comes first: it is told when that is done.
                 continue
-            tunes = self.tunes_of(record)
-            if tunes:
+            tunes, starts = self.tunes_of(record), self._tunes_of_starts(record)
+            if tunes or starts:
                 told = {**record.told, **{one.container_id: one.files for one in tunes}}
-                self.pods[uid] = replace(record, told=told)
-                works += tunes
+                starting = {**record.starting, **{one.container: one.files for one in starts}}
+                self.pods[uid] = replace(record, told=told, starting=starting)
+                works += (*tunes, *starts)
         return works
 
     def tunes_of(self, record: PodRecord) -> tuple[TuneContainer, ...]:
         """What the containers of a pod that run have not been told yet."""
+        files, settings = self._held_to(record)
+        works = []
+        for facts in record.facts.containers if record.facts is not None else ():
+            # Those that are just being started are not known by their ids yet.
+            is_known = facts.id in record.told or facts.name not in record.starting
+            if facts.phase is not ContainerPhase.RUNNING or facts.name not in files or not is_known:
+                continue
+            mine = files[facts.name]
+            if record.told.get(facts.id) != mine:
+                works.append(
+                    TuneContainer(
+                        uid=record.pod.uid,
+                        container_id=facts.id,
+                        settings=settings[facts.name],
+                        files=mine,
+                    )
+                )
+        return tuple(works)
+
+    def _tunes_of_starts(self, record: PodRecord) -> tuple[TuneStart, ...]:
+        """What has changed for the containers of a pod that are just being started."""
+        if not record.starting:
+            return ()
+        files, settings = self._held_to(record)
+        return tuple(
+            TuneStart(uid=record.pod.uid, container=name, settings=settings[name], files=files[name])
+            for name, said in record.starting.items()
+            if said != files[name]
+        )
+
+    def _held_to(
+        self, record: PodRecord
+    ) -> tuple[dict[str, tuple[File, ...]], Mapping[str, ContainerSettings]]:
+        """By name what the containers of a pod are to be held to: as files, and as amounts."""
         rules, _ = _arranged(_Same(self.node.config))
         pod = as_counted(record.pod, self.node.config)
         settings = containers_settings(pod, rules, places_of(pod, self.node, record.memory))
-        works = []
-        for facts in record.facts.containers if record.facts is not None else ():
-            if facts.phase is not ContainerPhase.RUNNING or facts.name not in settings:
-                continue
-            mine = settings[facts.name]
-            files = container_files(mine, rules)
-            if record.told.get(facts.id) != files:
-                works.append(TuneContainer(uid=pod.uid, container_id=facts.id, settings=mine, files=files))
-        return tuple(works)
+        return {name: container_files(mine, rules) for name, mine in settings.items()}, settings
 
     def _status(self, record: PodRecord) -> PodStatus:
         """What the pod says of itself now.
@@ -259,4 +287,5 @@ def _lasting(record: PodRecord) -> object:
         record.has_started,
         record.resizing,
         record.written_as,
+        record.hooks,
     )

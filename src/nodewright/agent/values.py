@@ -120,6 +120,10 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     resizing: Resizing = NO_RESIZE
     written_as: str = ""
     """The uid of the file that it was resized by; empty: its own."""
+    hooks: Mapping[str, int] = {}
+    """By name the attempts at containers whose postStart hook is not known to have come back."""
+    starting: Mapping[str, tuple[File, ...]] = {}
+    """What the groups of the containers are set to that the work under way starts, by name."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,11 +210,8 @@ class RuntimeSeen(msgspec.Struct, frozen=True):
 
 SANDBOX_ERROR, KILL_ERROR = "FailedCreatePodSandBox", "KillPodError"
 CREATE_ERROR, RUN_ERROR, HOOK_ERROR = "CreateContainerError", "RunContainerError", "PostStartHookError"
-CONFIG_ERROR, GROUP_ERROR, MOUNT_ERROR = (
-    "CreateContainerConfigError",
-    "FailedCreatePodContainer",
-    "FailedMount",
-)
+GROUP_ERROR, MOUNT_ERROR = "FailedCreatePodContainer", "FailedMount"
+CONFIG_ERROR = "CreateContainerConfigError"
 """Reasons of failures; those of images come with them."""
 
 
@@ -313,6 +314,8 @@ class SyncPod(msgspec.Struct, frozen=True, kw_only=True):
     tunes: tuple["TuneContainer", ...] = ()
     """Containers that run and are held to other settings, because the pod is resized."""
     is_resize: bool = False
+    hooks: tuple[str, ...] = ()
+    """Names of containers that run, and whose postStart hook was cut off: it is run once more, before all starts."""
 
 
 class EndPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,6 +356,15 @@ class TuneContainer(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[File, ...]
 
 
+class TuneStart(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that the pod's work under way starts, or has just started, is held to other settings than that says."""
+
+    uid: str
+    container: str
+    settings: ContainerSettings
+    files: tuple[File, ...]
+
+
 class WriteGroups(msgspec.Struct, frozen=True):
     """The groups above those of pods are to be so."""
 
@@ -385,4 +397,5 @@ class Tell(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-Work: TypeAlias = PodWork | CancelWork | TuneContainer | WriteGroups | AskProbe | ReclaimNode | Tell
+Tune: TypeAlias = TuneContainer | TuneStart
+Work: TypeAlias = PodWork | CancelWork | Tune | WriteGroups | AskProbe | ReclaimNode | Tell

@@ -89,7 +89,7 @@ async def _quiet(loop: Loop, running: "asyncio.Task[None]") -> None:
     """Come back when nothing is under way."""
     while not running.done():
         await asyncio.sleep(_LOOK_S)
-        if loop.mind.unheard or not loop.queue.empty():
+        if loop.mind.unheard or not loop.is_quiet:
             continue
         if not any(one.is_busy for one in loop.mind.pods.values()):
             return

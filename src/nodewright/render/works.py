@@ -13,6 +13,7 @@ from nodewright.agent.values import (
     SyncPod,
     Tell,
     TuneContainer,
+    TuneStart,
     Work,
     WriteGroups,
 )
@@ -34,6 +35,8 @@ def work_lines(work: Work, pods: Mapping[str, PodRecord]) -> Iterator[str]:
             yield f"stop what is being done for pod {_name(uid, pods)}"
         case TuneContainer(uid=uid, container_id=id_, files=files):
             yield f"hold container {id_} of pod {_name(uid, pods)} to: {_files(files)}"
+        case TuneStart(uid=uid, container=container, files=files):
+            yield f"hold container {container}, which starts, of pod {_name(uid, pods)} to: {_files(files)}"
         case WriteGroups(groups):
             yield from _groups(groups)
         case AskProbe(pod=pod, container=container, probe=probe):
@@ -67,6 +70,8 @@ def _sync(work: SyncPod) -> Iterator[str]:
     if plan.sandbox_attempt is not None:
         yield f"make a sandbox for pod {name}, attempt {plan.sandbox_attempt}"
     files = {group.container: group.files for group in work.groups}
+    for container in work.hooks:
+        yield f"run the postStart hook of container {container} of pod {name} again"
     for container in plan.starts:
         held = _files(files.get(container, ()))
         yield f"start container {container} of pod {name}, attempt {work.attempts[container]}: {held}"

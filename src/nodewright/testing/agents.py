@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from nodewright.agent.decide import wake_at_ns
 from nodewright.agent.images import ImageKeeper
-from nodewright.agent.loop import Loop, Memory
+from nodewright.agent.ledger import Memory
+from nodewright.agent.loop import Loop
 from nodewright.agent.outcome import Decided, Keeping, Stepped
 from nodewright.agent.perform import Performer
 from nodewright.agent.pressure import Pressure, Watched
@@ -20,6 +21,7 @@ from nodewright.agent.values import (
     PodWanted,
     ReclaimNode,
     Rules,
+    Seen,
     Source,
     Tell,
 )
@@ -34,6 +36,7 @@ from nodewright.model.profile import NodeProfile
 from nodewright.model.running import PodFacts
 from nodewright.node.state import NodeState
 from nodewright.render.words import KubeletWords
+from nodewright.testing.disks import SlowDisk
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.pressure import FakeAlarms, FakeGauges, FakeStorage, at_once
 from nodewright.testing.runtime import FakeCgroups, FakeClock, FakeRuntime, Script, settle
@@ -90,6 +93,11 @@ class FakeAsker:
         """Containers whose answers are bad, by name."""
         self.asked: list[tuple[str, str]] = []
         """The container's id and what was asked, in order."""
+        self.hooked: list[str] = []
+        """The ids of the containers whose hooks have run, well or not."""
+        self.lets_hooks_run = asyncio.Event()
+        """While it is not set, hooks take their time."""
+        self.lets_hooks_run.set()
 
     async def ask(
         self,
@@ -107,7 +115,9 @@ class FakeAsker:
         self, handler: Mapping[str, Any], container_id: str, address: str, timeout_s: float, who: str
     ) -> tuple[bool, str]:
         """Whether it has run."""
+        await self.lets_hooks_run.wait()
         is_good, said = await self.ask(handler, container_id, address, timeout_s)
+        self.hooked.append(container_id)
         return is_good, "" if is_good else f"{who}: {said}"
 
 
@@ -133,11 +143,23 @@ class FakeMemory:
         self.node = keeping.node
 
 
-class FakeEars:
-    """Remembers what it is told, and sees to it that nobody wakes up for what is past."""
+class CarefulLoop(Loop):
+    """Sees to it that nobody wakes up for what is past."""
 
-    def __init__(self, clock: FakeClock | None = None) -> None:
-        self.clock = clock
+    def turn(self, seen: Seen) -> bool:
+        """Decide as any other."""
+        is_urgent = super().turn(seen)
+        moment = wake_at_ns(self.mind)
+        assert moment is None or moment > self.clock.monotonic_s() * 10**9, (
+            "it would wake up at once, for ever"
+        )
+        return is_urgent
+
+
+class FakeEars:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
         self.told: list[Tell] = []
         self.reclaims: list[ReclaimNode] = []
         self.on_reclaim: Callable[[ReclaimNode], None] = lambda _: None
@@ -148,10 +170,6 @@ class FakeEars:
 
     def decided(self, decided: Decided) -> None:
         """The mind has changed."""
-        moment = wake_at_ns(decided.mind) if self.clock is not None else None
-        assert self.clock is None or moment is None or moment > self.clock.monotonic_s() * 10**9, (
-            "it would wake up at once, for ever"
-        )
 
     def reclaim(self, work: ReclaimNode) -> None:
         """The node is to give something back."""
@@ -172,18 +190,24 @@ class AgentBench:
         self.clock = clock or FakeClock()
         self.runtime = FakeRuntime(self.clock, scripts)
         self.cgroups, self.asker = FakeCgroups(), FakeAsker()
-        self.memory, self.ears = FakeMemory(), FakeEars(self.clock)
+        self.memory, self.ears = FakeMemory(), FakeEars()
         self.keeper: Memory = self.memory
         self.node = Node.of(profile or a_profile()).state
         self.loop = self._loop(Mind(node=self.node, unheard=frozenset(unheard)))
         self.gauges, self.storage, self.alarms = FakeGauges(), FakeStorage(), FakeAlarms()
         self.pressure: Pressure | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._disk: SlowDisk | None = None
 
     def begin(self, mind: Mind, memory: Memory) -> None:
         """Have the agent begin with this, before it runs."""
         self.keeper = memory
         self.loop = self._loop(mind)
+
+    def slow_disk(self, seconds: float) -> None:
+        """From now on the disk takes so long for what is to be kept."""
+        self._disk = SlowDisk(self.clock, seconds)
+        self.loop.ledger.beside = self._disk
 
     def use(self, runtime: FakeRuntime, cgroups: FakeCgroups) -> None:
         """Go on with what an earlier agent has left, before this one begins."""
@@ -246,6 +270,8 @@ class AgentBench:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._disk is not None:
+            self._disk.hurry.set()
         failed = [task for task in self._tasks if task.done()]
         for task in self._tasks:
             task.cancel()
@@ -256,4 +282,6 @@ class AgentBench:
     def _loop(self, mind: Mind) -> Loop:
         performer = Performer(self.runtime, self.cgroups, FakeComposer(), self.asker, self.clock)
         rules = Rules(words=KubeletWords(), started_ns=self.clock.now_ns())
-        return Loop(mind, performer, self.keeper, self.ears, self.clock, rules)
+        loop = CarefulLoop(mind, performer, self.keeper, self.ears, self.clock, rules)
+        loop.ledger.beside = at_once
+        return loop

@@ -1,4 +1,26 @@
-"""A disk that is a dictionary: what was not synced is lost with the power."""
+"""A disk that is a dictionary: what was not synced is lost with the power; and one that takes its time."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from nodewright.agent.timing import timed
+from nodewright.world.ports import Clock
+
+T = TypeVar("T")
+
+
+class SlowDisk:
+    """Does what is done beside the loop after so long, until it is told to hurry: then at once."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self.clock, self.seconds = clock, seconds
+        self.hurry = asyncio.Event()
+
+    async def __call__(self, doing: Callable[[], T], /) -> T:
+        """It takes as long as it takes."""
+        await timed(self.clock, self.hurry.wait(), self.seconds)
+        return doing()
 
 
 class FakeDisk:

@@ -32,8 +32,8 @@ from nodewright.model.verdict import Refused
 from nodewright.node.pressure import claims_of
 from nodewright.render.journals import JournalScribe
 from nodewright.render.words import KubeletWords
-from nodewright.testing.agents import FakeAsker, FakeComposer, FakeEars
-from nodewright.testing.disks import FakeDisk
+from nodewright.testing.agents import CarefulLoop, FakeAsker, FakeComposer, FakeEars
+from nodewright.testing.disks import FakeDisk, SlowDisk
 from nodewright.testing.faults import (
     ASKS_RUNTIME,
     CHANGES_CGROUPS,
@@ -67,7 +67,7 @@ class Lives:
             FakeCgroups(),
             FakeAsker(),
             FakeDisk(),
-            FakeEars(self.clock),
+            FakeEars(),
         )
         self.node = Node.of(profile).state
         self.boot = "first"
@@ -89,6 +89,7 @@ class Lives:
         self._faults = [*faults]
         self.now_faults = Faults()
         self._task: asyncio.Task[None] | None = None
+        self._beside = SlowDisk(self.clock, 0)
         self.loop: Loop | None = None
 
     # ------------------------------------------------------------ time
@@ -115,6 +116,7 @@ class Lives:
         if self._task is None:
             return
         self.now_faults.is_dead = True
+        self._beside.hurry.set()
         has_failed = self._task.done()
         self._task.cancel()
         (found,) = await asyncio.gather(self._task, return_exceptions=True)
@@ -160,7 +162,9 @@ class Lives:
             self.clock,
         )
         rules = Rules(words=KubeletWords(), started_ns=self.clock.now_ns())
-        self.loop = Loop(start.value.mind, performer, start.value.keeper, self.ears, self.clock, rules)
+        self.loop = CarefulLoop(start.value.mind, performer, start.value.keeper, self.ears, self.clock, rules)
+        self._beside = SlowDisk(self.clock, self.disk_s)
+        self.loop.ledger.beside = self._beside
         for source, pods in self.listed.items():
             self.loop.see(PodsWanted(source, tuple(pods.values())))
         self._task = asyncio.create_task(self.loop.run())
@@ -235,6 +239,7 @@ class Lives:
     def _check(self) -> None:
         """Nothing runs twice; CPUs of a pinned container are its alone, and stay as they are."""
         running = self.running()
+        self._check_hooks()
         twice = Counter((uid, name) for uid, name, _ in running)
         self.wrong += [
             f"{uid} {name} runs {count} times" for (uid, name), count in twice.items() if count > 1
@@ -246,6 +251,19 @@ class Lives:
                 self.wrong.append(f"{uid} had the CPUs {before} and has {cpus}")
             shared_by = [other for other, theirs in own.items() if other != uid and theirs & cpus]
             self.wrong += [f"{other} and {uid} have {cpus} for themselves" for other in shared_by]
+
+    def _check_hooks(self) -> None:
+        """A container that runs as part of a pod that is ready has had its hook."""
+        for record in self.loop.mind.pods.values() if self.loop is not None else ():
+            hooked = {one.name for one in record.pod.spec.containers if "postStart" in (one.lifecycle or {})}
+            self.wrong += [
+                f"{one.container_id} is ready, and its hook has not run"
+                for one in record.status.container_statuses
+                if one.ready and one.name in hooked and not self._was_hooked(one.container_id)
+            ]
+
+    def _was_hooked(self, container_id: str) -> bool:
+        return container_id.rpartition("/")[2] in self.asker.hooked
 
     def _check_shared(self) -> None:
         """Once all is done that was to be done, nobody runs on CPUs that are somebody's own."""
@@ -262,6 +280,8 @@ class Lives:
     """Pods that have CPUs of their own."""
     is_careful = True
     """Whether containers learn of CPUs at once; not where a runtime fails to tell them."""
+    disk_s = 0.0
+    """How long the disk takes for what is to be kept, while all else goes on."""
     jumps: Mapping[int, int] = MappingProxyType({})
     """By how much the time of day changes, by the second in which it does."""
     most_journal_bytes, most_log_bytes = 4_000, 20_000

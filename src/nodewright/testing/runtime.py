@@ -65,7 +65,7 @@ class FakeClock:
         await settle()
 
 
-async def settle(turns: int = 50) -> None:
+async def settle(turns: int = 200) -> None:
     """Let everything run that can run now."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from nodewright.agent.compose import PATH, ContainerComposer, ProcessComposer
 from nodewright.agent.composing import Site
-from nodewright.agent.perform import ConfigError
 from nodewright.agent.shelf import Shelf
+from nodewright.agent.starting import ConfigError
 from nodewright.agent.values import Source
 from nodewright.core.cgroups.facts import ContainerSettings, KilledTogether
 from nodewright.core.cgroups.files import File

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 import pytest
 
 from nodewright.agent.images import COLLECT_S, Collected, ImageKeeper
-from nodewright.agent.perform import ConfigError
+from nodewright.agent.starting import ConfigError
 from nodewright.agent.values import Tell
 from nodewright.core.images import ImagePolicy
 from nodewright.model.kubelet_config import KubeletConfiguration

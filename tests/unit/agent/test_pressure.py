@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from nodewright.agent.outcome import Keeping
 from nodewright.agent.relief import KILL_TIMEOUT_S
 from nodewright.agent.values import Stage
 from nodewright.core.eviction import KUBELET, NodeReclaim
@@ -337,24 +336,3 @@ async def test_what_cannot_be_read_is_told_once_and_tried_again() -> None:
         bench.gauges.show(memory=LOW)
         await bench.clock.advance(10)
         assert evicted(bench) == ["web"]
-
-
-@running
-async def test_a_pod_that_is_evicted_does_not_wait_for_the_disk() -> None:
-    async with AgentBench(hard()) as bench:
-        await bench.want(a_pod())
-        uses(bench, web=GIB)
-        kept: list[int] = []
-        keep = bench.memory.keep
-
-        def slowly(keeping: Keeping) -> None:
-            if keeping.pods:
-                kept.append(sum(name == "stop_container" for name, _ in bench.runtime.done))
-            keep(keeping)
-
-        bench.memory.keep = slowly  # type: ignore[method-assign] # a disk that looks at what was done before
-        bench.gauges.show(memory=LOW)
-        await bench.watch()
-        assert evicted(bench) == ["web"]
-        assert kept[0] == 1
-        assert bench.memory.pods["web"].status.reason == "Evicted"

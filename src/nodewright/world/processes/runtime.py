@@ -257,7 +257,9 @@ class ProcessRuntime:
     ) -> None:
         """Its group is written."""
         del settings
-        record = self._running("update container", container_id)
+        id_, record = self._found(container_id)
+        if record is None or self._records.ended(id_) is not None:
+            raise WorldError("update container", container_id, "it is not there, or has ended")
         self._cgroups.ensure(record.cgroup, files)
 
     async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> Executed:
@@ -323,7 +325,8 @@ class ProcessRuntime:
         await asyncio.to_thread(self._cgroups.kill, record.cgroup)
         error = "its shim is gone" if self._records.started(id_) is not None else "it was never started"
         lost = Ended(code=_SIGKILLED, finished_ns=time.time_ns(), error=error)
-        if not self._records.end_container(id_, lost):
+        # Its end is synced, and others must not wait for the disk.
+        if not await asyncio.to_thread(self._records.end_container, id_, lost):
             raise WorldError("end container", str(id_), "it has just been started")
         return self._records.ended(id_) or self._unwritten.setdefault(id_, lost)
 
