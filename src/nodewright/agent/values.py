@@ -208,10 +208,9 @@ class RuntimeSeen(msgspec.Struct, frozen=True):
     asked_ns: int
 
 
-SANDBOX_ERROR, KILL_ERROR = "FailedCreatePodSandBox", "KillPodError"
+SANDBOX_ERROR, KILL_ERROR, MOUNT_ERROR = "FailedCreatePodSandBox", "KillPodError", "FailedMount"
 CREATE_ERROR, RUN_ERROR, HOOK_ERROR = "CreateContainerError", "RunContainerError", "PostStartHookError"
-GROUP_ERROR, MOUNT_ERROR = "FailedCreatePodContainer", "FailedMount"
-CONFIG_ERROR = "CreateContainerConfigError"
+CONFIG_ERROR, GROUP_ERROR = "CreateContainerConfigError", "FailedCreatePodContainer"
 """Reasons of failures; those of images come with them."""
 
 
