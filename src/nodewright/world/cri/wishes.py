@@ -82,6 +82,7 @@ def container_config(
     return cri.ContainerConfig(
         metadata=cri.ContainerMetadata(name=container.name, attempt=wish.attempt),
         image=cri.ImageSpec(image=wish.image or container.image, user_specified_image=container.image),
+        stop_signal=_signal(wish.stop_signal),
         command=wish.command,
         args=wish.args,
         working_dir=wish.working_dir,
@@ -113,6 +114,15 @@ def container_config(
             security_context=container_security(wish.pod, container, image_user, seccomp_root),
         ),
     )
+
+
+def _signal(name: str) -> str:
+    """The runtime's word for a signal; what is none is left to the runtime, as if nothing was said.
+
+    Follows: v1.36, kubelet/kuberuntime/helpers.go, getContainerConfigStopSignal.
+    """
+    word = name.replace("+", "PLUS").replace("-", "MINUS")
+    return word if word in cri.Signal.DESCRIPTOR.values_by_name else "RUNTIME_DEFAULT"
 
 
 def resources(settings: ContainerSettings) -> cri.LinuxContainerResources:

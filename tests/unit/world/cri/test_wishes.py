@@ -1,6 +1,7 @@
 """Pods and containers become the messages that a kubelet would send."""
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.core.cgroups.facts import (
     ContainerSettings,
@@ -137,6 +138,15 @@ def test_a_container_is_told_all_that_was_wished_for() -> None:
         "io.kubernetes.container.preStopHandler": '{"exec":{"command":["bye"]}}',
         "io.kubernetes.container.ports": '[{"containerPort":80,"protocol":"TCP"}]',
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("", 0), ("SIGTERM", 23), ("SIGRTMIN+15", 50), ("SIGRTMAX-1", 64), ("SIGRTMAX", 65), ("SIGNONE", 0)],
+)
+def test_a_container_may_be_asked_to_end_by_its_own_signal(name: str, number: int) -> None:
+    wish = replace(a_wish(Container(name="app")), stop_signal=name)
+    assert container_config(wish, ROOT, "/seccomp").stop_signal == number
 
 
 def test_settings_become_the_runtimes_amounts() -> None:
