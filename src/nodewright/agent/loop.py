@@ -47,7 +47,7 @@ class Ears(Protocol):
         """Something that happened."""
 
     def decided(self, decided: Decided) -> None:
-        """The mind has changed."""
+        """The mind has changed; what is to be told among the works is heard by this."""
 
     def reclaim(self, work: ReclaimNode) -> None:
         """The node is to give back what it can."""
@@ -211,7 +211,8 @@ class Loop:
             case ReclaimNode():
                 self.ears.reclaim(work)
             case Tell():
-                self.ears.tell(work)
+                # Whoever heard what was decided has told it, with all that follows from the rest.
+                pass
 
     def _undone(self, work: PodWork, *failures: Failure, is_cancelled: bool = False) -> None:
         """Work for a pod that was not even begun with."""

@@ -1,4 +1,4 @@
-"""What of a turn people are told besides what it says itself: containers that start, end, and are held back."""
+"""What of a turn people are told: what it says itself, and containers that start, end, and are held back."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -48,6 +48,8 @@ def news(
         yield from _held_back(old, record)
     for work in works:
         match work:
+            case Tell():
+                yield work
             case EndPod(uid=uid):
                 for name in _running(after.get(uid) or before.get(uid)):
                     yield _normal(uid, KILLING, f"Stopping container {name}")

@@ -170,6 +170,7 @@ class FakeEars:
 
     def decided(self, decided: Decided) -> None:
         """The mind has changed."""
+        self.told += [work for work in decided.works if isinstance(work, Tell)]
 
     def reclaim(self, work: ReclaimNode) -> None:
         """The node is to give something back."""

@@ -71,6 +71,20 @@ async def test_a_life_without_trouble() -> None:
 
 
 @running
+async def test_why_a_pod_ends_is_told_before_its_containers_end() -> None:
+    async with AgentBench() as bench:
+        board = with_board(bench)
+        await bench.want(a_pod(activeDeadlineSeconds=3))
+        await bench.clock.advance(4)
+        assert [one.reason for one in board.happenings()] == [
+            "Created",
+            "Started",
+            "DeadlineExceeded",
+            "Killing",
+        ]
+
+
+@running
 async def test_a_container_that_was_made_and_could_not_start_was_made() -> None:
     async with AgentBench() as bench:
         board = with_board(bench)
