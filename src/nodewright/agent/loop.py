@@ -185,7 +185,7 @@ class Loop:
         # First of all: what is told in a moment may concern a pod that has just come.
         self.ears.decided(held.decided)
         for work in held.works:
-            if isinstance(work, Tell) or not self._is_closing:
+            if not self._is_closing:
                 self._give(work)
 
     def _give_first(self, work: Work) -> None:
