@@ -356,5 +356,6 @@ def _evicted(turn: Turn, eviction: Eviction) -> None:
     override = turn.rules.words.evicted(eviction)
     turn.tell(uid, override.reason, override.message, warning=True)
     turn.evictions += 1
+    turn.evicted.append(eviction)
     turn.leaving[uid] = turn.now.steady_ns + patience_ns(grace_period_s)
     ends(turn, uid, override, grace_period_s)

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nodewright.agent.decide import decide, wake_at_ns
 from nodewright.agent.ledger import Held, Ledger, Memory, may_go_first
@@ -53,6 +54,21 @@ class Ears(Protocol):
         """The node is to give back what it can."""
 
 
+class Turned(NamedTuple):
+    """A turn, for those who count: what was seen, and what came of it.
+
+    Units: nanoseconds.
+    """
+
+    before: Mind
+    seen: Seen
+    decided: Decided
+    at_ns: int
+    """When, on the steady clock."""
+    took_ns: int
+    """How long deciding took."""
+
+
 NOT_KEPT = "StateNotKept"
 _TURNS_TO_SIGNAL = 10
 """So often others have a turn before the next decision when somebody is evicted: enough for a signal to be sent."""
@@ -71,12 +87,19 @@ class Loop:
         self.ledger = Ledger(memory, self._pass_on, self._wake.set)
         self.ledger.on_error = partial(self._warn, NOT_KEPT)
         self._is_closing = False
+        self.on_turn: Callable[[Turned], None] = lambda _: None
+        """Hears of every turn when it has been decided."""
         performer.report, performer.tell = self.see, ears.tell
 
     @property
     def is_quiet(self) -> bool:
         """Whether all that was seen has been decided on, kept and passed on."""
         return not self._seen and self.ledger.is_empty
+
+    @property
+    def waiting(self) -> int:
+        """How much was seen and is not decided on yet."""
+        return len(self._seen)
 
     def see(self, seen: Seen) -> None:
         """Take an observation; it is looked at when its turn comes."""
@@ -101,12 +124,15 @@ class Loop:
     def turn(self, seen: Seen) -> bool:
         """One observation: decide, have it kept, give out; whether something was given out before all else."""
         now = Now(self.clock.now_ns(), steady_ns(self.clock))
-        decided = decide(self.mind, seen, now, self.rules)
+        before, began_s = self.mind, self.clock.monotonic_s()
+        decided = decide(before, seen, now, self.rules)
+        took_ns = round((self.clock.monotonic_s() - began_s) * 10**9)
         self.mind = decided.mind
         first = tuple(work for work in decided.works if may_go_first(work, self.mind))
         for work in first:
             self._give_first(work)
         self.ledger.add(Held(decided, tuple(work for work in decided.works if work not in first)))
+        self.on_turn(Turned(before, seen, decided, now.steady_ns, took_ns))
         return any(isinstance(work, EndPod | CancelWork) for work in first)
 
     async def _next(self) -> Seen:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from nodewright.agent.values import Mind, PodRecord, Source, Work
+from nodewright.core.eviction import Eviction
 from nodewright.model.objects import Pod
 from nodewright.node.events import Event
 from nodewright.node.state import NodeState
@@ -54,3 +55,5 @@ class Decided(msgspec.Struct, frozen=True):
     mind: Mind
     keeping: Keeping
     works: tuple[Work, ...] = ()
+    evicted: tuple[Eviction, ...] = ()
+    """Who ends because the node ran short, and why."""

@@ -1,7 +1,7 @@
 """Looks at what is left of the node, seldom while there is much and often near a threshold, and tells the loop."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -112,6 +112,21 @@ class Pressure:
         self._told = ""
         self._wake = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def gauges(self) -> Gauges:
+        """What of the machine as a whole is left."""
+        return self._parts.gauges
+
+    @property
+    def disks(self) -> NodeUse:
+        """The file systems as they were last seen."""
+        return self._disks
+
+    @property
+    def storage(self) -> Mapping[str, PodUse]:
+        """By uid what pods hold on disks, as it was last seen."""
+        return self._storage
 
     async def run(self) -> None:
         """Look, until it is cancelled."""

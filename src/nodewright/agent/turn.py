@@ -25,6 +25,7 @@ from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File, container_files
 from nodewright.core.cgroups.plan import Group, Level, Tree, level_groups, pod_groups
 from nodewright.core.cgroups.rules import CgroupRules
+from nodewright.core.eviction import Eviction
 from nodewright.core.lifecycle import Circumstances, Health, Probed, ProbeKind, pod_status
 from nodewright.core.requests import qos_class
 from nodewright.model.objects import Pod, PodStatus
@@ -47,6 +48,7 @@ class Turn:
         self.pods = dict(mind.pods)
         self.leaving, self.evictions = dict(mind.leaving), mind.evictions
         self.works: list[Work] = []
+        self.evicted: list[Eviction] = []
         self.stepped: list[Stepped] = []
         self.kept: dict[str, PodRecord | None] = {}
         """Pods of which something that lasts has changed."""
@@ -129,7 +131,7 @@ class Turn:
             deferred=self.deferred if self.deferred != self.before.deferred else None,
             are_holdings_new=holdings_changed,
         )
-        return Decided(mind, keeping, tuple(self.works))
+        return Decided(mind, keeping, tuple(self.works), tuple(self.evicted))
 
     def groups_of(self, record: PodRecord) -> tuple[tuple[Group, ...], Mapping[str, ContainerSettings]]:
         """The groups of a pod and its containers, and the settings of the latter."""

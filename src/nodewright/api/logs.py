@@ -31,16 +31,16 @@ class LogRoutes:
         if record is None:
             raise APIError(NOT_FOUND, f'pods "{name}" not found')
         container = _container(record, request.query_params.get("container", ""))
-        facts = _attempt(record, container, previous=flag(request, "previous"))
+        facts = attempt(record, container, previous=flag(request, "previous"))
         wanted = Wanted(
             tail=number(request, "tailLines"),
             since=self._since(number(request, "sinceSeconds")),
             has_times=flag(request, "timestamps"),
         )
         path = self._agent.log_path(record, facts)
-        _readable(path)
+        readable(path)
         if flag(request, "follow"):
-            going_on = followed(path, wanted, lambda: self._is_over(record.pod.uid, facts))
+            going_on = followed(path, wanted, lambda: is_over(self._agent, record.pod.uid, facts))
             return StreamingResponse(going_on, media_type="text/plain")
         return StreamingResponse(log_text(path, wanted), media_type="text/plain")
 
@@ -49,14 +49,15 @@ class LogRoutes:
             return b""
         return str(Instant(self._agent.clock.now_ns() - seconds * 10**9)).encode()
 
-    def _is_over(self, uid: str, facts: ContainerFacts) -> bool:
-        """Whether a container has nothing more to say, or nobody would pass it on."""
-        if self._agent.board.is_closed:
-            return True
-        record = self._agent.board.mind.pods.get(uid)
-        known = record.facts.containers if record is not None and record.facts is not None else ()
-        now = next((one for one in known if one.id == facts.id), None)
-        return now is None or now.phase is ContainerPhase.EXITED
+
+def is_over(agent: Agent, uid: str, facts: ContainerFacts) -> bool:
+    """Whether a container has nothing more to say, or nobody would pass it on."""
+    if agent.board.is_closed:
+        return True
+    record = agent.board.mind.pods.get(uid)
+    known = record.facts.containers if record is not None and record.facts is not None else ()
+    now = next((one for one in known if one.id == facts.id), None)
+    return now is None or now.phase is ContainerPhase.EXITED
 
 
 def _container(record: PodRecord, name: str) -> str:
@@ -76,7 +77,7 @@ def _container(record: PodRecord, name: str) -> str:
     return name
 
 
-def _attempt(record: PodRecord, name: str, *, previous: bool) -> ContainerFacts:
+def attempt(record: PodRecord, name: str, *, previous: bool) -> ContainerFacts:
     """The run of a container that is meant: the newest, or the one before it.
 
     Follows: v1.36, kubelet/kubelet_pods.go, validateContainerLogStatus.
@@ -96,7 +97,7 @@ def _attempt(record: PodRecord, name: str, *, previous: bool) -> ContainerFacts:
     return runs[0]
 
 
-def _readable(path: Path) -> None:
+def readable(path: Path) -> None:
     """Errors after the first byte could not be told any more.
 
     Errors: APIError.

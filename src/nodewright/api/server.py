@@ -1,15 +1,12 @@
 """The agent's API on a unix socket: who may open the file may ask."""
 
-import asyncio
-import contextlib
 import grp
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,6 +21,7 @@ from nodewright.api.answers import (
     on_world_error,
 )
 from nodewright.api.entries import Entry, routes_of
+from nodewright.api.listening import QuietServer, quiet_config
 from nodewright.api.logs import LogRoutes
 from nodewright.api.node import NodeRoutes
 from nodewright.api.pods import PodRoutes
@@ -56,50 +54,15 @@ async def serving(
     Errors: WorldError where another agent listens there, or the socket cannot be made.
     """
     listener = _listener(path, group)
-    config = uvicorn.Config(
-        application(agent, more),
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        loop="asyncio",
-        http="h11",
-        ws="none",
-        timeout_graceful_shutdown=1,
-    )
-    server = _Server(config)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        await server.is_up.wait()
-        yield
+        async with QuietServer(quiet_config(application(agent, more))).running(listener):
+            try:
+                yield
+            finally:
+                # Whoever follows something is to leave.
+                agent.board.close()
     finally:
-        agent.board.close()
-        server.should_exit = True
-        server.is_over.set()
-        await task
-        listener.close()
         leave_place(path)
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to the agent, and says when it is there."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_up, self.is_over = asyncio.Event(), asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
-        await super().startup(sockets)
-        self.is_up.set()
-
-    async def main_loop(self) -> None:
-        """Wait for the end, where others look ten times a second whether it has come."""
-        await self.is_over.wait()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield
 
 
 def _listener(path: Path, group: str) -> socket.socket:

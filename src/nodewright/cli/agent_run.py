@@ -2,18 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodewright.agent.board import Board
 from nodewright.agent.draining import drain
-from nodewright.agent.keeping import Opened, open_directory
+from nodewright.agent.keeping import JOURNAL, Opened, open_directory
 from nodewright.agent.loop import Loop
 from nodewright.agent.perform import Performer
 from nodewright.agent.pressure import Pressure, Watched
@@ -26,7 +26,7 @@ from nodewright.api.agent import Agent
 from nodewright.api.entries import Entry
 from nodewright.api.profile import ProfileRoutes
 from nodewright.api.server import serving
-from nodewright.cli.agent_node import AgentNode, sheet
+from nodewright.cli.agent_node import AgentNode, host_address, sheet
 from nodewright.cli.agent_runtime import Machinery, log_root, machinery
 from nodewright.cli.agent_settings import Settings, pod_resources_socket
 from nodewright.cli.agent_sources import WATCHED, sources
@@ -48,6 +48,9 @@ from nodewright.world.clock import HostClock
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.scenarios import this_release
 from nodewright.world.systemd import machine_stops, notify, tell_alive
+
+if TYPE_CHECKING:
+    from nodewright.api.kubelet_serving import Wishes
 
 PRIORITY = -10
 """Of the agent, where it may have one (nice value)."""
@@ -74,6 +77,7 @@ async def run_agent(told: Settings, here: AgentNode) -> int:
     with suppress(OSError):
         # Whose pod takes all CPUs must not keep us from ending it.
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    wished = _kubelet_api(told, here)
     opened = _opened(told, here)
     if opened is None:
         return ERROR
@@ -81,16 +85,16 @@ async def run_agent(told: Settings, here: AgentNode) -> int:
     wired = await _wired(told, here, opened)
     for each in opened.tells:
         wired.board.tell(each)
-    async with asyncio.TaskGroup() as group:
+    # Where nobody can listen, nothing is begun.
+    async with _servers(wired, wished), asyncio.TaskGroup() as group:
         tasks = [group.create_task(each) for each in _parts(wired)]
-        async with _servers(wired):
-            notify("READY=1")
-            click.echo(f"node {here.node.name} takes pods; asked at {told.socket}", err=True)
-            await stop.wait()
-            notify("STOPPING=1")
-            if told.drain_on_exit or await asyncio.to_thread(machine_stops):
-                click.echo("pods end, by priority", err=True)
-                await drain(wired.board, wired.loop.see, wired.loop.clock)
+        notify("READY=1")
+        click.echo(f"node {here.node.name} takes pods; asked at {told.socket}", err=True)
+        await stop.wait()
+        notify("STOPPING=1")
+        if told.drain_on_exit or await asyncio.to_thread(machine_stops):
+            click.echo("pods end, by priority", err=True)
+            await drain(wired.board, wired.loop.see, wired.loop.clock)
         for task in tasks:
             task.cancel()
     await wired.loop.performer.runtime.close()
@@ -98,15 +102,40 @@ async def run_agent(told: Settings, here: AgentNode) -> int:
 
 
 @asynccontextmanager
-async def _servers(wired: Wired) -> AsyncIterator[None]:
-    """All that listens, while this is entered."""
+async def _servers(wired: Wired, wished: "Wishes | None") -> AsyncIterator[None]:
+    """All that listens, while this is entered; enter it before the first turn of the loop, to have that counted."""
     told, agent, more = wired.told, wired.agent, _entries(wired)
     async with AsyncExitStack() as stack:
+        if wished is not None:
+            await _serve_kubelet_api(stack, wired, wished, more)
         await stack.enter_async_context(serving(agent, told.socket, group=told.socket_group, more=more))
         await _serve_pod_resources(stack, wired)
         # Before servers end: whoever follows something is to leave first.
         stack.callback(wired.board.close)
         yield
+
+
+def _kubelet_api(told: Settings, here: AgentNode) -> "Wishes | None":
+    """What is wanted of the kubelet's HTTP API; None: nothing.
+
+    Errors: InputError, WorldError.
+    """
+    if not told.kubelet_api:
+        return None
+    from nodewright.cli.agent_serving import wishes  # noqa: PLC0415 - 3 MiB, if it is not used
+
+    document = here.profile.spec.kubelet_configuration
+    return wishes(told, document, here.node.config.parts.kubelet, (here.node.name, host_address()))
+
+
+async def _serve_kubelet_api(
+    stack: AsyncExitStack, wired: Wired, wished: "Wishes", more: Sequence[Entry]
+) -> None:
+    from nodewright.api.kubelet_serving import Counting, serve_kubelet_api  # noqa: PLC0415 - as above
+
+    counting = Counting(wired.loop, wired.pressure, wired.told.root_dir / JOURNAL)
+    places = await serve_kubelet_api(stack, wished, wired.agent, counting, more)
+    click.echo(f"the kubelet's API at {', '.join(map(str, places))}", err=True)
 
 
 async def _serve_pod_resources(stack: AsyncExitStack, wired: Wired) -> None:

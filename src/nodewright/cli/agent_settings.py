@@ -37,6 +37,9 @@ class Settings:
     eviction_policy: str
     socket: Path
     socket_group: str
+    kubelet_api: bool
+    token_auth_file: Path | None
+    grants: tuple[str, ...]
     pod_resources_socket: Path | None
     drain_on_exit: bool
     dry_run: str | None
@@ -122,6 +125,24 @@ _OPTIONS = (
         help="Where to listen for `nodewright run`, `get` and the others; only root may ask.",
     ),
     click.option("--socket-group", default="", metavar="NAME", help="A group that may ask, too."),
+    click.option(
+        "--kubelet-api",
+        is_flag=True,
+        help="Answer over HTTPS as a kubelet does, as --config says: address, port, TLS, authentication.",
+    ),
+    click.option(
+        "--token-auth-file",
+        type=_FILE,
+        metavar="FILE",
+        help='Who may ask by bearer token: lines of token,user,uid[,"group,..."[,EXPIRY]].',
+    ),
+    click.option(
+        "--grant",
+        "grants",
+        multiple=True,
+        metavar="ROLE=KIND:NAME",
+        help="Who may do what there: read or write, for user:NAME or group:NAME. Repeatable. Default: nobody.",
+    ),
     click.option(
         "--pod-resources-socket",
         type=click.Path(path_type=Path),

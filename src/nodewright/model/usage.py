@@ -35,6 +35,18 @@ class Stalls(msgspec.Struct, frozen=True):
     full: StallShares = StallShares()
 
 
+class CPUUse(msgspec.Struct, frozen=True, rename="camel"):
+    """CPU time of the node, a pod or a container. Eviction does not look at it.
+
+    Units: nanoseconds of CPU time, in a second of late and in all.
+    """
+
+    time: Instant | None = None
+    usage_nano_cores: Count | None = None
+    usage_core_nano_seconds: Count | None = None
+    psi: Stalls | None = None
+
+
 class MemoryUse(msgspec.Struct, frozen=True, rename="camel"):
     """Memory of the node, a pod or a container. The working set is what cannot be given back at once."""
 
@@ -57,7 +69,28 @@ class SwapUse(msgspec.Struct, frozen=True, rename="camel"):
 class IOUse(msgspec.Struct, frozen=True, rename="camel"):
     """Input and output: how much was waited for it."""
 
+    time: Instant | None = None
     psi: Stalls | None = None
+
+
+class InterfaceUse(msgspec.Struct, frozen=True, rename="camel"):
+    """What went through a network interface.
+
+    Units: bytes; packets with errors.
+    """
+
+    name: str = ""
+    rx_bytes: Count | None = None
+    rx_errors: Count | None = None
+    tx_bytes: Count | None = None
+    tx_errors: Count | None = None
+
+
+class NetworkUse(InterfaceUse, frozen=True, rename="camel"):
+    """The interface that leads out, and all that there are."""
+
+    time: Instant | None = None
+    interfaces: tuple[InterfaceUse, ...] = ()
 
 
 class FilesystemUse(msgspec.Struct, frozen=True, rename="camel"):
@@ -85,6 +118,10 @@ class ContainerUse(msgspec.Struct, frozen=True, rename="camel"):
     memory: MemoryUse | None = None
     rootfs: FilesystemUse | None = None
     logs: FilesystemUse | None = None
+    start_time: Instant | None = None
+    cpu: CPUUse | None = None
+    swap: SwapUse | None = None
+    io: IOUse | None = None
 
 
 class ProcessUse(msgspec.Struct, frozen=True):
@@ -111,6 +148,9 @@ class PodUse(msgspec.Struct, frozen=True, rename="camel"):
     ephemeral_storage: FilesystemUse | None = msgspec.field(default=None, name="ephemeral-storage")
     processes: ProcessUse | None = msgspec.field(default=None, name="process_stats")
     swap: SwapUse | None = None
+    start_time: Instant | None = None
+    cpu: CPUUse | None = None
+    io: IOUse | None = None
 
 
 class RuntimeUse(msgspec.Struct, frozen=True, rename="camel"):
@@ -139,6 +179,9 @@ class NodeUse(msgspec.Struct, frozen=True, rename="camel"):
     rlimit: ProcessLimit | None = None
     swap: SwapUse | None = None
     io: IOUse | None = None
+    start_time: Instant | None = None
+    cpu: CPUUse | None = None
+    network: NetworkUse | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, rename="camel"):

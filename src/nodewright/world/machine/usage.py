@@ -66,7 +66,7 @@ def read_usage(
         runtime=runtime,
         rlimit=_processes(sources),
         swap=_swap(sources),
-        io=IOUse(psi=_stalls(sources.proc.text("pressure/io"))),
+        io=IOUse(psi=stalls_in(sources.proc.text("pressure/io"))),
     )
     return Usage(node=node, pods=tuple(tree.pods()))
 
@@ -90,7 +90,7 @@ def _node_memory(sources: Sources, tree: "_Cgroups") -> MemoryUse | None:
         available_bytes=max(total - working_set, 0),
         usage_bytes=used,
         working_set_bytes=working_set,
-        psi=_stalls(sources.proc.text("pressure/memory")),
+        psi=stalls_in(sources.proc.text("pressure/memory")),
     )
 
 
@@ -123,7 +123,7 @@ def _processes(sources: Sources) -> ProcessLimit | None:
     return ProcessLimit(max_pid=most, running=sources.number(place, fields[3].split("/")[1]))
 
 
-def _stalls(text: str | None) -> Stalls | None:
+def stalls_in(text: str | None) -> Stalls | None:
     """The pressure that a file of the kernel tells; None where it tells none."""
     shares = {
         kind: StallShares(avg10=float(ten), avg60=float(sixty), avg300=float(three_hundred), total=int(total))
@@ -226,7 +226,7 @@ class _Cgroups:
         return MemoryUse(
             usage_bytes=used,
             working_set_bytes=max(used - (self.inactive(group) or 0), 0),
-            psi=_stalls(stalls),
+            psi=stalls_in(stalls),
         )
 
     def _processes_in(self, group: str) -> int:

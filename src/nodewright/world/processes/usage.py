@@ -3,13 +3,12 @@
 import time
 
 from nodewright.world.cgroup_files import group_memory, table
-from nodewright.world.cgroupfs import CgroupFS
-from nodewright.world.ports import ContainerUsage
+from nodewright.world.ports import Cgroups, ContainerUsage
 
 _FILES = ("cpu.stat", "cpuacct.usage", "pids.current")
 
 
-def group_usage(cgroups: CgroupFS, group: str) -> ContainerUsage:
+def group_usage(cgroups: Cgroups, group: str) -> ContainerUsage:
     """What a group uses now; what its files do not tell is not known."""
     said, memory = cgroups.texts(group, _FILES) or {}, group_memory(cgroups, group)
     cpu_ns = _number(said.get("cpuacct.usage"))

@@ -1,0 +1,255 @@
+"""An agent with the kubelet's HTTP API on the loopback, whose machine is a fake; and people with certificates and tokens."""
+
+import asyncio
+import datetime as dt
+import ssl
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from msgspec.structs import replace
+
+from nodewright.agent.board import Board
+from nodewright.api.access import Access, Grants
+from nodewright.api.agent import Agent
+from nodewright.api.entries import Role
+from nodewright.api.kubelet_serving import Counting, Wishes, serve_kubelet_api
+from nodewright.api.listening import Place
+from nodewright.api.tls import server_context
+from nodewright.model.kubelet_config import (
+    KubeletAuthentication,
+    KubeletConfiguration,
+    KubeletX509Authentication,
+)
+from nodewright.model.profile import NodeProfile
+from nodewright.render.running import NodeSheet
+from nodewright.testing.agents import AgentBench
+from nodewright.testing.nodes import STATIC_CPUS, a_profile
+from nodewright.testing.runtime import FakeClock, Script
+from nodewright.world.key_maker import make_key_pair
+from nodewright.world.key_pair import KeyPair
+from nodewright.world.tokens import TokenFile
+
+TOKENS = """\
+reads,prometheus,1,"monitoring"
+writes,admin,2,
+nothing,stranger,3,
+was,prometheus,1,"monitoring",2020-01-01T00:00:00Z
+"""
+GRANTS = Grants({"admin": Role.WRITE, "certain": Role.WRITE}, {"monitoring": Role.READ})
+LOOPBACK = "127.0.0.1"
+
+
+def served(
+    **scripts: Script,
+) -> Callable[[Callable[["ServedAgent"], Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """The test with an agent that answers; ``scripts`` say what its containers do."""
+
+    def with_agent(test: Callable[["ServedAgent"], Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        @wraps(test)
+        def running(tmp_path: Path) -> None:
+            async def through() -> None:
+                async with ServedAgent(tmp_path, scripts=scripts) as node:
+                    await test(node)
+
+            asyncio.run(through())
+
+        del running.__wrapped__
+        return running
+
+    return with_agent
+
+
+class Answer(NamedTuple):
+    """What somebody was told."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode()
+
+
+class Authority:
+    """Signs certificates of clients."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name, self._folder = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), folder
+        self.file = folder / f"{name}.crt"
+        self.file.write_bytes(self._signed(self._name, self._key, is_authority=True))
+
+    def signs(self, name: str, *groups: str) -> KeyPair:
+        """A certificate for somebody."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in groups]
+        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        pair = KeyPair(self._folder / f"{name}.client.crt", self._folder / f"{name}.client.key")
+        pair.certificate.write_bytes(self._signed(subject, key, is_authority=False))
+        private = serialization.PrivateFormat.PKCS8
+        pair.key.write_bytes(
+            key.private_bytes(serialization.Encoding.PEM, private, serialization.NoEncryption())
+        )
+        return pair
+
+    def _signed(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> bytes:
+        now = dt.datetime.now(dt.UTC)
+        built = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(hours=1))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        )
+        return built.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+class ServedAgent:
+    """An agent with its API, for `async with`; ``folder`` is for keys, tokens and logs."""
+
+    def __init__(
+        self,
+        folder: Path,
+        profile: NodeProfile | None = None,
+        *,
+        tokens: str = TOKENS,
+        scripts: Mapping[str, Script] = {},
+    ) -> None:
+        self.bench = AgentBench(profile or a_profile(**STATIC_CPUS), (), FakeClock(time.time_ns()), **scripts)
+        self.board = Board(self.bench.loop.mind, self.bench.clock)
+        self.bench.loop.ears = self.board
+        self.logs = folder / "logs"
+        make_key_pair(folder / "pki", "node1", [LOOPBACK])
+        self.pair = KeyPair(folder / "pki/kubelet.crt", folder / "pki/kubelet.key")
+        self.authority = Authority(folder, "authority")
+        self.tokens = folder / "tokens.csv"
+        self.tokens.write_text(tokens, "utf-8")
+        self.config = KubeletConfiguration(
+            address=LOOPBACK,
+            port=0,
+            healthz_port=0,
+            authentication=KubeletAuthentication(
+                x509=KubeletX509Authentication(client_ca_file=str(self.authority.file))
+            ),
+        )
+        self.access = Access(GRANTS, TokenFile(self.tokens))
+        self._stack = AsyncExitStack()
+
+    def change(self, **changes: object) -> None:
+        """Have another configuration, before it begins."""
+        self.config = replace(self.config, **changes)
+
+    async def __aenter__(self) -> Self:
+        pressure = await self.bench.watch()
+        self.agent = Agent(
+            board=self.board,
+            see=self.bench.loop.see,
+            runtime=self.bench.runtime,
+            clock=self.bench.clock,
+            sheet=NodeSheet(version="v1.36", started_ns=self.bench.clock.now_ns(), runtime="fake://0"),
+            log_root=self.logs,
+        )
+        wished = Wishes(
+            config=self.config,
+            access=self.access,
+            context=server_context(self.pair, self.config),
+        )
+        self.counting = Counting(self.bench.loop, pressure, self.logs / "journal.json")
+        await self._stack.enter_async_context(self.bench)
+        self._stack.callback(self.board.close)
+        self.places = await serve_kubelet_api(self._stack, wished, self.agent, self.counting, ())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    def told(self) -> list[str]:
+        """What was told of refusals."""
+        return [one.message for one in self.board.happenings() if one.reason == "RequestRefused"]
+
+    def client(self, pair: KeyPair | None = None) -> ssl.SSLContext:
+        """How somebody with such a certificate talks to it."""
+        context = ssl.create_default_context(cafile=self.pair.certificate)
+        if pair is not None:
+            context.load_cert_chain(pair.certificate, pair.key)
+        return context
+
+    async def ask(
+        self,
+        path: str,
+        token: str = "reads",  # noqa: S107 - of TOKENS
+        *,
+        method: str = "GET",
+        context: ssl.SSLContext | None = None,
+    ) -> Answer:
+        """What somebody is told who asks over TLS; without a token, if it is empty."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return await ask(self.places[0], path, headers, method=method, context=context or self.client())
+
+
+async def ask(
+    place: Place,
+    path: str,
+    headers: Mapping[str, str],
+    *,
+    method: str = "GET",
+    context: ssl.SSLContext | None = None,
+) -> Answer:
+    """What a server answers.
+
+    Errors: OSError where it hangs up.
+    """
+    reader, writer = await asyncio.open_connection(place.address, place.port, ssl=context)
+    lines = [f"{method} {path} HTTP/1.1", "Host: node1", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    try:
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        async with asyncio.timeout(10):
+            said = await reader.read()
+    finally:
+        writer.close()
+    return parsed(said)
+
+
+def parsed(said: bytes) -> Answer:
+    """An answer out of its bytes.
+
+    Errors: ConnectionError where there is none.
+    """
+    head, _, body = said.partition(b"\r\n\r\n")
+    first, *rest = head.decode("latin-1").split("\r\n")
+    if not first:
+        raise ConnectionError("it hung up without a word")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+    if headers.get("transfer-encoding") == "chunked":
+        body = b"".join(_chunks(body))
+    return Answer(int(first.split()[1]), headers, body)
+
+
+def _chunks(body: bytes) -> list[bytes]:
+    found = []
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        count = int(size, 16)
+        found.append(body[:count])
+        body = body[count + 2 :]
+    return found

@@ -1,0 +1,77 @@
+"""Files of bearer tokens: taken as the API server takes them, or refused line by line."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodewright.values.instant import Instant
+from nodewright.world.errors import InputError
+from nodewright.world.tokens import TokenFile, TokenOwner, read_tokens
+
+NOW = Instant.parse("2026-01-31T12:00:00Z")
+
+
+def a_file(tmp_path: Path, text: str) -> TokenFile:
+    place = tmp_path / "tokens.csv"
+    place.write_text(text, "utf-8")
+    return TokenFile(place)
+
+
+def test_a_line_is_a_token_a_user_and_what_groups_it_is_in(tmp_path: Path) -> None:
+    tokens = a_file(tmp_path, '# people\n\nsecret, anna ,1,"a, b"\nother,bert,2\n')
+    assert tokens.owner("secret", NOW) == TokenOwner("anna", "1", ("a", "b"))
+    assert tokens.owner("other", NOW) == TokenOwner("bert", "2", ())
+    assert tokens.owner("secre", NOW) is None
+    assert tokens.owner("", NOW) is None
+
+
+def test_a_token_is_good_until_it_expires(tmp_path: Path) -> None:
+    tokens = a_file(tmp_path, "secret,anna,1,,2026-01-31T12:00:00Z\n")
+    before = Instant(NOW.nanoseconds - 1)
+    assert tokens.owner("secret", before) is not None
+    assert not tokens.has_expired("secret", before)
+    assert tokens.owner("secret", NOW) is None
+    assert tokens.has_expired("secret", NOW)
+    assert not tokens.has_expired("other", NOW)
+
+
+def test_every_line_that_is_wrong_is_named_and_no_token_is_shown() -> None:
+    text = b"hush,anna\n,bert,2\nhush2,,3\nhush3,carl,4,,soon\nhush4,dora,5\nhush4,emil,6\nhush5,f,7,g,,h\n"
+    with pytest.raises(InputError) as error:
+        read_tokens(text, "tokens.csv")
+    said = [str(one) for one in error.value.faults]
+    assert [one.partition(": ")[2].partition(":")[0] for one in said] == [
+        f"line {number}" for number in (1, 2, 3, 4, 6, 7)
+    ]
+    assert not any("hush" in one for one in said)
+    for rule, one in zip(
+        ("not 2 columns", "token is empty", "user is empty", "soon", "already"), said, strict=False
+    ):
+        assert rule in one
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b'a,"b\n'])
+def test_what_is_no_table_is_refused(content: bytes) -> None:
+    with pytest.raises(InputError, match="comma-separated values are wanted"):
+        read_tokens(content, "tokens.csv")
+
+
+def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        TokenFile(tmp_path / "none")
+    with pytest.raises(InputError, match="larger than"):
+        a_file(tmp_path, "x" * (1 << 21))
+
+
+def test_a_file_is_read_again_when_it_has_changed_and_looked_at_once_a_second(tmp_path: Path) -> None:
+    tokens = a_file(tmp_path, "secret,anna,1\n")
+    tokens.path.write_text("another,anna,1\n", "utf-8")
+    assert tokens.owner("secret", NOW) is not None
+    tokens._looked_s -= 2
+    assert tokens.owner("secret", NOW) is None
+    assert tokens.owner("another", NOW) is not None
+    os.unlink(tokens.path)  # noqa: PTH108 - as somebody else would
+    tokens._looked_s -= 2
+    assert tokens.owner("another", NOW) is None
+    assert "No such file" in tokens.trouble

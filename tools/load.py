@@ -1,0 +1,287 @@
+"""Ask an agent a thousand times a second, over TLS, while pods come and go; the figures go to docs/figures/load.json.
+
+Needs root and cgroups: `make load`.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from tools.source import ROOT
+
+FIGURES = ROOT / "docs" / "figures" / "load.json"
+PATHS = ("/metrics", "/pods")
+TOKEN = "a-token-of-this-run"  # noqa: S105 - of an agent that lives for a minute
+CLIENTS = 4
+PRIORITY = -10
+CHURN_PERIOD_S = 0.5
+MOST_GROWTH_MIB = 20
+MANIFEST = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {{name: main, image: none, command: [sleep, "10000"], resources: {{requests: {{cpu: 1m, memory: 1Mi}}}}}}
+"""
+
+
+class Agent:
+    """An agent of its own with so many pods, on the loopback."""
+
+    def __init__(self, folder: Path, pods: int) -> None:
+        self.folder, self.wanted = folder, folder / "pods"
+        self.wanted.mkdir()
+        self.port, other = _free_ports(2)
+        config = folder / "config.yaml"
+        config.write_text(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+            f"address: 127.0.0.1\nport: {self.port}\nhealthzPort: {other}\nmaxPods: {pods + 20}\nevictionHard: {{}}\n"
+        )
+        (folder / "tokens.csv").write_text(f"{TOKEN},load,1,\n")
+        for number in range(pods):
+            self.want(f"steady-{number}")
+        command = [sys.executable, "-m", "nodewright", "agent", "--config", str(config), "--kubelet-api"]
+        command += ["--root-dir", str(folder / "root"), "--cgroup-root", f"/nodewright-load-{os.getpid()}"]
+        command += ["--socket", str(folder / "agent.sock"), "--workload-dir", str(self.wanted)]
+        command += ["--token-auth-file", str(folder / "tokens.csv"), "--grant", "read=user:load"]
+        self.log = (folder / "agent.log").open("wb")
+        command += ["--drain-on-exit", "--pod-resources-socket", "none"]
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
+
+    def want(self, name: str) -> None:
+        """One more pod."""
+        beside = self.folder / f"{name}.yaml"
+        beside.write_text(MANIFEST.format(name=name))
+        beside.replace(self.wanted / beside.name)
+
+    def drop(self, name: str) -> None:
+        """One pod less."""
+        (self.wanted / f"{name}.yaml").unlink()
+
+    def rss_mib(self) -> float:
+        """The agent's memory."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(text.partition("VmRSS:")[2].split()[0]) / 1024
+
+    def cpu_s(self) -> float:
+        """The CPU time that it has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def wait(self, pods: int) -> None:
+        """Wait until so many pods run."""
+        until_s = time.monotonic() + 120
+        while time.monotonic() < until_s:
+            if self.process.poll() is not None:
+                raise RuntimeError((self.folder / "agent.log").read_text()[-2000:])
+            try:
+                with Client(self.port) as client:
+                    _, body = client.ask("/metrics")
+                if f"kubelet_running_pods {pods}\n".encode() in body:
+                    return
+            except OSError:
+                pass
+            time.sleep(0.5)
+        raise RuntimeError("the pods did not all start in two minutes")
+
+    def end(self) -> None:
+        """Nothing is left."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+        self.log.close()
+
+
+class Client:
+    """One connection that is kept."""
+
+    def __init__(self, port: int) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._socket = context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10))
+        self._room, self._start = memoryview(bytearray(4 << 20)), 0
+
+    def ask(self, path: str) -> tuple[int, bytes]:
+        """Status and body."""
+        status, size = self.asked(path)
+        return status, bytes(self._room[self._start : self._start + size])
+
+    def asked(self, path: str) -> tuple[int, int]:
+        """Status, and the size of the body."""
+        head = f"GET {path} HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        self._socket.sendall(head.encode())
+        got, size, status = 0, None, 0
+        while size is None or got < size:
+            count = self._socket.recv_into(self._room[got:])
+            if not count:
+                raise ConnectionError("the agent hung up")
+            got += count
+            if size is None:
+                whole = bytes(self._room[: min(got, 4096)])
+                end = whole.find(b"\r\n\r\n")
+                if end >= 0:
+                    lower = whole[:end].lower()
+                    length = int(lower.partition(b"content-length:")[2].split()[0])
+                    status, self._start, size = int(lower.split()[1]), end + 4, end + 4 + length
+        return status, size - self._start
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+class Asked(NamedTuple):
+    """What one client saw.
+
+    Units: seconds, bytes.
+    """
+
+    took_s: dict[str, list[float]]
+    sizes: dict[str, int]
+    errors: list[str]
+
+
+def asking(port: int, pace_s: float, seconds: float, place: int) -> Asked:
+    """Ask at a pace, and note how long each answer took from when it was due: who has to wait for his turn waits, too."""
+    with suppress(OSError):
+        # Whatever else the machine does is not to slow down those who ask.
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    took_s: dict[str, list[float]] = {path: [] for path in PATHS}
+    sizes, errors = dict.fromkeys(PATHS, 0), list[str]()
+    with Client(port) as client:
+        due_s, number = time.perf_counter() + pace_s * place / CLIENTS, place
+        until_s = due_s + seconds
+        while due_s < until_s:
+            time.sleep(max(0.0, due_s - time.perf_counter()))
+            path = PATHS[number % len(PATHS)]
+            number += 1
+            try:
+                status, size = client.asked(path)
+            except (OSError, ValueError) as error:
+                errors.append(f"{path}: {error}")
+                break
+            took_s[path].append(time.perf_counter() - due_s)
+            sizes[path] = max(sizes[path], size)
+            if status != 200 or not size:
+                errors.append(f"{path}: {status}")
+            due_s += pace_s
+    return Asked(took_s, sizes, errors)
+
+
+def main() -> int:
+    """Measure and write; 1 where a target is missed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--rate", type=int, default=1000)
+    parser.add_argument("--pods", type=int, default=110)
+    parser.add_argument("--show", action="store_true", help="show the figures, write none")
+    asked = parser.parse_args()
+    with _agent(asked.pods) as agent:
+        agent.wait(asked.pods)
+        found = measured(agent, asked.rate, asked.seconds)
+    found = {"pods": asked.pods, **found}
+    print(json.dumps(found, indent=2))
+    if not asked.show:
+        FIGURES.write_text(json.dumps(found, indent=2) + "\n")
+    is_fast = found["requestsPerSecond"] >= asked.rate * 0.99
+    return int(bool(found["errors"]) or not is_fast or found["rssMiB"]["growth"] > MOST_GROWTH_MIB)
+
+
+def measured(agent: Agent, rate: int, seconds: float) -> dict[str, Any]:
+    """What came of so many requests a second."""
+    rss, cpu_s = [agent.rss_mib()], agent.cpu_s()
+    churned, began_s = 0, time.perf_counter()
+    with multiprocessing.get_context("spawn").Pool(CLIENTS) as pool:
+        given = [(agent.port, CLIENTS / rate, seconds, place) for place in range(CLIENTS)]
+        going_on = pool.starmap_async(asking, given)
+        while not going_on.ready():
+            agent.want(f"passing-{churned}")
+            going_on.wait(CHURN_PERIOD_S / 2)
+            agent.drop(f"passing-{churned}")
+            going_on.wait(CHURN_PERIOD_S / 2)
+            churned += 1
+            rss.append(agent.rss_mib())
+        clients = going_on.get()
+    took, used = time.perf_counter() - began_s, agent.cpu_s() - cpu_s
+    errors = [error for client in clients for error in client.errors]
+    count = sum(len(each) for client in clients for each in client.took_s.values())
+    return {
+        "seconds": round(took, 1),
+        "requests": count,
+        "errors": len(errors),
+        **({"firstErrors": errors[:5]} if errors else {}),
+        "requestsPerSecond": round(count / took),
+        "passingPods": churned,
+        "paths": {path: _latencies(clients, path) for path in PATHS},
+        "cpuPercent": round(used / took * 100, 1),
+        "rssMiB": {
+            "before": round(rss[0], 1),
+            "most": round(max(rss), 1),
+            "growth": round(rss[-1] - rss[len(rss) // 3], 1),
+        },
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "loadAverage": round(os.getloadavg()[0], 1),
+    }
+
+
+def _latencies(clients: list[Asked], path: str) -> dict[str, float]:
+    took = sorted(each for client in clients for each in client.took_s[path])
+    size = max(client.sizes[path] for client in clients)
+    if not took:
+        return {"bytes": size}
+    shown = {
+        name: took[min(int(len(took) * part), len(took) - 1)]
+        for name, part in (("medianMs", 0.5), ("p99Ms", 0.99))
+    }
+    return {
+        "bytes": size,
+        **{name: round(value * 1000, 1) for name, value in shown.items()},
+        "mostMs": round(took[-1] * 1000, 1),
+    }
+
+
+@contextmanager
+def _agent(pods: int) -> Iterator[Agent]:
+    with tempfile.TemporaryDirectory() as folder:
+        agent = Agent(Path(folder), pods)
+        try:
+            yield agent
+        finally:
+            agent.end()
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(one.getsockname()[1]) for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def _commit() -> str:
+    asked = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
