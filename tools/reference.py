@@ -27,6 +27,7 @@ FLOORS = (
     "agent",
     "sim",
     "lint",
+    "audit",
     "render",
     "ask",
     "policies",

@@ -119,6 +119,11 @@ SHOTS = {
         "nodewright fleet minimise --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv"
     ),
     "help-node": "nodewright node --help",
+    "help-audit": "nodewright audit --help",
+    "audit": (
+        "nodewright audit --kubelet-root examples/worker-3/kubelet --pods examples/worker-3/pods.json "
+        "--node-name worker-3 --node 2s-2n-8c-smt2-adjacent --cgroups examples/drift/cgroups"
+    ),
     "help-node-export": "nodewright node export --help",
     "node-export": "nodewright node export --nrt --node examples/worker-3/from-the-cluster.yaml",
     "help-node-capture": "nodewright node capture --help",

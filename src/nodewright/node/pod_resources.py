@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from nodewright.core.devices.state import NOWHERE, UNLISTED, DeviceState
 from nodewright.core.memory.policy import StaticPolicy as StaticMemory
 from nodewright.model.objects import Pod
@@ -12,6 +14,7 @@ from nodewright.model.pod_resources import (
     PodResources,
 )
 from nodewright.model.profile import Device, MemoryBlock
+from nodewright.node.config import NodeConfig
 from nodewright.node.providers import CPUs, Memory
 from nodewright.node.state import NodeState
 from nodewright.values.idset import CPUSet
@@ -53,12 +56,20 @@ def allocatable_resources(state: NodeState) -> AllocatableResources:
     """What containers can have for themselves: CPUs that are not reserved, memory that is not, healthy devices.
 
     Follows: v1.36, pkg/kubelet/apis/podresources/server_v1.go, GetAllocatableResources;
-        cpumanager/policy_static.go, GetAllocatableCPUs; memorymanager/policy_static.go, GetAllocatableMemory;
         devicemanager/manager.go, GetAllocatableDevices.
     Departs: as `pod_resources`.
     """
+    return replace(allocatable_of_managers(state.config), devices=tuple(_healthy(state.held.devices)))
+
+
+def allocatable_of_managers(config: NodeConfig) -> AllocatableResources:
+    """What of it stays as it is while the kubelet runs: CPUs and memory, without devices.
+
+    Follows: v1.36, cpumanager/policy_static.go, GetAllocatableCPUs; memorymanager/policy_static.go,
+        GetAllocatableMemory.
+    """
     cpus, memory = CPUSet(), tuple[MemoryBlock, ...]()
-    for provider in state.config.managers.providers:
+    for provider in config.managers.providers:
         match provider:
             case CPUs(policy=policy):
                 cpus = policy.allocatable
@@ -71,11 +82,7 @@ def allocatable_resources(state: NodeState) -> AllocatableResources:
                 )
             case _:
                 pass
-    return AllocatableResources(
-        devices=tuple(_healthy(state.held.devices)),
-        cpus=cpus,
-        memory=memory,
-    )
+    return AllocatableResources(cpus=cpus, memory=memory)
 
 
 def _held(devices: DeviceState, uid: str, container: str) -> Iterator[ContainerDevices]:

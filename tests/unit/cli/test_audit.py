@@ -1,0 +1,141 @@
+"""`nodewright audit`: the sources of a node side by side, whichever of them can be read."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.ask import Node
+from nodewright.cli import audit as audit_command
+from nodewright.cli.app import ERROR, NO, YES, run
+from nodewright.testing.pod_resources import saying, telling
+from nodewright.world.profiles import load_profile
+from tools.source import ROOT
+
+Captured = pytest.CaptureFixture[str]
+EXAMPLE, DRIFT = ROOT / "examples" / "worker-3", ROOT / "examples" / "drift" / "cgroups"
+NODE = ("--node", "2s-2n-8c-smt2-adjacent")
+PODS = ("--pods", f"{EXAMPLE}/pods.json", "--node-name", "worker-3")
+FORWARDER = "pod5b0a3c53-52c4-4c4e-9f83-9a6d0d1f2b10"
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Path:
+    """A copy of a kubelet's directory."""
+    return Path(shutil.copytree(EXAMPLE / "kubelet", tmp_path / "kubelet"))
+
+
+def audited(capsys: Captured, root: Path, *more: str, code: int) -> tuple[dict[str, Any], str]:
+    asked = ["audit", "--kubelet-root", str(root), *NODE, "-o", "json", *more]
+    assert run(asked) == code, capsys.readouterr()
+    said = capsys.readouterr()
+    return json.loads(said.out), said.err
+
+
+def found(document: dict[str, Any]) -> set[tuple[str, str, str]]:
+    return {(one["kind"], one["pod"], one["field"]) for one in document["findings"]}
+
+
+def missed(document: dict[str, Any]) -> dict[str, str]:
+    return {one.get("source", one["reason"]): one.get("because", "") for one in document["notCompared"]}
+
+
+def test_files_that_agree_are_no_finding(capsys: Captured, kubelet: Path) -> None:
+    document, said = audited(capsys, kubelet, *PODS, "--cgroups", "none", code=YES)
+    assert (document["findings"], document["compared"] > 10, said) == ([], True, "")
+    assert set(missed(document)) == {"podResources", "cgroups"}
+
+
+def test_what_the_kernel_says_otherwise_is_found(capsys: Captured, kubelet: Path) -> None:
+    document, _ = audited(capsys, kubelet, *PODS, "--cgroups", str(DRIFT), code=NO)
+    assert found(document) == {
+        ("cpus", "telco/forwarder-0", "cpus"),
+        ("file", "shop/web-6d5c8f7b9-l4x8q", "memory.max"),
+        ("group", "f00dfeed-0000-4000-8000-000000000000", "cgroup"),
+    }
+    (cpus,) = [one for one in document["findings"] if one["kind"] == "cpus"]
+    assert cpus["said"] == {"state": "2-5", "cgroups": "2-9", "pods": 4}
+    assert (cpus["odd"], cpus["means"]) == ("cgroups", "it runs on other CPUs than it was given")
+
+
+def test_a_socket_that_says_otherwise_is_found(capsys: Captured, kubelet: Path, tmp_path: Path) -> None:
+    """The socket tells of the node as it was captured from its cluster, where devices have other names."""
+    socket = tmp_path / "s"
+    with telling(socket, Node.of(load_profile(str(EXAMPLE / "from-the-cluster.yaml"))).state):
+        more = ("--pod-resources", str(socket), "--cgroups", "none")
+        document, _ = audited(capsys, kubelet, *PODS, *more, code=NO)
+        assert {one["kind"] for one in document["findings"]} == {"devices"}
+        document, said = audited(capsys, kubelet, *more, code=YES)
+        assert "namesUnknown" in missed(document)
+        assert said == ""
+
+
+def test_one_source_that_is_down_hides_none_of_the_others(
+    capsys: Captured, kubelet: Path, tmp_path: Path
+) -> None:
+    socket = tmp_path / "s"
+    (kubelet / "memory_manager_state").write_bytes(b'{"policyName":"St')
+    with saying(socket, List=b"\xff\xff"):
+        more = ("--pod-resources", str(socket), "--cgroups", str(DRIFT))
+        document, _ = audited(capsys, kubelet, *PODS, *more, code=NO)
+    assert ("cpus", "telco/forwarder-0", "cpus") in found(document)
+    assert "no answer of List" in missed(document)["podResources"]
+    assert "memory_manager_state" in missed(document)["state"]
+    (kubelet / "cpu_manager_state").unlink()
+    document, _ = audited(capsys, kubelet, *PODS, "--cgroups", str(DRIFT), code=NO)
+    assert ("file", "shop/web-6d5c8f7b9-l4x8q", "memory.max") in found(document)
+
+
+def test_a_source_that_was_named_and_is_not_there_is_no_success(
+    capsys: Captured, kubelet: Path, tmp_path: Path
+) -> None:
+    for more, source, expected in (
+        (("--pod-resources", str(tmp_path / "none")), "podResources", "there is no such socket"),
+        (("--cgroups", str(tmp_path)), "cgroups", "is no tree of cgroups"),
+        (("--cgroups", str(DRIFT), "--cgroup-root", "/elsewhere"), "cgroups", "--cgroup-root says"),
+    ):
+        cgroups = () if "--cgroups" in more else ("--cgroups", "none")
+        document, _ = audited(capsys, kubelet, *PODS, *more, *cgroups, code=ERROR)
+        assert document["findings"] == []
+        assert expected in missed(document)[source]
+
+
+def test_pods_that_are_torn_leave_what_speaks_of_the_node(
+    capsys: Captured, kubelet: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "pods.json").write_text('{"kind":"PodList","apiV', "utf-8")
+    more = ("--pods", str(tmp_path / "pods.json"), "--cgroups", "none")
+    document, _ = audited(capsys, kubelet, *more, code=ERROR)
+    assert "pods.json" in missed(document)["pods"]
+    assert document["compared"] > 0
+
+
+def test_with_one_source_alone_there_is_nothing_to_compare(capsys: Captured, tmp_path: Path) -> None:
+    assert run(["audit", "--kubelet-root", str(tmp_path / "none"), *NODE, "--cgroups", "none"]) == ERROR
+    said = capsys.readouterr().err
+    assert "no such directory" in said
+    assert "there was nothing to compare" in said
+
+
+def test_holdings_of_pods_that_are_gone_go_by_themselves(
+    capsys: Captured, kubelet: Path, tmp_path: Path
+) -> None:
+    pods = json.loads((EXAMPLE / "pods.json").read_text("utf-8"))
+    pods["items"] = [one for one in pods["items"] if one["metadata"]["name"] != "forwarder-0"]
+    (tmp_path / "pods.json").write_text(json.dumps(pods), "utf-8")
+    more = ("--pods", str(tmp_path / "pods.json"), "--node-name", "worker-3", "--cgroups", "none")
+    document, _ = audited(capsys, kubelet, *more, code=YES)
+    assert {one["field"] for one in document["passing"]} == {"cpus", "memory", "example.com/nic"}
+
+
+def test_it_finds_the_directory_of_this_machine_by_itself(
+    capsys: Captured, kubelet: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(audit_command, "OWN_ROOT", tmp_path / "none")
+    monkeypatch.setattr(audit_command, "USUAL_ROOT", kubelet)
+    assert run(["audit", *NODE, "--cgroups", "none"]) == YES
+    printed = capsys.readouterr()
+    assert "0 facts disagree of 1 compared" in printed.out
+    assert "not compared: pods, as nobody says where they are (--pods, --socket)" in printed.err
