@@ -2,9 +2,20 @@
 
 from msgspec.structs import replace
 
+from nodewright.agent.allocating import allocation, uses_of
 from nodewright.agent.resizing import with_restarts
+from nodewright.agent.stages import THERE
 from nodewright.agent.turn import Turn, probed
-from nodewright.agent.values import AskProbe, CleanPod, EndPod, PodRecord, Stage, SyncPod, TuneContainer
+from nodewright.agent.values import (
+    AskProbe,
+    CleanPod,
+    EndPod,
+    PodRecord,
+    PodWork,
+    Stage,
+    SyncPod,
+    TuneContainer,
+)
 from nodewright.core.lifecycle import (
     BackOff,
     PodPlan,
@@ -33,6 +44,9 @@ def advance(turn: Turn, uid: str) -> None:
     if record.retry_at_ns is not None and record.retry_at_ns <= turn.now.steady_ns:
         record = turn.put(replace(record, retry_at_ns=None))
         turn.to_tune.add(uid)
+    if record.stage is Stage.ALLOCATING:
+        _work(turn, record, allocation(turn, record))
+        return
     if record.stage is Stage.WAITING:
         record = _waited(turn, record)
     if record.stage is Stage.ACTIVE:
@@ -60,11 +74,7 @@ def advance(turn: Turn, uid: str) -> None:
 
 def _waited(turn: Turn, record: PodRecord) -> PodRecord:
     """A pod whose victims may be gone by now."""
-    there = {
-        uid
-        for uid in record.waits_for
-        if uid in turn.pods and turn.pods[uid].stage in (Stage.ACTIVE, Stage.ENDING, Stage.WAITING)
-    }
+    there = {uid for uid in record.waits_for if uid in turn.pods and turn.pods[uid].stage in THERE}
     if there:
         return record
     return turn.put(replace(record, stage=Stage.ACTIVE, waits_for=frozenset()))
@@ -100,6 +110,7 @@ def _active(turn: Turn, record: PodRecord) -> PodRecord:
         hooks=tuple(hooks),
         tunes=_tunes(turn, record, wanted) if is_resize else (),
         is_resize=is_resize,
+        uses=uses_of(turn.node, record.pod),
     )
     files = {group.container: group.files for group in groups}
     record = replace(
@@ -150,7 +161,7 @@ def _ending(turn: Turn, record: PodRecord) -> PodRecord:
     return turn.put(replace(record, stage=Stage.ENDING, look_at_ns=None, retry_at_ns=None, asks_at_ns={}))
 
 
-def _work(turn: Turn, record: PodRecord, work: SyncPod | EndPod | CleanPod) -> PodRecord:
+def _work(turn: Turn, record: PodRecord, work: PodWork) -> PodRecord:
     record = turn.put(replace(record, is_busy=True, retry_at_ns=None))
     turn.works.append(work)
     return record

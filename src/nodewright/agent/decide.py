@@ -6,12 +6,15 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from nodewright.agent.advance import advance
+from nodewright.agent.allocating import allocated, came, devices_seen, is_asking, next_stage, uses_of
+from nodewright.agent.device_values import AllocateDevices, DevicesSeen, PreferenceAnswered
 from nodewright.agent.ending import ends
 from nodewright.agent.found import orphans_end, runtime_seen, with_facts
 from nodewright.agent.news import failed
 from nodewright.agent.outcome import Decided
 from nodewright.agent.relief import patience_ns, still_leaving
 from nodewright.agent.resizing import RESIZE_ERROR, after_resize, follow_resizes, recognized, rewritten
+from nodewright.agent.stages import STAYS
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import (
     HOOK_ERROR,
@@ -44,7 +47,7 @@ from nodewright.core.eviction import Eviction, Situation, look, relieve
 from nodewright.core.lifecycle import Health, Override, ProbeState, answered
 from nodewright.model.objects import USUAL_GRACE_PERIOD_S, Pod, Waiting
 from nodewright.node.actions import AdmitPod, KillPod, RecordEvent, RejectPod
-from nodewright.node.events import ConditionsObserved, PodArrived
+from nodewright.node.events import ConditionsObserved
 from nodewright.values.instant import Instant
 
 
@@ -71,6 +74,8 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
             _probe_answered(turn, seen)
         case UsageSeen():
             _pressure(turn, seen)
+        case DevicesSeen() | PreferenceAnswered():
+            devices_seen(turn, seen)
         case Drained():
             _drained(turn, seen)
         case Ticked():
@@ -131,8 +136,10 @@ def _age(pod: Pod) -> tuple[int, str, str]:
 def _wanted(turn: Turn, source: Source, pod: Pod) -> None:
     known = turn.pods.get(pod.uid)
     if known is not None:
-        if known.is_wanted and known.stage in (Stage.WAITING, Stage.ACTIVE):
+        if known.is_wanted and known.stage in STAYS:
             rewritten(turn, known, pod)
+        return
+    if is_asking(turn, pod.uid):
         return
     others = (one for one in turn.pods.values() if one.pod.full_name == pod.full_name)
     if any(one.stage is not Stage.REFUSED for one in others):
@@ -146,6 +153,9 @@ def _deferred(turn: Turn) -> None:
     """Whoever waited for an older pod of the same name comes now, if that one is gone."""
     waiting, turn.deferred = turn.deferred, ()
     for source, pod in waiting:
+        if is_asking(turn, pod.uid):
+            turn.deferred = (*turn.deferred, (source, pod))
+            continue
         before = len(turn.pods)
         _wanted(turn, source, pod)
         if len(turn.pods) > before:
@@ -163,7 +173,9 @@ def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
         turn.put(replace(record, override=Override(phase="Failed", reason="NodeShutdown", message=message)))
         turn.tell(pod.uid, "NodeShutdown", message, warning=True)
         return
-    done = turn.step(PodArrived(pod))
+    done = came(turn, source, pod)
+    if done is None:
+        return
     record = replace(record, memory=turn.node.held.memory, because=done.because)
     victims: set[str] = set()
     for action in done.actions:
@@ -184,8 +196,9 @@ def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
                 turn.tell(pod.uid, override.reason, override.message, warning=True)
                 record = replace(record, override=override, because=because)
             case AdmitPod():
-                stage = Stage.WAITING if victims else Stage.ACTIVE
-                record = replace(record, stage=stage, waits_for=frozenset(victims))
+                record = replace(record, waits_for=frozenset(victims))
+                stage = Stage.ALLOCATING if uses_of(turn.node, pod) else next_stage(record)
+                record = replace(record, stage=stage)
             case _:
                 pass
     turn.put(record)
@@ -231,6 +244,8 @@ def _done(turn: Turn, seen: PodDone) -> None:
         return
     record = replace(with_facts(record, seen.facts, seen.asked_ns), is_busy=False)
     match seen.work:
+        case AllocateDevices():
+            record = allocated(turn, record, seen)
         case SyncPod():
             record = _after_sync(turn, record, seen, seen.work)
         case EndPod():

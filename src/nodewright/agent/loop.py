@@ -14,9 +14,7 @@ from nodewright.agent.outcome import Decided
 from nodewright.agent.perform import Performer
 from nodewright.agent.timing import steady_ns
 from nodewright.agent.values import (
-    AskProbe,
     CancelWork,
-    CleanPod,
     EndPod,
     Failure,
     Mind,
@@ -31,8 +29,6 @@ from nodewright.agent.values import (
     SyncPod,
     Tell,
     Ticked,
-    TuneContainer,
-    TuneStart,
     UsageSeen,
     Work,
     WriteGroups,
@@ -230,15 +226,13 @@ class Loop:
             case SyncPod() if self.ledger.error:
                 # Nothing starts that would be forgotten if we died now.
                 self._undone(work, Failure(reason=NOT_KEPT, message=self.ledger.error))
-            case (
-                SyncPod() | EndPod() | CleanPod() | CancelWork() | TuneContainer() | TuneStart() | AskProbe()
-            ):
-                self.performer.give(work)
             case ReclaimNode():
                 self.ears.reclaim(work)
             case Tell():
                 # Whoever heard what was decided has told it, with all that follows from the rest.
                 pass
+            case _:
+                self.performer.give(work)
 
     def _undone(self, work: PodWork, *failures: Failure, is_cancelled: bool = False) -> None:
         """Work for a pod that was not even begun with."""

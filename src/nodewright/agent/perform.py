@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from nodewright.agent.device_values import AllocateDevices, AskPreference
 from nodewright.agent.fitting import fitted
+from nodewright.agent.handing import Handing
 from nodewright.agent.hooks import HookError, asked, container_of, pre_stop
 from nodewright.agent.patience import PatientRuntime
 from nodewright.agent.starting import Composer, ConfigError, Means, Starts, ip_of
@@ -13,6 +15,7 @@ from nodewright.agent.values import (
     GROUP_ERROR,
     KILL_ERROR,
     SANDBOX_ERROR,
+    Asking,
     AskProbe,
     CancelWork,
     CleanPod,
@@ -33,6 +36,7 @@ from nodewright.core.lifecycle import LEAST_GRACE_S, KillReason, grace_period_s,
 from nodewright.model.objects import Container, Pod
 from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
 from nodewright.world.errors import WorldError
+from nodewright.world.plugins.port import WillingPlugins
 from nodewright.world.ports import Asker, Cgroups, Clock, ContainerRuntime
 
 _LOOK_AGAIN_S = 5.0
@@ -57,20 +61,22 @@ class Performer:
         self.report: Callable[[Seen], None] = lambda _: None
         self.tell: Callable[[Tell], None] = lambda _: None
         """Hears of what fails and changes nothing."""
+        self.handing = Handing(WillingPlugins())
+        """What is done about devices; as long as nobody says otherwise, plugins hand out everything."""
         self._is_closed = False
         self._pods: dict[str, asyncio.Task[None]] = {}
         self._starts: dict[str, Starts] = {}
         """The starts of each pod's last sync."""
         self._others: set[asyncio.Task[None]] = set()
 
-    def give(self, work: PodWork | CancelWork | TuneContainer | TuneStart | AskProbe) -> None:
+    def give(self, work: PodWork | CancelWork | TuneContainer | TuneStart | Asking) -> None:
         """Begin with a work, or end one."""
         match work:
-            case SyncPod() | EndPod() | CleanPod():
+            case AllocateDevices() | SyncPod() | EndPod() | CleanPod():
                 assert work.uid not in self._pods, work.uid
                 self._starts.pop(work.uid, None)
                 if isinstance(work, SyncPod):
-                    means = Means(self.runtime, self.composer, self.asker)
+                    means = Means(self.runtime, self.composer, self.asker, self.handing)
                     self._starts[work.uid] = Starts(work, means)
                 self._pods[work.uid] = asyncio.create_task(self._pod_work(work))
             case CancelWork(uid):
@@ -83,6 +89,8 @@ class Performer:
                 self._begin(self._tune_start(work))
             case AskProbe():
                 self._begin(self._ask(work))
+            case AskPreference():
+                self._begin(self._prefer(work))
 
     def write_groups(self, work: WriteGroups) -> tuple[Failure, ...]:
         """The groups above those of pods, from the top down; what could not be written is told."""
@@ -110,15 +118,12 @@ class Performer:
     async def _pod_work(self, work: PodWork) -> None:
         failures: list[Failure] = []
         reason = SANDBOX_ERROR if isinstance(work, SyncPod) else KILL_ERROR
-        is_cancelled = False
+        is_cancelled, allocated = False, None
         try:
-            match work:
-                case SyncPod():
-                    await self._sync(work, self._starts[work.uid], failures)
-                case EndPod():
-                    await self._end(work)
-                case CleanPod():
-                    await self._clean(work)
+            if isinstance(work, AllocateDevices):
+                allocated = await self.handing.allocate(work)
+            else:
+                await self._work(work, failures)
         except asyncio.CancelledError:
             if self._is_closed:
                 raise
@@ -144,9 +149,19 @@ class Performer:
                 asked_ns=asked_ns,
                 failures=tuple(failures),
                 is_cancelled=is_cancelled,
+                allocated=allocated,
             )
         )
         self._tell_untold(work.uid)
+
+    async def _work(self, work: SyncPod | EndPod | CleanPod, failures: list[Failure]) -> None:
+        match work:
+            case SyncPod():
+                await self._sync(work, self._starts[work.uid], failures)
+            case EndPod():
+                await self._end(work)
+            case CleanPod():
+                await self._clean(work)
 
     async def _seen(self, uid: str) -> tuple[PodFacts | None, int]:
         """What the runtime says of a pod, as soon as it says anything: on less than that nothing is decided."""
@@ -293,6 +308,9 @@ class Performer:
         starts = self._starts.get(uid)
         while starts is not None and starts.untold:
             self.report(TuneFailed(uid=uid, container_id=starts.untold.pop()))
+
+    async def _prefer(self, work: AskPreference) -> None:
+        self.report(await self.handing.ask(work))
 
     async def _ask(self, work: AskProbe) -> None:
         self.report(await asked(self.asker, work, container_of(work.pod, work.container)))

@@ -5,16 +5,15 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from nodewright.agent.relief import stuck
+from nodewright.agent.stages import THERE
 from nodewright.agent.turn import pod_cgroup
-from nodewright.agent.values import Mind, PodRecord, Stage
+from nodewright.agent.values import Mind, PodRecord
 from nodewright.core.eviction import Claim
 from nodewright.model.running import ContainerPhase
 from nodewright.model.usage import ContainerUse, MemoryUse, PodReference, PodUse, ProcessUse, SwapUse
 from nodewright.values.instant import Instant
 from nodewright.world.cgroup_files import group_memory
 from nodewright.world.ports import Cgroups
-
-_ACTIVE = (Stage.WAITING, Stage.ACTIVE, Stage.ENDING)
 
 
 class PodReadings:
@@ -91,4 +90,4 @@ class PodReadings:
 
 
 def _active(mind: Mind) -> Iterable[PodRecord]:
-    return (record for record in mind.pods.values() if record.stage in _ACTIVE)
+    return (record for record in mind.pods.values() if record.stage in THERE)

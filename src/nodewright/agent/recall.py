@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.agent.stages import THERE
 from nodewright.agent.values import Mind, PodRecord, Source, Stage, Tell
 from nodewright.agent.words import Words
 from nodewright.core.lifecycle import Override
@@ -12,7 +13,8 @@ from nodewright.model.objects import Pod
 from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.node.actions import KillPod
 from nodewright.node.config import NodeParts
-from nodewright.node.restart import Stored, begin
+from nodewright.node.devices import unlisted
+from nodewright.node.restart import Stored, all_known, begin
 from nodewright.node.state import NodeState, container_names
 from nodewright.node.step import Decision, Readmitted, readmitted
 
@@ -42,7 +44,9 @@ def recalled(parts: NodeParts, left: Left, words: Words) -> Verdict[Recalled]:
     machine or configuration have changed, ends. A static pod that has ended or was turned away is not known any
     more: its source has it, and it comes as a new one.
 
-    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions.
+    Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; pkg/kubelet/cm/devicemanager/manager.go, readCheckpoint.
+    Departs: after a start of the machine, too, pods keep their devices, and containers wait for the plugins; a
+        kubelet turns such pods away, unless a plugin is faster than they are.
     """
     pods = {
         uid: _begun_anew(record) if left.is_other_boot else record
@@ -50,12 +54,13 @@ def recalled(parts: NodeParts, left: Left, words: Words) -> Verdict[Recalled]:
         if not _comes_again(record)
     }
     counted = [record.pod for record in pods.values() if _counts(record)]
-    # Devices are known from the start: no plugin has to come back first.
+    # Who holds devices keeps them: no plugin has to come back first.
     holders = [(pod.uid, name) for pod in counted for name in container_names(pod)]
     begun = begin(parts, left.stored, holders)
     if begun.state is None:
         return Refused(tuple(ending.because for ending in begun.endings))
-    node, taken = readmitted(begun.state, counted, {pod.uid for pod in counted})
+    node, taken = readmitted(unlisted(begun.state), counted, {pod.uid for pod in counted})
+    node = all_known(node)
     for uid, record in pods.items():
         # Memory of init containers that ended long ago stays free.
         node = node.started(uid) if record.has_started else node
@@ -77,11 +82,7 @@ def recalled(parts: NodeParts, left: Left, words: Words) -> Verdict[Recalled]:
 
 def _counts(record: PodRecord) -> bool:
     """Whether the node has given the pod room that it still has."""
-    return (
-        record.stage in (Stage.WAITING, Stage.ACTIVE, Stage.ENDING)
-        and not record.makes_way
-        and not record.cgroup
-    )
+    return record.stage in THERE and not record.makes_way and not record.cgroup
 
 
 def _comes_again(record: PodRecord) -> bool:
@@ -118,7 +119,7 @@ class _Work:
             self._ends(record, override)
         else:
             waits_for = record.waits_for | victims
-            stage = Stage.WAITING if waits_for else record.stage
+            stage = Stage.WAITING if waits_for and record.stage is not Stage.ALLOCATING else record.stage
             self.pods[one.pod.uid] = replace(record, stage=stage, waits_for=waits_for)
 
     def _makes_way(self, action: KillPod) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from nodewright.agent.ending import ends
+from nodewright.agent.stages import STAYS
 from nodewright.agent.turn import Turn
-from nodewright.agent.values import PodDone, PodRecord, Source, Stage, SyncPod
+from nodewright.agent.values import PodDone, PodRecord, Source, SyncPod
 from nodewright.core.lifecycle import Kill, KillReason, Override, PodPlan, Resizing
 from nodewright.core.resize import merged, restarts
 from nodewright.model.objects import Pod
@@ -29,7 +30,7 @@ def recognized(turn: Turn, source: Source, pods: Iterable[Pod]) -> Iterator[Pod]
     there = {
         one.pod.full_name: one
         for one in turn.pods.values()
-        if one.source is source and one.is_wanted and one.stage in (Stage.WAITING, Stage.ACTIVE)
+        if one.source is source and one.is_wanted and one.stage in STAYS
     }
     for pod in pods:
         record = there.get(pod.full_name)
@@ -81,7 +82,7 @@ def asked_again(turn: Turn) -> None:
     Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions.
     """
     for uid, record in tuple(turn.pods.items()):
-        waits = record.resizing.desired is not None and record.stage in (Stage.WAITING, Stage.ACTIVE)
+        waits = record.resizing.desired is not None and record.stage in STAYS
         if waits and record.resizing.desired is not None and uid not in turn.node.resizing:
             turn.step(PodResized(record.resizing.desired))
 
@@ -116,7 +117,7 @@ def follow_resizes(turn: Turn) -> None:
 
 def _became(turn: Turn, one: Resize) -> None:
     record = turn.pods.get(one.pod.uid)
-    if record is None or record.stage not in (Stage.WAITING, Stage.ACTIVE):
+    if record is None or record.stage not in STAYS:
         return
     if one.outcome is Outcome.DONE:
         _granted(turn, record, one)

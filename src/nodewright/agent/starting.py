@@ -3,6 +3,7 @@
 import asyncio
 from typing import NamedTuple, Protocol
 
+from nodewright.agent.handing import Handing, HandingError
 from nodewright.agent.hooks import HookError, post_start
 from nodewright.agent.values import (
     CONFIG_ERROR,
@@ -62,6 +63,7 @@ class Means(NamedTuple):
     runtime: ContainerRuntime
     composer: Composer
     asker: Asker
+    handing: Handing
 
 
 class Starts:
@@ -112,6 +114,7 @@ class Starts:
         try:
             attempt = self._work.attempts[name]
             wish = await self._means.composer.container(pod, container, attempt, wanted, facts)
+            wish = await self._means.handing.outfitted(wish, self._work.uses)
             step = CREATE_ERROR
             id_ = await runtime.create_container(sandbox_id, wish)
             self._ids[name], self._held[name] = id_, wanted
@@ -124,6 +127,8 @@ class Starts:
                 await runtime.remove_container(old.id)
         except HookError as error:
             return Failure(reason=HOOK_ERROR, message=str(error), container=name)
+        except HandingError as error:
+            return Failure(reason=CONFIG_ERROR, message=str(error), container=name)
         except ConfigError as error:
             return Failure(reason=error.reason, message=str(error), container=name)
         except (WorldError, TimeoutError) as error:

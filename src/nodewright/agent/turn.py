@@ -30,6 +30,7 @@ from nodewright.core.lifecycle import Circumstances, Health, Probed, ProbeKind, 
 from nodewright.core.requests import qos_class
 from nodewright.model.objects import Pod, PodStatus
 from nodewright.model.running import ContainerPhase
+from nodewright.node.actions import AskPlugin
 from nodewright.node.cgroups import PlacedPod, cgroup_rules, cgroup_tree, groups_of_pod, places_of
 from nodewright.node.config import NodeConfig
 from nodewright.node.events import Event, PodGone
@@ -46,6 +47,7 @@ class Turn:
         self.before, self.now, self.rules = mind, now, rules
         self.node, self.eviction, self.deferred = mind.node, mind.eviction, mind.deferred
         self.pods = dict(mind.pods)
+        self.asked = dict(mind.asked)
         self.leaving, self.evictions = dict(mind.leaving), mind.evictions
         self.works: list[Work] = []
         self.evicted: list[Eviction] = []
@@ -62,7 +64,9 @@ class Turn:
         """The node's own decision on an event."""
         done = step(self.node, event)
         self.node = done.state
-        self.stepped.append(Stepped(event, done))
+        # Before a plugin has answered, nothing has happened.
+        if not any(isinstance(action, AskPlugin) for action in done.actions):
+            self.stepped.append(Stepped(event, done))
         return done
 
     def tell(self, uid: str, reason: str, message: str, *, warning: bool = False) -> None:
@@ -117,6 +121,7 @@ class Turn:
             node=self.node,
             pods=self.pods,
             deferred=self.deferred,
+            asked={pod.uid: self.asked[pod.uid] for _, pod in self.deferred if pod.uid in self.asked},
             eviction=self.eviction,
             evictions=self.evictions,
             leaving={uid: until_ns for uid, until_ns in self.leaving.items() if self._is_ending(uid)},

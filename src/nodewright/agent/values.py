@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from nodewright.agent import device_values as devices
 from nodewright.agent.words import Words
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
@@ -61,6 +62,8 @@ class Source(StrEnum):
 class Stage(StrEnum):
     """How far a pod has come."""
 
+    ALLOCATING = "allocating"
+    """It is admitted and holds its devices; their plugins are told so, and may still refuse."""
     WAITING = "waiting"
     """It is admitted, and others have to be gone before it starts."""
     ACTIVE = "active"
@@ -144,7 +147,9 @@ class Mind(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeState
     pods: Mapping[str, PodRecord] = {}
     deferred: tuple[tuple[Source, Pod], ...] = ()
-    """Pods that come once one of the same name, of an older content, is gone."""
+    """Pods that come once one of the same name, of an older content, is gone, or once a plugin has answered."""
+    asked: Mapping[str, devices.Asked] = {}
+    """Of those, by uid, the ones for which plugins are asked."""
     eviction: EvictionState = EvictionState()
     evictions: int = 0
     """How many pods have been evicted."""
@@ -237,6 +242,8 @@ class PodDone(msgspec.Struct, frozen=True, kw_only=True):
     asked_ns: int
     failures: tuple[Failure, ...] = ()
     is_cancelled: bool = False
+    allocated: devices.Allocated | None = None
+    """What came of AllocateDevices."""
 
 
 class TuneFailed(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,19 +289,8 @@ class Ticked(msgspec.Struct, frozen=True):
     """Time has passed."""
 
 
-Seen: TypeAlias = (
-    PodsWanted
-    | PodWanted
-    | PodUnwanted
-    | PodSeen
-    | RuntimeSeen
-    | PodDone
-    | TuneFailed
-    | ProbeAnswered
-    | UsageSeen
-    | Drained
-    | Ticked
-)
+OfPods: TypeAlias = PodsWanted | PodWanted | PodUnwanted | PodSeen | RuntimeSeen | PodDone | ProbeAnswered
+Seen: TypeAlias = OfPods | TuneFailed | UsageSeen | devices.DeviceSeen | Drained | Ticked
 
 # ---------------------------------------------------------------- what is done
 
@@ -315,6 +311,8 @@ class SyncPod(msgspec.Struct, frozen=True, kw_only=True):
     is_resize: bool = False
     hooks: tuple[str, ...] = ()
     """Names of containers that run, and whose postStart hook was cut off: it is run once more, before all starts."""
+    uses: tuple[devices.DeviceUse, ...] = ()
+    """The devices that its containers hold."""
 
 
 class EndPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -337,7 +335,7 @@ class CleanPod(msgspec.Struct, frozen=True, kw_only=True):
     cgroup: str
 
 
-PodWork: TypeAlias = SyncPod | EndPod | CleanPod
+PodWork: TypeAlias = devices.AllocateDevices | SyncPod | EndPod | CleanPod
 
 
 class CancelWork(msgspec.Struct, frozen=True):
@@ -397,4 +395,5 @@ class Tell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Tune: TypeAlias = TuneContainer | TuneStart
-Work: TypeAlias = PodWork | CancelWork | Tune | WriteGroups | AskProbe | ReclaimNode | Tell
+Asking: TypeAlias = AskProbe | devices.AskPreference
+Work: TypeAlias = PodWork | CancelWork | Tune | WriteGroups | Asking | ReclaimNode | Tell

@@ -16,6 +16,7 @@ from nodewright.agent.draining import drain
 from nodewright.agent.keeping import JOURNAL, Opened, open_directory
 from nodewright.agent.loop import Loop
 from nodewright.agent.perform import Performer
+from nodewright.agent.plugins import Plugins
 from nodewright.agent.pressure import Pressure, Watched
 from nodewright.agent.reconcile import reassert
 from nodewright.agent.rotate import RotateRule, rotate_logs
@@ -27,6 +28,7 @@ from nodewright.api.entries import Entry
 from nodewright.api.profile import ProfileRoutes
 from nodewright.api.server import serving
 from nodewright.cli.agent_node import AgentNode, host_address, sheet
+from nodewright.cli.agent_plugins import plugins_of, registering
 from nodewright.cli.agent_runtime import Machinery, log_root, machinery
 from nodewright.cli.agent_settings import Settings, pod_resources_socket
 from nodewright.cli.agent_sources import WATCHED, sources
@@ -70,6 +72,7 @@ class Wired:
     rotation: RotateRule
     profile: NodeProfile
     """The node without pods."""
+    plugins: Plugins
 
 
 async def run_agent(told: Settings, here: AgentNode) -> int:
@@ -106,6 +109,7 @@ async def _servers(wired: Wired, wished: "Wishes | None") -> AsyncIterator[None]
     """All that listens, while this is entered; enter it before the first turn of the loop, to have that counted."""
     told, agent, more = wired.told, wired.agent, _entries(wired)
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(registering(told, wired.plugins, wired.board))
         if wished is not None:
             await _serve_kubelet_api(stack, wired, wished, more)
         await stack.enter_async_context(serving(agent, told.socket, group=told.socket_group, more=more))
@@ -178,6 +182,7 @@ async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
     described = sheet(started_ns, f"{facts.name}://{facts.version}")
     rules = Rules(words=KubeletWords(), started_ns=started_ns, host_ip=described.host_ip)
     loop = Loop(opened.mind, performer, opened.keeper, board, clock, rules)
+    plugins = plugins_of(told, loop, board)
     place = None if parts.images is None else Path(await parts.images.place())
     watched = Watched.here(config, told.root_dir, parts.composer.places, place, parts.image_keeper)
     pressure = Pressure(loop, watched, POLICIES[told.eviction_policy])
@@ -204,6 +209,7 @@ async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
         parts=parts,
         rotation=_rotation(config.parts.kubelet),
         profile=here.profile,
+        plugins=plugins,
     )
 
 

@@ -29,6 +29,7 @@ class Settings:
     manifest_url_headers: tuple[str, ...]
     workload_dir: Path | None
     root_dir: Path
+    device_plugin_dir: Path | None
     cgroup_root: str | None
     endpoint: str | None
     node_name: str | None
@@ -76,6 +77,13 @@ _OPTIONS = (
         show_default=True,
         metavar="DIR",
         help="Where the agent keeps what has to outlive it, and logs.",
+    ),
+    click.option(
+        "--device-plugin-dir",
+        type=_DIRECTORY,
+        metavar="DIR",
+        help="Where device plugins register, on kubelet.sock. Default: device-plugins below --root-dir; "
+        "theirs is /var/lib/kubelet/device-plugins.",
     ),
     click.option(
         "--cgroup-root",

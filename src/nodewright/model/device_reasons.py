@@ -107,6 +107,16 @@ class DevicePreferenceFailed(msgspec.Struct, frozen=True, kw_only=True):
     """Devices picked before, which the kubelet goes on counting as in use."""
 
 
+class PreferenceWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """No refusal yet: the plugin is to be asked which devices it prefers, and then the pod is looked at again."""
+
+    resource: str
+    container: str
+    available: tuple[str, ...]
+    must_include: tuple[str, ...]
+    size: int
+
+
 class DeviceAllocationFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The plugin was told to hand out these devices, and answered with an error."""
 
@@ -171,6 +181,7 @@ DeviceRefusal: TypeAlias = (
     | HeldDevicesUnhealthy
     | NotEnoughDevices
     | DevicePreferenceFailed
+    | PreferenceWanted
     | DeviceAllocationFailed
     | DevicePluginMissing
     | DevicesMiscounted

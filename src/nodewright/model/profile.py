@@ -112,6 +112,8 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
     root_fs_capacity: int = 0
     kubelet_configuration: dict[str, Any] = {}
     devices: dict[str, tuple[Device, ...]] = {}
+    gone_devices: dict[str, tuple[str, ...]] = {}
+    """By resource the devices that pods hold though no plugin lists them any more."""
     extended_resources: ResourceList = {}
     """What somebody else than a device plugin put into the node's capacity, e.g. licences."""
     preferred_allocation: dict[str, str] = {}

@@ -23,8 +23,45 @@ class KubeletRestart(msgspec.Struct, frozen=True, rename="camel"):
     """Names of state files that are deleted before it starts."""
 
 
+class DeviceListing(msgspec.Struct, frozen=True, rename="camel"):
+    """What the plugin of a resource lists from now on."""
+
+    resource: str
+    devices: tuple[Device, ...] | None = None
+    """None: it has been gone for so long that the resource is not the node's any more."""
+    preferred_allocation: str = "lowest"
+    """Which ids it prefers, as in a NodeProfile."""
+
+
+class DeviceRefusal(msgspec.Struct, frozen=True, rename="camel"):
+    """A plugin that does not hand out what it was told to."""
+
+    resource: str
+    devices: tuple[str, ...] = ()
+    error: str = ""
+
+
+class DeviceService(msgspec.Struct, frozen=True, rename="camel"):
+    """What came of it that plugins were told to hand out what a pod holds."""
+
+    pod: str
+    """Its uid, or namespace/name."""
+    refused: DeviceRefusal | None = None
+    """None: it has everything; else it is turned away."""
+
+
+class PreferenceTold(msgspec.Struct, frozen=True, rename="camel"):
+    """What a plugin said when it was asked which devices it prefers for a container."""
+
+    container: str
+    resource: str
+    devices: tuple[str, ...] = ()
+    error: str = ""
+    """With what it failed; empty: it did not."""
+
+
 class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """One thing that happens to the node: one of the fields but the last."""
+    """One thing that happens to the node: one of the fields but the last two."""
 
     add: Pod | None = None
     """The pod arrives; if it is taken, its containers are started before the next event."""
@@ -42,6 +79,12 @@ class ScenarioEvent(msgspec.Struct, frozen=True, rename="camel"):
     """Where `live` is set: all containers of the pod of this uid have been started."""
     resize: Pod | None = None
     """The pod with this uid, or namespace and name, is to have these resources."""
+    devices: DeviceListing | None = None
+    """A device plugin comes, goes, or lists other devices."""
+    served: DeviceService | None = None
+    """Device plugins have handed out what a pod holds, or one of them would not: then it is turned away."""
+    preferred: tuple[PreferenceTold, ...] | None = None
+    """Beside `add`: what plugins were asked about it and said."""
     actions: tuple[dict[str, Any], ...] | None = None
     """In a journal: what came of it."""
 
@@ -60,8 +103,12 @@ KINDS = {
     "observe": "observe",
     "started": "started",
     "resize": "resize",
+    "devices": "devices",
+    "served": "served",
 }
 """The kinds of events: the field's name, and the one in documents."""
+BESIDE = ("preferred", "actions")
+"""Fields of an event that say more of what happens."""
 
 
 class JournalHeader(msgspec.Struct, frozen=True, rename="camel"):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nodewright.core.eviction import NodeReclaim
+from nodewright.model.device_reasons import PreferenceWanted
 from nodewright.model.eviction_reasons import LimitExceeded, NodeRanShort
 from nodewright.model.reasons import Reason
 
@@ -109,6 +110,17 @@ class RejectPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskPlugin:
+    """Ask a device plugin which devices it prefers; then the pod arrives again, with the answer.
+
+    Nothing has been decided, and nothing has changed.
+    """
+
+    pod_uid: str
+    question: PreferenceWanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndKubelet:
     """The kubelet ends, with the error for the first of these; pods go on running, new ones wait."""
 
@@ -144,6 +156,7 @@ class TurnDownResize:
 Action: TypeAlias = (
     AdmitPod
     | RejectPod
+    | AskPlugin
     | KillPod
     | RecordEvent
     | CountPreemption

@@ -1,7 +1,7 @@
 """Everything about a node that stays as it is while pods come and go."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from nodewright.core.allocatable import NodeResources, node_resources
@@ -39,7 +39,8 @@ class NodeFacts:
     taints: tuple[Taint, ...] = ()
     devices: Mapping[str, tuple[Device, ...]]
     preferred_allocation: Mapping[str, str] = field(default_factory=dict)
-    """By resource, which ids its plugin prefers: `lowest` (so if nothing is said), `highest`, or `absent`: none."""
+    """By resource, which ids its plugin prefers: `lowest` (so if nothing is said), `highest`, `absent`: none, or
+    `asked`: it says so itself."""
     advertised: Mapping[str, int] = field(default_factory=dict)
     """By resource, what somebody else than a device plugin put into the node's capacity."""
     root_fs_bytes: int = 0
@@ -107,7 +108,10 @@ class NodeParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """The node as its kubelet found it when it started, and what follows from it, worked out once."""
+    """The node as its kubelet found it when it started, and what follows from it, worked out once.
+
+    Devices are those that plugins listed last.
+    """
 
     parts: NodeParts
     managers: Managers
@@ -132,6 +136,16 @@ class NodeConfig:
             sysctls=SysctlAllowlist.of(parts.kubelet.allowed_unsafe_sysctls),
             eviction=_eviction_rules(parts),
             declared_features=_declared(gates),
+        )
+
+    def with_facts(self, facts: NodeFacts, managers: Managers) -> "NodeConfig":
+        """The node with other facts, from which other amounts follow."""
+        resources = resources_of(self.parts.machine, self.parts.kubelet, facts)
+        return replace(
+            self,
+            parts=replace(self.parts, facts=facts, resources=resources),
+            managers=managers,
+            view=NodeView.of(_node_object(facts, resources)),
         )
 
     @property

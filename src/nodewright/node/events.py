@@ -1,11 +1,15 @@
 """What can happen to a node."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from nodewright.core.devices.manager import PluginError
 from nodewright.core.eviction import Filesystems
+from nodewright.model.device_reasons import DeviceAllocationFailed
 from nodewright.model.objects import Pod
 from nodewright.model.pressure import NodeCondition
+from nodewright.model.profile import Device
 from nodewright.model.usage import Usage
 from nodewright.model.verdict import Verdict
 from nodewright.node.config import NodeParts
@@ -20,6 +24,11 @@ class PodArrived:
     """
 
     pod: Pod
+    preferred: Mapping[tuple[str, str], tuple[str, ...] | PluginError] = field(default_factory=dict)
+    """What device plugins said when they were asked which devices they prefer, by container and resource."""
+    can_ask: bool = False
+    """Whether plugins can be asked: what has to be asked then comes back instead of a decision (`AskPlugin`), and
+    the pod arrives again with the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,30 @@ class ConditionsObserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesObserved:
+    """The plugin of a resource says which devices there are from now on, all of them."""
+
+    resource: str
+    devices: tuple[Device, ...] | None
+    """None: the plugin has been gone for so long that the resource is not the node's any more."""
+    preference: str = "absent"
+    """Which devices it prefers, one of `core.devices.manager.PREFERENCES`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesServed:
+    """The plugins were told to hand out what a pod that was admitted holds; nothing happens if it is not there.
+
+    One of them failed: the pod is turned away after all.
+    """
+
+    uid: str
+    responses: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
+    """Their answers, by container and resource."""
+    failure: DeviceAllocationFailed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UsageObserved:
     """The eviction manager goes over the node: it may end pods, and says what conditions there are.
 
@@ -103,6 +136,8 @@ Event: TypeAlias = (
     | PodResized
     | KillFailed
     | ConditionsObserved
+    | DevicesObserved
+    | DevicesServed
     | UsageObserved
     | Restarted
 )

@@ -23,7 +23,7 @@ from nodewright.model.verdict import Granted
 from nodewright.node.config import NodeParts
 from nodewright.node.placement import ContainerPlacement, Placement, placement_of
 from nodewright.node.providers import Holdings
-from nodewright.node.restart import Begun, Ending, StartStage, Stored, begin
+from nodewright.node.restart import Begun, Ending, StartStage, Stored, begin, registered
 from nodewright.node.state import NodeState
 from nodewright.node.step import Decision, readmitted
 
@@ -157,7 +157,7 @@ def _started(begun: Begun, state: NodeState, what: Running) -> Rehearsal:
         for one in taken
         for victim in (one.step.victims.victims if one.step.victims else ())
     }
-    settled = after.collected()
+    settled = registered(after).collected()
     fates = tuple(
         Fate(
             pod=one.pod,

@@ -140,14 +140,17 @@ def _begin_key(pod: Pod) -> tuple[bool, Instant]:
     return not (is_static(pod) or is_mirror(pod)), pod.metadata.creation_timestamp or _BEGINNING
 
 
-def registered(state: NodeState) -> NodeState:
-    """The node once the kubelet knows all its pods and all device plugins have listed their devices again.
-
-    From now on it takes back what nobody holds any more.
-    """
-    facts, held = state.config.facts, state.held
-    devices = msgspec.structs.replace(
-        held.devices.with_all_pods_known(), lists=DeviceState.of(facts.devices).lists
-    )
-    held = msgspec.structs.replace(held, devices=devices)
+def all_known(state: NodeState) -> NodeState:
+    """The node once the kubelet knows all its pods: from now on it takes back what nobody holds any more."""
+    held = msgspec.structs.replace(state.held, devices=state.held.devices.with_all_pods_known())
     return msgspec.structs.replace(state, held=held, settled=False)
+
+
+def registered(state: NodeState) -> NodeState:
+    """The node once the kubelet knows all its pods and all device plugins have listed their devices again."""
+    state = all_known(state)
+    lists = DeviceState.of(state.config.facts.devices).lists
+    held = msgspec.structs.replace(
+        state.held, devices=msgspec.structs.replace(state.held.devices, lists=lists)
+    )
+    return msgspec.structs.replace(state, held=held)

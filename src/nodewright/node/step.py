@@ -7,16 +7,21 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.core.devices.state import NOBODY_ASKED, Asking
 from nodewright.core.eviction import Pass
 from nodewright.core.preemption import Victims
+from nodewright.model.device_reasons import PreferenceWanted
 from nodewright.model.objects import ContainerState, Pod
 from nodewright.model.reasons import NotJudged, Reason
 from nodewright.model.verdict import Refused
-from nodewright.node.actions import Action, AdmitPod, EndKubelet, RejectPod
+from nodewright.node.actions import Action, AdmitPod, AskPlugin, EndKubelet, RejectPod
 from nodewright.node.admission import admission, aligned, doubt, is_refused_anyway, without_victims
 from nodewright.node.assumed import assumed_parts
+from nodewright.node.devices import listed, served
 from nodewright.node.events import (
     ConditionsObserved,
+    DevicesObserved,
+    DevicesServed,
     Event,
     KillFailed,
     PodArrived,
@@ -72,8 +77,8 @@ def step(state: NodeState, event: Event) -> Step:
             return _restarted(state, event)
         case PodArrived(pod) if state.down_for:
             return _waiting(state, pod)
-        case PodArrived(pod):
-            return _arrived(state, pod)
+        case PodArrived():
+            return _came(state, event)
         case PodFound(pod, is_placed):
             return Step(state.with_pod(pod)) if is_placed else _found(state, pod)
         case PodStarted(uid):
@@ -81,9 +86,7 @@ def step(state: NodeState, event: Event) -> Step:
         case KillFailed(pod):
             return Step(state.with_pod(pod))
         case PodGone(uid):
-            after = state.without_pod(uid)
-            is_tried = after.resizing and not after.down_for
-            return _of_resizes(retried(after)) if is_tried else Step(after)
+            return _gone(state, uid)
         case PodResized(pod):
             return _of_resizes(put_aside(state, pod) if state.down_for else resized(state, pod))
         case UsageObserved() | ConditionsObserved() if state.down_for:
@@ -93,8 +96,58 @@ def step(state: NodeState, event: Event) -> Step:
             return Step(relieved(state, done), relief_actions(done), reasons_of(done), relief=done)
         case ConditionsObserved(conditions):
             return Step(replace(state, conditions=conditions))
+        case DevicesObserved():
+            return Step(listed(state, event))
+        case DevicesServed(uid=uid) if uid in state.pods:
+            return _served(state, event)
+        case DevicesServed():
+            return Step(state)
         case _:
             assert_never(event)
+
+
+def _gone(state: NodeState, uid: str) -> Step:
+    after = state.without_pod(uid)
+    is_tried = after.resizing and not after.down_for
+    return _of_resizes(retried(after)) if is_tried else Step(after)
+
+
+def _came(state: NodeState, event: PodArrived) -> Step:
+    """The decision on a pod, or what a plugin has to be asked before: then all is as it was."""
+    if not (event.can_ask or event.preferred):
+        return _arrived(state, event.pod)
+    asking = Asking(answers=event.preferred, can_ask=event.can_ask)
+    done = _arrived(_with_asking(state, asking), event.pod)
+    for reason in done.because:
+        if isinstance(reason, PreferenceWanted):
+            return Step(state, (AskPlugin(pod_uid=event.pod.uid, question=reason),))
+    return replace(done, state=_with_asking(done.state, NOBODY_ASKED))
+
+
+def _with_asking(state: NodeState, asking: Asking) -> NodeState:
+    devices = replace(state.held.devices, asking=asking)
+    return replace(state, held=replace(state.held, devices=devices))
+
+
+def _served(state: NodeState, event: DevicesServed) -> Step:
+    """The node with what plugins said of a pod's devices; one that failed turns the pod away.
+
+    Follows: v1.36, devicemanager/manager.go, allocateContainerResources; pkg/kubelet/kubelet.go, rejectPod.
+    Departs: the kubelet asks before it looks at the next container, and waits for as long as the plugin takes;
+        here the pod holds its devices meanwhile, and pods that came after it are decided on.
+    """
+    if event.failure is None:
+        return Step(served(state, event))
+    gone = _gone(state, event.uid)
+    reject = RejectPod(pod_uid=event.uid, because=(event.failure,))
+    after = gone.state.turned_away(event.uid)
+    return replace(
+        gone,
+        state=after,
+        actions=(reject, *gone.actions),
+        because=(event.failure, *gone.because),
+        decision=Decision.REFUSED,
+    )
 
 
 def _of_resizes(done: Resized) -> Step:
@@ -134,7 +187,7 @@ def _restarted(state: NodeState, event: Restarted) -> Step:
     actions = tuple(action for one in taken for action in one.step.actions)
     lost = (one.step for one in taken if one.step.decision is not Decision.ADMITTED)
     because = (*begun.warnings, *(reason for one in lost for reason in one.because))
-    again = taken_up(after, state.resizing)
+    again = taken_up(registered(after), state.resizing)
     return Step(again.state, (*actions, *again.actions), because, resizes=again.resizes)
 
 
@@ -171,7 +224,7 @@ def readmitted(
     """The node after its kubelet has looked at all pods, and what it made of each.
 
     Each goes through all handlers, as a new one does; what it holds already it keeps. Until all are known,
-    nothing is taken back from anybody. ``known`` are the uids of those that ran before: what the node is
+    nothing is taken back from anybody; `restart` knows what becomes of the node then. ``known`` are the uids of those that ran before: what the node is
     like for them is no question.
 
     Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; allocation/allocation_manager.go, AddPod.
@@ -183,7 +236,7 @@ def readmitted(
         found = _arrived(replace(state, settled=True), pod, is_known=pod.uid in known)
         taken.append(Readmitted(pod, found))
         state = found.state
-    return registered(state), tuple(taken)
+    return state, tuple(taken)
 
 
 def _arrived(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:

@@ -41,7 +41,12 @@ def device_message(reason: devices.DeviceReason) -> str:
             return f"unknown Device Plugin {name}"
         case devices.DevicesMiscounted(requested=asked, got=got):
             return f"unexpectedly allocated less resources than required. Requested: {asked}, Got: {got}"
-        case devices.DeviceUnlisted() | devices.DevicesChosen() | devices.UnhealthyDevicesReused():
+        case (
+            devices.DeviceUnlisted()
+            | devices.DevicesChosen()
+            | devices.UnhealthyDevicesReused()
+            | devices.PreferenceWanted()
+        ):
             return device_sentence(reason)
         case _:
             assert_never(reason)
@@ -63,6 +68,8 @@ def device_sentence(reason: devices.DeviceReason) -> str:
         case devices.DevicePreferenceFailed(resource=name, error=error, stranded=stranded):
             left = f"; {_ids(stranded)} count as in use until a pod with devices is gone" if stranded else ""
             return f"{name}: the plugin was asked which devices it prefers and failed: {error}{left}"
+        case devices.PreferenceWanted(resource=name, available=ids, size=size):
+            return f"{name}: the plugin is asked which {size} of {_ids(ids)} it prefers"
         case devices.DeviceAllocationFailed(resource=name, error=error, devices=ids):
             return f"{name}: the plugin was told to hand out {_ids(ids)} and failed: {error}"
         case devices.DevicePluginMissing(resource=name):

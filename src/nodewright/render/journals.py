@@ -6,10 +6,13 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from nodewright.agent.outcome import Stepped
+from nodewright.core.devices.manager import PluginError
 from nodewright.model.profile import ContainerAllocation, MemoryBlock, NodeProfile
 from nodewright.model.scenario import JournalHeader
 from nodewright.node.events import (
     ConditionsObserved,
+    DevicesObserved,
+    DevicesServed,
     Event,
     KillFailed,
     PodArrived,
@@ -45,14 +48,24 @@ class JournalScribe:
 
 
 def profile_now(profile: NodeProfile, node: NodeState) -> NodeProfile:
-    """The profile with the pods that the node has, and what they hold."""
+    """The profile with the devices and the pods that the node has, and what these hold."""
     spec = replace(
         profile.spec,
         pods=tuple(node.pods.values()),
         allocations=_allocations(node.held),
         conditions=node.conditions,
+        devices=dict(node.config.facts.devices),
+        preferred_allocation=dict(node.config.facts.preferred_allocation),
+        gone_devices=_gone(node),
     )
     return replace(profile, spec=spec)
+
+
+def _gone(node: NodeState) -> dict[str, tuple[str, ...]]:
+    """What is held of devices that no plugin lists any more."""
+    held, lists = node.held.devices.in_use, node.config.facts.devices
+    gone = {name: ids - {one.id for one in lists.get(name, ())} for name, ids in held.items()}
+    return {name: tuple(sorted(ids)) for name, ids in sorted(gone.items()) if ids}
 
 
 def _allocations(held: Holdings) -> tuple[ContainerAllocation, ...]:
@@ -81,7 +94,7 @@ def _allocations(held: Holdings) -> tuple[ContainerAllocation, ...]:
 def _event(event: Event) -> dict[str, Any]:
     match event:
         case PodArrived(pod):
-            return {"add": plain(object_document(pod))}
+            return {"add": plain(object_document(pod)), **_preferred(event)}
         case PodFound(pod):
             return {"found": plain(object_document(pod))}
         case PodStarted(uid):
@@ -94,9 +107,38 @@ def _event(event: Event) -> dict[str, Any]:
             return {"resize": plain(object_document(pod))}
         case ConditionsObserved(conditions):
             return {"observe": {"conditions": list(map(str, conditions))}}
+        case DevicesObserved():
+            return {"devices": _listing(event)}
+        case DevicesServed():
+            return {"served": _service(event)}
         case UsageObserved() | Restarted():
             raise AssertionError(
                 "an agent tells the node what it has made of a reading, and begins anew by files"
             )
         case _:
             assert_never(event)
+
+
+def _preferred(event: PodArrived) -> dict[str, Any]:
+    """What plugins were asked about a pod and said."""
+    told = []
+    for (container, resource), answer in sorted(event.preferred.items()):
+        said = {"error": answer.text} if isinstance(answer, PluginError) else {"devices": list(answer)}
+        told.append({"container": container, "resource": resource, **said})
+    return {"preferred": told} if told else {}
+
+
+def _listing(event: DevicesObserved) -> dict[str, Any]:
+    found: dict[str, Any] = {"resource": event.resource}
+    if event.devices is not None:
+        found["devices"] = [object_document(one) for one in event.devices]
+        found["preferredAllocation"] = event.preference
+    return found
+
+
+def _service(event: DevicesServed) -> dict[str, Any]:
+    no = event.failure
+    if no is None:
+        return {"pod": event.uid}
+    refused = {"resource": no.resource, "devices": list(no.devices), "error": no.error}
+    return {"pod": event.uid, "refused": refused}

@@ -111,14 +111,17 @@ def _name(one: Happened) -> str:
     """The pod in question; of a look over the node, those that it ends."""
     if one.relief is not None:
         return ",".join(each.claim.pod.full_name for each in one.relief.evictions)
-    return (
-        one.pod.full_name if one.pod else one.event.remove or one.event.started or one.event.kill_failed or ""
-    )
+    event = one.event
+    if event.devices is not None:
+        return event.devices.resource
+    return one.pod.full_name if one.pod else event.remove or event.started or event.kill_failed or ""
 
 
 def _outcome(one: Happened) -> str:
     if one.event.observe is not None:
         return _look_outcome(one)
+    if one.event.devices is not None:
+        return "gone" if one.event.devices.devices is None else "listed"
     if one.decision is not None:
         return one.decision.value
     if one.event.restart is not None:
@@ -131,6 +134,8 @@ def _outcome(one: Happened) -> str:
         return "removed"
     if one.event.started is not None:
         return "started"
+    if one.event.served is not None:
+        return "served" if one.event.served.refused is None else "refused"
     if one.was_there:
         return "already there"
     return "counted" if one.event.found is not None else "stays"

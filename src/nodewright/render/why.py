@@ -16,6 +16,7 @@ from nodewright.render.placement import placement_document, placement_texts
 from nodewright.render.sentences import sentence
 
 _DECISIONS = {
+    Stage.ALLOCATING: "taken, and waits for the plugins of its devices",
     Stage.WAITING: "taken, and waits until others are gone",
     Stage.ACTIVE: "taken",
     Stage.ENDING: "taken, and is ending",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
+from nodewright.agent.device_values import AllocateDevices, AskPreference
 from nodewright.agent.values import (
     AskProbe,
     CancelWork,
@@ -39,6 +40,12 @@ def work_lines(work: Work, pods: Mapping[str, PodRecord]) -> Iterator[str]:
             yield f"hold container {container}, which starts, of pod {_name(uid, pods)} to: {_files(files)}"
         case WriteGroups(groups):
             yield from _groups(groups)
+        case AllocateDevices(pod=pod, uses=uses):
+            for use in uses:
+                ids = ", ".join(use.devices)
+                yield f"hand out {use.resource} {ids} to container {use.container} of pod {pod.full_name}"
+        case AskPreference(uid=uid, question=one):
+            yield f"ask which {one.size} of {one.resource} its plugin prefers for pod {_name(uid, pods)}"
         case AskProbe(pod=pod, container=container, probe=probe):
             yield f"ask the {probe.kind} probe of container {container} of pod {pod.full_name}"
         case ReclaimNode(what):

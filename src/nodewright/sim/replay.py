@@ -5,12 +5,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from nodewright.core.arrival import identified
+from nodewright.core.devices.manager import PluginError
 from nodewright.core.requests import with_defaults
+from nodewright.model.device_reasons import DeviceAllocationFailed
 from nodewright.model.objects import Pod
 from nodewright.model.reasons import Reason
-from nodewright.model.scenario import ScenarioEvent
+from nodewright.model.scenario import DeviceListing, DeviceService, ScenarioEvent
 from nodewright.node.actions import RejectPod
-from nodewright.node.events import KillFailed, PodArrived, PodFound, PodGone, PodResized, PodStarted
+from nodewright.node.events import (
+    DevicesObserved,
+    DevicesServed,
+    KillFailed,
+    PodArrived,
+    PodFound,
+    PodGone,
+    PodResized,
+    PodStarted,
+)
 from nodewright.node.state import NodeState
 from nodewright.node.step import Step, step
 from nodewright.sim.happened import Happened
@@ -34,6 +45,8 @@ def replay(state: NodeState, events: Iterable[ScenarioEvent], *, live: bool = Fa
         elif event.observe is not None:
             clock_s = time_s(event.observe, clock_s)
             done = step(state, looking(state, event.observe, clock_s))
+        elif event.devices is not None:
+            done = step(state, _listed(event.devices))
         else:
             done = _done(state, event, pod, is_there=is_there)
         after = done.state
@@ -72,7 +85,8 @@ def _pod(event: ScenarioEvent, state: NodeState, seen: dict[str, Pod]) -> Pod | 
     pod = event.add or event.found
     if pod is not None:
         return with_defaults(identified(pod))
-    going_on = event.remove or event.started
+    served = event.served.pod if event.served is not None else None
+    going_on = event.remove or event.started or served
     if going_on is not None:
         return _named(going_on, {**state.pods, **state.waiting})
     if event.resize is not None:
@@ -96,10 +110,28 @@ def _done(state: NodeState, event: ScenarioEvent, pod: Pod | None, *, is_there: 
         return step(state, PodGone(pod.uid))
     if event.started is not None:
         return step(state, PodStarted(pod.uid))
+    if event.served is not None:
+        return step(state, _served(pod.uid, event.served))
     if event.resize is not None:
         return step(state, PodResized(pod))
     if is_there:
         return Step(state)
     if event.add is not None:
-        return step(state, PodArrived(pod))
+        said = {
+            (one.container, one.resource): PluginError(one.error) if one.error else one.devices
+            for one in event.preferred or ()
+        }
+        return step(state, PodArrived(pod, preferred=said))
     return step(state, PodFound(pod) if event.found is not None else KillFailed(pod))
+
+
+def _listed(told: DeviceListing) -> DevicesObserved:
+    return DevicesObserved(resource=told.resource, devices=told.devices, preference=told.preferred_allocation)
+
+
+def _served(uid: str, told: DeviceService) -> DevicesServed:
+    no = told.refused
+    if no is None:
+        return DevicesServed(uid=uid)
+    failure = DeviceAllocationFailed(resource=no.resource, error=no.error, devices=no.devices)
+    return DevicesServed(uid=uid, failure=failure)

@@ -179,6 +179,7 @@ class _Check:
         self, path: str, holder: _Holder, resource: str, ids: Sequence[str]
     ) -> Iterator[Fault]:
         known = {device.id for device in self.spec.devices.get(resource, ())}
+        known.update(self.spec.gone_devices.get(resource, ()))
         for name in ids:
             if name not in known:
                 yield Fault(path=path, value=name, rule=f"is no device of spec.devices[{resource}]")

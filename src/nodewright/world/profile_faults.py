@@ -55,7 +55,7 @@ def _homeless(resource: str, devices: Sequence[Device], machine: MachineInfo) ->
 def _settings(spec: NodeProfileSpec) -> Iterator[Fault]:
     yield from _unsupported("spec.kubeletDefects", spec.kubelet_defects, _DEFECTS)
     for resource, preference in sorted(spec.preferred_allocation.items()):
-        yield from _unsupported(f"spec.preferredAllocation[{resource}]", preference, PREFERENCES)
+        yield from preference_faults(f"spec.preferredAllocation[{resource}]", preference)
     if spec.cgroup_version not in CGROUP_VERSIONS:
         yield Fault(path="spec.cgroupVersion", value=spec.cgroup_version, rule="must be 1 or 2")
     for field, amount in (
@@ -69,6 +69,11 @@ def _settings(spec: NodeProfileSpec) -> Iterator[Fault]:
         yield from _unsupported(f"spec.taints[{index}].effect", taint.effect, _EFFECTS)
     if spec.page_size_bytes <= 0:
         yield Fault(path="spec.pageSizeBytes", value=spec.page_size_bytes, rule="must be greater than zero")
+
+
+def preference_faults(path: str, preference: str) -> Iterator[Fault]:
+    """What is wrong with the name of what a plugin prefers."""
+    yield from _unsupported(path, preference, PREFERENCES)
 
 
 def _unsupported(path: str, value: str, supported: Collection[str]) -> Iterator[Fault]:

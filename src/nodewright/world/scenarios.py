@@ -11,7 +11,7 @@ from nodewright.core.validation import violations
 from nodewright.model.objects import Pod
 from nodewright.model.profile import API_VERSION, NodeProfile
 from nodewright.model.release import RULED
-from nodewright.model.scenario import KINDS, JournalHeader, Scenario, ScenarioEvent
+from nodewright.model.scenario import BESIDE, KINDS, JournalHeader, Scenario, ScenarioEvent
 from nodewright.model.state_reasons import StateFile
 from nodewright.world.decode import decode
 from nodewright.world.documents import parse_documents
@@ -21,7 +21,7 @@ from nodewright.world.looks import look_faults
 from nodewright.world.machine.check import contradictions
 from nodewright.world.manifests import remark_text
 from nodewright.world.places import Place
-from nodewright.world.profile_faults import profile_faults
+from nodewright.world.profile_faults import preference_faults, profile_faults
 from nodewright.world.schema import faults_in
 from nodewright.world.yaml import MAX_YAML_BYTES
 
@@ -68,7 +68,9 @@ def scenario_from(file: File, *, max_bytes: int = MAX_YAML_BYTES) -> LoadedScena
     scenario = decode(value, Scenario)
     _check_release(scenario.spec.journal, file.source)
     events = scenario.spec.events
-    faults = place.all_of([*_repeated(events), *_restart_faults(events), *look_faults(events)])
+    faults = place.all_of(
+        [*_repeated(events), *_restart_faults(events), *look_faults(events), *_device_faults(events)]
+    )
     if scenario.spec.node is not None:
         faults += replace(place, prefix="spec.node").all_of(profile_faults(scenario.spec.node))
     if faults:
@@ -100,7 +102,7 @@ def _kind_faults(value: dict[str, Any]) -> Iterator[Fault]:
         kinds = [kind for kind in known if event.get(kind) is not None]
         if len(kinds) > 1:
             yield Fault(path=f"spec.events[{index}]", rule=f"is one thing, not {' and '.join(kinds)}")
-        elif not kinds and all(name in (*known, "actions") or value is None for name, value in event.items()):
+        elif not kinds and all(name in (*known, *BESIDE) or value is None for name, value in event.items()):
             yield Fault(path=f"spec.events[{index}]", rule=f"one of {', '.join(known)} is wanted")
 
 
@@ -161,6 +163,17 @@ def _restart_faults(events: tuple[ScenarioEvent, ...]) -> Iterator[Fault]:
                 yield Fault(
                     path=f"{path}.deletedFiles[{at}]", error="Unsupported value", value=name, rule=rule
                 )
+
+
+def _device_faults(events: tuple[ScenarioEvent, ...]) -> Iterator[Fault]:
+    """Preferences that no plugin has, and answers to what nobody asked."""
+    for index, event in enumerate(events):
+        path = f"spec.events[{index}]"
+        if event.devices is not None:
+            preference = event.devices.preferred_allocation
+            yield from preference_faults(f"{path}.devices.preferredAllocation", preference)
+        if event.preferred is not None and event.add is None:
+            yield Fault(path=f"{path}.preferred", rule="plugins are asked about pods that are added")
 
 
 _MANAGERS_FILES = (StateFile.CPU, StateFile.MEMORY, StateFile.DEVICES)

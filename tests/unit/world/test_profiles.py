@@ -62,7 +62,7 @@ SETTINGS = [
     ("kubeletDefects: mend", 'spec.kubeletDefects: Unsupported value: "mend": supported values: "follow", "avoid"'),
     ("preferredAllocation: {a.b/c: lowest, a.b/d: loudest}",
      ('spec.preferredAllocation[a.b/d]: Unsupported value: "loudest": '
-     'supported values: "absent", "lowest", "highest"')),
+     'supported values: "absent", "lowest", "highest", "asked"')),
     ("cgroupVersion: 3", "spec.cgroupVersion: Invalid value: 3: must be 1 or 2"),
     ("rootFsCapacity: -1", "spec.rootFsCapacity: Invalid value: -1: must be greater than or equal to 0"),
     ("swapBytes: -1", "spec.swapBytes: Invalid value: -1: must be greater than or equal to 0"),

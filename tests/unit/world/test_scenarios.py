@@ -66,8 +66,8 @@ def test_what_the_api_server_would_refuse_is_a_warning() -> None:
 WRONG = {
     '{"ad": {}}': ['s.yaml:1:72: spec.events[0].ad: unknown field; did you mean "add"?'],
     '{"restart": true}': ["s.yaml:1:72: spec.events[0].restart: Invalid value: true: must be a mapping, not true or false"],
-    "{}": ["s.yaml:1:71: spec.events[0]: one of add, remove, found, killFailed, restart, observe, started, resize is wanted"],
-    '{"cpu": null}': ["s.yaml:1:71: spec.events[0]: one of add, remove, found, killFailed, restart, observe, started, resize is wanted"],
+    "{}": ["s.yaml:1:71: spec.events[0]: one of add, remove, found, killFailed, restart, observe, started, resize, devices, served is wanted"],
+    '{"cpu": null}': ["s.yaml:1:71: spec.events[0]: one of add, remove, found, killFailed, restart, observe, started, resize, devices, served is wanted"],
     '{"add": {}, "remove": "x"}': ["s.yaml:1:71: spec.events[0]: is one thing, not add and remove"],
     '{"remove": 1}': ["s.yaml:1:72: spec.events[0].remove: Invalid value: 1: must be a text, not a number: put it in quotes"],
     '{"add": {"spec": {"container": []}}}': ['s.yaml:1:85: spec.events[0].add.spec.container: unknown field; did you mean "containers"?'],

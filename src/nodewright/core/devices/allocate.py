@@ -57,7 +57,7 @@ def allocate(
         if manager.skips_claimed and _is_claimed(pod, container, resource):
             continue
         reusable = state.reusable_by(pod.uid).get(resource, NONE)
-        wanted = Wanted(resource, limits[resource].value(), affinity, reusable)
+        wanted = Wanted(resource, limits[resource].value(), affinity, reusable, container.name)
         state, found = _served(manager, state, (pod.uid, container.name), wanted)
         if isinstance(found, Refused):
             return Allocation(state, found)
@@ -76,7 +76,8 @@ def without_stale(state: DeviceState, active: Mapping[str, Collection[str]]) -> 
     if state.running is not None or all(uid in active for uid in state.held):
         return state
     held = {uid: containers for uid, containers in state.held.items() if uid in active}
-    return replace(state, held=held).recounted()
+    given = {uid: said for uid, said in state.given.items() if uid in active} if state.given else state.given
+    return replace(state, held=held, given=given).recounted()
 
 
 def devices_of(state: DeviceState, uid: str, container: str) -> Devices:

@@ -1,12 +1,13 @@
 """Which of the free devices? Those of the pod's init containers first, then aligned ones, and so on."""
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from nodewright.core.devices.evidence import device_stock
 from nodewright.core.devices.manager import DeviceManager, PluginError
-from nodewright.core.devices.state import NONE, DeviceList, DeviceState, Ids
+from nodewright.core.devices.state import NONE, Asking, DeviceList, DeviceState, Ids
 from nodewright.model.device_reasons import (
     DevicePluginMissing,
     DevicePreferenceFailed,
@@ -14,6 +15,7 @@ from nodewright.model.device_reasons import (
     DevicesMiscounted,
     DeviceTier,
     NotEnoughDevices,
+    PreferenceWanted,
 )
 from nodewright.values.idset import NUMASet
 
@@ -28,6 +30,7 @@ class Wanted(msgspec.Struct, frozen=True):
     affinity: NUMASet | None
     reusable: Ids
     """What the pod's init containers leave."""
+    container: str = ""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -87,7 +90,8 @@ def _pick(
     enough_aligned = picking.missing < len(aligned)
     if not enough_aligned and picking.complete_with("aligned", aligned):
         return None
-    preferred = _preferred(manager, wanted, aligned if enough_aligned else available, picking)
+    among = aligned if enough_aligned else available
+    preferred = _preferred(manager, state.asking, wanted, among, frozenset(picking.picked))
     if not isinstance(preferred, frozenset):
         return preferred
     if enough_aligned:
@@ -118,8 +122,8 @@ def _by_affinity(listed: DeviceList, available: Ids, affinity: NUMASet | None) -
 
 
 def _preferred(
-    manager: DeviceManager, wanted: Wanted, among: Ids, picking: _Picking
-) -> Ids | DevicePluginMissing | DevicePreferenceFailed:
+    manager: DeviceManager, asking: Asking, wanted: Wanted, among: Ids, so_far: Ids
+) -> Ids | DevicePluginMissing | DevicePreferenceFailed | PreferenceWanted:
     """Those devices that the plugin prefers.
 
     Follows: v1.36, devicemanager/manager.go, callGetPreferredAllocationIfAvailable.
@@ -127,11 +131,19 @@ def _preferred(
     plugin = manager.plugins.get(wanted.resource)
     if plugin is None:
         return DevicePluginMissing(resource=wanted.resource, during="preference")
-    if plugin.preference is None:
-        return NONE
-    so_far = frozenset(picking.picked)
-    answer = plugin.preference(among | so_far, so_far, wanted.count)
+    if plugin.is_asked:
+        answer: Iterable[str] | PluginError | None = asking.answers.get((wanted.container, wanted.resource))
+        if answer is None and asking.can_ask:
+            return PreferenceWanted(
+                resource=wanted.resource,
+                container=wanted.container,
+                available=tuple(sorted(among | so_far)),
+                must_include=tuple(sorted(so_far)),
+                size=wanted.count,
+            )
+    else:
+        answer = plugin.preference and plugin.preference(among | so_far, so_far, wanted.count)
     if isinstance(answer, PluginError):
         stranded = tuple(sorted(so_far)) if manager.follows_defects else ()
         return DevicePreferenceFailed(resource=wanted.resource, error=answer.text, stranded=stranded)
-    return among.intersection(answer)
+    return among.intersection(answer or ())

@@ -28,9 +28,11 @@ class Plugin:
     """How the plugin of a resource answers."""
 
     preference: Preference | None = None
-    """None: it does not offer to be asked."""
+    """None: it does not offer to be asked, or nobody knows what it would say."""
     refusal: str = ""
     """The error with which it answers when it is told to hand out devices; empty: it does as told."""
+    is_asked: bool = False
+    """Whether it is really there: what it prefers, it has to be asked (`state.Asking`)."""
 
 
 def lowest(available: frozenset[str], must_include: frozenset[str], size: int) -> list[str]:
@@ -47,8 +49,15 @@ def highest(available: frozenset[str], must_include: frozenset[str], size: int) 
     return _filled_up(must_include, sorted(available - must_include, reverse=True), size)
 
 
-PREFERENCES: Mapping[str, Preference | None] = {"absent": None, "lowest": lowest, "highest": highest}
-"""What plugins are known to prefer, by the names that a node's description has for it."""
+ASKED = "asked"
+PREFERENCES: Mapping[str, Preference | None] = {
+    "absent": None,
+    "lowest": lowest,
+    "highest": highest,
+    ASKED: None,
+}
+"""What plugins are known to prefer, by the names that a node's description has for it; what those prefer that were
+`asked` is known only where their answers are at hand, as in journals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +90,18 @@ class DeviceManager:
         preferred = preferred_allocation or {}
         return cls(
             numa=NUMASet.from_ids(node.node_id for node in topology),
-            plugins={name: Plugin(PREFERENCES[preferred.get(name, "lowest")]) for name in devices},
+            plugins={name: plugin_named(preferred.get(name, "lowest")) for name in devices},
             skips_claimed=skips_claimed,
             follows_defects=follows_defects,
         )
+
+
+def plugin_named(preference: str) -> Plugin:
+    """A plugin that does as told and prefers what the name says.
+
+    Errors: KeyError for a name that is not among PREFERENCES.
+    """
+    return Plugin(PREFERENCES[preference], is_asked=preference == ASKED)
 
 
 def _filled_up(must_include: frozenset[str], others: list[str], size: int) -> list[str]:

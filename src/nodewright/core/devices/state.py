@@ -7,6 +7,7 @@ from typing import Self, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.core.devices.manager import PluginError
 from nodewright.model.profile import Device
 from nodewright.values.idset import LARGEST_ID
 
@@ -67,6 +68,27 @@ class Reusable(msgspec.Struct, frozen=True):
     devices: Mapping[str, Ids]
 
 
+class Given(msgspec.Struct, frozen=True):
+    """What a plugin said when it handed devices of its resource to a container."""
+
+    numa: Mapping[str, tuple[int, ...]] = {}
+    """The NUMA nodes of each device at that time; a device that had none is missing."""
+    response: bytes = b""
+    """Its answer, which says what the container gets: a ContainerAllocateResponse as protobuf has it."""
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """What plugins said about the pod that is being looked at."""
+
+    answers: Mapping[tuple[str, str], tuple[str, ...] | PluginError] = {}
+    """Which devices they prefer, by container and resource."""
+    can_ask: bool = False
+    """Whether a plugin that has not answered yet is asked; else it counts as having no preference."""
+
+
+NOBODY_ASKED = Asking()
+
+
 class DeviceState(msgspec.Struct, frozen=True):
     """The devices, and who has which. Never changed in place.
 
@@ -81,6 +103,10 @@ class DeviceState(msgspec.Struct, frozen=True):
     reusable: Reusable | None = None
     running: frozenset[tuple[str, str]] | None = None
     """While a kubelet that has just started does not know all pods: the containers that it found running."""
+    given: Mapping[str, Mapping[str, Mapping[str, Given]]] = {}
+    """What plugins said of what is held, by pod uid, container name and resource: where plugins are real ones."""
+    asking: Asking = NOBODY_ASKED
+    """While a pod is looked at."""
 
     @classmethod
     def of(cls, devices: Mapping[str, Iterable[Device]], held: Held | None = None) -> Self:
@@ -111,6 +137,19 @@ class DeviceState(msgspec.Struct, frozen=True):
         """What the pod's next container takes over first, by resource."""
         return self.reusable.devices if self.reusable is not None and self.reusable.pod == pod else {}
 
+    def given_to(self, pod: str, container: str) -> Mapping[str, Given]:
+        """What plugins said of what the container holds, by resource."""
+        return self.given.get(pod, {}).get(container, {})
+
+    def with_given(self, pod: str, container: str, resource: str, response: bytes) -> "DeviceState":
+        """The state in which the plugin has handed out what the container holds of the resource, and said this."""
+        listed = self.lists.get(resource, UNLISTED).devices
+        ids = self.of_container(pod, container).get(resource, NONE)
+        numa = {one: nodes for one in sorted(ids) if one in listed and (nodes := listed[one].numa_nodes)}
+        containers = self.given.get(pod, {})
+        of_container = {**containers.get(container, {}), resource: Given(numa, response)}
+        return replace(self, given={**self.given, pod: {**containers, container: of_container}})
+
     def holders(self, resource: str) -> Iterator[tuple[str, str, Ids]]:
         """Every pod and container that holds devices of the resource, by name, and which."""
         for pod, containers in sorted(self.held.items()):
@@ -121,6 +160,10 @@ class DeviceState(msgspec.Struct, frozen=True):
     def with_devices(self, resource: str, devices: Iterable[Device]) -> "DeviceState":
         """The state after the plugin sent this list of devices."""
         return replace(self, lists={**self.lists, resource: DeviceList.of(devices)})
+
+    def without_resource(self, resource: str) -> "DeviceState":
+        """The state when the resource is registered no longer; who holds devices of it keeps them."""
+        return replace(self, lists={name: listed for name, listed in self.lists.items() if name != resource})
 
     def with_held(self, pod: str, container: str, resource: str, devices: Ids) -> "DeviceState":
         """The state in which the container holds these devices of the resource."""
@@ -144,7 +187,8 @@ class DeviceState(msgspec.Struct, frozen=True):
         Follows: v1.36, devicemanager/manager.go, Start, readCheckpoint.
         """
         lists = dict.fromkeys(self.lists, UNLISTED)
-        return DeviceState(lists, self.held, _all_held(self.held), running=frozenset(running))
+        in_use = _all_held(self.held)
+        return DeviceState(lists, self.held, in_use, running=frozenset(running), given=self.given)
 
     def with_all_pods_known(self) -> "DeviceState":
         """The state when the kubelet has heard of all its pods."""

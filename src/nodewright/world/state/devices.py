@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodewright.core.devices.state import NOWHERE, UNLISTED, DeviceState, Held, Ids
+from nodewright.core.devices.state import NOWHERE, UNLISTED, DeviceState, Given, Held, Ids
 from nodewright.model.state_reasons import FormatTried, StateFile, StateFileDamaged
 from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.world.state.formats import CORRUPTED
@@ -82,10 +82,8 @@ def read_device_state(content: bytes, path: str) -> Verdict[DeviceFile]:
     )
 
 
-def device_file(
-    state: DeviceState, responses: Mapping[tuple[str, str, str], bytes] | None = None
-) -> DeviceFile:
-    """What the kubelet would keep of a state; ``responses`` are the plugins' answers by pod, container, resource.
+def device_file(state: DeviceState) -> DeviceFile:
+    """What the kubelet would keep of a state: who holds what, with the plugins' answers.
 
     Follows: v1.36, cm/devicemanager/pod_devices.go, toCheckpointData; manager.go, devicesToAllocate.
     Departs: entries and devices in order, where the kubelet walks maps in random order.
@@ -95,11 +93,12 @@ def device_file(
             pod=pod,
             container=container,
             resource=resource,
-            devices=_by_numa(state, resource, ids),
-            response=(responses or {}).get((pod, container, resource), b""),
+            devices=_by_numa(state, resource, ids, given.get(resource)),
+            response=given[resource].response if resource in given else b"",
         )
         for pod, containers in sorted(state.held.items())
         for container, held in sorted(containers.items())
+        for given in (state.given_to(pod, container),)
         for resource, ids in sorted(held.items())
     )
     registered = {resource: tuple(sorted(listed.healthy)) for resource, listed in sorted(state.lists.items())}
@@ -112,14 +111,20 @@ def device_state(file: DeviceFile) -> DeviceState:
     Follows: v1.36, cm/devicemanager/manager.go, readCheckpoint; pod_devices.go, fromCheckpointData.
     """
     held: dict[str, dict[str, dict[str, Ids]]] = {}
+    given: dict[str, dict[str, dict[str, Given]]] = {}
     for entry in file.entries or ():
         if not is_readable(entry.response):
             continue
         of_container = held.setdefault(entry.pod, {}).setdefault(entry.container, {})
         of_container[entry.resource] = frozenset(one for ids in entry.devices.values() for one in ids)
+        said = given.setdefault(entry.pod, {}).setdefault(entry.container, {})
+        said[entry.resource] = Given(_numa(entry), entry.response)
     found: Held = held
     return DeviceState(
-        lists=dict.fromkeys(file.registered, UNLISTED), held=found, in_use=DeviceState.of({}, found).in_use
+        lists=dict.fromkeys(file.registered, UNLISTED),
+        held=found,
+        in_use=DeviceState.of({}, found).in_use,
+        given=given,
     )
 
 
@@ -128,14 +133,27 @@ def passed_over(file: DeviceFile) -> tuple[DeviceEntry, ...]:
     return tuple(entry for entry in file.entries or () if not is_readable(entry.response))
 
 
-def _by_numa(state: DeviceState, resource: str, ids: Ids) -> dict[int, tuple[str, ...]]:
+def _by_numa(state: DeviceState, resource: str, ids: Ids, given: Given | None) -> dict[int, tuple[str, ...]]:
+    """The devices by NUMA node: where they were when they were handed out, if that is known."""
     listed = state.lists.get(resource, UNLISTED).devices
     found: dict[int, list[str]] = {}
     for one in sorted(ids):
-        nodes = listed[one].numa_nodes if one in listed else None
+        nodes: tuple[int, ...] | None = listed[one].numa_nodes if one in listed else None
+        if given is not None:
+            nodes = given.numa.get(one)
         for numa in nodes or (NOWHERE,):
             found.setdefault(numa, []).append(one)
     return {numa: tuple(found[numa]) for numa in sorted(found)}
+
+
+def _numa(entry: DeviceEntry) -> dict[str, tuple[int, ...]]:
+    """The NUMA nodes of each device; of one without any, nothing."""
+    found: dict[str, tuple[int, ...]] = {}
+    for numa, ids in entry.devices.items():
+        for one in ids:
+            if numa != NOWHERE:
+                found[one] = (*found.get(one, ()), numa)
+    return found
 
 
 def _entry(entry: dict[str, Any]) -> DeviceEntry:

@@ -178,7 +178,7 @@ HOLDING = DeviceState.of(DEVICES, {"p": {"a": {"v/gpu": frozenset({"g0", "g1", "
 
 
 def test_devices_stand_at_each_of_their_numa_nodes() -> None:
-    file = device_file(HOLDING, {("p", "a", "v/gpu"): b"hi"})
+    file = device_file(HOLDING.with_given("p", "a", "v/gpu", b"hi"))
     entry = DeviceEntry(
         pod="p",
         container="a",

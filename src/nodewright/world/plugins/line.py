@@ -1,0 +1,141 @@
+"""A line to one device plugin, over gRPC on its socket."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+from grpc import StatusCode
+from grpc import aio as grpc_aio
+
+from nodewright.model.device_reasons import PreferenceWanted
+from nodewright.model.profile import Device
+from nodewright.world.errors import WorldError
+from nodewright.world.plugins import deviceplugin_pb2 as api
+from nodewright.world.plugins.port import PluginOptions
+
+Reply = TypeVar("Reply", bound=Message)
+HEALTHY = "Healthy"
+_SERVICE = "/v1beta1.DevicePlugin/"
+_MOST_BYTES = 16 << 20
+_HANGS_UP_AFTER_S = 1.0
+"""So long, what is just being said may still be answered."""
+_OPTIONS = (
+    # Servers written in Rust refuse the path of a socket as an authority.
+    ("grpc.default_authority", "localhost"),
+    ("grpc.max_receive_message_length", _MOST_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),
+    # Two plugins may follow one another on the same path.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class SocketLine:
+    """A line to the plugin that listens on ``socket``: fulfils `PluginLine`."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self._channel = grpc_aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+
+    async def options(self) -> PluginOptions:
+        """As PluginLine."""
+        said = await self._ask("GetDevicePluginOptions", api.Empty(), api.DevicePluginOptions, waits=True)
+        return PluginOptions(said.pre_start_required, said.get_preferred_allocation_available)
+
+    async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
+        """As PluginLine."""
+        method = self._channel.unary_stream(
+            f"{_SERVICE}ListAndWatch",
+            request_serializer=api.Empty.SerializeToString,
+            response_deserializer=bytes,
+        )
+        stream = method(api.Empty())
+        try:
+            async for said in stream:
+                yield tuple(map(_device, self._read("ListAndWatch", said, api.ListAndWatchResponse).devices))
+        except grpc_aio.AioRpcError as error:
+            raise self._failed("ListAndWatch", error) from None
+        finally:
+            stream.cancel()
+
+    async def preferred(self, question: PreferenceWanted) -> tuple[str, ...]:
+        """As PluginLine."""
+        asked = api.PreferredAllocationRequest(
+            container_requests=[
+                api.ContainerPreferredAllocationRequest(
+                    available_deviceIDs=question.available,
+                    must_include_deviceIDs=question.must_include,
+                    allocation_size=question.size,
+                )
+            ]
+        )
+        said = await self._ask("GetPreferredAllocation", asked, api.PreferredAllocationResponse)
+        return tuple(said.container_responses[0].deviceIDs) if said.container_responses else ()
+
+    async def allocate(self, devices: tuple[str, ...]) -> bytes:
+        """As PluginLine."""
+        wanted = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=devices)])
+        said = await self._ask("Allocate", wanted, api.AllocateResponse)
+        if not said.container_responses:
+            raise WorldError(
+                "Allocate", str(self.socket), f"no containers return in allocation response {said}"
+            )
+        return said.container_responses[0].SerializeToString(deterministic=True)
+
+    async def before_start(self, devices: tuple[str, ...]) -> None:
+        """As PluginLine."""
+        wanted = api.PreStartContainerRequest(devices_ids=devices)
+        await self._ask("PreStartContainer", wanted, api.PreStartContainerResponse)
+
+    async def close(self) -> None:
+        """As PluginLine."""
+        await self._channel.close(_HANGS_UP_AFTER_S)
+
+    async def _ask(self, call: str, question: Message, reply: type[Reply], *, waits: bool = False) -> Reply:
+        method: Any = self._channel.unary_unary(
+            _SERVICE + call,
+            request_serializer=type(question).SerializeToString,
+            response_deserializer=bytes,
+        )
+        try:
+            said = await method(question, wait_for_ready=waits)
+        except grpc_aio.AioRpcError as error:
+            raise self._failed(call, error) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # It is gRPC that says so: the line was closed meanwhile.
+            text = rpc_error(StatusCode.CANCELLED, "grpc: the client connection is closing")
+            raise WorldError(call, str(self.socket), text) from None
+        return self._read(call, said, reply)
+
+    def _read(self, call: str, said: bytes, reply: type[Reply]) -> Reply:
+        """What the bytes say; gRPC itself would take what it cannot read for the end."""
+        try:
+            return reply.FromString(said)
+        except DecodeError as error:
+            raise WorldError(call, str(self.socket), f"this is no {reply.DESCRIPTOR.name}: {error}") from None
+
+    def _failed(self, call: str, error: grpc_aio.AioRpcError) -> WorldError:
+        return WorldError(call, str(self.socket), rpc_error(error.code(), error.details() or ""))
+
+
+def rpc_error(code: StatusCode, details: str) -> str:
+    """A failed call as Go words it.
+
+    >>> rpc_error(StatusCode.DEADLINE_EXCEEDED, "too late")
+    'rpc error: code = DeadlineExceeded desc = too late'
+    """
+    name = {StatusCode.OK: "OK", StatusCode.CANCELLED: "Canceled"}.get(
+        code, "".join(part.capitalize() for part in code.name.split("_"))
+    )
+    return f"rpc error: code = {name} desc = {details}"
+
+
+def _device(said: api.Device) -> Device:
+    nodes = tuple(node.ID for node in said.topology.nodes) if said.HasField("topology") else None
+    return Device(id=said.ID, numa_nodes=nodes or None, healthy=said.health == HEALTHY)
