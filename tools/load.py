@@ -24,6 +24,8 @@ from typing import Any, NamedTuple, Self
 from tools.source import ROOT
 
 FIGURES = ROOT / "docs" / "figures" / "load.json"
+GUIDE = ROOT / "docs" / "guide" / "kubelet-api.md"
+MARK = "<!-- figures of docs/figures/load.json -->\n"
 PATHS = ("/metrics", "/pods")
 TOKEN = "a-token-of-this-run"  # noqa: S105 - of an agent that lives for a minute
 CLIENTS = 4
@@ -207,9 +209,33 @@ def main() -> int:
     found = {"pods": asked.pods, **found}
     print(json.dumps(found, indent=2))
     if not asked.show:
-        FIGURES.write_text(json.dumps(found, indent=2) + "\n")
+        FIGURES.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+        GUIDE.write_text(told_in(GUIDE.read_text("utf-8"), found), "utf-8")
     is_fast = found["requestsPerSecond"] >= asked.rate * 0.99
     return int(bool(found["errors"]) or not is_fast or found["rssMiB"]["growth"] > MOST_GROWTH_MIB)
+
+
+def told_in(page: str, found: dict[str, Any]) -> str:
+    """The guide with these figures at its end."""
+    rss = found["rssMiB"]
+    rows = [
+        ("requests", f"{found['requests']:,} in {found['seconds']} s, {found['errors']} errors"),
+        *(
+            (
+                f"`{path}`, {one['bytes'] // 1000} kB",
+                f"median {one['medianMs']} ms, 99 of 100 within {one['p99Ms']} ms",
+            )
+            for path, one in found["paths"].items()
+        ),
+        ("CPU time of the agent a request", f"{found['cpuMsPerRequest']} ms, pods that come and go included"),
+        ("memory of the agent (RSS)", f"{rss['before']} MiB before, {rss['most']} MiB at most"),
+        ("pods that came and went meanwhile", str(found["passingPods"])),
+    ]
+    table = "".join(f"| {what} | {figure} |\n" for what, figure in (("", ""), ("---", "---"), *rows))
+    about = (
+        f"{found['date']}, {found['cpus']} CPUs that others used, too: load average {found['loadAverage']}.\n"
+    )
+    return page.partition(MARK)[0] + MARK + "\n" + table.replace("| --- | --- |", "|---|---|") + "\n" + about
 
 
 def measured(agent: Agent, rate: int, seconds: float) -> dict[str, Any]:
