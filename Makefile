@@ -77,8 +77,8 @@ check-tests:
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not live"
 
 # What live tests need besides: as root, with apt and a network it is installed; without, those tests say what they lack.
-LIVE_PACKAGES := qemu-system-x86 e2fsprogs lz4 containerd runc busybox-static
-LIVE_COMMANDS := qemu-system-x86_64 mke2fs lz4 containerd runc busybox
+LIVE_PACKAGES := qemu-system-x86 e2fsprogs lz4 containerd runc busybox-static chromium
+LIVE_COMMANDS := qemu-system-x86_64 mke2fs lz4 containerd runc busybox chromium
 
 .PHONY: live-packages
 live-packages:

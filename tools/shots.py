@@ -146,6 +146,7 @@ SHOTS = {
     "help-describe": "nodewright describe --help",
     "help-logs": "nodewright logs --help",
     "help-top": "nodewright top --help",
+    "help-dashboard": "nodewright dashboard --help",
     "help-delete": "nodewright delete --help",
     "help-completion": "nodewright completion --help",
     "help-verify": "nodewright verify --help",

@@ -77,13 +77,18 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
         ``nodefs`` is where pods keep volumes and logs, ``places`` what of it is whose; ``imagefs`` where images are.
         """
-        group = cgroup_tree(config).root.path(cgroup_rules(config).driver)
+        group = pods_group(config)
         return cls(
             gauges=MachineGauges(group, nodefs=nodefs, imagefs=imagefs),
             storage=DiskStorage(places),
             alarms=KernelAlarms(group),
             images=images,
         )
+
+
+def pods_group(config: NodeConfig) -> str:
+    """The group of all pods, from the root of the tree."""
+    return cgroup_tree(config).root.path(cgroup_rules(config).driver)
 
 
 class Pressure:

@@ -34,6 +34,7 @@ from nodewright.model.resize_reasons import ResizeInvalid
 from nodewright.node.cgroups import PlacedPod, cgroup_rules, node_groups
 from nodewright.node.explanation import explanation
 from nodewright.node.resizing import forbidden_resize
+from nodewright.node.state import NodeState
 from nodewright.render.resize_messages import api_error
 from nodewright.render.running import pod_list, pod_object
 from nodewright.render.why import Evidence, why_document
@@ -155,7 +156,7 @@ class PodRoutes:
             record=record,
             node=mind.node,
             waits_for=waits_for,
-            groups=self._groups(record),
+            groups=groups_of(record, mind.node),
             explained=explained,
         )
         return document(why_document(found))
@@ -180,19 +181,6 @@ class PodRoutes:
                 case _:
                     continue
         return spec
-
-    def _groups(self, record: PodRecord) -> tuple[Group, ...]:
-        node = self._agent.board.mind.node
-        if record.pod.uid not in node.pods:
-            return ()
-        groups = node_groups(node, [PlacedPod(record.pod, record.memory)], cgroup_rules(node.config))
-        facts = record.facts.containers if record.facts is not None else ()
-        paths = {one.name: one.cgroup for one in reversed(facts) if one.cgroup}
-        return tuple(
-            replace(one, path=paths.get(one.container, one.path))
-            for one in groups
-            if one.level in (Level.POD, Level.CONTAINER)
-        )
 
     def _object(self, record: PodRecord) -> dict[str, Any]:
         return pod_object(record, self._agent.board.mind.node)
@@ -237,6 +225,20 @@ class PodRoutes:
                 await asyncio.wait_for(turn.wait(), _HEARTBEAT_S)
             except TimeoutError:
                 yield b"\n"
+
+
+def groups_of(record: PodRecord, node: NodeState) -> tuple[Group, ...]:
+    """The groups of a pod and of its containers, where they are; empty: it has none any more."""
+    if record.pod.uid not in node.pods:
+        return ()
+    groups = node_groups(node, [PlacedPod(record.pod, record.memory)], cgroup_rules(node.config))
+    facts = record.facts.containers if record.facts is not None else ()
+    paths = {one.name: one.cgroup for one in reversed(facts) if one.cgroup}
+    return tuple(
+        replace(one, path=paths.get(one.container, one.path))
+        for one in groups
+        if one.level in (Level.POD, Level.CONTAINER)
+    )
 
 
 def _line(kind: str, shown: Any) -> bytes:

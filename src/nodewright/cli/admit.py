@@ -2,16 +2,14 @@
 
 import click
 
-from nodewright.ask import Answer
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
 from nodewright.cli.journal import journal, node_document
-from nodewright.cli.opening import opened, show
+from nodewright.cli.opening import entry_of, opened, show
 from nodewright.cli.resizing import resized
-from nodewright.render.admission import Entry, admission_document, admission_text, admitted_names
+from nodewright.render.admission import admission_document, admission_text, admitted_names
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.replay import arrival_event, journal_event
-from nodewright.world.manifests import Workload
 
 
 @click.command("admit")
@@ -21,15 +19,29 @@ from nodewright.world.manifests import Workload
     is_flag=True,
     help="The pods run on the node already and are to have the resources of the manifests, without being made anew.",
 )
+@click.option(
+    "--serve",
+    is_flag=False,
+    flag_value="",
+    metavar="[ADDRESS:PORT]",
+    help="Show the answers as a page in a browser, by a link that is printed; it follows the files until Ctrl-C. "
+    "Default: any free port of 127.0.0.1.",
+)
 @options.journal
 @options.output("json", "yaml", "wide", "name")
-def command(question: options.Question, *, resize: bool, output: str | None) -> int:
+def command(question: options.Question, *, resize: bool, serve: str | None, output: str | None) -> int:
     """Say for each pod, in order, whether the node takes it: the kubelet's verdict, reason and message.
 
     Of an object that makes pods (Deployment, DaemonSet, Job, ...) one pod is judged. With --resize: whether the resize
     of each pod is Done, Deferred or Infeasible, and how it is carried out. Exit code 0 if all pods get in or are
     resized, 3 if any is not.
     """
+    if serve is not None:
+        if resize or output is not None or options.journal_path() is not None:
+            raise click.UsageError("--serve is a page: it goes with neither --resize nor -o nor --journal")
+        from nodewright.cli.admit_page import shown_as_page  # noqa: PLC0415 - answers in a terminal do without
+
+        return shown_as_page(question, serve)
     found = opened(question)
     if resize:
         return resized(question, found, output)
@@ -39,7 +51,7 @@ def command(question: options.Question, *, resize: bool, output: str | None) -> 
         for workload in found.workloads:
             answer = asked.admit(workload.pod)
             asked = answer.node
-            entries.append(_entry(answer, workload))
+            entries.append(entry_of(answer, workload))
             if written is not None:
                 written.add(journal_event(arrival_event(workload.pod), answer.actions))
     if output == "name":
@@ -51,14 +63,3 @@ def command(question: options.Question, *, resize: bool, output: str | None) -> 
         text = admission_text(entries, asked.state, wide=output == "wide")
     show(text, output, asked.config)
     return YES if all(entry.decision == "admitted" for entry in entries) else NO
-
-
-def _entry(answer: Answer, workload: Workload) -> Entry:
-    return Entry(
-        pod=answer.pod,
-        decision=answer.decision,
-        because=answer.because,
-        victims=answer.victims,
-        placement=answer.placement,
-        origin="" if workload.kind == "Pod" else f"{workload.kind} {workload.name}",
-    )

@@ -11,10 +11,13 @@ from nodewright.agent.board import Board
 from nodewright.agent.loop import Loop
 from nodewright.agent.outcome import Decided, Keeping
 from nodewright.agent.perform import Performer
+from nodewright.agent.pressure import pods_group
 from nodewright.agent.shelf import Shelf
 from nodewright.agent.sources import Listener
 from nodewright.agent.values import Mind, Rules, Stage, Tell
 from nodewright.api.agent import Agent
+from nodewright.api.dashboard import DashboardRoutes
+from nodewright.api.dashboard_agent import AgentView
 from nodewright.api.server import serving
 from nodewright.ask import Node
 from nodewright.cli.agent_node import sheet
@@ -31,6 +34,7 @@ from nodewright.render.words import KubeletWords
 from nodewright.render.works import tell_line, work_lines
 from nodewright.testing.runtime import FakeCgroups, FakeRuntime
 from nodewright.world.clock import HostClock
+from nodewright.world.gauges import MachineGauges
 from nodewright.world.ports import ContainerWish, SandboxWish
 
 _LOOK_S = 0.01
@@ -66,7 +70,11 @@ async def dry_run(told: Settings, node: Node) -> int:
                 sheet=sheet(clock.now_ns(), "dry-run://0"),
                 log_root=told.root_dir / "logs",
             )
-            await stack.enter_async_context(serving(agent, told.socket, group=told.socket_group))
+            gauges = None if told.node else MachineGauges(pods_group(node.config), nodefs=told.root_dir)
+            entries = DashboardRoutes(AgentView(agent, gauges)).entries()
+            await stack.enter_async_context(
+                serving(agent, told.socket, group=told.socket_group, more=entries)
+            )
             click.echo(f"dry run: nothing is done; asked at {told.socket}", err=True)
             await stop_asked().wait()
             return YES

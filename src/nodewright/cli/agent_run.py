@@ -24,6 +24,8 @@ from nodewright.agent.shelf import Shelf
 from nodewright.agent.sources import Listener
 from nodewright.agent.values import Rules, Stage, Tell
 from nodewright.api.agent import Agent
+from nodewright.api.dashboard import DashboardRoutes
+from nodewright.api.dashboard_agent import AgentView
 from nodewright.api.entries import Entry
 from nodewright.api.profile import ProfileRoutes
 from nodewright.api.server import serving
@@ -157,7 +159,8 @@ async def _serve_pod_resources(stack: AsyncExitStack, wired: Wired) -> None:
 
 def _entries(wired: Wired) -> tuple[Entry, ...]:
     """What every server has besides its own routes."""
-    return (*ProfileRoutes(wired.agent, wired.profile).entries(),)
+    view = AgentView(wired.agent, wired.pressure.gauges, wired.loop.performer.cgroups)
+    return (*ProfileRoutes(wired.agent, wired.profile).entries(), *DashboardRoutes(view).entries())
 
 
 def _opened(told: Settings, here: AgentNode) -> Opened | None:

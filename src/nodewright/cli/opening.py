@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import click
 from msgspec.structs import replace
 
-from nodewright.ask import Node
+from nodewright.ask import Answer, Node
 from nodewright.cli.inputs import tell, workloads
 from nodewright.cli.options import PolicyChoice, Question
 from nodewright.core.cpu.own import CPUPicker
@@ -15,6 +15,7 @@ from nodewright.core.topology import TopologyPolicy
 from nodewright.model.policies import Policy
 from nodewright.model.profile import NodeProfile
 from nodewright.node.config import NodeConfig
+from nodewright.render.admission import Entry
 from nodewright.render.policies import policies_text
 from nodewright.world.manifests import Workload
 from nodewright.world.nodes import find_profile
@@ -82,3 +83,15 @@ def show(text: str, output: str | None, config: NodeConfig) -> None:
     elif note and output == "name":
         click.echo(note, nl=False, err=True)
     click.echo(text, nl=False)
+
+
+def entry_of(answer: Answer, workload: Workload) -> Entry:
+    """The answer to the pod of a workload, to be shown."""
+    return Entry(
+        pod=answer.pod,
+        decision=answer.decision,
+        because=answer.because,
+        victims=answer.victims,
+        placement=answer.placement,
+        origin="" if workload.kind == "Pod" else f"{workload.kind} {workload.name}",
+    )

@@ -97,12 +97,16 @@ def remaining_text(state: NodeState) -> str:
     """What the node has, what its pods request, and what is left, a line a resource."""
     rows = [
         (name, *(readable(name, amount) for amount in (has, used, has - used)))
-        for name, has, used in _amounts(state)
+        for name, has, used in amounts(state)
     ]
     return table(("RESOURCE", "ALLOCATABLE", "REQUESTED", "REMAINING"), rows)
 
 
-def _amounts(state: NodeState) -> list[tuple[str, int, int]]:
+def amounts(state: NodeState) -> list[tuple[str, int, int]]:
+    """What pods can have and what they ask for, by resource.
+
+    Units: cpu in thousandths, memory and storage in bytes, everything else in pieces.
+    """
     has = state.config.view.allocatable
     used = {**state.totals.requests, "pods": state.totals.pods}
     order = {"cpu": 0, "memory": 1, "ephemeral-storage": 2, "pods": 3}
@@ -144,7 +148,7 @@ def remaining_document(state: NodeState) -> dict[str, Any]:
     return {
         "capacity": dict(state.config.resources.capacity),
         "allocatable": dict(state.config.resources.allocatable),
-        "remaining": {name: amount_text(name, has - used) for name, has, used in _amounts(state)},
+        "remaining": {name: amount_text(name, has - used) for name, has, used in amounts(state)},
         **left_document(state),
     }
 

@@ -144,7 +144,7 @@ def _ranking(found: Forecast, *, wide: bool) -> str:
                 str(one.claim.priority),
                 *_amounts(one, resource),
                 _fate(one, gone.get(one.claim.uid)),
-                *((_because(found.signal, one, later),) if wide else ()),
+                *((why_before(found.signal, one, later),) if wide else ()),
             )
         )
     if not rows:
@@ -192,7 +192,8 @@ _BY = {
 }
 
 
-def _because(signal: Signal, one: Candidate, later: Candidate | None) -> str:
+def why_before(signal: Signal, one: Candidate, later: Candidate | None) -> str:
+    """By what a pod goes before the next one."""
     if later is None:
         return _NOTHING
     key = decided_by(signal, one, later)

@@ -15,7 +15,7 @@ from nodewright.render.explain import Told, explanation_text
 from nodewright.render.placement import placement_document, placement_texts
 from nodewright.render.sentences import sentence
 
-_DECISIONS = {
+DECISIONS = {
     Stage.ALLOCATING: "taken, and waits for the plugins of its devices",
     Stage.WAITING: "taken, and waits until others are gone",
     Stage.ACTIVE: "taken",
@@ -23,6 +23,7 @@ _DECISIONS = {
     Stage.ENDED: "taken, and has ended",
     Stage.REFUSED: "refused",
 }
+"""What was decided on a pod, by how far it has come."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,7 @@ def why_document(found: Evidence, *, width: int = 100) -> dict[str, Any]:
     """All of it, as facts and (`text`) in words."""
     record, version = found.record, found.node.config.facts.cgroup_version
     document: dict[str, Any] = {
-        "decision": _DECISIONS[record.stage],
+        "decision": DECISIONS[record.stage],
         "because": [sentence(one) for one in record.because],
     }
     if record.override is not None:
@@ -59,7 +60,7 @@ def why_document(found: Evidence, *, width: int = 100) -> dict[str, Any]:
 def _text(found: Evidence, width: int) -> str:
     """The same for people."""
     record = found.record
-    lines = [f"decision: {_DECISIONS[record.stage]}"]
+    lines = [f"decision: {DECISIONS[record.stage]}"]
     if record.override is not None:
         lines.append(f"kubelet:  {record.override.reason}: {record.override.message}")
     lines += [f"because:  {sentence(one)}" for one in record.because]

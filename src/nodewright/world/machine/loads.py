@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from nodewright.model.usage import InterfaceUse, IOUse, NetworkUse, Stalls
 from nodewright.values.instant import Instant
@@ -14,23 +15,51 @@ _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 _LOOPBACK = "lo"
 
 
-def cpu_time_ns(proc: Path = Path("/proc")) -> int:
-    """The CPU time that this machine has used since it was started.
+class Ticks(NamedTuple):
+    """What the CPUs have done since the machine was started.
 
-    Units:  nanoseconds.
+    Units: ticks of all CPUs together.
+    """
+
+    busy: int
+    all: int
+
+    def share_since(self, before: "Ticks") -> float | None:
+        """The share of the time since then in which they were busy; None: no time has passed.
+
+        >>> Ticks(30, 120).share_since(Ticks(10, 20))
+        0.2
+        """
+        passed = self.all - before.all
+        return (self.busy - before.busy) / passed if passed > 0 else None
+
+
+def ticks(proc: Path = Path("/proc")) -> Ticks:
+    """What the CPUs have done up to now.
+
     Errors: WorldError.
     """
     place = proc / "stat"
     try:
         # Guests' time is within that of users; waiting for disks is idleness.
-        user, nice, system, _idle, _waiting, irq, soft, stolen = map(
+        user, nice, system, idle, waiting, irq, soft, stolen = map(
             int, place.read_text("ascii").split("\n", 1)[0].split()[1:9]
         )
     except OSError as error:
         raise WorldError("read", str(place), error.strerror or str(error)) from None
     except ValueError:
         raise WorldError("read", str(place), "its first line has not the times of all CPUs") from None
-    return (user + nice + system + irq + soft + stolen) * _TICK_NS
+    busy = user + nice + system + irq + soft + stolen
+    return Ticks(busy, busy + idle + waiting)
+
+
+def cpu_time_ns(proc: Path = Path("/proc")) -> int:
+    """The CPU time that this machine has used since it was started.
+
+    Units:  nanoseconds.
+    Errors: WorldError.
+    """
+    return ticks(proc).busy * _TICK_NS
 
 
 def started_at(proc: Path = Path("/proc")) -> Instant | None:

@@ -1,0 +1,331 @@
+"""The dashboard in a real browser: what people see, and what those who see or point otherwise are told."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from msgspec.structs import replace
+
+from nodewright.api.dashboard_plan import Plan, PlanView
+from nodewright.ask import Node
+from nodewright.model.objects import Pod
+from nodewright.model.profile import NodeProfile
+from nodewright.render.admission import Entry
+from nodewright.testing.chromium import COMMAND, Chromium, Page
+from nodewright.testing.dashboards import AgentStand, Served
+from nodewright.testing.nodes import STATIC_CPUS, a_profile
+from nodewright.testing.objects import a_guaranteed_pod, a_pod
+from nodewright.world.nodes import find_profile
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(shutil.which(COMMAND) is None, reason=f"there is no {COMMAND} on this machine"),
+]
+
+LIVE = "document.getElementById('live').dataset.state === 'on'"
+CELLS = "[...document.querySelectorAll('#drawing .cell')]"
+HOSTILE = '<img src=x onerror="window.struck=1"><script>window.struck=1</script>"\'&amp;'
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(tmp_path_factory.mktemp("chromium")) as found:
+        yield found
+
+
+def opened(browser: Chromium, served: Served, **size: Any) -> Page:
+    page = browser.page(served.link, **size)
+    page.wait(LIVE)
+    return page
+
+
+def an_agent(profile: NodeProfile | None = None) -> Served:
+    return Served(
+        lambda: AgentStand(profile or a_profile(**STATIC_CPUS)),
+        lambda stand: stand.view,
+        lambda stand: stand.board.close(),
+    )
+
+
+async def wanted(stand: AgentStand, *pods: Pod) -> None:
+    await stand.bench.want(*pods)
+
+
+def planned(profile: NodeProfile, *pods: Pod) -> Plan:
+    node = Node.of(profile)
+    entries, states = [], [node.state]
+    for answer in node.admit_all(pods):
+        states.append(answer.node.state)
+        entries.append(
+            Entry(
+                pod=answer.pod,
+                decision=answer.decision,
+                because=answer.because,
+                victims=answer.victims,
+                placement=answer.placement,
+            )
+        )
+    return Plan(entries=entries, states=states)
+
+
+def a_plan(profile: NodeProfile, *pods: Pod) -> Served:
+    @asynccontextmanager
+    async def made() -> Any:
+        plan = planned(profile, *pods)
+        yield PlanView(plan, lambda: plan, lambda: 0)
+
+    return Served(made, lambda view: view, PlanView.close)
+
+
+def large(name: str) -> NodeProfile:
+    profile = find_profile(name)
+    settings = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    return replace(profile, spec=replace(profile.spec, kubelet_configuration=settings))
+
+
+def test_each_cpu_is_a_cell_in_the_colour_of_who_has_it(browser: Chromium) -> None:
+    with an_agent() as served:
+        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi"), a_guaranteed_pod("web", "1/1Gi")))
+        page = opened(browser, served)
+        said = page.value(f"{CELLS}.map(cell => cell.getAttribute('aria-label'))")
+        assert len(said) == 8
+        assert said[0] == "CPU 0, core 0, NUMA node 0: reserved for the system"
+        assert said[1] == "CPU 1, core 1, NUMA node 0: default/db, container main"
+        letters = page.value(f"{CELLS}.map(cell => cell.querySelector('.letters').textContent)")
+        assert letters == ["R", "A", "A", "B", "", "", "", ""]
+        colours = page.value(f"{CELLS}.map(cell => getComputedStyle(cell).backgroundColor)")
+        assert colours[1] == colours[2]
+        assert len({colours[0], colours[1], colours[3], colours[4]}) == 4
+        assert page.complaints == []
+
+
+def test_what_happens_is_shown_within_a_second_and_spoken(browser: Chromium) -> None:
+    with an_agent() as served:
+        page = opened(browser, served)
+        assert page.value("document.querySelectorAll('.pod').length") == 0
+        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi")))
+        page.wait("document.querySelector('.pod .word')?.textContent === 'Running'", 1.5)
+        page.wait(f"{CELLS}[1].dataset.pod === 'db'", 1.5)
+        page.wait("document.getElementById('said').textContent.includes('default/db: Started')", 1.5)
+        served.do(served.made.bench.drop("db", 0))
+        page.wait(f"{CELLS}[1].dataset.pod === ''", 3)
+        assert page.complaints == []
+
+
+def test_the_machine_is_walked_with_keys(browser: Chromium) -> None:
+    at = "Number(document.activeElement.dataset.cpu)"
+    with an_agent() as served:
+        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi")))
+        page = opened(browser, served)
+        assert page.value(f"{CELLS}.filter(cell => cell.tabIndex === 0).length") == 1
+        page.value("document.getElementById('as-table').focus()")
+        page.press("Tab")
+        assert page.value(at) == 0
+        walked = []
+        for key in ("ArrowRight", "End", "PageDown", "ArrowLeft", "Home", "PageUp"):
+            page.press(key)
+            walked.append(page.value(at))
+        assert walked == [1, 3, 4, 3, 0, 0]
+        assert page.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        assert page.value("document.getElementById('tip').textContent").startswith("reserved for the system")
+        page.press("ArrowRight")
+        page.press("Enter")
+        page.wait("!document.getElementById('panel').hidden")
+        assert page.value("document.getElementById('panel-title').textContent") == "Adefault/db"
+        page.wait("document.querySelector('.why')?.getAttribute('aria-busy') === 'false'")
+        assert "Were it to come now" in page.value("document.querySelector('.why').textContent")
+        page.press("Escape")
+        assert page.value("document.getElementById('panel').hidden")
+        assert page.value(at) == 1, "the focus is back where it was"
+        assert page.complaints == []
+
+
+def test_a_refused_pod_says_why_and_what_would_help(browser: Chromium) -> None:
+    with a_plan(a_profile(**STATIC_CPUS), a_pod("big", "cpu=64"), a_pod("web", "cpu=1")) as served:
+        page = opened(browser, served)
+        assert page.value("document.querySelector('#list h3').firstChild.textContent") == "Refused or failing"
+        page.value("document.querySelector('.pod').click()")
+        page.wait("document.querySelector('.fixes li')")
+        told = page.value("document.getElementById('panel').textContent")
+        assert "requested: 64000" in told
+        assert "container main: 7 CPUs instead of 64" in told
+        assert "What speaks against it" in told
+        assert page.complaints == []
+
+
+def test_light_and_dark_are_switched_and_kept(browser: Chromium) -> None:
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    with an_agent() as served:
+        page = opened(browser, served, dark=True)
+        dark = page.value(paper)
+        page.value("document.getElementById('theme').click()")
+        light = page.value(paper)
+        assert light != dark
+        assert page.value("document.getElementById('theme').textContent") == "Theme: light"
+        page.go(re.sub(r"\?.*", "", page.value("location.href")))
+        page.wait(LIVE)
+        assert page.value(paper) == light
+        page.value("document.getElementById('theme').click(); document.getElementById('theme').click()")
+        assert page.value(paper) == dark
+
+
+CONTRASTS = """(() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgb = (colour) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => (c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)).reduce((sum, c, at) => sum + c * [.2126, .7152, .0722][at], 0);
+  const behind = (node) => { for (let at = node; at; at = at.parentElement) { const c = rgb(getComputedStyle(at).backgroundColor); if (c[3] === 255) return c; } return [255, 255, 255, 255]; };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const text = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!text || !node.checkVisibility() || node.closest("script, noscript, .hidden, .skips, #tip, .pod.over")) continue;
+    const [one, other] = [light(rgb(getComputedStyle(node).color)), light(behind(node))];
+    const ratio = (Math.max(one, other) + .05) / (Math.min(one, other) + .05);
+    if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${node.className} ${node.textContent.slice(0, 30)}`);
+  }
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_stands_out_from_what_is_behind_it(browser: Chromium, dark: bool) -> None:
+    pods = [a_guaranteed_pod(f"own-{number}", "1/1Mi") for number in range(110)]
+    with a_plan(large("epyc-7742-2s-nps4"), *pods, a_pod("big", "cpu=640")) as served:
+        page = opened(browser, served, dark=dark)
+        page.wait("document.querySelectorAll('.cell.own').length === 110")
+        assert page.value(CONTRASTS) == []
+
+
+def test_110_pods_differ_in_more_than_their_letters(browser: Chromium) -> None:
+    pods = [a_guaranteed_pod(f"own-{number}", "1/1Mi") for number in range(110)]
+    looks = (
+        f"{CELLS}.filter(cell => cell.matches('.own')).map(cell => getComputedStyle(cell))"
+        ".map(style => style.backgroundColor + style.backgroundImage)"
+    )
+    with a_plan(large("epyc-7742-2s-nps4"), *pods) as served:
+        page = opened(browser, served)
+        page.wait("document.querySelectorAll('.cell.own').length === 110")
+        assert len(set(page.value(looks))) == 110
+
+
+@pytest.mark.parametrize(
+    ("machine", "width", "height"),
+    [
+        ("epyc-7742-2s-nps4", 1400, 900),
+        ("epyc-7742-2s-nps1", 1400, 900),
+        ("epyc-7742-2s-l3numa", 1400, 900),
+        ("epyc-9654-2s-nps4", 1400, 900),
+        ("gb200", 1400, 900),
+        ("epyc-7742-2s-nps4", 320, 700),
+        ("epyc-7742-2s-nps4", 760, 900),
+        ("epyc-7742-2s-nps4", 3840, 2160),
+        ("vm-4", 1400, 900),
+    ],
+)
+def test_machines_of_any_size_fit_the_width(browser: Chromium, machine: str, width: int, height: int) -> None:
+    profile = large(machine)
+    with a_plan(profile, a_pod("web", "cpu=1")) as served:
+        page = opened(browser, served, width=width, height=height)
+        cpus = profile.spec.machine_info.num_cores
+        assert page.value(f"{CELLS}.length") == cpus
+        assert page.value("document.documentElement.scrollWidth") <= width
+        outside = f"{CELLS}.filter(cell => cell.getBoundingClientRect().right > innerWidth).length"
+        assert page.value(outside) == 0
+        if width >= 1400 and cpus <= 256:
+            lowest = page.value(f"Math.max(...{CELLS}.map(cell => cell.getBoundingClientRect().bottom))")
+            assert lowest <= height, "the whole machine is seen at once"
+
+
+def test_all_that_can_be_used_has_a_name(browser: Chromium) -> None:
+    with an_agent() as served:
+        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi"), a_pod("big", "cpu=64")))
+        page = opened(browser, served)
+        page.wait("document.querySelectorAll('.pod').length === 2")
+        nodes = page.nodes()
+        assert [
+            role for role, name in nodes if role in ("button", "searchbox", "link", "dialog") and not name
+        ] == []
+        assert ("group", "NUMA node 0, CPUs 0-3, 4 GiB") in nodes
+        assert ("button", "CPU 1, core 1, NUMA node 0: default/db, container main") in nodes
+        headings = [name for role, name in nodes if role == "heading"]
+        assert {"Machine", "Pods", "Pressure", "Events"} <= set(headings)
+        page.value("document.getElementById('as-table').click()")
+        roles = {role for role, _ in page.nodes()}
+        assert {"table", "columnheader", "rowheader"} <= roles
+        assert page.value("document.querySelectorAll('#table tbody tr').length") >= 8
+
+
+def test_nothing_is_asked_of_other_places(browser: Chromium) -> None:
+    with an_agent() as served:
+        page = opened(browser, served)
+        page.wait("document.querySelectorAll('.plot canvas').length >= 3")
+        own = urlsplit(served.link).netloc
+        assert {urlsplit(one).netloc for one in page.requests} == {own}
+        assert page.complaints == []
+
+
+def test_charts_show_what_is_left_and_the_threshold(browser: Chromium) -> None:
+    profile = a_profile(evictionHard={"memory.available": "1Gi"})
+    memory = "document.querySelector('[data-chart=\"memory.available\"]')"
+    with an_agent(profile) as served:
+        served.made.bench.gauges.show(memory="3Gi/16Gi")
+        page = opened(browser, served)
+        page.wait(f"{memory}?.querySelector('.value').textContent === '3 GiB'")
+        assert "evicts below 1 GiB at once" in page.value(f"{memory}.querySelector('.note').textContent")
+        served.made.bench.gauges.show(memory="512Mi/16Gi")
+        page.wait(f"{memory}.classList.contains('met')", 3)
+
+
+def test_names_and_messages_are_text_and_never_markup(browser: Chromium) -> None:
+    pod = a_pod("web", "cpu=64", metadata={"namespace": HOSTILE, "name": HOSTILE, "labels": {"a": HOSTILE}})
+    with an_agent() as served:
+        served.do(wanted(served.made, pod))
+        page = opened(browser, served)
+        page.wait("document.querySelector('.pod .name')")
+        assert page.value("document.querySelector('.pod .name').textContent") == f"{HOSTILE}/{HOSTILE}"
+        page.value("document.querySelector('.pod').click()")
+        page.wait("document.querySelector('.why')?.getAttribute('aria-busy') === 'false'")
+        assert page.value("document.querySelectorAll('img, #panel script, #list script').length") == 0
+        assert page.value("window.struck === undefined")
+        assert page.complaints == []
+
+
+def test_markup_that_came_in_all_the_same_would_be_stopped(browser: Chromium) -> None:
+    with an_agent() as served:
+        page = opened(browser, served)
+        page.value(
+            "document.body.insertAdjacentHTML('beforeend', '<img src=x: onerror=\"window.struck=1\">')"
+        )
+        page.value("new Promise(done => setTimeout(done, 200))")
+        assert page.value("window.struck === undefined")
+        assert any("Content Security Policy" in one for one in page.complaints)
+
+
+def test_a_server_that_ends_is_told(browser: Chromium) -> None:
+    with an_agent() as served:
+        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi")))
+        page = opened(browser, served)
+        page.wait("document.querySelectorAll('.pod').length === 1")
+    page.wait("document.getElementById('live').textContent.startsWith('no connection')")
+    assert page.value("document.querySelectorAll('.pod').length") == 1, "what was there stays"
+
+
+def test_a_plan_that_changes_is_followed(browser: Chromium) -> None:
+    edited = [0]
+    profile = a_profile(**STATIC_CPUS)
+
+    @asynccontextmanager
+    async def made() -> Any:
+        first = planned(profile, a_pod("web", "cpu=1"))
+        second = planned(profile, a_pod("web", "cpu=1"), a_guaranteed_pod("db", "2/1Gi"))
+        yield PlanView(first, lambda: second, lambda: edited[0])
+
+    with Served(made, lambda view: view, PlanView.close) as served:
+        page = opened(browser, served)
+        assert page.value("document.querySelectorAll('.pod').length") == 1
+        edited[0] = 1
+        page.wait("document.querySelectorAll('.pod').length === 2", 2)
+        assert page.value(f"{CELLS}[1].dataset.pod") == "db"

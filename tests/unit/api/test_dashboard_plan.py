@@ -1,0 +1,127 @@
+"""A plan as a dashboard shows it: answers, reasons, fixes, files that change."""
+
+import asyncio
+
+from nodewright.api.dashboard_plan import Plan, PlanView
+from nodewright.ask import Node
+from nodewright.model.objects import Pod
+from nodewright.render.admission import Entry
+from nodewright.testing.agents import running
+from nodewright.testing.nodes import STATIC_CPUS, a_profile
+from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod
+from nodewright.world.errors import Fault, InputError
+
+
+def a_plan(*pods: Pod, there: tuple[Pod, ...] = ()) -> Plan:
+    node = Node.of(a_profile(pods=there, **STATIC_CPUS))
+    states, entries = [node.state], []
+    for answer in node.admit_all(pods):
+        states.append(answer.node.state)
+        entries.append(
+            Entry(
+                pod=answer.pod,
+                decision=answer.decision,
+                because=answer.because,
+                victims=answer.victims,
+                placement=answer.placement,
+            )
+        )
+    return Plan(entries=entries, states=states)
+
+
+class Files:
+    """Files that somebody edits."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.number, self.reads, self.fault = plan, 0, 0, ""
+
+    def read(self) -> Plan:
+        """The plan by the files."""
+        self.reads += 1
+        if self.fault:
+            raise InputError([Fault(path="spec", rule=self.fault, source="pods.yaml")])
+        return self.plan
+
+    def stamp(self) -> object:
+        """Something new after each edit."""
+        return self.number
+
+
+def a_view(files: Files) -> PlanView:
+    return PlanView(files.plan, files.read, files.stamp)
+
+
+@running
+async def test_pods_have_their_verdict_and_what_they_hold() -> None:
+    plan = a_plan(a_guaranteed_pod("web", "2/1Gi"), a_pod("big", "cpu=64"))
+    sections = await a_view(Files(plan)).sections()
+    web, big = sections["pods"]
+    assert (web["word"], web["tone"], web["letters"]) == ("admitted", "good", "A")
+    assert web["placement"]["containers"][0]["cpus"] == "1-2"
+    assert (big["word"], big["tone"], big["reason"], big["mark"]) == ("refused", "bad", "OutOfcpu", None)
+    assert sections["about"]["answers"] == {"admitted": 1, "refused": 1}
+    assert sections["holdings"]["cpus"] == [{"pod": "web", "container": "main", "cpus": "1-2"}]
+
+
+@running
+async def test_a_refusal_has_its_reasons_and_its_fixes_on_demand() -> None:
+    view = a_view(Files(a_plan(a_pod("big", "cpu=64"))))
+    found = await view.why("big")
+    assert found is not None
+    assert found["now"]["reason"] == "OutOfcpu"
+    assert "container main: 7 CPUs instead of 64" in [one["text"] for one in found["now"]["fixes"]]
+    assert found is await view.why("big"), "an answer is kept"
+    assert await view.why("nobody") is None
+
+
+@running
+async def test_a_pod_is_explained_on_the_node_that_it_found() -> None:
+    """The second one takes all that is left; that is no reason against the first."""
+    view = a_view(Files(a_plan(a_guaranteed_pod("first", "4/1Gi"), a_guaranteed_pod("second", "3/1Gi"))))
+    found = await view.why("first")
+    assert found is not None
+    assert found["now"]["verdict"] == "admitted"
+    assert not found["anew"]
+
+
+@running
+async def test_pods_of_the_node_are_asked_about_as_if_they_came_anew() -> None:
+    view = a_view(Files(a_plan(there=(a_guaranteed_pod("old", "2/1Gi"),))))
+    sections = await view.sections()
+    assert [(one["name"], one["word"]) for one in sections["pods"]] == [("old", "on the node")]
+    found = await view.why("old")
+    assert found is not None
+    assert found["anew"]
+    assert found["now"]["verdict"] == "admitted"
+
+
+@running
+async def test_who_is_pushed_out_says_by_whom() -> None:
+    plan = a_plan(a_static_pod("critical", "cpu=2"), there=(a_pod("batch", "cpu=7"),))
+    critical, batch = (await a_view(Files(plan)).sections())["pods"]
+    assert critical["preempts"] == ["default/batch"]
+    assert (batch["preemptedBy"], batch["word"], batch["asked"]) == ("default/critical", "preempted", False)
+
+
+@running
+async def test_files_that_change_are_read_again_once() -> None:
+    files = Files(a_plan(a_pod("web", "cpu=1")))
+    view = a_view(files)
+    await asyncio.gather(view.sections(), view.sections())
+    assert files.reads == 0
+    files.plan, files.number = a_plan(a_pod("web", "cpu=1"), a_pod("more", "cpu=1")), 1
+    both = await asyncio.gather(view.sections(), view.sections())
+    assert [len(one["pods"]) for one in both] == [2, 2]
+    assert files.reads == 1
+
+
+@running
+async def test_what_was_there_stays_while_files_are_broken() -> None:
+    files = Files(a_plan(a_pod("web", "cpu=1")))
+    view = a_view(files)
+    files.fault, files.number = "is broken", 1
+    sections = await view.sections()
+    assert [one["name"] for one in sections["pods"]] == ["web"]
+    assert sections["about"]["faults"] == ["pods.yaml: spec: is broken"]
+    files.fault, files.number = "", 2
+    assert (await view.sections())["about"]["faults"] == []
