@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from nodewright.api.agent import Agent
 from nodewright.api.dashboard import DashboardRoutes
 from nodewright.api.dashboard_agent import AgentView
 from nodewright.api.entries import Entry
+from nodewright.api.on_demand import Begin, serving_on_demand
 from nodewright.api.profile import ProfileRoutes
 from nodewright.api.server import serving
 from nodewright.cli.agent_node import AgentNode, host_address, sheet
@@ -149,12 +151,17 @@ async def _serve_pod_resources(stack: AsyncExitStack, wired: Wired) -> None:
     path = pod_resources_socket(wired.told)
     if path is None:
         return
-    try:
-        from nodewright.api.pod_resources import serving_pod_resources  # noqa: PLC0415 - 9 MiB, if it is not used
-    except ImportError as error:
-        _warn(wired.board, "PodResourcesNotServed", f"{error}: pip install 'nodewright[agent]'")
+    if find_spec("grpc") is None:
+        _warn(wired.board, "PodResourcesNotServed", "no module named 'grpc': pip install 'nodewright[agent]'")
         return
-    await stack.enter_async_context(serving_pod_resources(wired.agent, path))
+    door = serving_on_demand(path, "--pod-resources-socket", partial(_pod_resources, wired.agent))
+    await stack.enter_async_context(door)
+
+
+def _pod_resources(agent: Agent) -> Begin:
+    from nodewright.api.pod_resources import serving_pod_resources  # noqa: PLC0415 - 16 MiB, if nobody asks
+
+    return partial(serving_pod_resources, agent)
 
 
 def _entries(wired: Wired) -> tuple[Entry, ...]:

@@ -15,6 +15,7 @@ import pytest
 
 from nodewright.agent.board import Board
 from nodewright.api.agent import Agent
+from nodewright.api.on_demand import serving_on_demand
 from nodewright.api.pod_resources import serving_pod_resources
 from nodewright.api.rate_limit import RateLimit
 from nodewright.model.pod_resources import PodResources
@@ -53,7 +54,10 @@ class Town:
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self.bench)
-        await self._stack.enter_async_context(serving_pod_resources(self.agent, self.path))
+        door = serving_on_demand(
+            self.path, "--pod-resources-socket", lambda: partial(serving_pod_resources, self.agent)
+        )
+        await self._stack.enter_async_context(door)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -184,7 +188,7 @@ def test_the_socket_of_a_killed_agent_is_taken_over_and_that_of_a_living_one_is_
         async with Town(tmp_path) as town:
             assert await town.said(town.client.pods) == ()
             with pytest.raises(WorldError, match="another agent listens there; --pod-resources-socket"):
-                async with serving_pod_resources(town.agent, place):
+                async with serving_on_demand(place, "--pod-resources-socket", Exception):  # type: ignore[arg-type] # nobody comes
                     pass
             assert await town.said(town.client.pods) == ()
 
