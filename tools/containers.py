@@ -1,145 +1,35 @@
-"""An agent with containerd, for real: shown, measured, worn out. `python -m tools.containers demo|measure|soak`."""
+"""An agent with containerd, for real: shown, measured, worn out. `python -m tools.containers demo|measure|soak|evictions`."""
 
 import argparse
 import asyncio
 import json
 import os
+import random
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.live.containerd import APP, Containerd, lacking
+from tests.live.cri_races import container_races
 
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.testing.growth import Where
 from nodewright.world.cri import Channel, CRIRuntime
+from nodewright.world.cri import api_pb2 as cri
+from nodewright.world.cri.channel import LIST, LIST_SANDBOXES
 from nodewright.world.ports import ContainerWish, Mount, SandboxWish
-from tools.source import ROOT
+from tools.container_agent import EXCLUSIVE, SLEEPS, Agent, an_agent, groups
+from tools.pressure import figures as race_figures
+from tools.source import ROOT, commit
 
-NODEWRIGHT = str(Path(sys.executable).with_name("nodewright"))
 FIGURES = ROOT / "docs" / "figures" / "containers.json"
-_LIMIT_S = 120.0
-_IDLE_PODS, _IDLE_S, _FEW = 10, 20, 10
+_IDLE_PODS, _IDLE_S, _IN_FLIGHT = 10, 20, 20
 _KUBELET = {"startSeconds": 0.25, "startExclusiveSeconds": 0.31, "rssMiB": 89, "cpuPercent": 1.3}
 """What a kubelet 1.36.2 takes for the same, on a machine of this kind, idle otherwise."""
-_SLEEPS = 'trap "exit 0" TERM; echo > /out/$POD; while :; do sleep 1 & wait $!; done'
-
-
-class Agent:
-    """An agent of its own: its manifests, its groups, its socket."""
-
-    def __init__(self, containerd: Containerd) -> None:
-        self.containerd, self.root = containerd, containerd.root
-        self.manifests, self.started = self.root / "manifests", self.root / "started"
-        self.workloads = self.root / "workloads"
-        self.cgroup_root = f"/nodewright-containers-{os.getpid()}"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """It takes pods."""
-        for each in (self.manifests, self.workloads, self.started):
-            each.mkdir(exist_ok=True)
-        (self.root / "kubelet.yaml").write_text(json.dumps(_CONFIGURATION))
-        with (self.root / "agent.log").open("ab") as log:
-            self.process = subprocess.Popen(self._command(), stdout=log, stderr=log)
-        self.until((self.root / "agent.sock").exists, "the agent answers")
-
-    def kill(self) -> None:
-        """It is gone from one moment to the next."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-        (self.root / "agent.sock").unlink(missing_ok=True)
-
-    def write(self, name: str, resources: dict[str, Any] | None = None, image: str = APP) -> None:
-        """A static pod is wanted, from one moment to the next."""
-        self.put(name, a_pod(name, resources or {}, self.started, image), self.manifests)
-
-    def put(self, name: str, document: dict[str, Any], directory: Path | None = None) -> None:
-        """There is a manifest; by default that of an ordinary pod."""
-        place = directory or self.workloads
-        hidden = place / f".{name}"
-        hidden.write_text(json.dumps(document))
-        hidden.rename(place / f"{name}.json")
-
-    def drop(self, name: str, directory: Path | None = None) -> None:
-        """It is no longer wanted."""
-        ((directory or self.manifests) / f"{name}.json").unlink()
-
-    def runs(self, name: str) -> bool:
-        """Whether its container has said so."""
-        return (self.started / name).exists()
-
-    def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until something is so."""
-        end_s = time.monotonic() + _LIMIT_S
-        while not holds():
-            if time.monotonic() > end_s:
-                raise SystemExit(f"not within {_LIMIT_S:g} s: {what}\n{self.log()}")
-            time.sleep(0.002)
-
-    def log(self) -> str:
-        """The last lines that it said."""
-        return "\n".join((self.root / "agent.log").read_text().splitlines()[-30:])
-
-    def uses(self) -> tuple[float, float]:
-        """CPU time so far in seconds, memory in MiB."""
-        assert self.process is not None
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        rss_kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
-        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK"), int(rss_kib) / 1024
-
-    def ask(self, *words: str) -> str:
-        """What a command of ours prints."""
-        environment = {**os.environ, "NODEWRIGHT_SOCKET": str(self.root / "agent.sock")}
-        done = subprocess.run(
-            [NODEWRIGHT, *words], env=environment, capture_output=True, text=True, check=False
-        )
-        return done.stdout + done.stderr
-
-    def close(self) -> None:
-        """All pods are gone, and then the agent."""
-        if self.process is not None and self.process.poll() is None:
-            for each in (*self.manifests.iterdir(), *self.workloads.iterdir()):
-                each.unlink()
-            self.until(lambda: not self.containerd.shims(), "all pods end")
-            self.process.terminate()
-            self.process.wait(30)
-        for tree in _trees():
-            for place, _, _ in os.walk(f"{tree}{self.cgroup_root}", topdown=False):
-                Path(place).rmdir()
-
-    def _command(self) -> list[str]:
-        return [
-            NODEWRIGHT,
-            "agent",
-            f"--config={self.root}/kubelet.yaml",
-            f"--root-dir={self.root}/agent",
-            f"--cgroup-root={self.cgroup_root}",
-            f"--container-runtime-endpoint={self.containerd.endpoint}",
-            f"--pod-manifest-path={self.manifests}",
-            f"--workload-dir={self.workloads}",
-            f"--socket={self.root}/agent.sock",
-        ]
-
-
-@contextmanager
-def an_agent() -> Iterator[Agent]:
-    """An agent with a containerd of its own; nothing of either is left."""
-    with Containerd() as containerd:
-        agent = Agent(containerd)
-        try:
-            agent.start()
-            yield agent
-        finally:
-            agent.close()
 
 
 def demo() -> None:
@@ -193,36 +83,94 @@ def measure(times: int) -> dict[str, Any]:
     }
 
 
-def soak(pods: int, in_flight: int) -> dict[str, float]:
+def soak(pods: int, in_flight: int, seed: int) -> dict[str, Any]:
     """Very many pods that start and end: none is lost, and nothing is left of them."""
+    choose = random.Random(seed)
     with an_agent() as agent:
-        assert agent.process is not None
-        descriptors = Path(f"/proc/{agent.process.pid}/fd")
-        # What is opened once for all is open after the first pod.
-        _start_s(agent, "first", {})
-        (agent.started / "first").unlink()
-        before, began_s = len(list(descriptors.iterdir())), time.monotonic()
-        waiting = [f"soak{number}" for number in range(pods)]
-        running: list[str] = []
-        while waiting or running:
-            while waiting and len(running) < in_flight:
-                running.append(waiting.pop())
-                agent.write(running[-1])
-            first = running[0]
-            agent.until(partial(agent.runs, first), f"{first} runs")
-            agent.drop(running.pop(0))
-        agent.until(lambda: not agent.containerd.shims(), "all shims are gone")
-        agent.until(lambda: not _groups(agent), "all groups of pods are gone")
+        # What is opened once for all is open after as many as there ever are at once.
+        _churn(agent, [f"first{number}" for number in range(in_flight)], in_flight, choose)
+        _until_quiet(agent)
+        before, began_s = _counts(agent), time.monotonic()
+        _churn(agent, [f"soak{number}" for number in range(pods)], in_flight, choose)
+        _until_quiet(agent)
         took_s = time.monotonic() - began_s
-        time.sleep(2)
-        ran = len(list(agent.started.iterdir()))
+        after = _counts(agent)
+        ran = len(list(agent.started.iterdir())) - in_flight
         assert ran == pods, f"{ran} of {pods} ran"
-        left = [one for one in agent.containerd.mounts() if "/k8s.io/" in one or "/sandboxes/" in one]
-        assert not left, left
-        after = len(list(descriptors.iterdir()))
-        # Some are opened once something is under way, but none a pod.
-        assert after < before + _FEW, f"{before} descriptors before, {after} after"
-    return {"pods": pods, "in_flight": in_flight, "took_s": round(took_s, 1), "descriptors": after}
+        assert after == before, f"before {before}, after {after}"
+    return {
+        "pods": pods,
+        "inFlight": in_flight,
+        "seed": seed,
+        "commit": commit(),
+        "seconds": round(took_s, 1),
+        "ran": ran,
+        "before": before,
+        "after": after,
+        "date": time.strftime("%Y-%m-%d"),
+        "loadAverage": round(os.getloadavg()[1], 1),
+    }
+
+
+def _churn(agent: Agent, names: list[str], in_flight: int, choose: random.Random) -> None:
+    """Pods start, so many at once; whichever runs may be the next to end."""
+    waiting, running = list(reversed(names)), list[str]()
+    while waiting or running:
+        while waiting and len(running) < in_flight:
+            running.append(waiting.pop())
+            agent.write(running[-1], choose.choice(({}, EXCLUSIVE if len(running) == 1 else {})))
+        agent.until(lambda: any(map(agent.runs, running)), f"one of {running} runs")
+        name = choose.choice([one for one in running if agent.runs(one)])
+        agent.drop(name)
+        running.remove(name)
+
+
+def _until_quiet(agent: Agent) -> None:
+    agent.until(lambda: not agent.containerd.shims(), "all shims are gone")
+    agent.until(lambda: not groups(agent), "all groups of pods are gone")
+    agent.until(lambda: not agent.ask("get", "pods", "-A", "-o", "name").strip(), "the agent has none")
+    time.sleep(2)
+
+
+def _counts(agent: Agent) -> dict[str, int]:
+    """What there is of everything that a pod takes."""
+    assert agent.process is not None
+    sandboxes, containers = asyncio.run(_held(agent.containerd.endpoint))
+    return {
+        "sandboxes": sandboxes,
+        "containers": containers,
+        "shims": len(agent.containerd.shims()),
+        "groups": len(groups(agent)),
+        "mounts": len(agent.containerd.mounts()),
+        "directories": sum(
+            len(list((agent.root / "agent" / name).glob("*"))) for name in ("pods", "volumes", "logs")
+        ),
+        "agentDescriptors": len(list(Path(f"/proc/{agent.process.pid}/fd").iterdir())),
+        "runtimeDescriptors": len(list(Path(f"/proc/{agent.containerd.pid}/fd").iterdir())),
+    }
+
+
+async def _held(endpoint: str) -> tuple[int, int]:
+    """How many sandboxes and containers the runtime has, whosever they are."""
+    line = Channel(endpoint)
+    sandboxes = await line.ask(LIST_SANDBOXES, cri.ListPodSandboxRequest(), "")
+    containers = await line.ask(LIST, cri.ListContainersRequest(), "")
+    await line.close()
+    return len(sandboxes.items), len(containers.containers)
+
+
+def evictions(times: int) -> dict[str, Any]:
+    """How late the signal is for a container that grows by 512 MiB a second, at the node and below all pods' limit."""
+    found: dict[str, Any] = {}
+    with Containerd() as containerd:
+        for where in Where:
+            found[where.value] = race_figures(asyncio.run(container_races(containerd, where, times)))
+    return {
+        **found,
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d"),
+        "loadAverage": round(os.getloadavg()[1], 1),
+    }
 
 
 def _start_s(agent: Agent, name: str, resources: dict[str, Any]) -> float:
@@ -232,7 +180,7 @@ def _start_s(agent: Agent, name: str, resources: dict[str, Any]) -> float:
     took_s = ((agent.started / name).stat().st_mtime_ns - began_ns) / 10**9
     agent.drop(name)
     agent.until(lambda: not agent.containerd.shims(), f"{name} ends")
-    agent.until(lambda: not _groups(agent), f"nothing of {name} is left")
+    agent.until(lambda: not groups(agent), f"nothing of {name} is left")
     time.sleep(0.2)
     return took_s
 
@@ -247,7 +195,7 @@ async def _alone_s(agent: Agent, name: str) -> float:
         container=container,
         attempt=0,
         spec_hash="",
-        command=("sh", "-c", _SLEEPS),
+        command=("sh", "-c", SLEEPS),
         env={"POD": name},
         log_path="0.log",
         mounts=(Mount(host_path=str(agent.started), container_path="/out"),),
@@ -269,66 +217,14 @@ async def _alone_s(agent: Agent, name: str) -> float:
     return took_s
 
 
-def _groups(agent: Agent) -> list[str]:
-    """The groups of pods that there are, in all hierarchies."""
-    return [
-        f"{place}/{name}"
-        for tree in _trees()
-        for place, below, _ in os.walk(f"{tree}{agent.cgroup_root}")
-        for name in below
-        if name.startswith("pod")
-    ]
-
-
-def _trees() -> list[Path]:
-    """The hierarchies of cgroups; in version 2 there is one."""
-    root = Path("/sys/fs/cgroup")
-    return [root] if (root / "cgroup.controllers").exists() else list(root.iterdir())
-
-
-def a_pod(name: str, resources: dict[str, Any], started: Path, image: str = APP) -> dict[str, Any]:
-    """A manifest of a pod that says when it has started."""
-    container = {
-        "name": "app",
-        "image": image,
-        "imagePullPolicy": "Never",
-        "command": ["sh", "-c", _SLEEPS],
-        "env": [{"name": "POD", "value": name}],
-        "resources": resources,
-        "volumeMounts": [{"name": "out", "mountPath": "/out"}],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "hostNetwork": True,
-            "containers": [container],
-            "volumes": [{"name": "out", "hostPath": {"path": str(started)}}],
-        },
-    }
-
-
-EXCLUSIVE = {
-    "requests": {"cpu": "1", "memory": "32Mi"},
-    "limits": {"cpu": "1", "memory": "32Mi"},
-}
-_CONFIGURATION = {
-    "apiVersion": "kubelet.config.k8s.io/v1beta1",
-    "kind": "KubeletConfiguration",
-    "cgroupDriver": "cgroupfs",
-    "failCgroupV1": False,
-    "cpuManagerPolicy": "static",
-    "reservedSystemCPUs": "0",
-}
-
-
 def main() -> None:
     """Do what was asked for; figures are printed as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("demo", "measure", "soak"))
+    parser.add_argument("what", choices=("demo", "measure", "soak", "evictions"))
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--pods", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--into", type=Path, help="the file for the figures; default: one in docs/figures")
     told = parser.parse_args()
     if why := lacking():
         print(f"left out: {why}", file=sys.stderr)
@@ -336,10 +232,15 @@ def main() -> None:
     if told.what == "demo":
         demo()
         return
-    found = measure(told.times) if told.what == "measure" else soak(told.pods, 20)
+    match told.what:
+        case "measure":
+            found, place = measure(told.times), FIGURES
+        case "soak":
+            found, place = soak(told.pods, _IN_FLIGHT, told.seed), FIGURES.with_name("containers-soak.json")
+        case _:
+            found, place = evictions(told.times), FIGURES.with_name("containers-evictions.json")
     text = json.dumps(found, indent=2)
-    if told.what == "measure":
-        FIGURES.write_text(f"{text}\n")
+    (told.into or place).write_text(f"{text}\n")
     print(text)
 
 

@@ -51,7 +51,14 @@ def main() -> int:
         return ran.returncode
     # Beside nothing else: how late a signal is depends on who wants the CPUs.
     raced = subprocess.run([sys.executable, "-m", "tools.pressure"], cwd=ROOT, check=False)
-    return ran.returncode or raced.returncode
+    worn = [
+        "tools.containers",
+        "soak",
+        f"--seed={options.seed}",
+        f"--into={BUILD}/containers-{commit()}.json",
+    ]
+    contained = subprocess.run([sys.executable, "-m", *worn], cwd=ROOT, check=False)
+    return ran.returncode or raced.returncode or contained.returncode
 
 
 if __name__ == "__main__":

@@ -74,11 +74,12 @@ def lacking() -> str:
 class Containerd:
     """An instance for `with`; `stop`, `start`, `freeze` and `thaw` are for what happens to runtimes."""
 
-    def __init__(self, pause: str = PAUSE) -> None:
+    def __init__(self, pause: str = PAUSE, *, has_own_mounts: bool = False) -> None:
         self.root = Path(tempfile.mkdtemp(prefix=f"nodewright-containerd-{os.getpid()}-", dir="/tmp"))
         self.socket = self.root / "containerd.sock"
         self.endpoint = f"unix://{self.socket}"
         self._pause = pause
+        self._around = ["unshare", "--mount", "--propagation=private"] if has_own_mounts else []
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -91,7 +92,7 @@ class Containerd:
         """It runs and answers."""
         with (self.root / "containerd.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [_program("containerd"), "--config", self.root / "config.toml"],
+                [*self._around, _program("containerd"), "--config", self.root / "config.toml"],
                 env={**os.environ, "PATH": PATH},
                 stdout=log,
                 stderr=log,

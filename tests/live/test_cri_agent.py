@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.live.containerd import lacking
 
-from tools.containers import EXCLUSIVE, a_pod, an_agent
+from tools.container_agent import EXCLUSIVE, a_pod, an_agent
 
 pytestmark = pytest.mark.live
 

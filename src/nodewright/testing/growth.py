@@ -12,7 +12,6 @@ import sys
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -20,13 +19,14 @@ from msgspec.structs import replace
 from nodewright.agent.loop import Loop
 from nodewright.agent.perform import Performer
 from nodewright.agent.pressure import Pressure, Watched
+from nodewright.agent.starting import Composer
 from nodewright.agent.values import Mind, PodRecord, PodWanted, Rules, Source, Stage
 from nodewright.ask import Node
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
 from nodewright.core.eviction import ADAPTIVE, EvictionPolicy
 from nodewright.core.lifecycle import spec_hash
-from nodewright.model.objects import Container, Pod
+from nodewright.model.objects import Container, Pod, PodSpec
 from nodewright.model.profile import NodeProfile
 from nodewright.model.running import OOM_KILLED, PodFacts
 from nodewright.render.words import KubeletWords
@@ -39,7 +39,7 @@ from nodewright.world.cgroupfs import CgroupFS
 from nodewright.world.clock import HostClock
 from nodewright.world.gauges import MachineGauges
 from nodewright.world.local_storage import PodPlaces
-from nodewright.world.ports import ContainerWish, SandboxWish
+from nodewright.world.ports import ContainerRuntime, ContainerWish, SandboxWish
 from nodewright.world.processes.runtime import ProcessRuntime
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -91,13 +91,14 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     passes: int
 
 
-class _Composer:
+class GrowerComposer:
     """Wishes of a pod whose only container is the growing process."""
 
     def __init__(self, directory: Path) -> None:
         self._at = directory
 
     async def sandbox(self, pod: Pod, attempt: int, cgroup: str) -> SandboxWish:
+        """Nothing but a place for logs."""
         return SandboxWish(
             pod=pod, attempt=attempt, cgroup_parent=cgroup, log_directory=str(self._at / "logs")
         )
@@ -110,6 +111,7 @@ class _Composer:
         settings: tuple[ContainerSettings, tuple[File, ...]],
         facts: PodFacts,  # noqa: ARG002 - the port has it
     ) -> ContainerWish:
+        """Its command, and nothing around it."""
         return ContainerWish(
             pod=pod,
             container=container,
@@ -129,23 +131,34 @@ class _Composer:
 class Bench:
     """An agent on this machine, in a directory and below a group of its own."""
 
-    def __init__(self, directory: Path, where: Where, policy: EvictionPolicy = ADAPTIVE) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        where: Where,
+        policy: EvictionPolicy = ADAPTIVE,
+        runtime: ContainerRuntime | None = None,
+    ) -> None:
         self.root = f"/nodewright-race-{os.getpid()}"
         self.where, self._at = where, directory
         self.clock, self.ears = HostClock(), FakeEars()
         self.cgroups = CgroupFS(self.root)
-        self.runtime = ProcessRuntime(directory / "pods", self.cgroups)
+        self.runtime = runtime or ProcessRuntime(directory / "pods", self.cgroups)
         self.threshold_bytes = THRESHOLD_BYTES
         if where is Where.NODE:
             self.threshold_bytes = _available_now(f"{self.root}/kubepods", directory) - GROWS_BYTES
         config = Node.of(self._profile()).state
-        performer = Performer(self.runtime, self.cgroups, _Composer(directory), FakeAsker(), self.clock)
+        composer = self.composer(directory)
+        performer = Performer(self.runtime, self.cgroups, composer, FakeAsker(), self.clock)
         rules = Rules(words=KubeletWords(), started_ns=self.clock.now_ns())
         self.loop = Loop(Mind(node=config), performer, FakeMemory(), self.ears, self.clock, rules)
         parts = Watched.here(config.config, directory, lambda _: PodPlaces())
         self._alarms = parts.alarms
         self.pressure = Pressure(self.loop, parts, policy)
         self.ears.on_reclaim = self.pressure.reclaim
+
+    def composer(self, directory: Path) -> Composer:
+        """Puts together what the runtime is asked for."""
+        return GrowerComposer(directory)
 
     async def race(self, *, is_stubborn: bool = False) -> Round:
         """One pod from its start to its end."""
@@ -225,7 +238,7 @@ class Bench:
             profile, spec=replace(profile.spec, machine_info=machine, cgroup_version=self.cgroups.version)
         )
 
-    def _spec(self, log: Path, *, is_stubborn: bool) -> Any:
+    def _spec(self, log: Path, *, is_stubborn: bool) -> PodSpec:
         told = {
             "rate": RATE,
             "already_bytes": self._already_bytes(),
@@ -239,7 +252,11 @@ class Bench:
         command = (sys.executable, "-I", "-S", _GROWER, json.dumps(told))
         spec = a_pod("grower", restartPolicy="Never").spec
         (main,) = spec.containers
-        return replace(spec, containers=(replace(main, command=command),))
+        return self.dressed(replace(spec, containers=(replace(main, command=command),)))
+
+    def dressed(self, spec: PodSpec) -> PodSpec:
+        """The pod's spec with what its runtime needs."""
+        return spec
 
     def _already_bytes(self) -> int:
         """What the process has before it grows."""

@@ -1,0 +1,115 @@
+"""An agent that is killed at any point of a start or an end through containerd: adopted, nothing twice, nothing left."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+from tests.live.containerd import lacking
+from tests.live.cri_proxy import Moment, Proxy
+
+from tools.container_agent import Agent, a_pod, an_agent
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+STARTS = [
+    ("RunPodSandbox", Moment.BEFORE),
+    ("RunPodSandbox", Moment.DURING),
+    ("RunPodSandbox", Moment.AFTER),
+    ("CreateContainer", Moment.DURING),
+    ("CreateContainer", Moment.AFTER),
+    ("StartContainer", Moment.BEFORE),
+    ("StartContainer", Moment.AFTER),
+]
+MADE_IN_VAIN = [
+    ("CreateContainer", Moment.DURING),
+    ("CreateContainer", Moment.AFTER),
+    ("StartContainer", Moment.BEFORE),
+]
+ENDS = [
+    ("StopContainer", Moment.BEFORE),
+    ("StopContainer", Moment.DURING),
+    ("StopContainer", Moment.AFTER),
+    ("StopPodSandbox", Moment.AFTER),
+    ("RemovePodSandbox", Moment.AFTER),
+]
+TALLY = 'trap "exit 0" TERM; echo started >> /out/$POD; while :; do sleep 1 & wait $!; done'
+
+
+@contextmanager
+def killed_at_points() -> Iterator[tuple[Agent, Proxy]]:
+    """An agent that is killed by the line to its runtime."""
+    if why := lacking():
+        pytest.skip(why)
+    with an_agent() as agent, Proxy(agent.root / "proxy.sock", agent.containerd.endpoint) as proxy:
+        agent.kill()
+        agent.endpoint = proxy.endpoint
+        agent.start()
+        proxy.act = agent.kill
+        try:
+            yield agent, proxy
+        finally:
+            # It goes before the line does.
+            agent.kill()
+            agent.endpoint = agent.containerd.endpoint
+            agent.start()
+
+
+def written(agent: Agent, name: str) -> None:
+    pod = a_pod(name, {}, agent.started)
+    pod["spec"]["containers"][0]["command"] = ["sh", "-c", TALLY]
+    agent.put(name, pod)
+
+
+def told(agent: Agent, name: str) -> list[tuple[str, int]]:
+    """The containers of a pod: how they are, and how often they were started again."""
+    pods = json.loads(agent.ask("get", "pods", "-o", "json"))["items"]
+    return [
+        (next(iter(one["state"]), "waiting"), one["restartCount"])
+        for pod in pods
+        if pod["metadata"]["name"] == name
+        for one in pod["status"].get("containerStatuses", ())
+    ]
+
+
+def running(agent: Agent, name: str) -> bool:
+    return [how for how, _ in told(agent, name)] == ["running"]
+
+
+def strike(agent: Agent, proxy: Proxy, point: tuple[str, Moment]) -> None:
+    """The agent dies there, and the next one begins."""
+    agent.until(proxy.acted.is_set, f"the agent is killed {point[1]} {point[0]}")
+    agent.start()
+
+
+def test_a_start_that_was_cut_off_is_done_once() -> None:
+    with killed_at_points() as (agent, proxy):
+        for number, point in enumerate(STARTS):
+            name = f"web{number}"
+            proxy.acted.clear()
+            proxy.point = point
+            written(agent, name)
+            strike(agent, proxy, point)
+            agent.until(partial(running, agent, name), f"it runs, {point}")
+            # One that was made and never started counts as an attempt, as it does for a kubelet.
+            assert told(agent, name)[0][1] <= (point in MADE_IN_VAIN), point
+            assert (agent.started / name).read_text() == "started\n", point
+            assert len(agent.containerd.shims()) == 1, point
+            agent.drop(name, agent.workloads)
+            agent.until(lambda: not agent.containerd.shims(), f"nothing is left, {point}")
+
+
+def test_an_end_that_was_cut_off_is_brought_to_its_end() -> None:
+    with killed_at_points() as (agent, proxy):
+        for number, point in enumerate(ENDS):
+            name = f"web{number}"
+            written(agent, name)
+            agent.until(partial(agent.runs, name), f"it runs, {point}")
+            proxy.acted.clear()
+            proxy.point = point
+            agent.drop(name, agent.workloads)
+            strike(agent, proxy, point)
+            agent.until(lambda: not agent.containerd.shims(), f"nothing is left, {point}")
+            agent.until(lambda: not agent.ask("get", "pods", "-o", "name").strip(), "it is forgotten")
+            assert (agent.started / name).read_text() == "started\n", point

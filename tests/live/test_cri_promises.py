@@ -1,0 +1,129 @@
+"""What a pod is promised, through the real command and containerd; and what the command does with what cannot be."""
+
+import json
+import signal
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.live.containerd import Containerd, lacking
+
+from tools.container_agent import EXCLUSIVE, Agent, a_pod, an_agent
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+
+def needed() -> None:
+    if why := lacking():
+        pytest.skip(why)
+
+
+def with_volumes(
+    agent: Agent, name: str, *volumes: dict[str, Any], **mounts: dict[str, Any]
+) -> dict[str, Any]:
+    pod = a_pod(name, {}, agent.started)
+    pod["spec"]["volumes"] += volumes
+    pod["spec"]["containers"][0]["volumeMounts"] += [
+        {"name": volume, **rest} for volume, rest in mounts.items()
+    ]
+    return pod
+
+
+def says(agent: Agent, *parts: str) -> bool:
+    told = agent.ask("get", "events", "-A") + agent.ask("get", "pods", "-A", "-o", "json")
+    return all(one in told for one in parts)
+
+
+def test_volumes_in_memory_paths_below_volumes_and_pinned_cpus() -> None:
+    needed()
+    with an_agent(Containerd(has_own_mounts=True)) as agent:
+        pod = with_volumes(
+            agent,
+            "web",
+            {"name": "quick", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            {"name": "work", "emptyDir": {}},
+            quick={"mountPath": "/quick"},
+            work={"mountPath": "/part", "subPath": "a/b"},
+        )
+        script = (
+            "echo here > /part/x; dd if=/dev/zero of=/quick/f bs=64k count=32 2>/dev/null; "
+            "(grep Cpus_allowed_list /proc/self/status; df -k /quick | tail -1; wc -c /quick/f; ls /part) "
+            "> /out/said; touch /out/$POD; exec sleep 1000"
+        )
+        pod["spec"]["containers"][0] |= {"resources": EXCLUSIVE, "command": ["sh", "-c", script]}
+        agent.put("web", pod)
+        agent.until(partial(agent.runs, "web"), "the pod runs")
+        cpus, disk, size, part = (agent.started / "said").read_text().splitlines()
+        (told,) = json.loads(agent.ask("get", "pods", "-o", "json"))["items"]
+        placed = [value for key, value in told["metadata"]["annotations"].items() if key.endswith("/cpus")]
+        assert placed == [cpus.split()[1]]
+        assert (disk.split()[:2], size.split()[0], part) == (["tmpfs", "1024"], str(1 << 20), "x")
+        agent.drop("web", agent.workloads)
+        agent.until(lambda: not agent.containerd.shims(), "it ends")
+        agent.until(lambda: not list((agent.root / "agent/volumes").glob("*")), "its volumes are gone")
+
+
+def test_what_cannot_be_is_in_the_pods_status_and_the_agent_goes_on() -> None:
+    needed()
+    with an_agent() as agent:
+        missing = {"name": "gone", "hostPath": {"path": "/no/such/place", "type": "Directory"}}
+        agent.put("lost", with_volumes(agent, "lost", missing, gone={"mountPath": "/gone"}))
+        link = {"name": "links", "hostPath": {"path": str(agent.started)}}
+        (agent.started / "out").symlink_to("/etc")
+        outside = with_volumes(agent, "outside", link, links={"mountPath": "/etc-of-host", "subPath": "out"})
+        agent.put("outside", outside)
+        upwards = with_volumes(agent, "upwards", link, links={"mountPath": "/x", "subPath": "../../etc"})
+        agent.put("upwards", upwards)
+        users = a_pod("users", {}, agent.started)
+        users["spec"] |= {"hostUsers": False, "hostNetwork": False}
+        agent.put("users", users)
+        classes = a_pod("classes", {}, agent.started)
+        classes["spec"]["runtimeClassName"] = "small"
+        agent.put("classes", classes)
+        nowhere = a_pod("nowhere", {}, agent.started)
+        nowhere["spec"]["containers"][0] |= {"image": "localhost:1/no/such:1", "imagePullPolicy": "Always"}
+        agent.put("nowhere", nowhere)
+        for said in (
+            ("hostPath type check failed: /no/such/place is not a directory",),
+            ("failed to prepare subPath for volumeMount", "of container"),
+            ("must not contain '..'",),
+            ("hostUsers: false needs user namespaces",),
+            ('runtimeclass.node.k8s.io \\"small\\" not found',),
+            ("ErrImagePull", "localhost:1/no/such:1"),
+        ):
+            agent.until(partial(says, agent, *said), f"it is told: {said}")
+        assert not (agent.started / "lost").exists()
+        agent.write("web")
+        agent.until(partial(agent.runs, "web"), "the agent goes on")
+        (agent.started / "out").unlink()
+
+
+def test_without_the_pause_image_the_pod_says_so_and_runs_once_it_is_there() -> None:
+    needed()
+    pause = "docker.io/nodewright/later:1"
+    with an_agent(Containerd(pause=pause)) as agent:
+        agent.write("web")
+        agent.until(partial(says, agent, "FailedCreatePodSandBox", pause), "it is told")
+        agent.containerd.load(pause)
+        agent.until(partial(agent.runs, "web"), "it runs")
+
+
+def test_a_runtime_that_restarts_or_hangs_is_waited_for_and_nothing_is_lost() -> None:
+    needed()
+    with an_agent() as agent:
+        agent.write("web")
+        agent.until(partial(agent.runs, "web"), "it runs")
+        shims = agent.containerd.shims()
+        agent.containerd.stop(signal.SIGKILL)
+        agent.write("later")
+        agent.until(partial(says, agent, "RuntimeUnavailable"), "it is told")
+        agent.containerd.start()
+        agent.until(partial(agent.runs, "later"), "what came meanwhile runs")
+        agent.containerd.freeze()
+        agent.write("last")
+        agent.until(partial(says, agent, "no answer within"), "it is told")
+        agent.containerd.thaw()
+        agent.until(partial(agent.runs, "last"), "what came meanwhile runs")
+        assert set(shims) < set(agent.containerd.shims())
+        told = json.loads(agent.ask("get", "pods", "-o", "json"))["items"]
+        assert [one["status"]["containerStatuses"][0]["restartCount"] for one in told] == [0, 0, 0]
