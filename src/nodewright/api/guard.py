@@ -6,6 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from nodewright.agent.counted import DEFAULT_BOUNDS, Spread
@@ -25,6 +26,8 @@ TAKEN_WITHIN_S = 60.0
 """So long one part of an answer may stay with us because nobody takes it."""
 PEER = "peer"
 """The key of the client's certificate in the state of a connection."""
+HANG_UP = "hang_up"
+"""The key of what ends a connection at once."""
 _READS = ("GET", "HEAD")
 _METHODS = frozenset(["OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"])
 
@@ -101,6 +104,10 @@ class Guard:
             if self._access is not None and not await self._is_let_in(scope, send):
                 return
             await self._app(scope, _bounded(receive), _in_time(send))
+        except (_NotTakenError, ClientDisconnect):
+            why = f"what it sent for {path} was too much, or it took no answer in time"
+            self._refusals.refused(_source(scope), "slow", why)
+            await _hung_up(scope)
         finally:
             root = _root(path.lstrip("/").split("/"))
             bucket = root if root in self._roots else "other"
@@ -172,14 +179,31 @@ def _bounded(receive: Receive) -> Receive:
     return receiving
 
 
+class _NotTakenError(Exception):
+    """Nobody takes what is said."""
+
+
 def _in_time(send: Send) -> Send:
     """Answers that are taken in time; who takes none holds nothing up."""
 
     async def sending(message: Message) -> None:
-        async with asyncio.timeout(TAKEN_WITHIN_S):
-            await send(message)
+        try:
+            async with asyncio.timeout(TAKEN_WITHIN_S):
+                await send(message)
+        except TimeoutError:
+            raise _NotTakenError from None
 
     return sending
+
+
+async def _hung_up(scope: Scope) -> None:
+    """Nothing more is said on this connection."""
+    hang_up = scope.get("state", {}).get(HANG_UP)
+    if hang_up is not None:
+        hang_up()
+        # TLS and what is below it learn of it one after the other.
+        for _ in range(5):
+            await asyncio.sleep(0)
 
 
 async def _plain(send: Send, code: int, text: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nodewright.api.guard import PEER, App, Refusals
+from nodewright.api.guard import HANG_UP, PEER, App, Refusals
 from nodewright.world.errors import WorldError
 
 HANDSHAKE_WITHIN_S = 10.0
@@ -190,7 +190,7 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Somebody is there."""
-        self.app_state = {PEER: transport.get_extra_info("peercert")}
+        self.app_state = {PEER: transport.get_extra_info("peercert"), HANG_UP: transport.abort}
         super().connection_made(transport)
         self._expect()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.api import listening
+from nodewright.api import guard, listening
 from nodewright.api.entries import Role
 from nodewright.testing.kubelet_api import Authority, ServedAgent, parsed, served
 from nodewright.testing.objects import a_pod
@@ -221,3 +221,28 @@ async def test_tokens_are_read_again_and_a_broken_file_lets_nobody_in(node: Serv
     node.tokens.write_text('new,prometheus,1,"monitoring"\n', "utf-8")
     tokens._looked_s -= 2
     assert (await node.ask("/pods", "new")).status == 200
+
+
+def test_who_takes_no_answer_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(guard, "TAKEN_WITHIN_S", 0.3)
+
+    async def through() -> None:
+        async with ServedAgent(tmp_path) as node:
+            await node.bench.want(*(a_pod(f"p{number}", "1m/1Mi") for number in range(50)))
+            reader, writer = await asyncio.open_connection(
+                node.places[0].address, node.places[0].port, ssl=node.client(), limit=1
+            )
+            writer.write(b"GET /pods HTTP/1.1\r\nHost: n\r\nAuthorization: Bearer reads\r\n\r\n" * 500)
+            for _ in range(100):
+                if any("took no answer in time" in one for one in node.told()):
+                    break
+                await asyncio.sleep(0.1)
+            assert any("took no answer in time" in one for one in node.told())
+            assert (await node.ask("/healthz")).text == "ok"
+            writer.close()
+            del reader
+
+    asyncio.run(through())
+    assert not caplog.records
