@@ -10,6 +10,7 @@ root=/nodewright-demo-$$
 NODEWRIGHT_SOCKET=$at/agent.sock
 export NODEWRIGHT_SOCKET
 agent=
+plugin=
 
 say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
 [ -t 1 ] || say() { printf '\n# %s\n' "$*"; }
@@ -38,6 +39,7 @@ begin() {
 }
 
 tidy() {
+    [ -z "$plugin" ] || kill "$plugin" 2>/dev/null
     if [ -n "$agent" ] && kill -0 "$agent" 2>/dev/null; then kill "$agent"; wait "$agent" 2>/dev/null; fi
     # Whatever the demonstration has come to: what is left below our own group ends.
     for tree in /sys/fs/cgroup /sys/fs/cgroup/*; do
@@ -80,6 +82,20 @@ say 'What finds no room says so, and what would help'
 run nodewright run -f examples/agent/too-big.yaml
 nodewright describe pod too-big | sed -n '/^Why/,/^Events/p'
 run nodewright delete too-big
+
+say 'A device plugin registers, with four GPUs that are made up; a pod gets two of them'
+python examples/device-plugin/plugin.py --directory "$at/root/device-plugins" --resource example.com/gpu \
+    --prefers highest gpu-0@0 gpu-1@0 gpu-2@0 gpu-3@0 >>"$at/plugin.log" 2>&1 &
+plugin=$!
+tries=0
+until nodewright get node -o yaml | grep -q example.com/gpu || [ $tries -ge 40 ]; do
+    tries=$((tries + 1))
+    sleep 0.5
+done
+run nodewright run -f examples/agent/trainer.yaml
+sleep 1
+run nodewright get pods -o wide
+run nodewright logs trainer
 
 say 'The agent is killed; its pods go on, and the next agent takes them over'
 run kill -9 "$agent"

@@ -6,12 +6,12 @@ from typing import Any
 from nodewright.model.objects import Container, ContainerState, ContainerStatus, Pod
 from nodewright.render.ages import age
 from nodewright.render.describe_parts import mount_lines, variable_text, volume_rows
-from nodewright.render.pod_rows import CPUS, NUMA, SOURCE, source_word
+from nodewright.render.pod_rows import CPUS, DEVICES, NUMA, SOURCE, source_word
 from nodewright.render.tables import table
 from nodewright.values.instant import Instant
 
 NONE = "<none>"
-_OURS = (CPUS, NUMA, SOURCE)
+_OURS = (CPUS, DEVICES, NUMA, SOURCE)
 _INDENT = "  "
 
 

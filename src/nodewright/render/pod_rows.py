@@ -7,10 +7,11 @@ from nodewright.render.ages import age
 from nodewright.values.instant import Instant
 
 SOURCE, CPUS, NUMA = "nodewright.dev/source", "nodewright.dev/cpus", "nodewright.dev/numa-nodes"
+DEVICES = "nodewright.dev/devices"
 """Annotations of pods that an agent tells of: where it comes from, and what is its alone."""
 STATIC_SOURCES = ("file", "http")
 HEADERS = ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "SOURCE")
-WIDE_HEADERS = (*HEADERS, "IP", "NODE", "QOS", "CPUS", "NUMA")
+WIDE_HEADERS = (*HEADERS, "IP", "NODE", "QOS", "CPUS", "NUMA", "DEVICES")
 NONE = "<none>"
 
 
@@ -48,6 +49,7 @@ def pod_row(pod: Pod, now: Instant, *, wide: bool = False) -> tuple[str, ...]:
         pod.status.qos_class or NONE,
         said.get(CPUS, "-" if pod.has_ended else "shared"),
         said.get(NUMA, "-"),
+        said.get(DEVICES, "-"),
     )
 
 

@@ -13,7 +13,7 @@ from nodewright.model.pressure import NodeCondition
 from nodewright.node.placement import Placement, placement_of
 from nodewright.node.state import NodeState
 from nodewright.render.documents import plain
-from nodewright.render.pod_rows import CPUS, NUMA, SOURCE
+from nodewright.render.pod_rows import CPUS, DEVICES, NUMA, SOURCE
 from nodewright.render.profiles import object_document
 from nodewright.values.idset import CPUSet, NUMASet
 from nodewright.values.instant import Instant
@@ -167,7 +167,7 @@ def _conditions(mind: Mind) -> list[dict[str, str]]:
 
 
 def _own(placed: Placement | None) -> dict[str, str]:
-    """What is a pod's alone, as annotations: CPUs, and the NUMA nodes that were chosen."""
+    """What is a pod's alone, as annotations: CPUs, devices, and the NUMA nodes that were chosen."""
     if placed is None:
         return {}
     cpus, numa = placed.cpus or CPUSet(), NUMASet()
@@ -175,7 +175,17 @@ def _own(placed: Placement | None) -> dict[str, str]:
         cpus |= one.cpus or CPUSet()
         if one.hint is not None and one.hint.numa is not None:
             numa |= one.hint.numa
-    return {**({CPUS: str(cpus)} if cpus else {}), **({NUMA: str(numa)} if numa else {})}
+    said = {CPUS: str(cpus), DEVICES: _devices(placed), NUMA: str(numa)}
+    return {name: text for name, text in said.items() if text}
+
+
+def _devices(placed: Placement) -> str:
+    """The devices of all containers: `example.com/gpu=gpu-0,gpu-1 example.com/nic=nic-0`."""
+    found: dict[str, set[str]] = {}
+    for one in placed.containers:
+        for resource, ids in one.devices.items():
+            found.setdefault(resource, set()).update(ids)
+    return " ".join(f"{resource}={','.join(sorted(ids))}" for resource, ids in sorted(found.items()) if ids)
 
 
 _ALWAYS: dict[type, tuple[str, ...]] = {

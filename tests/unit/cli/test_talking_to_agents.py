@@ -156,7 +156,7 @@ async def test_static_pods_are_told_apart_and_are_not_deleted(town: Town) -> Non
 @talk()
 async def test_wide_shows_the_cpus_of_pinned_pods(town: Town) -> None:
     await town.says("run", "-f", town.file(PINNED))
-    ((*_, qos, cpus, _numa),) = await town.rows("get", "po", "-o", "wide")
+    ((*_, qos, cpus, _numa, _devices),) = await town.rows("get", "po", "-o", "wide")
     assert (qos, cpus) == ("Guaranteed", "1-2")
     code, text = await town.says("describe", "pod/pinned")
     assert code == YES
