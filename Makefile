@@ -16,7 +16,7 @@ PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src
 # Branches of the pure floors that tests must take, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo demo-agent demo-containers idle containers shots guide bench bench-fleet bench-million measure soak fuzz docs protos format clean
+.PHONY: help setup check test demo demo-agent demo-containers idle load containers shots guide bench bench-fleet bench-million measure soak fuzz docs protos format clean
 .DEFAULT_GOAL := check
 
 help:

@@ -36,7 +36,7 @@ def test_a_summary_is_read_as_the_kubelet_gives_it() -> None:
 
 
 def test_nulls_are_what_was_not_observed_and_further_fields_are_passed_over() -> None:
-    usage = read('{"node": {"startTime": null, "memory": null, "cpu": {"usageNanoCores": 5}}, "pods": null}')
+    usage = read('{"node": {"startTime": null, "memory": null, "gpu": {"usageNanoCores": 5}}, "pods": null}')
     assert usage == Usage()
 
 
