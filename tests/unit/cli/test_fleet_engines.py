@@ -82,6 +82,15 @@ def wait_for(port: int, started: "subprocess.Popen[bytes]") -> None:
     raise AssertionError("ray does not answer")
 
 
+def told_by(engine: str, question: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str]:
+    """What comes out in a process of its own: Ray reads tokens once in each."""
+    command = [sys.executable, "-m", "nodewright", "fleet", *FLEET, *question, "--engine", engine]
+    found = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    return found.returncode, found.stdout
+
+
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     code = run(["fleet", *FLEET, *arguments])
     return code, capsys.readouterr().out
@@ -109,9 +118,17 @@ def test_a_dask_cluster_comes_to_the_same(
 def test_a_ray_cluster_comes_to_the_same(
     capsys: pytest.CaptureFixture[str], ray_head: dict[str, str], question: tuple[str, ...]
 ) -> None:
-    # In a process of its own: Ray reads tokens once in each.
-    command = [sys.executable, "-m", "nodewright", "fleet", *FLEET, *question, "--engine", "ray"]
-    found = subprocess.run(
-        command, env={**os.environ, **ray_head}, capture_output=True, text=True, check=False
-    )
-    assert (found.returncode, found.stdout) == asked(capsys, *question), found.stderr
+    assert told_by("ray", question, ray_head) == asked(capsys, *question)
+
+
+@pytest.mark.parametrize(("engine", "package"), [("ray", "ray"), ("dask", "distributed")])
+def test_where_no_cluster_is_named_there_is_one_for_as_long_as_it_takes(
+    capsys: pytest.CaptureFixture[str], engine: str, package: str
+) -> None:
+    pytest.importorskip(package, reason=f"the extra {engine} is not installed")
+    folder = tempfile.mkdtemp(prefix="ray-")
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_TMPDIR": folder}
+    try:
+        assert told_by(engine, SHARDS, own) == asked(capsys, *SHARDS)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

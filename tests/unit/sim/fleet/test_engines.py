@@ -1,7 +1,6 @@
 """Whoever works, results are the same and in order."""
 
 import os
-import secrets
 from importlib.util import find_spec
 
 import pytest
@@ -32,14 +31,3 @@ def test_an_engine_that_is_not_installed_says_what_to_install(engine: Engine) ->
         pytest.skip(f"{engine} is installed")
     with pytest.raises(EngineMissingError, match=f"nodewright\\[{engine}\\]"):
         list(map_chunks(abs, [1], engine=engine))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", list(NEEDED))
-@pytest.mark.filterwarnings("default")
-def test_a_cluster_of_this_machine_comes_to_the_same(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Ray would take the token of the user who runs the tests, or make one.
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    pytest.importorskip(NEEDED[engine], reason=f"the extra {engine} is not installed")
-    assert list(map_chunks(abs, range(-9, 0), workers=2, engine=engine)) == list(range(9, 0, -1))
