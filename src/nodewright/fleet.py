@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from nodewright.ask import Node
-from nodewright.model.fleet import FleetNode, FleetPod
+from nodewright.model.fleet import Budget, FleetNode, FleetPod
 from nodewright.model.policies import Policy
 from nodewright.model.profile import NodeProfile
 from nodewright.node.state import NodeState
@@ -57,8 +57,12 @@ class Options:
     """One of `SCORES`, or the name of a node scorer that is given."""
     retry: Retry = Retry.SAME
     preempts: bool = True
+    budgets: tuple[Budget, ...] = ()
+    """Whom preemption had better leave in peace."""
     policies: tuple[Policy, ...] = ()
     """Policies of your own: those that decide in the kubelets' place, and node scorers."""
+    until_s: float | None = None
+    """When it ends, in seconds, whoever would still come and go; None: when nobody does."""
     plain: bool = False
     """Ask every node about every pod, and remember nothing: slow; for comparison."""
     keeps: bool = True
@@ -113,7 +117,9 @@ def _setup(options: Options) -> Setup:
         scored_by=options.scores,
         retry=options.retry,
         preempts=options.preempts,
+        budgets=options.budgets,
         plain=options.plain,
+        until_s=options.until_s,
         keeps=options.keeps,
     )
 

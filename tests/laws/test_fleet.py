@@ -12,7 +12,7 @@ from nodewright.core.predicates import Others
 from nodewright.core.predicates.room import shortages
 from nodewright.core.requests import with_defaults
 from nodewright.fleet import SCORES, Options, run
-from nodewright.model.fleet import FleetNode, FleetPod, Used
+from nodewright.model.fleet import Budget, FleetNode, FleetPod, Share, Used
 from nodewright.model.objects import ObjectMeta, Pod, PodSpec, Taint
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
 from nodewright.model.shape import GIB, Shape, machine_of
@@ -39,6 +39,8 @@ TAINTS = (
     (Taint(key="gpu", effect="NoSchedule"),),
     (Taint(key="old", effect="PreferNoSchedule"),),
 )
+ZONE = "topology.kubernetes.io/zone"
+LABELS: tuple[dict[str, str], ...] = ({"zone": "z0", ZONE: "z0"}, {"zone": "z1", ZONE: "z1"}, {"zone": "z1"})
 TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
 WISHES: tuple[dict[str, Any], ...] = (
     {},
@@ -70,6 +72,11 @@ WISHES: tuple[dict[str, Any], ...] = (
 )
 
 
+SELECTOR = {"matchLabels": {"app": "a"}}
+BUDGETS = (
+    (),
+    (Budget(name="b", namespace="default", selector=SELECTOR, max_unavailable=Share(1)),),
+)
 USAGES = ((), (), (Used(0, GIB),), (Used(0, GIB), Used(2, 7 * GIB)))
 
 
@@ -101,7 +108,7 @@ def fleets(draw: st.DrawFn) -> tuple[list[FleetNode], list[FleetPod]]:
         FleetNode(
             name=f"n{number}",
             profile=profile(draw(st.integers(0, 1))),
-            labels={"zone": f"z{draw(st.integers(0, 1))}", "kubernetes.io/hostname": f"n{number}"},
+            labels=draw(st.sampled_from(LABELS)) | {"kubernetes.io/hostname": f"n{number}"},
             taints=draw(st.sampled_from(TAINTS)),
             unschedulable=draw(st.integers(0, 9)) == 0,
         )
@@ -122,6 +129,7 @@ def fleets(draw: st.DrawFn) -> tuple[list[FleetNode], list[FleetPod]]:
             controlled=draw(st.booleans()),
             node=draw(st.sampled_from(("", "", "", "", "n0"))),
             usage=draw(st.sampled_from(USAGES)),
+            selector=draw(st.sampled_from((None, None, SELECTOR))),
         )
         for number, at_s in enumerate(times)
     ]
@@ -136,11 +144,17 @@ def told(
     return happened, result
 
 
-@given(fleets(), st.sampled_from(sorted(SCORES)), st.sampled_from(tuple(Retry)), st.booleans())
-def test_short_cuts_change_nothing(
-    fleet: tuple[list[FleetNode], list[FleetPod]], scores: str, retry: Retry, preempts: bool
-) -> None:
-    options = Options(scores=scores, retry=retry, preempts=preempts)
+options_of_runs = st.builds(
+    Options,
+    scores=st.sampled_from(sorted(SCORES)),
+    retry=st.sampled_from(tuple(Retry)),
+    preempts=st.booleans(),
+    budgets=st.sampled_from(BUDGETS),
+)
+
+
+@given(fleets(), options_of_runs)
+def test_short_cuts_change_nothing(fleet: tuple[list[FleetNode], list[FleetPod]], options: Options) -> None:
     happened, result = told(run, fleet, options)
     expected, obvious = told(run, fleet, replace(options, plain=True))
     assert happened == expected

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -13,7 +14,7 @@ from nodewright.cli.app import NO, YES
 from nodewright.cli.fleet_capacity import capacity
 from nodewright.cli.fleet_generate import generate
 from nodewright.cli.fleet_minimise import minimise
-from nodewright.cli.fleet_options import FleetQuestion, fleet_question
+from nodewright.cli.fleet_options import FleetQuestion, fleet_question, seconds_of
 from nodewright.cli.fleet_runs import Sweep, Works, axes_of, played, scorers_of, swept
 from nodewright.cli.options import output as output_option
 from nodewright.fleet import SCORES, Checkpoint, Options
@@ -112,6 +113,12 @@ _RUN_OPTIONS = (
         help="Whether pods of higher priority send others away.",
     ),
     click.option(
+        "--until",
+        callback=seconds_of,
+        metavar="SPAN",
+        help="End after so much virtual time, e.g. 90s or 1h30m. Default: when nobody comes or goes any more.",
+    ),
+    click.option(
         "--checkpoint",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
@@ -159,7 +166,8 @@ def run(
     Exit code 0 if every pod found its place, 3 if not.
     """
     is_sweep = bool(sweep) or wish["shards"] is not None
-    fleet, options = question.load(), _options(wish, is_sweep=is_sweep)
+    fleet = question.load()
+    options = replace(_options(wish, is_sweep=is_sweep), budgets=fleet.budgets)
     pod = load_pods(probe, namespace=question.namespace)[0] if probe is not None else None
     if is_sweep and (checkpoint is not None or any(wish[name] is not None for name in ("html", "parquet"))):
         raise click.UsageError(
@@ -201,6 +209,7 @@ def _options(wish: dict[str, Any], *, is_sweep: bool) -> Options:
         preempts=wish["preemption"],
         policies=scorers,
         keeps=tells_each,
+        until_s=wish["until"],
     )
 
 

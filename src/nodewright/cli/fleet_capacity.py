@@ -41,8 +41,9 @@ def capacity(question: FleetQuestion, *, wanted: str, sweep: tuple[str, ...], ou
     pods = load_pods(wanted, namespace=question.namespace)
     found: list[tuple[Point, Pod, tuple[ShapeRoom, ...]]] = []
     base, telling = fleet.wish.furniture.configuration, Telling()
+    options = Options(keeps=False, budgets=fleet.budgets)
     for point in points(axes_of(sweep)):
-        result = played(fleet.configured(point.configuration(base)), Options(keeps=False), telling)
+        result = played(fleet.configured(point.configuration(base)), options, telling)
         found += [(point, pod, rooms(result.nodes, pod)) for pod in pods]
     if output is not None:
         document = {

@@ -44,7 +44,7 @@ def minimise(question: FleetQuestion, *, exact: bool, most: int, scores: str, ou
     telling = Telling()
     pods = tuple(pods_of(fleet, telling))
     bound = _bound(kinds, pods, exact=exact)
-    options = Options(scores=scores)
+    options = Options(scores=scores, budgets=fleet.budgets)
 
     def missed(nodes: Sequence[FleetNode]) -> int:
         result = run(nodes, pods, options)

@@ -9,6 +9,7 @@ import click
 
 from nodewright.cli.inputs import warn
 from nodewright.cli.options import max_bytes, max_document_size, namespace, strict
+from nodewright.values.duration import Duration, DurationError
 from nodewright.world.fleet.load import FleetInput, Wish, load_fleet
 from nodewright.world.fleet.nodes import USUAL_CONFIGURATION, Furniture
 from nodewright.world.fleet.shapes import parse_rules
@@ -76,6 +77,22 @@ def fleet_question_of_nodes(command: Callable[..., int]) -> Callable[..., int]:
     for option in (strict, max_document_size, namespace, _kubelet_config, _gpu, _shapes, _pods, _nodes):
         with_options = option(with_options)
     return with_options
+
+
+def seconds_of(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """A span as `90s` or `1h30m`, in seconds.
+
+    Errors: click.BadParameter for what is none, or less than nothing.
+    """
+    if text is None:
+        return None
+    try:
+        span = Duration.parse(text).nanoseconds
+    except DurationError as error:
+        raise click.BadParameter(str(error), context, option) from None
+    if span < 0:
+        raise click.BadParameter("time does not run backwards", context, option)
+    return span / 10**9
 
 
 _nodes = click.option(

@@ -1,6 +1,7 @@
 """A fleet and its workload as values: many nodes, and pods that arrive, run and leave."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -61,6 +62,11 @@ class FleetPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether a controller makes another one in its place when it is refused, preempted or evicted."""
     usage: tuple[Used, ...] = ()
     """What it uses, by time; empty: not known."""
+    selector: Mapping[str, Any] | None = None
+    """The label selector of the Services and of the controller that mean it, all together; None: there are none.
+
+    Pods that are alike have one and the same: ask with `is`.
+    """
     place: str = ""
     """Where it is described, e.g. `pods.csv:12`."""
 
@@ -68,3 +74,38 @@ class FleetPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def full_name(self) -> str:
         """Namespace and name."""
         return f"{self.namespace}/{self.name}"
+
+
+class Share(msgspec.Struct, frozen=True):
+    """So many pods, or so many of a hundred."""
+
+    amount: int
+    is_percent: bool = False
+
+    def of(self, pods: int) -> int:
+        """How many that are of so many pods, rounded up.
+
+        >>> Share(2).of(10), Share(25, is_percent=True).of(10)
+        (2, 3)
+        """
+        return -(-pods * self.amount // 100) if self.is_percent else self.amount
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodDisruptionBudget: how many of the pods that it means are to be left in peace. One of the bounds is there."""
+
+    name: str
+    namespace: str
+    selector: Mapping[str, Any] | None
+    min_available: Share | None = None
+    max_unavailable: Share | None = None
+
+    def least(self, wanted: int) -> int:
+        """How many have to be healthy where so many are wanted.
+
+        >>> Budget(name="b", namespace="d", selector={}, max_unavailable=Share(1)).least(3)
+        2
+        """
+        if self.max_unavailable is not None:
+            return max(wanted - self.max_unavailable.of(wanted), 0)
+        return self.min_available.of(wanted) if self.min_available is not None else wanted

@@ -200,7 +200,19 @@ def test_pods_that_use_what_a_node_lacks_are_evicted(
     assert f'{usage}:2: at: Invalid value: "soon": seconds are wanted' in err
 
 
+def test_a_run_ends_when_it_is_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = asked(capsys, *TABLES, "--until", "1m", "-o", "json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["counts"]["running"] > 0
+    assert max(one["arrivedSeconds"] for one in document["pods"]) <= 60
+    assert (document["complete"], document["endedSeconds"]) == (True, 60)
+    assert asked(capsys, *TABLES, "--until", "1000h") == asked(capsys, *TABLES)
+
+
 FAULTS = [
+    ((*TABLES, "--until", "-5s"), 2, "time does not run backwards"),
+    ((*TABLES, "--until", "soon"), 2, "soon"),
     ((*TABLES, "--sweep", "a=1", "--html", "x"), 2, "--checkpoint, --html and --parquet are for one run"),
     ((), 2, "which nodes? (--nodes FILE, or -f FILE that has nodes and pods)"),
     ((*TABLES, "--sweep", "topologyManagerPolicy"), 1, "FIELD=VALUE,VALUE is wanted"),

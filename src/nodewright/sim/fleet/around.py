@@ -1,7 +1,7 @@
 """What other pods say to a pod's place: topology spread, pod affinity and anti-affinity; filter and score."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from nodewright.core.predicates.affinity import affinity_mismatch
@@ -60,27 +60,12 @@ class Around:
         Follows: v1.36, pkg/scheduler/framework/plugins/podtopologyspread/filtering.go, calPreFilterState.
         """
         counts: dict[str, int] = {}
-        here = self._meant_by_node(spread)
+        here = meant_by_node(self.shape, self.board, spread)
         for seat in self.board.seats:
-            if all(one.key in seat.labels for one in together) and self._counts_for(spread, seat):
-                value = seat.labels[spread.key]
+            if all(one.key in seat.labels for one in together) and counts_for(self.shape, spread, seat):
+                value = seat.labels.get(spread.key, "")
                 counts[value] = counts.get(value, 0) + here.get(seat.number, 0)
         return counts
-
-    def _meant_by_node(self, spread: Spread) -> dict[int, int]:
-        found: dict[int, int] = {}
-        # A selector that means every pod counts none.
-        for shape in () if spread.selector.is_empty else self.board.shapes.values():
-            if shape.namespace == self.shape.namespace and spread.selector.matches(shape.labels):
-                for node, count in self.board.where[shape.number].items():
-                    found[node] = found.get(node, 0) + count
-        return found
-
-    def _counts_for(self, spread: Spread, seat: Seat) -> bool:
-        spec = self.shape.pod.spec
-        if spread.honors_affinity and affinity_mismatch(spec, seat.name, seat.labels) is not None:
-            return False
-        return not spread.honors_taints or forbidding(self.shape, seat) is None
 
     def _repelled_by(self) -> Counts:
         """Where pods are that will not have this one near them."""
@@ -166,10 +151,12 @@ class Around:
         soft = [one for one in self.shape.spreads if not one.is_hard]
         if not soft:
             return [0] * len(seats)
-        known = [seat for seat in seats if all(one.key in seat.labels for one in soft)]
+        # By default, nodes count that have only some of the labels.
+        together = () if self.shape.spreads_by_default else soft
+        known = [seat for seat in seats if all(one.key in seat.labels for one in together)]
         found = {seat.number: 0.0 for seat in known}
         for spread in soft:
-            self._add_spread(spread, soft, known, found)
+            self._add_spread(spread, together, known, found)
         rounded = {number: math.floor(value + 0.5) for number, value in found.items()}
         most, least = max(rounded.values(), default=0), min(rounded.values(), default=0)
         return [
@@ -182,17 +169,38 @@ class Around:
         ]
 
     def _add_spread(
-        self, spread: Spread, soft: Sequence[Spread], known: Sequence[Seat], found: dict[int, float]
+        self, spread: Spread, together: Sequence[Spread], known: Sequence[Seat], found: dict[int, float]
     ) -> None:
         if spread.key == HOSTNAME:
-            here, sizes = self._meant_by_node(spread), len(known)
-            counts = {seat.labels[HOSTNAME]: 0 for seat in known}
+            here, sizes = meant_by_node(self.shape, self.board, spread), len(known)
+            counts: Mapping[str, int] = {}
         else:
             here = {}
-            values = {seat.labels[spread.key] for seat in known}
-            everywhere, sizes = self._spread_counts(spread, soft), len(values)
-            counts = {value: everywhere.get(value, 0) for value in values}
+            counts, sizes = (
+                self._spread_counts(spread, together),
+                len({seat.labels.get(spread.key) for seat in known}),
+            )
         weight = math.log(sizes + 2)
         for seat in known:
-            count = here.get(seat.number, 0) if spread.key == HOSTNAME else counts[seat.labels[spread.key]]
-            found[seat.number] += count * weight + (spread.max_skew - 1)
+            value = seat.labels.get(spread.key)
+            if value is not None:
+                count = here.get(seat.number, 0) if spread.key == HOSTNAME else counts.get(value, 0)
+                found[seat.number] += count * weight + (spread.max_skew - 1)
+
+
+def meant_by_node(shape: PodShape, board: Board, spread: Spread) -> dict[int, int]:
+    """How many pods that are meant are on each node that has any."""
+    found: dict[int, int] = {}
+    # A selector that means every pod counts none.
+    for other in () if spread.selector.is_empty else board.shapes.values():
+        if other.namespace == shape.namespace and spread.selector.matches(other.labels):
+            for node, count in board.where[other.number].items():
+                found[node] = found.get(node, 0) + count
+    return found
+
+
+def counts_for(shape: PodShape, spread: Spread, seat: Seat) -> bool:
+    """Whether pods on this node count, by the constraint's policies for affinity and taints."""
+    if spread.honors_affinity and affinity_mismatch(shape.pod.spec, seat.name, seat.labels) is not None:
+        return False
+    return not spread.honors_taints or forbidding(shape, seat) is None

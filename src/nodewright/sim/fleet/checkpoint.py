@@ -43,7 +43,7 @@ def identity(nodes: Sequence[FleetNode], setup: Setup) -> str:
         (one.name, alike[id(one.profile)], sorted(one.labels.items()), one.taints, one.unschedulable)
         for one in nodes
     ]
-    rules = (setup.scored_by, setup.retry.value, setup.preempts, setup.keeps)
+    rules = (setup.scored_by, setup.retry.value, setup.preempts, setup.keeps, setup.budgets, setup.until_s)
     return sha256(repr((told, rules)).encode()).hexdigest()
 
 

@@ -96,12 +96,16 @@ class Lines:
             if line.is_ready or not line.pods or line.seen == changed:
                 continue
             shape = line.shape
-            depends = line.is_looping or shape.looks_around or bool(self._board.looking)
+            depends = line.is_looping or shape.is_kept_by_others or bool(self._board.looking)
             if depends or any(
                 has_room(shape, seat) and standing_objection(shape, seat) is None for seat in freed
             ):
                 self.ready(line)
         return bool(self._ready)
+
+    def counts(self) -> dict[int, tuple[PodShape, int]]:
+        """How many wait, by the number of their shape."""
+        return {number: (line.shape, len(line.pods)) for number, line in self.lines.items() if line.pods}
 
     def waiting(self) -> Iterator[tuple[Line, Queued]]:
         """All that wait, by line."""

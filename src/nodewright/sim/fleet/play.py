@@ -6,12 +6,13 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from nodewright.core.eviction import INTERVAL_S
-from nodewright.model.fleet import FleetNode, FleetPod
+from nodewright.model.fleet import Budget, FleetNode, FleetPod
 from nodewright.model.profile import NodeProfile
 from nodewright.node.evidence import with_names
 from nodewright.node.state import NodeState
 from nodewright.sim.agenda import Agenda
 from nodewright.sim.fleet.board import Board, Seat, Tenant
+from nodewright.sim.fleet.budgets import Budgets
 from nodewright.sim.fleet.kubelets import Kubelet, Kubelets, Outcome, allocatable_of
 from nodewright.sim.fleet.lines import Line, Lines
 from nodewright.sim.fleet.preempting import way_for
@@ -46,8 +47,12 @@ class Setup:
     retry: Retry = Retry.SAME
     preempts: bool = True
     """Whether pods of higher priority send others away."""
+    budgets: tuple[Budget, ...] = ()
+    """Whom they had better leave in peace."""
     plain: bool = False
     """Ask every node about every pod, and remember no answers: slow, and obviously right."""
+    until_s: float | None = None
+    """When it ends, whatever is still to come; None: when nothing is."""
     keeps: bool = True
     """Whether pods that are done are kept one by one, or in numbers only."""
 
@@ -91,6 +96,7 @@ class Play:
             self.board, setup.score
         )
         self.shapes, self.lines = Shapes(), Lines(self.board)
+        self.budgets = Budgets(setup.budgets)
         self.agenda: Agenda[Leaving | Look] = Agenda()
         self.looking: set[int] = set()
         """The nodes whose eviction managers look every ten seconds, because something is short."""
@@ -105,7 +111,7 @@ class Play:
         """Whether it stands in the middle of a moment at which another run was broken off."""
 
     def run(self, pods: Iterator[FleetPod], watch: Watch | None = None) -> bool:
-        """Whether it came to the end: nobody arrives or leaves any more. `watch` can end it before."""
+        """Whether it came to the end: nobody arrives or leaves any more, or not in time. `watch` can end it before."""
         if self.resumed and not self._moment(watch):
             return False
         coming = next(pods, None)
@@ -113,6 +119,9 @@ class Play:
             moments = [] if coming is None else [coming.arrives_s]
             moments += [] if self.agenda.next_s is None else [self.agenda.next_s]
             if not moments and not self.lines.wake():
+                return True
+            if self.setup.until_s is not None and min(moments, default=self.now_s) > self.setup.until_s:
+                self.now_s = max(self.now_s, self.setup.until_s)
                 return True
             self.now_s = max(self.now_s, min(moments, default=self.now_s))
             for due in self.agenda.due(self.now_s):
@@ -165,7 +174,8 @@ class Play:
         passed = self._passed_over(line)
         node = self.scheduler.choose(shape, passed)
         if node is None and self.setup.preempts:
-            way = way_for(shape, self.board)
+            waiting = self.lines.counts() if self.setup.budgets else {}
+            way = way_for(shape, self.board, self.budgets, waiting)
             if way is not None and way.node not in passed:
                 for uid in way.uids:
                     self._sent_away(way.node, uid, Kind.PREEMPTED, by=line.pods[0].pod)

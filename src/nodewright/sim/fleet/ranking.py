@@ -48,6 +48,11 @@ class Ranking:
             heappush(heap, one)
         return found
 
+    def scores(self) -> dict[int, int]:
+        """The scores of all nodes that have room, in the order of their numbers."""
+        self._catch_up()
+        return {number: score for number, score in enumerate(self._scores) if score >= 0}
+
     def _catch_up(self) -> None:
         board = self._board
         if self._seen == board.changes:

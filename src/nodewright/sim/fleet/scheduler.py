@@ -16,6 +16,7 @@ from nodewright.sim.fleet.filters import Objection, has_room, repelling, room_ob
 from nodewright.sim.fleet.ranking import Ranking
 from nodewright.sim.fleet.scores import BY_AMOUNTS, MOST
 from nodewright.sim.fleet.shapes import PodShape
+from nodewright.sim.fleet.spreading import Spreading
 from nodewright.sim.fleet.values import Lack
 
 LocalScore: TypeAlias = Callable[[PodShape, Seat], int]
@@ -69,14 +70,19 @@ class FastScheduler:
         self._standing: dict[int, Standing] = {}
         """By shape, the nodes against which nothing stands for good."""
         self._known: dict[tuple[int, ...], Standing] = {}
+        self._spreadings: dict[int, Spreading] = {}
+        """By shape, how evenly it is spread."""
 
     def choose(self, shape: PodShape, without: Container[int] = ()) -> int | None:
         """As Scheduler."""
         standing = self._standing.get(shape.number)
         if standing is None:
             standing = self._standing[shape.number] = self._standing_of(shape)
-        if self._is_plain(shape, standing):
-            return self._ranking(shape, standing).best(without)
+        if self._is_by_itself(shape, standing):
+            if not shape.looks_around:
+                return self._ranking(shape, standing).best(without)
+            if shape.only_wishes_to_spread:
+                return self._spread_out(shape, standing, without)
         around = Around(shape, self._board)
         found = [
             seat
@@ -91,10 +97,23 @@ class FastScheduler:
         key = (is_repelled, *(one.number for one in seats))
         return self._known.setdefault(key, Standing(len(self._known), seats, is_repelled))
 
-    def _is_plain(self, shape: PodShape, standing: "Standing") -> bool:
-        if shape.looks_around or standing.is_repelled:
-            return False
-        return not any(_looks_at(other, shape) for other in self._board.looking.values())
+    def _is_by_itself(self, shape: PodShape, standing: "Standing") -> bool:
+        """Whether no taint would rather not have it, and no pod that is there says anything to where it goes."""
+        return not standing.is_repelled and not any(
+            _looks_at(other, shape) for other in self._board.looking.values()
+        )
+
+    def _spread_out(self, shape: PodShape, standing: "Standing", without: Container[int]) -> int | None:
+        spreading = self._spreadings.get(shape.number)
+        if spreading is None:
+            spreading = self._spreadings[shape.number] = Spreading(shape, self._board)
+        local = self._ranking(shape, standing).scores()
+        numbers = [number for number in local if number not in without]
+        if not numbers:
+            return None
+        spread = spreading.scores(numbers)
+        totals = [local[number] + SPREAD_WEIGHT * one for number, one in zip(numbers, spread, strict=True)]
+        return numbers[totals.index(max(totals))]
 
     def _ranking(self, shape: PodShape, standing: "Standing") -> Ranking:
         is_shared = self._score in BY_AMOUNTS

@@ -10,7 +10,7 @@ from nodewright.core.predicates.room import HostPort
 from nodewright.core.requests import WITH_STATUS, QOSClass, pod_requests, qos_class, scheduler_requests
 from nodewright.model.fleet import FleetPod
 from nodewright.model.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodSpec
-from nodewright.sim.fleet.terms import Spread, Terms
+from nodewright.sim.fleet.terms import SYSTEM_SPREADS, Spread, Terms
 from nodewright.values.quantity import ZERO, Quantity
 
 # What a container counts for that requests nothing, so that such pods do not all go to one node.
@@ -53,13 +53,17 @@ class PodShape:
         "room_memory",
         "scored_cpu",
         "scored_memory",
+        "selector",
         "selects",
         "spreads",
+        "spreads_by_default",
         "terms",
     )
 
-    def __init__(self, number: int, pod: Pod, namespace: str) -> None:
-        self.number, self.pod, self.namespace = number, pod, namespace
+    def __init__(
+        self, number: int, pod: Pod, namespace: str, selector: Mapping[str, Any] | None = None
+    ) -> None:
+        self.number, self.pod, self.namespace, self.selector = number, pod, namespace, selector
         self.labels: Mapping[str, str] = pod.metadata.labels
         requests = scheduler_requests(pod)
         self.asks: tuple[tuple[str, int], ...] = tuple(sorted((k, v) for k, v in requests.items() if v > 0))
@@ -77,7 +81,14 @@ class PodShape:
         """How many CPUs a static CPU manager gives to it alone."""
         self.selects = _selects(pod)
         self.preferred = _preferred(pod)
-        self.spreads = tuple(Spread(one, self.labels) for one in pod.spec.topology_spread_constraints)
+        own = pod.spec.topology_spread_constraints
+        self.spreads_by_default = not own and selector is not None
+        """Whether it is spread as the scheduler spreads pods of Services and controllers that say nothing of it."""
+        self.spreads = (
+            tuple(Spread({**one, "labelSelector": selector}, self.labels) for one in SYSTEM_SPREADS)
+            if self.spreads_by_default
+            else tuple(Spread(one, self.labels) for one in own)
+        )
         self.terms = Terms(pod, namespace)
 
     @property
@@ -90,15 +101,25 @@ class PodShape:
         """Whether other pods, or how nodes compare, decide where it goes."""
         return bool(self.preferred or self.spreads or self.terms.are_any)
 
+    @property
+    def is_kept_by_others(self) -> bool:
+        """Whether other pods can keep it from a node by where they are."""
+        return bool(self.terms.near or self.terms.far or any(one.is_hard for one in self.spreads))
+
+    @property
+    def only_wishes_to_spread(self) -> bool:
+        """Whether nothing about other pods matters to it but how evenly it would be spread."""
+        return bool(self.spreads) and not (self.preferred or self.terms.are_any or self.is_kept_by_others)
+
 
 class Shapes:
     """The shapes of the pods that came so far."""
 
     def __init__(self) -> None:
         self.known: list[PodShape] = []
-        self._numbers: dict[tuple[int, str], int] = {}
+        self._numbers: dict[tuple[int, str, int], int] = {}
         self._recognized = 0
-        self._kept: list[Pod] = []
+        self._kept: list[FleetPod] = []
 
     def recognize(self) -> None:
         """From now on, pods that equal those that came so far have their shapes: those are read anew."""
@@ -106,17 +127,17 @@ class Shapes:
 
     def of(self, pod: FleetPod) -> PodShape:
         """The shape of this pod."""
-        key = (id(pod.pod), pod.namespace)
+        key = (id(pod.pod), pod.namespace, id(pod.selector))
         number = self._numbers.get(key)
         if number is None:
             for old in self.known[: self._recognized]:
-                if old.namespace == pod.namespace and old.pod == pod.pod:
+                if (old.namespace, old.pod, old.selector) == (pod.namespace, pod.pod, pod.selector):
                     self._numbers[key] = old.number
-                    self._kept.append(pod.pod)
+                    self._kept.append(pod)
                     return old
             # The shape holds the pod, so that nothing else comes to stand at its address.
             number = self._numbers[key] = len(self.known)
-            self.known.append(PodShape(number, pod.pod, pod.namespace))
+            self.known.append(PodShape(number, pod.pod, pod.namespace, pod.selector))
         return self.known[number]
 
 

@@ -8,6 +8,15 @@ from nodewright.sim.fleet.selectors import Selector, labels_by_keys
 
 NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
 
+SYSTEM_SPREADS: Sequence[Mapping[str, Any]] = (
+    {"maxSkew": 3, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"},
+    {"maxSkew": 5, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"},
+)
+"""How pods of Services and controllers are spread that say nothing of it.
+
+Follows: v1.36, pkg/scheduler/framework/plugins/podtopologyspread/plugin.go, systemDefaultConstraints.
+"""
+
 
 class Spread:
     """A topology spread constraint.

@@ -10,7 +10,7 @@ from typing import Any
 
 from nodewright.core.predicates.affinity import affinity_mismatch
 from nodewright.core.requests import pod_requests
-from nodewright.model.fleet import FleetNode, FleetPod
+from nodewright.model.fleet import Budget, FleetNode, FleetPod
 from nodewright.model.objects import Pod
 from nodewright.model.resource_names import is_extended
 from nodewright.model.tolerations import tolerates
@@ -68,6 +68,11 @@ class FleetInput:
     def nodes(self) -> tuple[FleetNode, ...]:
         """The nodes."""
         return self.furnished.nodes
+
+    @property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The disruption budgets."""
+        return tuple(self.objects.selecting.budgets)
 
     def configured(self, changes: Mapping[str, Any]) -> "FleetInput":
         """The same with other fields in the kubelets' configuration."""
@@ -191,6 +196,8 @@ def _joined(one: Objects, other: Objects) -> Objects:
     one.loading.warnings += other.loading.warnings
     for kind, count in other.loading.skipped.items():
         one.loading.skipped[kind] = one.loading.skipped.get(kind, 0) + count
+    one.selecting.budgets += other.selecting.budgets
+    one.selecting.services += other.selecting.services
     one.ended += other.ended
     one.unknown |= other.unknown
     return one

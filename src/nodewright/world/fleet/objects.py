@@ -17,6 +17,7 @@ from nodewright.world.files import File
 from nodewright.world.fleet.gpus import GPUs
 from nodewright.world.fleet.nodes import ReadNode
 from nodewright.world.fleet.pieces import STAND_IN, Piece, pieces
+from nodewright.world.fleet.selecting import Selecting, own_selector
 from nodewright.world.manifests import Loading
 from nodewright.world.places import Place
 from nodewright.world.schema import checked
@@ -42,6 +43,8 @@ class ReadPod:
     runs_s: float | None = None
     node: str = ""
     controlled: bool = False
+    selector: Mapping[str, Any] | None = None
+    """That of its controller, where the scheduler looks at it."""
     count: int | None = 1
     """How many; None: one on each node that suits."""
     place: str = ""
@@ -61,6 +64,7 @@ class Objects:
     """Pods that have ended, which are left out."""
     unknown: set[str] = field(default_factory=set)
     """Fields of pods out of a cluster that we do not know."""
+    selecting: Selecting = field(default_factory=Selecting)
     loading: Loading = field(init=False)
     _by_content: dict[str, int | None] = field(default_factory=dict)
     _by_value: dict[int, "tuple[Any, int | ReadNode]"] = field(default_factory=dict)
@@ -150,6 +154,10 @@ class Objects:
 
     def _take_other(self, value: Any, place: Place, at: str) -> None:
         """What makes pods, and what is passed over."""
+        faults = self.selecting.take(value, self.namespace, place) if isinstance(value, dict) else None
+        if faults is not None:
+            self.faults.extend(faults)
+            return
         before = len(self.loading.workloads)
         self.loading.take_object(value, place)
         for number in range(before, len(self.loading.workloads)):
@@ -160,6 +168,7 @@ class Objects:
                     pod,
                     namespace=made.namespace,
                     controlled=True,
+                    selector=own_selector(value),
                     count=None if made.kind == "DaemonSet" else 1 if made.replicas is None else made.replicas,
                 )
             )
@@ -271,11 +280,15 @@ def fleet_pods(found: Objects, pods: Iterable[ReadPod], gpus: GPUs) -> Iterator[
     """
     workloads = found.loading.result().workloads
     made: dict[int, tuple[Pod, int]] = {}
+    selectors: dict[tuple[int, str], Mapping[str, Any] | None] = {}
     for one in pods:
         if one.template not in made:
             pod, milli = gpus.applied(workloads[one.template].pod, one.place)
             made[one.template] = with_defaults(identified(stored(pod))), milli
         pod, milli = made[one.template]
+        key = (one.template, one.namespace)
+        if key not in selectors:
+            selectors[key] = found.selecting.selector_of(one.namespace, pod.metadata.labels, one.selector)
         for name in _names(one):
             yield FleetPod(
                 name=name,
@@ -286,6 +299,7 @@ def fleet_pods(found: Objects, pods: Iterable[ReadPod], gpus: GPUs) -> Iterator[
                 node=one.node,
                 gpu_milli=milli,
                 controlled=one.controlled,
+                selector=selectors[key],
                 place=one.place,
             )
 

@@ -65,6 +65,7 @@ _NOT_AMOUNTS = frozenset(
 _OWN = frozenset({"name", "arrives", "runs", "controlled"})
 """What pods of one kind may differ in."""
 _QOS = {"": True, "Guaranteed": True, "Burstable": False}
+_MOST_PRIORITY = 2**31 - 1
 _YES = {"": False, "no": False, "false": False, "yes": True, "true": True}
 
 
@@ -151,10 +152,10 @@ class _Pods:
         amounts = _amounts(cell, source)
         limits = amounts if _word(cell.get("qos", ""), _QOS, "qos", source) else _extended(amounts)
         priority = cell.get("priority") or "0"
-        if not priority.removeprefix("-").isdigit():
-            raise InputError(
-                [Fault(source=source, path="priority", value=priority, rule="a whole number is wanted")]
-            )
+        digits = priority.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and abs(int(priority)) <= _MOST_PRIORITY):
+            rule = f"a whole number is wanted, at most {_MOST_PRIORITY} to either side of 0"
+            raise InputError([Fault(source=source, path="priority", value=priority, rule=rule)])
         container = Container(
             name="main", image="main", resources=ResourceRequirements(requests=amounts, limits=limits)
         )

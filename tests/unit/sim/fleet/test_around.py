@@ -13,9 +13,10 @@ from nodewright.model.objects import Taint
 from nodewright.sim.fleet.around import Around
 from nodewright.sim.fleet.board import Board
 from nodewright.sim.fleet.shapes import PodShape
-from nodewright.testing.fleets import HOSTNAME, a_board, a_seat, a_shape
+from nodewright.testing.fleets import HOSTNAME, a_board, a_seat, a_shape, a_template
 
 FOO = {"matchExpressions": [{"key": "foo", "operator": "Exists"}]}
+ZONE = "topology.kubernetes.io/zone"
 ZONES = ("z1", "z1", "z2", "z2")
 MEANT = {"foo": ""}
 
@@ -55,6 +56,20 @@ def test_pods_that_are_meant_make_a_place_worse(
 ) -> None:
     board = zones(places)
     assert tuple(Around(shape_with(*constraints), board).spread_scores(board.seats)) == expected
+
+
+def test_pods_that_are_selected_and_say_nothing_of_spreading_are_spread_over_nodes_and_zones() -> None:
+    wanted = a_template("", MEANT)
+    meant = PodShape(9, wanted, "default", {"matchLabels": MEANT})
+    board = zones("0000111223", ("", "", "", ""))
+    assert Around(meant, board).spread_scores(board.seats) == [44, 66, 77, 100]
+    # As two constraints with these labels would have it, where all nodes have both.
+    board = a_board(
+        [a_seat(at, {ZONE: zone}) for at, zone in enumerate(ZONES)], [(a_shape(0, "", MEANT), "0000111223")]
+    )
+    said = shape_with(soft(HOSTNAME, 3), soft(ZONE, 5))
+    assert Around(meant, board).spread_scores(board.seats) == Around(said, board).spread_scores(board.seats)
+    assert PodShape(9, wanted, "default").spreads == ()
 
 
 def test_nodes_without_the_label_are_not_scored() -> None:
