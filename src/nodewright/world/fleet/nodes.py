@@ -1,6 +1,6 @@
 """Nodes of a fleet: what their objects tell, completed by a machine's shape and a kubelet's configuration."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ USUAL_CONFIGURATION: Mapping[str, Any] = {
 """What the kubelets of a fleet are configured to where nothing is said: CPUs are given out one by one."""
 USUAL_PODS = 110
 _MOST_DEVICES = 64
+_MOST_CPUS = 8192
 _THRESHOLD_BYTES = 100 << 20
 _MEMORY_THRESHOLD, _DISK_THRESHOLD = "memory.available", "nodefs.available"
 
@@ -92,10 +93,15 @@ class _Made:
 
     def node(self, read: ReadNode) -> FleetNode | None:
         cpus = -(-read.capacity["cpu"].milli_value() // 1000)
-        chosen = choose(self.furniture.rules, read.labels, cpus)
+        faults = list(_impossible(read, cpus))
+        chosen = choose(self.furniture.rules, read.labels, cpus) if not faults else faults.pop()
         if isinstance(chosen, Fault):
-            self.faults.append(replace(chosen, source=f"{read.place}, Node {read.name}".lstrip(", ")))
+            source = f"{read.place}, Node {read.name}".lstrip(", ")
+            self.faults += [replace(one, source=source) for one in (*faults, chosen)]
             return None
+        if read.capacity["cpu"].milli_value() % 1000:
+            # CPUs are whole, whatever of them is given out.
+            read = replace(read, capacity={**read.capacity, "cpu": Quantity.of(cpus)})
         counts = self.assumed if chosen.is_assumed else self.named
         counts[chosen.name] = counts.get(chosen.name, 0) + 1
         key = (chosen.name, tuple(read.capacity.items()), tuple(read.allocatable.items()))
@@ -119,6 +125,21 @@ class _Made:
             unschedulable=read.unschedulable,
             place=read.place,
         )
+
+
+def _impossible(read: ReadNode, cpus: int) -> Iterator[Fault]:
+    """What keeps the amounts from being those of a machine, or a node that can hold pods."""
+    for name, amount in read.allocatable.items():
+        path, has = f"status.allocatable[{name}]", read.capacity.get(name, ZERO)
+        if name in ("cpu", "memory") and amount.sign() <= 0:
+            yield Fault(path=path, value=str(amount), rule="a node without any cannot hold pods")
+        elif amount > has:
+            yield Fault(path=path, value=str(amount), rule=f"is more than the capacity, {has}")
+        elif is_extended(name) and amount.milli_value() % 1000:
+            yield Fault(path=path, value=str(amount), rule="must be an integer")
+    if cpus > _MOST_CPUS:
+        rule = f"no machine has more than {_MOST_CPUS:,} CPUs under Linux"
+        yield Fault(path="status.capacity[cpu]", value=str(read.capacity["cpu"]), rule=rule)
 
 
 def _profile(read: ReadNode, chosen: Chosen, furniture: Furniture) -> tuple[NodeProfile, bool]:

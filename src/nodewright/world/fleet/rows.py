@@ -79,8 +79,8 @@ def table_nodes(table: Table) -> Iterator[ReadNode]:
         cell = {name: row.cells[place] for name, place in at.items()}
         source = f"{table.path}:{row.line}"
         amounts = _amounts(cell, source)
-        for name in ("cpu", "memory"):
-            if name not in amounts:
+        for name in ("name", "cpu", "memory"):
+            if not cell[name].strip():
                 raise InputError([Fault(source=source, path=name, error="Required value", rule="")])
         amounts.setdefault("pods", Quantity.of(USUAL_PODS))
         yield ReadNode(

@@ -79,6 +79,38 @@ def test_gpus_are_devices_on_numa_nodes_and_shares_of_them_are_only_counted() ->
     assert node.shape == "2x1x24x2 384Gi, 8 example.com/gpu-count"
 
 
+IMPOSSIBLE = [
+    ({"cpu": "0"}, 'status.allocatable[cpu]: Invalid value: "0": a node without any cannot hold pods'),
+    ({"memory": "0"}, 'status.allocatable[memory]: Invalid value: "0": a node without any cannot hold pods'),
+    ({"cpu": "9"}, 'status.allocatable[cpu]: Invalid value: "9": is more than the capacity, 8'),
+    (
+        {"example.com/x": "1500m"},
+        'status.allocatable[example.com/x]: Invalid value: "1500m": must be an integer',
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)
+def test_nodes_that_cannot_be_are_told_by_name(wrong: dict[str, str], rule: str) -> None:
+    capacity = {**CLUSTER, "example.com/x": "2"}
+    with pytest.raises(InputError) as found:
+        furnished([read("n1", capacity, {**capacity, **wrong}, place="nodes.yaml:1")], Furniture())
+    assert str(found.value).removeprefix("error: ") == f"nodes.yaml:1, Node n1: {rule}"
+
+
+def test_a_machine_of_more_cpus_than_linux_knows_is_told() -> None:
+    many = {**CLUSTER, "cpu": "100k"}
+    with pytest.raises(InputError, match="no machine has more than 8,192 CPUs"):
+        furnished([read("n1", many, many)], Furniture())
+
+
+def test_a_node_of_a_part_of_a_cpu_has_whole_ones_and_gives_out_that_part() -> None:
+    part = {"cpu": "1500m", "memory": "1Gi", "pods": "10"}
+    (node,) = furnished([read("n1", part, part)], Furniture()).nodes
+    assert node.profile.spec.machine_info.num_cores == 2
+    assert Node.of(node.profile, source="n1").state.config.view.allocatable["cpu"] == 1500
+
+
 def test_a_shape_that_does_not_fit_is_told_with_the_node_and_its_place() -> None:
     wrong = read("n1", CLUSTER, CLUSTER, labels={"type": "vm-4"}, place="nodes.yaml:7")
     with pytest.raises(
