@@ -34,7 +34,7 @@ WHOLE = (10_000, 1_000_000)
 TARGETS = {"cpuSeconds": 600, "rssMiB": 4096}
 SEED = 1
 
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 420, 70, 20, 150, 50
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 420, 70, 20, 40, 50
 STYLES = ("#1f5fbf", "#b3541e")
 _HEAD = (
     f'<svg role="img" aria-label="CPU seconds of a run by its number of pods" viewBox="0 0 {WIDTH} {HEIGHT}" '
@@ -130,8 +130,11 @@ def picture(series: dict[int, list[Point]]) -> str:
     points = [point for line in series.values() for point in line]
     frame = Frame.around(points)
     parts = [_HEAD, *frame.grid(), *frame.linear(max(points))]
-    for (nodes, line), color in zip(series.items(), STYLES, strict=False):
-        parts += _line(f"{nodes:,} nodes", [frame.at(point) for point in line], color)
+    for row, ((nodes, line), color) in enumerate(zip(series.items(), STYLES, strict=False)):
+        parts += _line([frame.at(point) for point in line], color)
+        y = TOP + 20 * (row + 1)
+        parts.append(f'<path d="M{LEFT + 12} {y - 4}h24" stroke="{color}" stroke-width="2"/>')
+        parts.append(f'<text x="{LEFT + 44}" y="{y}" fill="{color}">{nodes:,} nodes</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -177,12 +180,10 @@ class Frame(NamedTuple):
         yield f'<text x="{x + 14}" y="{y}" fill="#666">linear</text>'
 
 
-def _line(name: str, points: Sequence[Point], color: str) -> Iterator[str]:
+def _line(points: Sequence[Point], color: str) -> Iterator[str]:
     path = "L".join(f"{x} {y}" for x, y in points)
     yield f'<path d="M{path}" fill="none" stroke="{color}" stroke-width="2"/>'
     yield from (f'<circle cx="{x}" cy="{y}" r="3.5" fill="{color}"/>' for x, y in points)
-    x, y = points[-1]
-    yield f'<text x="{x + 8}" y="{y + 4}" fill="{color}">{name}</text>'
 
 
 if __name__ == "__main__":

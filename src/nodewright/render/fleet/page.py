@@ -5,7 +5,7 @@ from html import escape
 
 from nodewright.model.resource_names import PODS, in_order
 from nodewright.render.amounts import readable
-from nodewright.render.fleet.plots import Bar, Line, bars_svg, lines_svg
+from nodewright.render.fleet.plots import Bar, Line, bars_svg, lines_svg, round_top
 from nodewright.render.fleet.words import lack_text, per_cent, reason_text, seconds, short_name
 from nodewright.render.report import STYLE
 from nodewright.sim.fleet.room import total
@@ -53,9 +53,11 @@ def _over_time(found: FleetSummary) -> Iterator[str]:
     samples = found.samples
     if len(samples) < 2:
         return
-    names = [name for name in sorted(found.use, key=in_order) if found.use[name].most and name != PODS][
-        :_CURVES
-    ]
+    names = [
+        name
+        for name in sorted(found.use, key=in_order)
+        if found.use[name].most and found.use[name].allocatable and name != PODS
+    ][:_CURVES]
     lines = [
         Line(
             short_name(name),
@@ -67,13 +69,13 @@ def _over_time(found: FleetSummary) -> Iterator[str]:
     yield "<h2>What is requested, of what there is</h2>"
     yield f'<div class="scroll">{lines_svg("requested of allocatable, over time", lines)}</div>'
     yield _legend(lines)
-    most = max([1, *(one.running for one in samples), *(one.waiting for one in samples)])
+    most = round_top(max(max(one.running, one.waiting) for one in samples))
     pods = [
         Line("running", "c0", [(one.at_s, one.running / most) for one in samples]),
         Line("waiting", "c1", [(one.at_s, one.waiting / most) for one in samples]),
     ]
-    yield f"<h2>Pods</h2><p class='soft'>The top is {most:,} pods.</p>"
-    yield f'<div class="scroll">{lines_svg("pods over time", pods)}</div>'
+    yield "<h2>Pods</h2>"
+    yield f'<div class="scroll">{lines_svg("pods over time", pods, most=most)}</div>'
     yield _legend(pods)
 
 
