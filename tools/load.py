@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from nodewright.world.cgroupfs import CgroupFS
 from tools.source import ROOT
 
 FIGURES = ROOT / "docs" / "figures" / "load.json"
@@ -60,7 +61,8 @@ class Agent:
         for number in range(pods):
             self.want(f"steady-{number}")
         command = [sys.executable, "-m", "nodewright", "agent", "--config", str(config), "--kubelet-api"]
-        command += ["--root-dir", str(folder / "root"), "--cgroup-root", f"/nodewright-load-{os.getpid()}"]
+        self.group = f"/nodewright-load-{os.getpid()}"
+        command += ["--root-dir", str(folder / "root"), "--cgroup-root", self.group]
         command += ["--socket", str(folder / "agent.sock"), "--workload-dir", str(self.wanted)]
         command += ["--token-auth-file", str(folder / "tokens.csv"), "--grant", "read=user:load"]
         self.log = (folder / "agent.log").open("wb")
@@ -108,6 +110,9 @@ class Agent:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
         self.log.close()
+        groups = CgroupFS(self.group)
+        groups.kill(self.group)
+        groups.remove(self.group)
 
 
 class Client:
