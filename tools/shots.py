@@ -55,6 +55,7 @@ SHOTS = {
         "nodewright explain -f examples/eviction/newcomers.yaml --node examples/nodes/worker.yaml "
         "--condition MemoryPressure=True"
     ),
+    "replay-devices": "nodewright replay examples/scenarios/devices.yaml",
     "replay-pressure": "nodewright replay examples/scenarios/pressure.yaml -o wide",
     "evict-timeline": (
         "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "

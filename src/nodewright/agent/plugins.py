@@ -41,7 +41,7 @@ class _Endpoint:
     def __init__(self, resource: str, line: PluginLine, options: PluginOptions) -> None:
         self.resource, self.line, self.options = resource, line, options
         self.devices: tuple[Device, ...] | None = None
-        """As it listed them last; None: it has not yet."""
+        """As it, or who was there before it, listed them last; None: nobody has yet."""
         self.is_stopped = False
         self.task: asyncio.Task[None] | None = None
 
@@ -143,6 +143,9 @@ class Plugins:
             if old.task is not None:
                 old.task.cancel()
             self._begin_closing(old)
+            # Until it lists its own, these are what is known.
+            endpoint.devices = old.devices
+        self._forget_timer(endpoint.resource)
         self._endpoints[endpoint.resource] = endpoint
         endpoint.task = asyncio.create_task(self._listen(endpoint))
         message = f"{endpoint.resource}: its plugin has registered"
@@ -175,7 +178,6 @@ class Plugins:
             return
         devices = tuple(self._placed(resource, one) for one in devices)
         endpoint.devices = tuple(sorted(devices, key=lambda one: one.id))
-        self._forget_timer(resource)
         self._report(endpoint, endpoint.devices)
 
     def _report(self, endpoint: _Endpoint, devices: tuple[Device, ...]) -> None:

@@ -237,6 +237,21 @@ async def test_a_second_plugin_of_a_resource_takes_the_place_of_the_first() -> N
         await bench.plugins.close()
 
 
+@running
+async def test_a_plugin_that_takes_anothers_place_and_ends_without_a_word_leaves_its_devices_ill() -> None:
+    async with DeviceBench({GPU: FakeLine()}) as bench:
+        await bench.register()
+        bench.lines[GPU] = second = FakeLine()
+        second.queue.get_nowait()
+        await bench.register()
+        await bench.clock.advance(GRACE_S)
+        assert bench.counted() == ("4", "4")
+        second.queue.put_nowait(None)
+        await settle()
+        assert bench.counted() == ("4", "0")
+        await bench.plugins.close()
+
+
 REFUSED = {
     ("example.com/gpu", "v1alpha1"): 'requested API version "v1alpha1" is not supported by kubelet. '
     'Supported version is ["v1beta1"]',
