@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodewright.model.objects import Pod
@@ -188,6 +188,20 @@ def test_pods_come_back_from_yaml_as_they_were(pod: Pod) -> None:
     back = decode(value, Pod)
     assert back == pod
     assert written(back) == written(pod)
+
+
+@given(
+    text=st.one_of(
+        st.from_regex(r"[-+]?[0-9oxbeE._]{1,6}", fullmatch=True), st.text(st.characters(codec="utf-8"))
+    )
+)
+@example("n")
+@example("1e3")
+@example("0o17")
+@example("-.inf")
+@example("1_000")
+def test_text_that_is_written_is_read_as_text(text: str) -> None:
+    assert read_yaml(as_yaml({text: [text]}), "any") == [{text: [text]}]
 
 
 @given(pod=pods())

@@ -13,6 +13,7 @@ from nodewright.values.duration import Duration
 from nodewright.values.idset import IdSet
 from nodewright.values.instant import Instant
 from nodewright.values.quantity import Quantity
+from nodewright.world.scalars import NotJSON, resolve
 
 
 def plain(value: Any) -> Any:
@@ -55,4 +56,22 @@ def as_json(value: Any) -> str:
 
 def as_yaml(value: Any) -> str:
     """The value as YAML, keys in the order given."""
-    return str(yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True, width=1000))
+    return str(yaml.dump(plain(value), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1000))
+
+
+class Dumper(yaml.SafeDumper):
+    """Writes text so that whoever reads as kubectl does reads text again: `"n"`, `"1e3"` and `"0o17"` with quotes."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if _stays_text(value) else "'")
+
+
+def _stays_text(value: str) -> bool:
+    try:
+        return isinstance(resolve(value), str)
+    except NotJSON:
+        return False
+
+
+Dumper.add_representer(str, _text)

@@ -7,7 +7,7 @@ import yaml
 
 from nodewright.model.machine import Core, HugePages, MachineInfo, NUMANode, UncoreCache
 from nodewright.model.profile import NodeProfile, NodeProfileSpec
-from nodewright.render.documents import plain
+from nodewright.render.documents import Dumper, plain
 
 # A machine says its numbers even where they are zero.
 _SPELLED_OUT = (MachineInfo, NUMANode, Core, UncoreCache, HugePages)
@@ -85,7 +85,7 @@ def _said(kind: type, field: msgspec.structs.FieldInfo, value: Any) -> bool:
     return bool(value != default)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(Dumper):
     """Writes _Line and _Numbers on one line."""
 
     def ignore_aliases(self, data: Any) -> bool:  # equal values are not one
