@@ -1,7 +1,6 @@
 """Races between the agent and pods that grow: `make soak` runs 20 of a kind. Writes build/pressure-<commit>.json."""
 
 import argparse
-import asyncio
 import json
 import os
 import statistics
@@ -14,7 +13,8 @@ from typing import Any
 import msgspec
 
 from nodewright.testing.grower import PRIORITY
-from nodewright.testing.growth import Round, Where, cost_of_a_look, races, why_not
+from nodewright.testing.growth import Round, Where, cost_of_a_look, why_not
+from nodewright.testing.races import races
 from tools.source import ROOT, commit
 
 BUILD = ROOT / "build"
@@ -25,7 +25,7 @@ def figures(rounds: Iterable[Round]) -> dict[str, Any]:
     """What came of many races of a kind.
 
     >>> a = Round(where=Where.NODE, is_stubborn=False, rate=512 << 20, signalled_ms=20, dead_ms=90, had_bytes=1,
-    ...           reason="Evicted", oom_kills=0, looks=9, passes=2)
+    ...           reason="Evicted", oom_kills=0)
     >>> figures([a, msgspec.structs.replace(a, signalled_ms=60)])["signalled_ms"]
     {'median': 40.0, 'worst': 60}
     """
@@ -38,7 +38,6 @@ def figures(rounds: Iterable[Round]) -> dict[str, Any]:
         "dead_ms": {"median": statistics.median(dead), "worst": max(dead)},
         "oom_kills": sum(one.oom_kills for one in found),
         "evicted": sum(one.reason == "Evicted" for one in found),
-        "looks": max(one.looks for one in found),
     }
 
 
@@ -59,7 +58,7 @@ def main() -> int:
     # As the growing pod is: what is measured is not who of many on a busy machine gets a CPU.
     os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     with tempfile.TemporaryDirectory() as folder:
-        levels = {where.value: asyncio.run(races(Path(folder), where, options.rounds)) for where in Where}
+        levels = {where.value: races(Path(folder), where, options.rounds) for where in Where}
         look_us = cost_of_a_look(Path(folder))
     found = {level: figures(rounds) for level, rounds in levels.items()}
     BUILD.mkdir(exist_ok=True)

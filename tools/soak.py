@@ -38,7 +38,7 @@ def main() -> int:
     began_s = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), f"--junitxml={results}"]
     laws = ["--hypothesis-profile=soak", f"--hypothesis-seed={options.seed}"]
-    kills = {"KILL_POINTS": "500", "KILL_FIGURES": str(BUILD / f"kills-{commit}.json")}
+    kills = {"KILL_POINTS": "500", "KILL_FIGURES": str(BUILD / f"kills-{commit()}.json")}
     environment = {**os.environ, **kills, "FAULT_SEED": str(options.seed)}
     ran = subprocess.run([*command, *laws, *options.tests], cwd=ROOT, env=environment, check=False)
     found = figures(

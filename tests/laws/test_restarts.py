@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.ask import Node
+from nodewright.checkpoints import files_of, stored_in, written_in
 from nodewright.model.cpu_reasons import NotEnoughWholeCores
 from nodewright.model.objects import Pod
 from nodewright.model.profile import NodeProfile
@@ -16,15 +17,7 @@ from nodewright.node.actions import AdmitPod, RejectPod
 from nodewright.node.rehearsal import Running, rehearse
 from nodewright.node.state import NodeState
 from nodewright.node.step import running
-from nodewright.sim.restart import (
-    AS_IT_WAS,
-    Standing,
-    changed_parts,
-    files_of,
-    restarted,
-    stored_in,
-    written_in,
-)
+from nodewright.sim.restart import AS_IT_WAS, Standing, changed_parts, restarted
 from nodewright.testing.crowded import guaranteed_pods, profiles
 
 NAMES = "abcde"

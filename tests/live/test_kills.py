@@ -1,21 +1,19 @@
-"""A real agent, killed for real again and again: what runs goes on running, once, on the same CPUs; nothing is left in the end."""
+"""The real command, killed for real again and again: what runs goes on running, once, on the same CPUs; nothing is left in the end."""
 
 import json
 import os
 import random
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from nodewright.testing import agent_process
+from nodewright.testing.agent_command import AgentCommand, Weight
 from nodewright.testing.machine import own_cgroups
 from nodewright.world.cgroupfs import CgroupFS
 
@@ -23,64 +21,97 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 SEED = int(os.environ.get("FAULT_SEED") or random.SystemRandom().randrange(1_000_000))
 KILLS = int(os.environ.get("KILL_POINTS") or 40)
-LIMIT_S = 60.0 if KILLS <= 40 else 3600.0
+IS_SOAK = KILLS > 40
+LIMIT_S = 7200.0 if IS_SOAK else 90.0
 """Fewer kills than wanted will do where the machine is busy."""
+WAVES, WAVE = (10 if IS_SOAK else 1), 110
 STEADY, PINNED = "100001", "100002"
 """What these pods sleep, by which their processes are found."""
+REST_S = 3.0
+FEW = 24
+"""So few kills that it may be that nobody was pushed out or evicted."""
 RSS_BOUND_KIB = 16 << 10
+MIB = 1 << 20
+PODS_MIB, THRESHOLD_MIB, HOG_MIB = 512, 200, 350
+GROWS = f"head -c {HOG_MIB * MIB} /dev/zero | tail | sleep 1000"
+"""`tail` has it all in memory, and nobody takes it."""
+
+
+def configuration(**more: object) -> dict[str, object]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "cpuManagerPolicy": "static",
+        "reservedSystemCPUs": "0",
+        "evictionHard": {},
+        **more,
+    }
+
+
+def tight() -> dict[str, object]:
+    """All pods have half a gibibyte, and one of them has to go as soon as less than 200 MiB of it are left."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return configuration(
+        systemReserved={"memory": str(total - PODS_MIB * MIB)},
+        evictionHard={"memory.available": f"{THRESHOLD_MIB}Mi"},
+        evictionPressureTransitionPeriod="0s",
+    )
 
 
 class Machine:
     """A directory and a tree of cgroups, and the agents on them."""
 
-    def __init__(self, directory: Path, cgroups: CgroupFS) -> None:
+    def __init__(self, directory: Path, cgroups: CgroupFS, settings: dict[str, object]) -> None:
         self.directory, self.cgroups = directory, cgroups
-        (directory / "wanted").mkdir()
-        self.agent: subprocess.Popen[bytes] | None = None
+        for name in ("wanted", "static"):
+            (directory / name).mkdir()
+        (directory / "kubelet.yaml").write_text(yaml.safe_dump(settings))
+        self.agent = AgentCommand(
+            directory,
+            cgroups.root,
+            *("--config", str(directory / "kubelet.yaml")),
+            *("--workload-dir", str(directory / "wanted")),
+            *("--pod-manifest-path", str(directory / "static")),
+            *("--node-name", "here"),
+        )
 
-    def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", agent_process.__name__]
-        errors = (self.directory / "errors").open("ab")
-        with errors:
-            self.agent = subprocess.Popen(
-                [*command, str(self.directory), self.cgroups.root], stderr=errors, start_new_session=True
+    def has(self, pods: int, running: int) -> Callable[[], bool]:
+        """Whether so many pods are there, and so many of them run."""
+
+        def holds() -> bool:
+            found = self.agent.pods() if self.agent.answers() else None
+            if found is None:
+                return False
+            return (len(found), sum(one["status"].get("phase") == "Running" for one in found)) == (
+                pods,
+                running,
             )
-        return self.agent
 
-    def kill(self) -> None:
-        assert self.agent is not None
-        assert self.agent.poll() is None, (self.directory / "errors").read_text()
-        self.agent.send_signal(signal.SIGKILL)
-        self.agent.wait()
-        self.agent = None
+        return holds
 
-    def wait(self, counts: str) -> None:
-        """Until the agent says that so many pods are there, and so many of them run."""
-        until = time.monotonic() + 60
-        place = self.directory / "running"
-        while not place.exists() or place.read_text().strip() != counts:
-            assert self.agent is not None
-            assert self.agent.poll() is None, (self.directory / "errors").read_text()
-            assert time.monotonic() < until, place.read_text() if place.exists() else "nothing said"
-            time.sleep(0.02)
-
-    def want(self, name: str, *command: str, cpus: str = "", **spec: object) -> None:
-        amounts = {"cpu": cpus, "memory": "32Mi"}
-        resources = {"requests": amounts, "limits": amounts} if cpus else {}
+    def want(self, name: str, *command: str, where: str = "wanted", **spec: object) -> None:
+        amounts = spec.pop("amounts", {})
+        requests = spec.pop("requests", amounts)
+        resources = {"requests": requests, "limits": amounts} if requests else {}
         container = {"name": "main", "image": "none", "command": [*command], "resources": resources}
-        metadata = {"name": name, "namespace": "default", "uid": name}
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": metadata,
-            "spec": {"containers": [container], **spec},
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container], **spec},
         }
-        place = self.directory / "wanted" / f"{name}.yaml"
+        place = self.directory / where / f"{name}.yaml"
         place.with_suffix(".part").write_text(yaml.safe_dump(pod))
         place.with_suffix(".part").rename(place)
 
-    def unwant(self, name: str) -> None:
-        (self.directory / "wanted" / f"{name}.yaml").unlink(missing_ok=True)
+    def unwant(self, *names: str) -> None:
+        for where in ("wanted", "static"):
+            for name in names:
+                (self.directory / where / f"{name}.yaml").unlink(missing_ok=True)
+
+    def unwant_all(self) -> None:
+        for place in (*self.directory.glob("wanted/*"), *self.directory.glob("static/*")):
+            place.unlink()
 
     def sleepers(self, seconds: str) -> list[tuple[int, str]]:
         """The processes that sleep so long, and the CPUs that they may run on."""
@@ -96,78 +127,120 @@ class Machine:
                 found.append((pid, cpus.split()[1]))
         return found
 
-    def weight(self) -> tuple[int, int]:
-        """Open files and resident KiB of the agent."""
-        assert self.agent is not None
-        status = Path(f"/proc/{self.agent.pid}/status").read_text()
-        rss = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-        return len(list(Path(f"/proc/{self.agent.pid}/fd").iterdir())), int(rss.split()[1])
+    def left(self) -> tuple[list[str], tuple[int, ...], list[int], list[str]]:
+        """Groups of pods, processes in groups, others that name our directory, and what is kept of pods."""
+        root = self.cgroups.root
+        groups = [path for level in self.cgroups.below(root) for path in _all_below(self.cgroups, level)]
+        pods = [path for path in groups if "/pod" in path.removeprefix(f"{root}/kubepods")]
+        mine = [pid for pid in _processes_that_name(str(self.directory)) if pid != self.agent.pid]
+        kept = [str(place) for place in self.directory.glob("root/pods/*")]
+        return pods, self.cgroups.processes(root), mine, kept
 
 
 @pytest.fixture
-def machine() -> Iterator[Machine]:
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     with own_cgroups() as cgroups:
         directory = Path(tempfile.mkdtemp(prefix="nodewright-kills-"))
-        made = Machine(directory, cgroups)
+        directory.chmod(0o755)
+        made = Machine(directory, cgroups, request.param())
         try:
             yield made
         finally:
-            if made.agent is not None:
-                made.agent.kill()
-                made.agent.wait()
+            made.agent.stop()
             cgroups.kill(cgroups.root)
             shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a CPU of a pod's own takes two CPUs")
+@pytest.mark.parametrize("machine", [tight], indirect=True, ids=["tight"])
 def test_what_runs_goes_on_however_often_the_agent_is_killed(machine: Machine) -> None:
     print(f"FAULT_SEED={SEED}")
-    choose = random.Random(SEED)
-    machine.start()
-    machine.wait("0 0")
-    before = machine.weight()
+    choose, agent = random.Random(SEED), machine.agent
+    agent.start()
+    before = _weight_after_a_pod(machine)
     machine.want("steady", "sleep", STEADY)
-    machine.want("pinned", "sleep", PINNED, cpus="1")
-    machine.wait("2 2")
+    machine.want("pinned", "sleep", PINNED, amounts={"cpu": "1", "memory": "32Mi"})
+    agent.until(machine.has(2, 2))
     steady, pinned = machine.sleepers(STEADY), machine.sleepers(PINNED)
-    assert len(steady) == len(pinned) == 1
-    machine.kill()
-    until, kills = time.monotonic() + LIMIT_S, 0
-    while kills < KILLS and time.monotonic() < until:
-        if kills % 2:
-            machine.unwant(f"churn{kills - 1}")
-        else:
-            machine.want(
-                f"churn{kills}", "sleep", choose.choice(("0.2", "1000")), terminationGracePeriodSeconds=1
-            )
-        machine.start()
-        time.sleep(choose.uniform(0.2, 2.0))
-        machine.kill()
+    assert (len(steady), len(pinned)) == (1, 1)
+    agent.kill()
+    until_s, kills, reasons = time.monotonic() + LIMIT_S, 0, set[str]()
+    while kills < KILLS and time.monotonic() < until_s:
+        _something_happens(machine, kills, choose)
+        agent.start()
+        # Now and then all comes to rest, so that there is room for the next to be pushed out.
+        reasons |= _lives_for(agent, choose.uniform(3, 5) if kills % 4 == 3 else choose.uniform(0.2, 3))
+        agent.kill()
         kills += 1
         assert machine.sleepers(STEADY) == steady, (kills, SEED)
         assert machine.sleepers(PINNED) == pinned, (kills, SEED)
     assert kills > 3
-    for place in (machine.directory / "wanted").glob("*.yaml"):
-        place.unlink()
-    (machine.directory / "running").unlink(missing_ok=True)
-    machine.start()
-    machine.wait("0 0")
-    after = machine.weight()
-    _nothing_is_left(machine)
-    machine.kill()
-    assert after[0] == before[0]
-    assert after[1] - before[1] < RSS_BOUND_KIB
-    _keep_figures(kills, before, after)
+    assert kills < FEW or {"Preempting", "Evicted"} <= reasons
+    machine.unwant_all()
+    agent.start()
+    agent.until(machine.has(0, 0))
+    after = _weight_after_a_pod(machine)
+    assert machine.left() == ([], (), [], [])
+    assert after.files == before.files
+    assert after.rss_kib - before.rss_kib < RSS_BOUND_KIB
+    _keep_figures("live", before, after, kills=kills, seen=sorted(reasons))
 
 
-def _nothing_is_left(machine: Machine) -> None:
-    root = machine.cgroups.root
-    groups = [path for level in machine.cgroups.below(root) for path in _all_below(machine.cgroups, level)]
-    assert [path for path in groups if "/pod" in path.removeprefix(f"{root}/kubepods")] == []
-    assert machine.cgroups.processes(root) == ()
-    assert list((machine.directory / "kept/pods").glob("*")) == []
-    assert machine.agent is not None
-    mine = [pid for pid in _processes_that_name(str(machine.directory)) if pid != machine.agent.pid]
-    assert mine == []
+def _weight_after_a_pod(machine: Machine) -> Weight:
+    """What the agent takes once it has done all that it does for a pod: what is opened and loaded once is there."""
+    machine.want("first", "sleep", "1000")
+    machine.agent.until(machine.has(1, 1))
+    machine.unwant("first")
+    machine.agent.until(machine.has(0, 0))
+    time.sleep(REST_S)
+    return machine.agent.weight()
+
+
+def _something_happens(machine: Machine, number: int, choose: random.Random) -> None:
+    """Pods come, push one another out, take too much memory, and go: another thing before each kill."""
+    turn, name = number % 4, number // 4
+    if turn == 0:
+        machine.want(f"churn{name}", "sleep", choose.choice(("0.2", "1000")))
+        machine.want(f"victim{name}", "sleep", "1000", requests={"memory": "150Mi"})
+    elif turn == 1:
+        machine.want(f"critical{name}", "sleep", "1000", where="static", requests={"memory": "200Mi"})
+    elif turn == 2:
+        machine.want(f"hog{name}", "sh", "-c", GROWS, restartPolicy="Never")
+    else:
+        machine.unwant(f"churn{name}", f"victim{name}", f"critical{name}", f"hog{name}")
+
+
+def _lives_for(agent: AgentCommand, seconds: float) -> set[str]:
+    """The agent may do what it does for so long; why pods ended meanwhile."""
+    until_s, reasons = time.monotonic() + seconds, set[str]()
+    while (left_s := until_s - time.monotonic()) > 0:
+        reasons |= {one["status"].get("reason", "") for one in agent.pods()}
+        time.sleep(min(0.1, max(left_s, 0)))
+    return reasons - {""}
+
+
+@pytest.mark.parametrize("machine", [configuration], indirect=True, ids=["wide"])
+def test_pods_come_and_go_by_the_hundred_and_leave_nothing(machine: Machine) -> None:
+    agent = machine.agent
+    agent.start()
+    before = Weight(0, 0, 0)
+    for wave in range(-1, WAVES):
+        # The first one is small: what is opened and loaded once is there afterwards.
+        count = WAVE if wave >= 0 else 10
+        for number in range(count):
+            machine.want(f"pod-{wave}-{number}", "sleep", "1000")
+        agent.until(machine.has(count, count), limit_s=300)
+        machine.unwant_all()
+        agent.until(machine.has(0, 0), limit_s=300)
+        if wave < 0:
+            time.sleep(REST_S)
+            before = agent.weight()
+    time.sleep(REST_S)
+    after = agent.weight()
+    assert machine.left() == ([], (), [], [])
+    assert after.files == before.files
+    assert after.rss_kib - before.rss_kib < RSS_BOUND_KIB
+    _keep_figures("waves", before, after, pods=WAVES * WAVE)
 
 
 def _all_below(cgroups: CgroupFS, path: str) -> list[str]:
@@ -186,17 +259,23 @@ def _processes_that_name(text: str) -> list[int]:
     return found
 
 
-def _keep_figures(kills: int, before: tuple[int, int], after: tuple[int, int]) -> None:
+def _keep_figures(name: str, before: Weight, after: Weight, **more: object) -> None:
     kept = os.environ.get("KILL_FIGURES")
     if kept is None:
         return
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    )
     figures = {
+        "commit": commit.stdout.strip(),
         "seed": SEED,
-        "kills": kills,
-        "open_files": [before[0], after[0]],
-        "rss_kib": [before[1], after[1]],
+        **more,
+        "open_files": [before.files, after.files],
+        "threads": [before.threads, after.threads],
+        "rss_kib": [before.rss_kib, after.rss_kib],
+        "rss_bound_kib": RSS_BOUND_KIB,
         "pod_cgroups_left": 0,
         "processes_left": 0,
     }
     place = Path(kept)
-    place.with_name(f"live-{place.name}").write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    place.with_name(f"{name}-{place.name}").write_text(json.dumps(figures, indent=2) + "\n", "utf-8")

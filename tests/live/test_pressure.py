@@ -1,13 +1,12 @@
-"""A pod that grows by 512 MiB a second is ended before the kernel has to: the whole agent, on this machine."""
+"""A pod that grows by 512 MiB a second is ended before the kernel has to: the real command, on this machine."""
 
-import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
-from nodewright.core.eviction import KUBELET
-from nodewright.testing.growth import DisturbedError, Where, cost_of_a_look, races, why_not
+from nodewright.testing.growth import DisturbedError, Where, cost_of_a_look, why_not
+from nodewright.testing.races import races
 
 ROUNDS = 3
 WITHIN_MS = 100
@@ -23,7 +22,7 @@ def _has_all_it_needs() -> None:
 @pytest.mark.parametrize("where", list(Where))
 def test_a_growing_pod_is_evicted_in_time(tmp_path: Path, where: Where) -> None:
     try:
-        rounds = asyncio.run(races(tmp_path, where, ROUNDS))
+        rounds = races(tmp_path, where, ROUNDS)
     except DisturbedError:
         pytest.skip(
             "others on this machine take so much time that nothing can be measured; make soak measures alone"
@@ -35,7 +34,7 @@ def test_a_growing_pod_is_evicted_in_time(tmp_path: Path, where: Where) -> None:
 
 
 def test_by_the_kubelets_policy_it_is_evicted_late(tmp_path: Path) -> None:
-    (late,) = asyncio.run(races(tmp_path, Where.NODE, 1, policy=KUBELET))
+    (late,) = races(tmp_path, Where.NODE, 1, policy="kubelet")
     assert late.signalled_ms > 10 * WITHIN_MS
 
 

@@ -24,7 +24,7 @@ def test_what_it_names_exists() -> None:
 
 
 def test_it_names_every_floor_at_its_height() -> None:
-    rows = re.findall(r"^\| (\d) \| ((?:`\w+(?:/|\.py)`(?:, )?)+) \|", TEXT, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| ((?:`\w+(?:/|\.py)`(?:, )?)+) \|", TEXT, re.MULTILINE)
     shown: dict[int, set[str]] = {}
     for height, packages in rows:
         shown.setdefault(int(height), set()).update(re.findall(r"`(\w+)", packages))

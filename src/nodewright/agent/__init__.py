@@ -1,1 +1,1 @@
-"""Floor 4: observe, step, perform, journal."""
+"""Floor 5: observe, step, perform, journal."""

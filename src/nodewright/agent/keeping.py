@@ -24,10 +24,10 @@ from nodewright.agent.outcome import Keeping, Stepped
 from nodewright.agent.recall import Left, recalled
 from nodewright.agent.values import Mind, PodRecord, Source, Tell
 from nodewright.agent.words import Words
+from nodewright.checkpoints import StateFiles, files_of, stored_in
 from nodewright.model.state_reasons import StateFile
 from nodewright.model.verdict import Granted, Refused, Verdict
 from nodewright.node.state import NodeState
-from nodewright.sim.restart import StateFiles, files_of, stored_in
 from nodewright.world.directory import Directory, boot_id
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.ports import Disk

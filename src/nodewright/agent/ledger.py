@@ -17,6 +17,7 @@ from nodewright.agent.values import (
     ReclaimNode,
     SyncPod,
     Work,
+    WriteGroups,
 )
 from nodewright.world.errors import WorldError
 
@@ -42,14 +43,15 @@ def may_go_first(work: Work, mind: Mind) -> bool:
     """Whether a work is given out before what led to it is kept.
 
     Who is evicted does not wait for the disk, which may be busy for the very same reason: if we died now, the next
-    agent would see the same pressure. Questions to containers change nothing, and what the node gives back nobody
-    uses. All else waits, for it is only right as long as it is known why it was done: whatever starts, ends, is set
+    agent would see the same pressure. Questions to containers change nothing, what the node gives back nobody uses,
+    and the groups above those of pods are written anew by every agent that begins: until they are there, nobody sees
+    what all pods use together. All else waits, for it is only right as long as it is known why it was done: whatever starts, ends, is set
     or cleared away for a pod, and what people are told.
     """
     match work:
         case EndPod(uid=uid) | CancelWork(uid=uid):
             return uid in mind.leaving
-        case AskProbe() | ReclaimNode():
+        case AskProbe() | ReclaimNode() | WriteGroups():
             return True
         case _:
             return False

@@ -82,6 +82,8 @@ class Loop:
         self._numbers, self._wake = count(), asyncio.Event()
         self.ledger = Ledger(memory, self._pass_on, self._wake.set)
         self.ledger.on_error = partial(self._warn, NOT_KEPT)
+        self.has_begun = False
+        """Whether it is known what runs, and the groups of all pods are there."""
         self._is_closing = False
         self.on_turn: Callable[[Turned], None] = lambda _: None
         """Hears of every turn when it has been decided."""
@@ -128,6 +130,7 @@ class Loop:
         for work in first:
             self._give_first(work)
         self.ledger.add(Held(decided, tuple(work for work in decided.works if work not in first)))
+        self.has_begun = True
         self.on_turn(Turned(before, seen, decided, now.steady_ns, took_ns))
         return any(isinstance(work, EndPod | CancelWork) for work in first)
 

@@ -175,7 +175,8 @@ class Pressure:
         due_ns = due_in_ns(mind.eviction, now_ns)
         if self._is_pass_due(now_ns, due_ns):
             self._pass(node, now_ns)
-        if self._is_pending(now_ns):
+        if self._is_pending(now_ns) or not self._loop.has_begun:
+            # What all pods use cannot be seen before their group is there.
             return NEAR_NS
         return self.distance.wait_ns(self._policy, due_ns)
 

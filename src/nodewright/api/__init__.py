@@ -1,1 +1,1 @@
-"""Floor 7: servers, and those who talk to them."""
+"""Floor 8: servers, and those who talk to them."""

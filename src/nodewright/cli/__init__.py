@@ -1,4 +1,4 @@
-"""Floor 9: the command line, one module a command."""
+"""Floor 10: the command line, one module a command."""
 
 import os
 import sys

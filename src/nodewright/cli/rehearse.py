@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from nodewright.ask import DEFAULT_NAME, Node, parts_of, release_of
+from nodewright.checkpoints import StateFiles, files_of, stored_in, written_in
 from nodewright.cli import options
 from nodewright.cli.app import NO, YES
 from nodewright.cli.inputs import warn
@@ -26,7 +27,7 @@ from nodewright.node.step import running
 from nodewright.render.captured import remark_sentence
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.rehearsal import Rehearsed, rehearsal_document, rehearsal_names, rehearsal_text
-from nodewright.sim.restart import StateFiles, files_of, refused_configuration, stored_in, written_in
+from nodewright.sim.restart import refused_configuration
 from nodewright.world.captured.pods import NodePods, admitted, read_pods
 from nodewright.world.errors import InputError
 from nodewright.world.kubelet_root import CONFIG_FILE, KubeletRoot, RootReading, read_kubelet_root

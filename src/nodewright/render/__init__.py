@@ -1,1 +1,1 @@
-"""Floor 5: reasons and states as messages, sentences, tables and documents."""
+"""Floor 6: reasons and states as messages, sentences, tables and documents."""

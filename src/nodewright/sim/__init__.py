@@ -1,1 +1,1 @@
-"""Floor 4: what-if, fleets and faults under a virtual clock."""
+"""Floor 5: what-if, fleets and faults under a virtual clock."""

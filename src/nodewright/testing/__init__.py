@@ -1,1 +1,1 @@
-"""Floor 8: what tests and acceptance need, ours and other people's: conformance, fakes, strategies."""
+"""Floor 9: what tests and acceptance need, ours and other people's: conformance, fakes, strategies."""

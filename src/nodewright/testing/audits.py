@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from nodewright.agent.values import Stage
 from nodewright.audit.groups import groups_to_read, names_to_read
 from nodewright.audit.values import Evidence, GroupsTold, StateTold
+from nodewright.checkpoints import files_of, stored_in
 from nodewright.core.cgroups.names import Parents, pod_uid_of
 from nodewright.core.requests import QOSClass
 from nodewright.model.objects import Pod
 from nodewright.model.verdict import Granted, Verdict
 from nodewright.node.cgroups import cgroup_rules, cgroup_tree
 from nodewright.node.pod_resources import allocatable_resources, pod_resources
-from nodewright.sim.restart import files_of, stored_in
 from nodewright.testing.agents import AgentBench
 from nodewright.world.podresources.messages import allocatable_message, allocatable_of, pod_message, pod_of
 

@@ -37,6 +37,7 @@ class Grower:
     def run(self) -> None:
         """Take what it has from the beginning, then grow, then wait."""
         signal.signal(signal.SIGTERM, self.asked_to_end)
+        os.write(self.log, f"PID {time.monotonic():.6f} {os.getpid()}\n".encode())
         while self.has < self.told["already_bytes"]:
             self.take()
         time.sleep(REST_S)

@@ -87,8 +87,9 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """What the pod's status says."""
     oom_kills: int
-    looks: int
-    passes: int
+    looks: int = 0
+    """How often the agent looked, and how often it had pods judged; not where the command is raced."""
+    passes: int = 0
 
 
 class GrowerComposer:
@@ -128,8 +129,58 @@ class GrowerComposer:
         """Its logs go with the directory."""
 
 
-class Bench:
-    """An agent on this machine, in a directory and below a group of its own."""
+class Track:
+    """Where a race is run: a group of its own below which all is done, a threshold, and a process that grows."""
+
+    def __init__(self, directory: Path, where: Where) -> None:
+        self.root = f"/nodewright-race-{os.getpid()}"
+        self.where = where
+        self.cgroups = CgroupFS(self.root)
+        self.threshold_bytes = THRESHOLD_BYTES
+        if where is Where.NODE:
+            self.threshold_bytes = _available_now(f"{self.root}/kubepods", directory) - GROWS_BYTES
+
+    def command(self, log: Path, *, is_stubborn: bool) -> tuple[str, ...]:
+        """The growing process."""
+        told = {
+            "rate": RATE,
+            "already_bytes": self._already_bytes(),
+            "most_bytes": self._already_bytes() + GROWS_BYTES + THRESHOLD_BYTES + GIB // 4,
+            "log": str(log),
+            "is_stubborn": is_stubborn,
+            "threshold_bytes": self.threshold_bytes,
+            "files": self._files(),
+            "inactive": f"{memory_names(self.cgroups.version).inactive} ",
+        }
+        return (sys.executable, "-I", "-S", _GROWER, json.dumps(told))
+
+    def _already_bytes(self) -> int:
+        """What the process has before it grows."""
+        return MOST_BYTES - THRESHOLD_BYTES - GROWS_BYTES if self.where is Where.PODS else 0
+
+    def _files(self) -> dict[str, str]:
+        """What the growing process itself looks at."""
+        is_v2 = self.cgroups.version == 2
+        memory = "/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/memory"
+        group = f"{memory}{self.root}/kubepods"
+        if self.where is Where.NODE:
+            used = {} if is_v2 else {"used": f"{memory}/memory.usage_in_bytes"}
+            return {"meminfo": "/proc/meminfo", **used}
+        names = (
+            ("memory.max", "memory.current") if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )
+        return {"limit": f"{group}/{names[0]}", "used": f"{group}/{names[1]}", "stat": f"{group}/memory.stat"}
+
+    def oom_kills(self) -> int:
+        """How many processes the kernel has ended in our group."""
+        name = "memory.events" if self.cgroups.version == 2 else "memory.oom_control"
+        texts = self.cgroups.texts(f"{self.root}/kubepods", (name,)) or {}
+        lines = (line.split() for line in texts.get(name, "").splitlines())
+        return next((int(words[1]) for words in lines if words[0] == "oom_kill"), 0)
+
+
+class Bench(Track):
+    """An agent on this machine, in a directory and below a group of its own; what it keeps is forgotten."""
 
     def __init__(
         self,
@@ -138,14 +189,10 @@ class Bench:
         policy: EvictionPolicy = ADAPTIVE,
         runtime: ContainerRuntime | None = None,
     ) -> None:
-        self.root = f"/nodewright-race-{os.getpid()}"
-        self.where, self._at = where, directory
+        super().__init__(directory, where)
+        self._at = directory
         self.clock, self.ears = HostClock(), FakeEars()
-        self.cgroups = CgroupFS(self.root)
         self.runtime = runtime or ProcessRuntime(directory / "pods", self.cgroups)
-        self.threshold_bytes = THRESHOLD_BYTES
-        if where is Where.NODE:
-            self.threshold_bytes = _available_now(f"{self.root}/kubepods", directory) - GROWS_BYTES
         config = Node.of(self._profile()).state
         composer = self.composer(directory)
         performer = Performer(self.runtime, self.cgroups, composer, FakeAsker(), self.clock)
@@ -168,13 +215,13 @@ class Bench:
         try:
             self.loop.see(PodWanted(Source.API, pod))
             record = await asyncio.wait_for(self._ended(pod.uid, tasks), ROUND_LIMIT_S)
-            oom_kills = self._oom_kills()
+            oom_kills = self.oom_kills()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._cleared(pod.uid)
-        return self._round(record, _said(log), oom_kills, is_stubborn=is_stubborn)
+        return self._round(record, said(log), oom_kills, is_stubborn=is_stubborn)
 
     def _round(
         self, record: PodRecord, said: dict[str, tuple[float, int]], oom_kills: int, *, is_stubborn: bool
@@ -191,7 +238,7 @@ class Bench:
             rate=round((has - had) / (crossed_s - started_s)),
             signalled_ms=round((said["TERM"][0] - crossed_s) * 1000, 1),
             dead_ms=round((ended_s - crossed_s) * 1000, 1),
-            had_bytes=max(has for _, has in said.values()),
+            had_bytes=max(has for what, (_, has) in said.items() if what != "PID"),
             reason=record.status.reason,
             oom_kills=oom_kills + (container.reason == OOM_KILLED),
             looks=self.pressure.looks,
@@ -222,7 +269,7 @@ class Bench:
 
     def _profile(self) -> NodeProfile:
         """A node of this machine's size; at the level of all pods, they may have 2 GiB together."""
-        total = _total_bytes()
+        total = total_bytes()
         is_of_pods = self.where is Where.PODS
         profile = a_profile(
             1,
@@ -239,17 +286,7 @@ class Bench:
         )
 
     def _spec(self, log: Path, *, is_stubborn: bool) -> PodSpec:
-        told = {
-            "rate": RATE,
-            "already_bytes": self._already_bytes(),
-            "most_bytes": self._already_bytes() + GROWS_BYTES + THRESHOLD_BYTES + GIB // 4,
-            "log": str(log),
-            "is_stubborn": is_stubborn,
-            "threshold_bytes": self.threshold_bytes,
-            "files": self._files(),
-            "inactive": f"{memory_names(self.cgroups.version).inactive} ",
-        }
-        command = (sys.executable, "-I", "-S", _GROWER, json.dumps(told))
+        command = self.command(log, is_stubborn=is_stubborn)
         spec = a_pod("grower", restartPolicy="Never").spec
         (main,) = spec.containers
         return self.dressed(replace(spec, containers=(replace(main, command=command),)))
@@ -257,55 +294,6 @@ class Bench:
     def dressed(self, spec: PodSpec) -> PodSpec:
         """The pod's spec with what its runtime needs."""
         return spec
-
-    def _already_bytes(self) -> int:
-        """What the process has before it grows."""
-        return MOST_BYTES - THRESHOLD_BYTES - GROWS_BYTES if self.where is Where.PODS else 0
-
-    def _files(self) -> dict[str, str]:
-        """What the growing process itself looks at."""
-        is_v2 = self.cgroups.version == 2
-        memory = "/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/memory"
-        group = f"{memory}{self.root}/kubepods"
-        if self.where is Where.NODE:
-            used = {} if is_v2 else {"used": f"{memory}/memory.usage_in_bytes"}
-            return {"meminfo": "/proc/meminfo", **used}
-        names = (
-            ("memory.max", "memory.current") if is_v2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        )
-        return {"limit": f"{group}/{names[0]}", "used": f"{group}/{names[1]}", "stat": f"{group}/memory.stat"}
-
-    def _oom_kills(self) -> int:
-        """How many processes the kernel has ended in our group."""
-        name = "memory.events" if self.cgroups.version == 2 else "memory.oom_control"
-        texts = self.cgroups.texts(f"{self.root}/kubepods", (name,)) or {}
-        lines = (line.split() for line in texts.get(name, "").splitlines())
-        return next((int(words[1]) for words in lines if words[0] == "oom_kill"), 0)
-
-
-async def races(
-    directory: Path,
-    where: Where,
-    rounds: int,
-    *,
-    is_stubborn: bool = False,
-    policy: EvictionPolicy = ADAPTIVE,
-) -> tuple[Round, ...]:
-    """So many of them, one after the other, each in a directory of its own.
-
-    Errors: DisturbedError if others on the machine leave no chance to measure.
-    """
-    found: list[Round] = []
-    for number in range(MOST_TRIES * rounds):
-        place = directory / f"{where}-{number}"
-        place.mkdir(parents=True)
-        with contextlib.suppress(DisturbedError):
-            found.append(await Bench(place, where, policy).race(is_stubborn=is_stubborn))
-        if len(found) == rounds:
-            return tuple(found)
-        # What was freed is to be available again before the next one measures.
-        await asyncio.sleep(0.3)
-    raise DisturbedError
 
 
 def cost_of_a_look(directory: Path, looks: int = 1000) -> float:
@@ -337,7 +325,7 @@ def why_not() -> str:
     return ""
 
 
-def _said(log: Path) -> dict[str, tuple[float, int]]:
+def said(log: Path) -> dict[str, tuple[float, int]]:
     """What the growing process wrote: of each kind of line the last one."""
     lines = (line.split() for line in log.read_text("ascii").splitlines())
     return {words[0]: (float(words[1]), int(words[2])) for words in lines}
@@ -352,5 +340,6 @@ def _available_now(group: str, directory: Path) -> int:
     return memory.available_bytes
 
 
-def _total_bytes() -> int:
+def total_bytes() -> int:
+    """The memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -193,3 +193,18 @@ async def test_probes_do_not_wait_for_the_disk() -> None:
         asked = len(bench.asker.asked)
         await bench.clock.advance(5)
         assert len(bench.asker.asked) == asked + 5
+
+
+@running
+async def test_what_all_pods_use_is_looked_at_again_at_once_when_their_group_is_there() -> None:
+    bench = AgentBench(hard())
+    bench.slow_disk(SLOW_S)
+    pressure = await bench.watch()
+    looks = pressure.looks
+    await bench.clock.advance(0.2)
+    assert pressure.looks >= looks + 4
+    async with bench:
+        assert "/kubepods" in bench.cgroups.groups
+        looks = pressure.looks
+        await bench.clock.advance(0.05)
+        assert pressure.looks == looks + 1

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from nodewright.ask import Node, parts_of
+from nodewright.checkpoints import files_of, stored_in, written_in
 from nodewright.model.kubelet_config import MemoryReservation
 from nodewright.model.objects import ContainerState, ContainerStatus, Pod, PodStatus, Running, Terminated
 from nodewright.model.profile import Device, NodeProfile, NotKnown, Part
@@ -19,7 +20,6 @@ from nodewright.node.rehearsal import Running as AllThatRuns
 from nodewright.node.restart import Stored
 from nodewright.node.step import running
 from nodewright.render.messages import message
-from nodewright.sim.restart import files_of, stored_in, written_in
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

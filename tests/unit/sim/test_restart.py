@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.ask import Node, parts_of
+from nodewright.checkpoints import StateFiles, files_of, stored_in
 from nodewright.model.objects import Pod
 from nodewright.model.profile import Device, NodeProfile
 from nodewright.model.scenario import KubeletRestart, ScenarioEvent
@@ -18,7 +19,7 @@ from nodewright.node.state import NodeState
 from nodewright.render.messages import fatal_error, message
 from nodewright.sim.happened import Happened
 from nodewright.sim.replay import replay
-from nodewright.sim.restart import Standing, StateFiles, changed_parts, files_of, restarted, stored_in
+from nodewright.sim.restart import Standing, changed_parts, restarted
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
