@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools import completion
+from tools import completion, dashboard_shots
 from tools.consoles import execute
 from tools.source import ROOT
 
@@ -221,6 +221,8 @@ def main(names: list[str]) -> None:
     for name in names or PICTURES:
         if name in PICTURES and photographed(name, PICTURES[name]) is None:
             print(f"no Chromium here: {name}.png stays as it was")
+    if (not names or "dashboard" in names) and not dashboard_shots.main():
+        print("no Chromium here: pictures of the dashboard stay as they were")
     for stored in list(strangers()):
         stored.unlink()
     print(f"{len(names or SHOTS)} shots, {len(WIDTHS)} widths each, in {FOLDER.relative_to(ROOT)}")

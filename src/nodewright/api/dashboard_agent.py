@@ -15,6 +15,7 @@ from nodewright.api.agent import Agent
 from nodewright.api.pods import groups_of
 from nodewright.core.eviction import Filesystems, observations
 from nodewright.model.usage import NodeUse, Usage
+from nodewright.node.evidence import with_names
 from nodewright.node.explanation import explanation
 from nodewright.node.forecast import forecast
 from nodewright.node.state import NodeState
@@ -33,7 +34,7 @@ from nodewright.world.ports import Cgroups, Gauges
 SAMPLED_EVERY_S = 1.0
 DISKS_EVERY_S = 10.0
 MOST_SAMPLES = 900
-REST_S = 0.2
+REST_S = 0.4
 """After a change none is shown for so long: there may be a flood of them."""
 
 
@@ -91,9 +92,10 @@ class AgentView:
         record = mind.pods.get(key)
         if record is None:
             return None
+        names = {uid: one.pod.full_name for uid, one in mind.pods.items()}
         document: dict[str, Any] = {
             "decision": DECISIONS[record.stage],
-            "because": [sentence(one) for one in record.because],
+            "because": [sentence(with_names(one, names)) for one in record.because],
             "cgroups": self._cgroups(record, mind.node),
         }
         if record.stage is Stage.ENDED:

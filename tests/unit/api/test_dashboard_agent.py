@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from nodewright.api.dashboard import DashboardRoutes
 from nodewright.api.relay import Relay
 from nodewright.api.server import serving
@@ -63,6 +65,19 @@ async def test_a_refusal_has_its_fixes_and_a_pod_that_runs_its_groups() -> None:
         files = {name for group in runs["cgroups"] for name, _, _ in group["files"]}
         assert any("cpuset" in name for name in files)
         assert await it.view.why("nobody") is None
+
+
+@running
+async def test_reasons_name_pods_as_people_do() -> None:
+    async with stand() as it:
+        there = a_guaranteed_pod("db", "4/1Gi")
+        await it.bench.want(replace(there, metadata=replace(there.metadata, uid="0123-4567")))
+        await it.bench.want(a_guaranteed_pod("big", "5/1Gi"))
+        found = await it.view.why("big")
+        assert found is not None
+        said = json.dumps(found)
+        assert "default/db" in said
+        assert "0123-4567" not in said
 
 
 @running

@@ -118,9 +118,9 @@ function update(view) {
     const chart = view.charts[at];
     if (!chart || chart.id !== one.id) return;
     const last = points.at(-1)?.at ?? Date.now();
-    const first = Math.max(points[0]?.at ?? last, last - 600000);
+    const first = Math.max(points[0]?.at ?? last, last - 300000);
     one.plot.setData(data(chart), false);
-    one.plot.setScale("x", { min: Math.min(first, last - 60000) / 1000, max: last / 1000 });
+    one.plot.setScale("x", { min: Math.min(first, last - 30000) / 1000, max: last / 1000 });
     if (one.plot.cursor.idx === null || one.plot.cursor.idx === undefined || one.plot.cursor.left < 0) read(one, chart, null);
   });
 }

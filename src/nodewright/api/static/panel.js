@@ -126,7 +126,6 @@ const tableOf = (heads, rows) =>
 function whyOf(pod, found) {
   const parts = [];
   const { now } = found;
-  if (found.because?.length) parts.push(section(`Why it was ${found.decision} when it came`, el("ul", { class: "tree" }, found.because.map((text) => el("li", {}, text)))));
   if (now?.fixes) {
     const fixes = now.fixes.map((one) => el("li", {}, el("span", { class: "kind" }, one.kind), one.text));
     parts.push(
@@ -143,6 +142,7 @@ function whyOf(pod, found) {
     const said = now.message && now.message !== pod.message ? el("p", { class: "kubelet" }, `${now.reason}: ${now.message}`) : null;
     parts.push(section(title, said, tree(now.tree)));
   }
+  if (found.because?.length) parts.push(section(`Why it was ${found.decision} when it came`, el("ul", { class: "tree" }, found.because.map((text) => el("li", {}, text)))));
   if (found.cgroups?.length) {
     const groups = found.cgroups.map((one) => el("details", {}, el("summary", {}, one.container || "the pod", el("code", { class: "soft" }, ` ${one.path}`)), tableOf(["File", "Value", "Why"], one.files.map(([file, value, text]) => [el("code", {}, file), el("code", {}, value), text]))));
     parts.push(section("Its cgroups", ...groups));
