@@ -183,8 +183,7 @@ def run(
             probe=pod,
             policies=wish["policies"],
         )
-        found_all = swept(asked, works)
-        return _side_by_side(fleet, found_all, wish["output"])
+        return _side_by_side(asked, swept(asked, works), wish["output"])
     kept = None if checkpoint is None else Checkpoint(checkpoint)
     result = played(fleet, options, checkpoint=kept)
     found = summary(result, pod)
@@ -230,15 +229,25 @@ def _write(fleet: FleetInput, result: FleetResult, found: FleetSummary, wish: di
         click.echo(pods_text(result, columns=columns), nl=False)
 
 
-def _side_by_side(fleet: FleetInput, found: Swept, output: str | None) -> int:
+def _side_by_side(asked: Sweep, found: Swept, output: str | None) -> int:
+    fleet, runs = asked.fleet, len(asked.chunks())
+    is_complete = len(found) == runs and all(one.complete for _, one in found)
     if output in ("json", "yaml"):
-        document = {**sweep_document(found, warnings=fleet.warnings), "assumed": assumed(fleet)}
+        document = {
+            **sweep_document(found, warnings=fleet.warnings),
+            "complete": is_complete,
+            "assumed": assumed(fleet),
+        }
         click.echo((as_json if output == "json" else as_yaml)(document), nl=False)
     else:
         columns = shutil.get_terminal_size().columns
+        if not is_complete:
+            whole = sum(one.complete for _, one in found)
+            click.echo(f"broken off: {whole} of {runs} runs are complete, and this is how far it came")
         click.echo(sweep_text(found, columns=columns), nl=False)
         click.echo(assumed_text(fleet, columns), nl=False)
-    return NO if any(one.fates.get(fate) for _, one in found for fate in _UNPLACED) else YES
+    is_well = is_complete and not any(one.fates.get(fate) for _, one in found for fate in _UNPLACED)
+    return YES if is_well else NO
 
 
 def assumed(fleet: FleetInput) -> dict[str, Any]:

@@ -221,7 +221,7 @@ class Sweep:
 
 
 def swept(sweep: Sweep, works: Works) -> list[tuple[Point, FleetSummary]]:
-    """Each run of the sweep in numbers; the same whoever does it.
+    """Each run of the sweep in numbers; the same whoever does it. After a Ctrl-C, those that had come to something.
 
     Errors: as `Sweep.chunks`; WorldError where an engine is not installed.
     """
@@ -235,17 +235,28 @@ def swept(sweep: Sweep, works: Works) -> list[tuple[Point, FleetSummary]]:
             replace(chunk, options=replace(chunk.options, policies=()), policies=sweep.policies, folder=here)
             for _, chunk in runs
         ]
-        try:
-            found = list(map_chunks(outcome, chunks, workers=works.workers, engine=works.engine))
-        except EngineMissingError as error:
-            raise WorldError("start", works.engine, str(error)) from error
-        return [(point, one) for (point, _), one in zip(runs, found, strict=True)]
+        return _done_elsewhere([point for point, _ in runs], chunks, works)
     done: list[tuple[Point, FleetSummary]] = []
     for point, chunk in runs:
         result = played(chunk.fleet, chunk.options, telling)
         done.append((point, summary(result, sweep.probe)))
         if not result.complete:
             break
+    return done
+
+
+def _done_elsewhere(
+    known: Sequence[Point], chunks: Sequence["Chunk"], works: Works
+) -> list[tuple[Point, FleetSummary]]:
+    done: list[tuple[Point, FleetSummary]] = []
+    try:
+        for one in map_chunks(outcome, chunks, workers=works.workers, engine=works.engine):
+            done.append((known[len(done)], one))
+    except EngineMissingError as error:
+        raise WorldError("start", works.engine, str(error)) from error
+    except KeyboardInterrupt:
+        if not done:
+            raise
     return done
 
 

@@ -2,12 +2,15 @@
 
 import json
 import signal
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nodewright.cli import fleet_runs
 from nodewright.cli.app import run
-from nodewright.cli.fleet_runs import Telling
+from nodewright.cli.fleet_runs import Chunk, Telling
 from nodewright.sim.fleet.play import Progress
 
 NODES = ("--nodes", "examples/fleet/nodes.yaml", "--shapes", "label:example.com/machine")
@@ -177,6 +180,41 @@ def test_ctrl_c_ends_the_run_and_tells_how_far_it_came(
     assert signal.getsignal(signal.SIGINT) is before
     monkeypatch.undo()
     assert asked(capsys, *whole, "--checkpoint", str(tmp_path / "kept")) == asked(capsys, *whole)
+
+
+def test_a_sweep_that_is_broken_off_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pods = tmp_path / "pods.csv"
+    rows = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
+    pods.write_text(f"name,cpu,memory,arrives,runs\n{rows}")
+    told = Telling.watch
+
+    def pressed(self: Telling, progress: Progress) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return told(self, progress)
+
+    monkeypatch.setattr(Telling, "watch", pressed)
+    sweep = (*TABLES[:2], "--pods", str(pods), "--sweep", "scores=default,best-fit")
+    code, out, _ = asked(capsys, *sweep)
+    assert code == 3
+    assert out.startswith("broken off: 0 of 2 runs are complete, and this is how far it came\n")
+    assert [line.split()[-1] for line in out.splitlines()[2:3]] == ["scores=default"]
+    code, out, _ = asked(capsys, *sweep, "-o", "json")
+    assert (code, json.loads(out)["complete"]) == (3, False)
+
+
+def test_of_workers_that_are_broken_off_it_is_told_what_is_done(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(function: Callable[[Chunk], Any], chunks: Sequence[Chunk], **_: object) -> Iterator[Any]:
+        yield function(chunks[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fleet_runs, "map_chunks", interrupted)
+    code, out, _ = asked(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
+    assert code == 3
+    assert out.startswith("broken off: 1 of 2 runs are complete, and this is how far it came\n")
 
 
 def test_pods_that_use_what_a_node_lacks_are_evicted(

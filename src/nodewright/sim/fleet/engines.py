@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -51,7 +52,9 @@ def map_chunks(
 def _by_processes(function: Callable[[C], R], chunks: Iterable[C], workers: int) -> Iterator[R]:
     # Processes that are forked from one that has done nothing yet: threads of this one do them no harm.
     context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    # A Ctrl-C ends them at once and without a word: it is for this process to say something.
+    ending = (signal.SIGINT, signal.SIG_DFL)
+    with ProcessPoolExecutor(workers, context, initializer=signal.signal, initargs=ending) as pool:
         try:
             yield from _in_order(lambda chunk: pool.submit(function, chunk), chunks, 2 * workers)
         except BaseException:
