@@ -92,7 +92,7 @@ until nodewright get node -o yaml | grep -q example.com/gpu || [ $tries -ge 40 ]
     tries=$((tries + 1))
     sleep 0.5
 done
-run nodewright run -f examples/agent/trainer.yaml
+run nodewright run -f examples/device-plugin/trainer.yaml
 sleep 1
 run nodewright get pods -o wide
 run nodewright logs trainer

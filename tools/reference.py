@@ -24,6 +24,7 @@ FLOORS = (
     "node",
     "namespace",
     "world",
+    "checkpoints",
     "agent",
     "sim",
     "lint",
