@@ -1,4 +1,4 @@
-"""Races between the agent and pods that grow: `make soak` runs 20 of a kind. Writes build/pressure-<commit>.json."""
+"""Races between the agent and pods that grow: `make soak` runs 20 of a kind. Writes build/pressure-<commit>.json and docs/."""
 
 import argparse
 import json
@@ -6,6 +6,7 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 from nodewright.testing.grower import PRIORITY
 from nodewright.testing.growth import Round, Where, cost_of_a_look, why_not
 from nodewright.testing.races import races
+from tools.agent_figures import PRESSURE, write
 from tools.source import ROOT, commit
 
 BUILD = ROOT / "build"
@@ -63,7 +65,15 @@ def main() -> int:
     found = {level: figures(rounds) for level, rounds in levels.items()}
     BUILD.mkdir(exist_ok=True)
     kept = BUILD / f"pressure-{commit()}.json"
-    document = {"commit": commit(), "cost_of_a_look_us": look_us, "levels": found}
+    document = {
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "load_average": round(os.getloadavg()[0], 1),
+        "cost_of_a_look_us": look_us,
+        "levels": found,
+    }
+    PRESSURE.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    write()
     rounds = {level: msgspec.to_builtins(each) for level, each in levels.items()}
     kept.write_text(json.dumps({**document, "rounds": rounds}, indent=2) + "\n", "utf-8")
     print(json.dumps(document, indent=2))

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
+from tools.agent_figures import WEAR, write
 from tools.source import ROOT, commit
 
 BUILD = ROOT / "build"
@@ -26,6 +28,19 @@ def figures(results: str, *, seed: int, commit: str, seconds: float) -> dict[str
     return {"commit": commit, "seed": seed, "seconds": round(seconds), **sums}
 
 
+def keep_wear(worn: Path) -> None:
+    """What the agents that were killed left, into docs: made up ones, and real ones where they could be run."""
+    places = {
+        "under a clock of its own": worn,
+        "on this machine": worn.with_name(f"live-{worn.name}"),
+        "on this machine, 110 at once": worn.with_name(f"waves-{worn.name}"),
+    }
+    found = {what: json.loads(place.read_text("utf-8")) for what, place in places.items() if place.exists()}
+    if found:
+        WEAR.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+        write()
+
+
 def main() -> int:
     """Run all tests with the profile `soak` and keep the figures; pytest's exit code."""
     parser = argparse.ArgumentParser(description="Everything slow, with very many examples.")
@@ -38,7 +53,8 @@ def main() -> int:
     began_s = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), f"--junitxml={results}"]
     laws = ["--hypothesis-profile=soak", f"--hypothesis-seed={options.seed}"]
-    kills = {"KILL_POINTS": "500", "KILL_FIGURES": str(BUILD / f"kills-{commit()}.json")}
+    kills_at = BUILD / f"kills-{commit()}.json"
+    kills = {"KILL_POINTS": "500", "KILL_FIGURES": str(kills_at)}
     environment = {**os.environ, **kills, "FAULT_SEED": str(options.seed)}
     ran = subprocess.run([*command, *laws, *options.tests], cwd=ROOT, env=environment, check=False)
     found = figures(
@@ -47,6 +63,7 @@ def main() -> int:
     kept = BUILD / f"soak-{commit()}.json"
     kept.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     print(f"{kept.relative_to(ROOT)}: {found}")
+    keep_wear(kills_at)
     if options.tests:
         return ran.returncode
     # Beside nothing else: how late a signal is depends on who wants the CPUs.

@@ -259,4 +259,6 @@ def _warn(board: Board, reason: str, message: str) -> None:
 
 
 def _say(told: Tell, name: str) -> None:
-    click.echo(tell_line(told, name), err=True)
+    # Where messages go may be full, or gone; pods are run all the same, and `get events` has it.
+    with suppress(OSError):
+        click.echo(tell_line(told, name), err=True)

@@ -65,6 +65,13 @@ class AgentCommand:
         self._process = None
         return code
 
+    def wait(self) -> int:
+        """Until it ends by itself; its exit code."""
+        assert self._process is not None
+        code = self._process.wait(_PATIENCE_S)
+        self._process = None
+        return code
+
     def said(self) -> str:
         """Its last messages."""
         return (self.folder / "agent.log").read_text("utf-8")[-4000:]

@@ -1,0 +1,85 @@
+"""The part of docs/agent-figures.md that is written from what `make soak` measured: races for memory, and wear."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tools.source import ROOT
+
+PAGE = ROOT / "docs" / "agent-figures.md"
+PRESSURE = ROOT / "docs" / "figures" / "agent-pressure.json"
+WEAR = ROOT / "docs" / "figures" / "soak-agent.json"
+_HEADING = "\n## "
+
+
+def told(page: str) -> str:
+    """The page with sections on the figures that are kept, in the place of those that it has."""
+    own = page.partition(_HEADING)[0].rstrip() + "\n"
+    sections = [_pressure(_read(PRESSURE)), _wear(_read(WEAR))]
+    return "\n".join([own, *(one for one in sections if one)])
+
+
+def write() -> None:
+    """Have the page say what was measured last."""
+    PAGE.write_text(told(PAGE.read_text("utf-8")), "utf-8")
+
+
+def _read(place: Path) -> dict[str, Any] | None:
+    return json.loads(place.read_text("utf-8")) if place.exists() else None
+
+
+def _pressure(found: dict[str, Any] | None) -> str:
+    """How late a pod is signalled that takes all memory.
+
+    >>> _pressure(None)
+    ''
+    """
+    if found is None:
+        return ""
+    rows = "\n".join(_level(level, one) for level, one in found["levels"].items())
+    return f"""## How late is a signal?
+
+`nodewright agent` as a process of its own, with everything that it keeps, against a pod that grows by 512 MiB a second, from the
+moment at which that process itself finds less than the threshold (`python -m tools.pressure`, commit {found["commit"]},
+{found["date"]}, load average {found["load_average"]} when it ended). The target is 100 ms, the worst of 20.
+
+| threshold of | rounds | signalled: median | worst | dead: median | worst | OOM kills | slowest growth |
+|---|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def _level(level: str, one: dict[str, Any]) -> str:
+    signalled, dead = one["signalled_ms"], one["dead_ms"]
+    return (
+        f"| {level} | {one['rounds']} | {signalled['median']:.0f} ms | {signalled['worst']:.0f} ms "
+        f"| {dead['median']:.0f} ms | {dead['worst']:.0f} ms | {one['oom_kills']} | {one['slowest_growth_mib_s']} MiB/s |"
+    )
+
+
+def _wear(found: dict[str, Any] | None) -> str:
+    """What is left after many kills and pods."""
+    if found is None:
+        return ""
+    rows = "\n".join(
+        f"| {what} | {one['commit']} | {one['seed']} | {_counts(one)} | {_pair(one, 'open_files')} "
+        f"| {_pair(one, 'threads')} | {_pair(one, 'rss_kib')} |"
+        for what, one in found.items()
+    )
+    return f"""## What is left
+
+After SIGKILLs of the agent at any moment, with pods that start, push one another out, are evicted and end meanwhile; and after pods
+that come and go by the hundred (`make soak`). No group and no process of a pod was left; memory may grow by 16 MiB at most.
+
+| | commit | seed | counts | open files before, after | threads | RSS in KiB |
+|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def _counts(one: dict[str, Any]) -> str:
+    return ", ".join(f"{one[name]} {name}" for name in ("kills", "pods") if name in one)
+
+
+def _pair(one: dict[str, Any], name: str) -> str:
+    return ", ".join(map(str, one[name])) if name in one else "-"
