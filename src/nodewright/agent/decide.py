@@ -46,8 +46,10 @@ from nodewright.agent.values import (
 from nodewright.core.eviction import Eviction, Situation, look, relieve
 from nodewright.core.lifecycle import Health, Override, ProbeState, answered
 from nodewright.model.objects import USUAL_GRACE_PERIOD_S, Pod, Waiting
+from nodewright.model.reasons import Reason
 from nodewright.node.actions import AdmitPod, KillPod, RecordEvent, RejectPod
 from nodewright.node.events import ConditionsObserved
+from nodewright.node.evidence import with_names
 from nodewright.values.instant import Instant
 
 
@@ -176,7 +178,7 @@ def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
     done = came(turn, source, pod)
     if done is None:
         return
-    record = replace(record, memory=turn.node.held.memory, because=done.because)
+    record = replace(record, memory=turn.node.held.memory, because=_named(turn, done.because))
     victims: set[str] = set()
     for action in done.actions:
         match action:
@@ -191,10 +193,10 @@ def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
                 ends(turn, uid, override, grace_period_s, makes_way=True)
             case RecordEvent(pod_uid=uid, type=kind, reason=reason, message=message):
                 turn.tell(uid, reason, message, warning=kind == "Warning")
-            case RejectPod(because=because):
-                override = turn.rules.words.refused(because)
+            case RejectPod(because=refusals):
+                override = turn.rules.words.refused(refusals)
                 turn.tell(pod.uid, override.reason, override.message, warning=True)
-                record = replace(record, override=override, because=because)
+                record = replace(record, override=override, because=_named(turn, refusals))
             case AdmitPod():
                 record = replace(record, waits_for=frozenset(victims))
                 stage = Stage.ALLOCATING if uses_of(turn.node, pod) else next_stage(record)
@@ -202,6 +204,12 @@ def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
             case _:
                 pass
     turn.put(record)
+
+
+def _named(turn: Turn, because: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    """The reasons with pods by namespace and name: those that are named may be gone when somebody reads it."""
+    names = {uid: one.pod.full_name for uid, one in turn.pods.items()}
+    return tuple(with_names(reason, names) for reason in because)
 
 
 # ---------------------------------------------------------------- pods go

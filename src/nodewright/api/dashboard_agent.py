@@ -15,7 +15,6 @@ from nodewright.api.agent import Agent
 from nodewright.api.pods import groups_of
 from nodewright.core.eviction import Filesystems, observations
 from nodewright.model.usage import NodeUse, Usage
-from nodewright.node.evidence import with_names
 from nodewright.node.explanation import explanation
 from nodewright.node.forecast import forecast
 from nodewright.node.state import NodeState
@@ -92,10 +91,9 @@ class AgentView:
         record = mind.pods.get(key)
         if record is None:
             return None
-        names = {uid: one.pod.full_name for uid, one in mind.pods.items()}
         document: dict[str, Any] = {
             "decision": DECISIONS[record.stage],
-            "because": [sentence(with_names(one, names)) for one in record.because],
+            "because": [sentence(one) for one in record.because],
             "cgroups": self._cgroups(record, mind.node),
         }
         if record.stage is Stage.ENDED:

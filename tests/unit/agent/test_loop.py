@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from nodewright.agent.values import PodSeen, Source, Stage
+from nodewright.model.cpu_reasons import NotEnoughCPUs
 from nodewright.model.objects import Container, Pod
 from nodewright.testing.agents import AgentBench, running
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
@@ -112,6 +113,17 @@ async def test_a_pod_that_finds_no_room_says_so() -> None:
         assert bench.operations() == []
         await bench.drop("big")
         assert bench.loop.mind.pods == {}
+
+
+@running
+async def test_a_refusal_names_pods_as_people_do_and_goes_on_naming_them_when_they_are_gone() -> None:
+    async with AgentBench(a_profile(**STATIC_CPUS)) as bench:
+        await bench.want(a_guaranteed_pod("db", "4/1Gi"))
+        await bench.want(a_guaranteed_pod("big", "5/1Gi"))
+        await bench.drop("db", 0)
+        (because,) = bench.record("big").because
+        assert isinstance(because, NotEnoughCPUs)
+        assert {holder.pod for site in because.where for holder in site.holders} == {"default/db"}
 
 
 @running
