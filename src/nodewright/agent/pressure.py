@@ -161,6 +161,10 @@ class Pressure:
         Units: nanoseconds.
         """
         self.looks += 1
+        if not self._loop.has_begun:
+            # What all pods use cannot be seen before their group is there; and of pods of which it is not known yet
+            # what runs, any might be taken for the one that uses most.
+            return NEAR_NS
         now_ns, mind = steady_ns(self._loop.clock), self._loop.mind
         try:
             node = self._node()
@@ -175,8 +179,7 @@ class Pressure:
         due_ns = due_in_ns(mind.eviction, now_ns)
         if self._is_pass_due(now_ns, due_ns):
             self._pass(node, now_ns)
-        if self._is_pending(now_ns) or not self._loop.has_begun:
-            # What all pods use cannot be seen before their group is there.
+        if self._is_pending(now_ns):
             return NEAR_NS
         return self.distance.wait_ns(self._policy, due_ns)
 

@@ -4,6 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
+from nodewright.agent.kept import kept_part
 from nodewright.agent.outcome import Keeping
 from nodewright.agent.values import PodUnwanted, PodWanted, Source, Stage, UsageSeen
 from nodewright.core.eviction import Observation
@@ -203,8 +204,27 @@ async def test_what_all_pods_use_is_looked_at_again_at_once_when_their_group_is_
     looks = pressure.looks
     await bench.clock.advance(0.2)
     assert pressure.looks >= looks + 4
+    assert pressure.passes == 0
     async with bench:
         assert "/kubepods" in bench.cgroups.groups
         looks = pressure.looks
         await bench.clock.advance(0.05)
         assert pressure.looks == looks + 1
+
+
+@running
+async def test_an_agent_that_begins_under_pressure_ends_the_pod_that_uses_most() -> None:
+    async with AgentBench(hard()) as bench:
+        await bench.want(a_pod("first"), a_pod())
+        first = bench.cgroups.groups.setdefault("/kubepods/besteffort/podfirst", {})
+        first |= {"memory.current": "1", "memory.stat": "anon 0\ninactive_file 0"}
+        kept = {uid: kept_part(record) for uid, record in bench.memory.pods.items()}
+        node = bench.loop.mind.node
+    later = AgentBench(hard(), clock=bench.clock)
+    later.use(bench.runtime, bench.cgroups)
+    later.begin(replace(later.loop.mind, pods=kept, node=node), later.memory)
+    # It looks before it knows what runs.
+    await squeezed(later)
+    async with later:
+        await later.clock.advance(0.1)
+        assert next(told.uid for told in later.ears.told if told.reason == "Evicted") == "web"
