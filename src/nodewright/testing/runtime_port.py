@@ -176,6 +176,10 @@ async def a_container_is_created_once(bench: RuntimeBench) -> None:
     assert (found.id, found.name, found.attempt, found.sandbox_id) == (id_, "runs", 0, sandbox)
     assert (found.phase, found.spec_hash) == (ContainerPhase.CREATED, "hash-runs")
     assert found.created_ns > 0 == found.started_ns
+    # CPUs may change hands before it starts.
+    await bench.runtime.update_container(found.id, ContainerSettings(), ())
+    await bench.runtime.start_container(found.id)
+    assert (await bench.newest(Kind.RUNS)).phase is ContainerPhase.RUNNING
 
 
 async def a_container_is_started_once_and_used(bench: RuntimeBench) -> None:

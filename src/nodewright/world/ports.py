@@ -160,7 +160,7 @@ class ContainerRuntime(Protocol):
     async def update_container(
         self, container_id: str, settings: ContainerSettings, files: tuple[File, ...]
     ) -> None:
-        """A running container is held to other settings."""
+        """A container that runs, or was created and will, is held to other settings."""
 
     async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> Executed:
         """What a command inside the container gave.

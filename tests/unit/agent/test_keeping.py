@@ -224,6 +224,7 @@ def test_what_is_kept_is_read_again() -> None:
     disk = FakeDisk()
     (record, *_) = after_some_pods(disk).pods.values()
     record = replace(record, makes_way=True, grace_period_s=3, waits_for=frozenset("ab"), cgroup="/a/b")
+    record = replace(record, hooks={"main": 2})
     assert read_pod_file(pod_file(record), "") == kept_part(record)
 
 
