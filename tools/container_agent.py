@@ -30,14 +30,19 @@ class Agent:
 
     def start(self) -> None:
         """It takes pods."""
+        self.begin()
+        self.until(self.answers, "the agent answers")
+
+    def begin(self) -> None:
+        """There is a process."""
         for each in (self.manifests, self.workloads, self.started):
             each.mkdir(exist_ok=True)
         (self.root / "kubelet.yaml").write_text(json.dumps(_CONFIGURATION))
         with (self.root / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(self._command(), stdout=log, stderr=log)
-        self.until(self._answers, "the agent answers")
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it takes pods."""
         assert self.process is not None
         if self.process.poll() is not None:
             raise SystemExit(f"the agent has ended:\n{self.log()}")

@@ -1,8 +1,14 @@
 """What a pod is promised, through the real command and containerd; and what the command does with what cannot be."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,3 +133,62 @@ def test_a_runtime_that_restarts_or_hangs_is_waited_for_and_nothing_is_lost() ->
         assert set(shims) < set(agent.containerd.shims())
         told = json.loads(agent.ask("get", "pods", "-o", "json"))["items"]
         assert [one["status"]["containerStatuses"][0]["restartCount"] for one in told] == [0, 0, 0]
+
+
+def test_an_agent_waits_for_a_runtime_and_outlives_garbage_in_its_place(tmp_path: Path) -> None:
+    needed()
+    with Containerd() as containerd, impostor(tmp_path / "no.sock"):
+        agent, door = Agent(containerd), tmp_path / "door.sock"
+        agent.endpoint = f"unix://{door}"
+        door.symlink_to("no.sock")
+        try:
+            agent.begin()
+            agent.until(lambda: "Failed parsing HTTP/2" in agent.log(), "it is told")
+            assert not (agent.root / "agent.sock").exists()
+            _leads_to(door, containerd.socket)
+            agent.until(agent.answers, "it begins")
+            agent.write("web")
+            agent.until(partial(agent.runs, "web"), "it runs")
+            _leads_to(door, tmp_path / "no.sock")
+            containerd.stop()
+            agent.write("later")
+            later = f"later-{os.uname().nodename}"
+            agent.until(
+                lambda: "HTTP/2" in agent.ask("describe", "pod", later).partition("Events:")[2],
+                "the pod's events say why",
+            )
+            assert '"phase": "Pending"' in agent.ask("get", "pod", later, "-o", "json")
+            containerd.start()
+            _leads_to(door, containerd.socket)
+            agent.until(partial(agent.runs, "later"), "it goes on")
+        finally:
+            agent.close()
+
+
+def _leads_to(door: Path, place: Path) -> None:
+    """From one moment to the next another one answers there."""
+    new = door.with_suffix(".new")
+    new.symlink_to(place)
+    new.rename(door)
+
+
+@contextmanager
+def impostor(path: Path) -> Iterator[None]:
+    """Somebody who is no container runtime listens there."""
+    server = subprocess.Popen([sys.executable, "-c", _IMPOSTOR, str(path)])
+    try:
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+_IMPOSTOR = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as door:
+    door.bind(sys.argv[1])
+    door.listen()
+    while True:
+        with door.accept()[0] as line:
+            line.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\nwho are you?")
+"""

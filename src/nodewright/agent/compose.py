@@ -50,6 +50,12 @@ class ProcessComposer(Composing):
                     f"{mount.host_path} cannot be shown at {mount.container_path}; set mountPath to the same path, "
                     "or use a container runtime"
                 )
+        for told in container.volume_mounts:
+            if told.get("readOnly"):
+                raise ConfigError(
+                    f"container {container.name}: a plain process can write where its user can: readOnly does not hold "
+                    f"at {told.get('mountPath')}; take it away, or use a container runtime"
+                )
         words = self.last_words(pod, container, attempt)
         usual = {"PATH": PATH, "HOME": _home(pod, container), "TERMINATION_MESSAGE_PATH": words.host_path}
         return replace(

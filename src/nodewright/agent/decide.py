@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.agent.advance import advance
 from nodewright.agent.allocating import allocated, came, devices_seen, is_asking, next_stage, uses_of
 from nodewright.agent.device_values import AllocateDevices, DevicesSeen, PreferenceAnswered
-from nodewright.agent.ending import ends
+from nodewright.agent.ending import ends, tell_late
 from nodewright.agent.found import orphans_end, runtime_seen, with_facts
 from nodewright.agent.news import failed
 from nodewright.agent.outcome import Decided
@@ -86,6 +86,7 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
             assert_never(seen)
     orphans_end(turn)
     follow_resizes(turn)
+    tell_late(turn)
     for uid in [uid for uid, record in turn.pods.items() if uid in turn.touched or _is_due(record, now)]:
         advance(turn, uid)
     _deferred(turn)
@@ -98,6 +99,8 @@ def _is_due(record: PodRecord, now: Now) -> bool:
 
 
 def _moments(record: PodRecord) -> Iterator[int]:
+    if record.late_at_ns is not None:
+        yield record.late_at_ns
     if not record.is_busy:
         yield from record.asks_at_ns.values()
         for moment in (record.look_at_ns, record.retry_at_ns):
@@ -137,6 +140,10 @@ def _age(pod: Pod) -> tuple[int, str, str]:
 
 def _wanted(turn: Turn, source: Source, pod: Pod) -> None:
     known = turn.pods.get(pod.uid)
+    if known is not None and known.source is not source:
+        said = f"pod {pod.full_name} ({source}) is passed over: its uid is that of {known.pod.full_name} ({known.source})"
+        turn.tell("", "PodRepeated", said, warning=True)
+        return
     if known is not None:
         if known.is_wanted and known.stage in STAYS:
             rewritten(turn, known, pod)
@@ -162,6 +169,19 @@ def _deferred(turn: Turn) -> None:
         _wanted(turn, source, pod)
         if len(turn.pods) > before:
             advance(turn, pod.uid)
+    _tell_waiting(turn)
+
+
+def _tell_waiting(turn: Turn) -> None:
+    """Who waits from now on for a pod of another source, which may stay for ever, is told of."""
+    known = {pod.uid for _, pod in turn.before.deferred}
+    for source, pod in turn.deferred:
+        for one in turn.pods.values() if pod.uid not in known else ():
+            if one.pod.full_name == pod.full_name and one.is_wanted and one.source is not source:
+                said = (
+                    f"pod {pod.full_name} ({source}) waits until the one of that name ({one.source}) is gone"
+                )
+                turn.tell("", "PodRepeated", said, warning=True)
 
 
 def _arrived(turn: Turn, source: Source, pod: Pod) -> None:

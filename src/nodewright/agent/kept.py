@@ -113,6 +113,7 @@ def kept_part(record: PodRecord) -> PodRecord:
         is_clean=False,
         retry_at_ns=None,
         look_at_ns=None,
+        late_at_ns=None,
         told={},
         starting={},
     )

@@ -165,12 +165,17 @@ class Performer:
 
     async def _seen(self, uid: str) -> tuple[PodFacts | None, int]:
         """What the runtime says of a pod, as soon as it says anything: on less than that nothing is decided."""
+        is_told = False
         while True:
             asked_ns = steady_ns(self.clock)
             try:
                 return await self.runtime.pod(uid), asked_ns
-            except (WorldError, TimeoutError):
-                await self.clock.sleep(_LOOK_AGAIN_S)
+            except (WorldError, TimeoutError) as error:
+                if not is_told:
+                    # Of this pod nothing else will be heard until the runtime answers.
+                    self.tell(Tell(uid=uid, is_warning=True, reason="RuntimeUnavailable", message=str(error)))
+                is_told = True
+            await self.clock.sleep(_LOOK_AGAIN_S)
 
     # ------------------------------------------------------------ sync
 

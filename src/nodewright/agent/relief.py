@@ -17,8 +17,12 @@ def patience_ns(grace_period_s: int) -> int:
     >>> patience_ns(1) // 10**9, patience_ns(600) // 10**9
     (40, 930)
     """
-    killed_s = max(grace_period_s + grace_period_s // 2, KILL_TIMEOUT_S)
-    return (killed_s + CLEANUP_TIMEOUT_S) * 10**9
+    return (kill_timeout_s(grace_period_s) + CLEANUP_TIMEOUT_S) * 10**9
+
+
+def kill_timeout_s(grace_period_s: int) -> int:
+    """How long the end of a pod may take that has so much time itself."""
+    return max(grace_period_s + grace_period_s // 2, KILL_TIMEOUT_S)
 
 
 def still_leaving(leaving: Mapping[str, int], pods: Mapping[str, PodRecord], now_ns: int) -> frozenset[str]:

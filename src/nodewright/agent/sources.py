@@ -65,9 +65,18 @@ class Listener:
                         f"{place}: {pod.full_name} is there more than once; the last counts",
                     )
                 by_name[pod.full_name] = pod
+        by_uid: dict[str, Pod] = {}
+        for pod in by_name.values():
+            if pod.uid in by_uid:
+                first = by_uid[pod.uid].full_name
+                self.warn(
+                    "ManifestRepeated",
+                    f"{place}: {pod.full_name} has the uid of {first} ({pod.uid}); the last counts",
+                )
+            by_uid[pod.uid] = pod
         maps = [each for one in found for each in one.config_maps]
         self.shelf.put(source, place, maps, [each for one in found for each in one.secrets])
-        pods = tuple(by_name.values())
+        pods = tuple(by_uid.values())
         self.see(PodsWanted(source, pods))
         return pods
 
@@ -228,7 +237,8 @@ class Manifests:
         if 0 <= age_s < _UNFINISHED_S:
             return _UNFINISHED_S - age_s + 0.01
         known.is_told = True
-        self.listener.warn("ManifestNotTaken", known.fault)
+        # Events and lines of logs are of one line each.
+        self.listener.warn("ManifestNotTaken", known.fault.replace("\n", "; "))
         return float("inf")
 
     def _place(self, path: Path) -> ManifestPlace:
@@ -277,7 +287,7 @@ class Answers:
         """Ask once; tell of other pods than before, and of what is wrong, once."""
         fault = await self._asked()
         if fault and fault != self._fault:
-            self.listener.warn("ManifestsNotRead", fault)
+            self.listener.warn("ManifestsNotRead", fault.replace("\n", "; "))
         elif self._fault and not fault:
             self.listener.tell(
                 Tell(uid="", is_warning=False, reason="ManifestsRead", message=f"{self.url}: read again")

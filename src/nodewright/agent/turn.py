@@ -1,6 +1,6 @@
 """One turn of the agent's loop while it is being thought: the mind as it becomes, and what is to be done."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from nodewright.agent.values import (
     WriteGroups,
 )
 from nodewright.core.cgroups.container import containers_settings
-from nodewright.core.cgroups.facts import ContainerSettings
+from nodewright.core.cgroups.facts import ContainerSettings, MemoryFrom, RunsOn
 from nodewright.core.cgroups.files import File, container_files
 from nodewright.core.cgroups.plan import Group, Level, Tree, level_groups, pod_groups
 from nodewright.core.cgroups.rules import CgroupRules
@@ -159,12 +159,16 @@ class Turn:
             record = self.pods.get(uid)
             if record is None or record.stage is not Stage.ACTIVE or uid not in self.node.pods:
                 continue
-            if record.resizing.is_in_progress:
-                # Its group comes first: it is told when that is done.
+            if record.resizing.is_in_progress and record.is_busy:
+                # It is looked at again as soon as the machine was told, or was not.
                 continue
             tunes, starts = self.tunes_of(record), self._tunes_of_starts(record)
+            told = {**record.told, **{one.container_id: one.files for one in tunes}}
+            if record.resizing.is_in_progress:
+                # Its group comes before other amounts; CPUs wait for nothing: they may be somebody else's by now.
+                tunes = tuple(_moves(tunes, record.told))
+                told = {**record.told, **{one.container_id: _after_move(record.told, one) for one in tunes}}
             if tunes or starts:
-                told = {**record.told, **{one.container_id: one.files for one in tunes}}
                 starting = {**record.starting, **{one.container: one.files for one in starts}}
                 self.pods[uid] = replace(record, told=told, starting=starting)
                 works += (*tunes, *starts)
@@ -246,6 +250,23 @@ def pod_cgroup(pod: Pod, config: NodeConfig) -> str:
     rules, tree = _arranged(_Same(config))
     found = pod_groups(as_counted(pod, config), tree, rules, {}, has_exclusive_cpus=False)
     return next((one.path for one in found if one.level is Level.POD), "")
+
+
+def _moves(tunes: Iterable[TuneContainer], told: Mapping[str, tuple[File, ...]]) -> Iterator[TuneContainer]:
+    """Of what containers are to be told, the CPUs and NUMA nodes that they have not been told yet."""
+    for one in tunes:
+        before = {file.name: file.value for file in told.get(one.container_id, ())}
+        places = (file for file in one.files if isinstance(file.because, RunsOn | MemoryFrom))
+        files = tuple(file for file in places if file.value != before.get(file.name))
+        if files:
+            settings = ContainerSettings(cpus=one.settings.cpus, mems=one.settings.mems)
+            yield replace(one, settings=settings, files=files)
+
+
+def _after_move(told: Mapping[str, tuple[File, ...]], move: TuneContainer) -> tuple[File, ...]:
+    """What a container has been told in all once it was moved."""
+    files = (*told.get(move.container_id, ()), *move.files)
+    return tuple({file.name: file for file in files}.values())
 
 
 class _Same(NamedTuple):

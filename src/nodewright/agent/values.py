@@ -98,6 +98,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How long its containers have when it ends; None: as the pod says."""
     waits_for: frozenset[str] = frozenset()
     """The uids of those that have to be gone before it starts."""
+    late_at_ns: int | None = None
+    """The node ends it: from when on that has taken longer than a runtime may take."""
     makes_way: bool = False
     """It was preempted: the node has given its room to somebody else."""
     cgroup: str = ""
@@ -394,6 +396,5 @@ class Tell(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-Tune: TypeAlias = TuneContainer | TuneStart
 Asking: TypeAlias = AskProbe | devices.AskPreference
-Work: TypeAlias = PodWork | CancelWork | Tune | WriteGroups | Asking | ReclaimNode | Tell
+Work: TypeAlias = PodWork | CancelWork | TuneContainer | TuneStart | WriteGroups | Asking | ReclaimNode | Tell

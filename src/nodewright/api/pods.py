@@ -139,7 +139,7 @@ class PodRoutes:
         if record.source in (Source.FILE, Source.HTTP, Source.WORKLOAD):
             where = "the URL" if record.source is Source.HTTP else "the directory"
             kind = "a static pod" if record.source.is_static else "a pod of the workload directory"
-            message = f'pods "{record.pod.metadata.name}" is {kind}: it ends when {where} that it comes from has it no more'
+            message = f'pods "{record.pod.metadata.name}" is forbidden: it is {kind}, and ends when {where} that it comes from has it no more'
             raise APIError(FORBIDDEN, message)
         self._agent.see(PodUnwanted(record.pod.uid, number(request, "gracePeriodSeconds")))
         return document(self._object(record))

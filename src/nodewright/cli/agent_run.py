@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,10 +32,10 @@ from nodewright.api.profile import ProfileRoutes
 from nodewright.api.server import serving
 from nodewright.cli.agent_node import AgentNode, host_address, sheet
 from nodewright.cli.agent_plugins import plugins_of, registering
-from nodewright.cli.agent_runtime import Machinery, log_root, machinery
+from nodewright.cli.agent_runtime import Machinery, answering, log_root, machinery
 from nodewright.cli.agent_settings import Settings, pod_resources_socket
 from nodewright.cli.agent_sources import WATCHED, sources
-from nodewright.cli.agent_stop import stop_asked
+from nodewright.cli.agent_stop import stop_asked, unless
 from nodewright.cli.app import ERROR, YES
 from nodewright.core.eviction import POLICIES
 from nodewright.model.kubelet_config import KubeletConfiguration
@@ -89,13 +88,16 @@ async def run_agent(told: Settings, here: AgentNode) -> int:
     if opened is None:
         return ERROR
     stop = stop_asked()
-    wired = await _wired(told, here, opened)
+    wired = await unless(stop, _wired(told, here, opened))
+    if wired is None:
+        return YES
+    wired.board.tell(Tell(uid="", is_warning=False, reason="Starting", message="Starting nodewright agent."))
     for each in opened.tells:
         wired.board.tell(each)
     # Where nobody can listen, nothing is begun.
     async with _servers(wired, wished), asyncio.TaskGroup() as group:
         tasks = [group.create_task(each) for each in _parts(wired)]
-        notify("READY=1")
+        notify("READY=1\nSTATUS=takes pods")
         click.echo(f"node {here.node.name} takes pods; asked at {told.socket}", err=True)
         await stop.wait()
         notify("STOPPING=1")
@@ -187,13 +189,12 @@ async def _wired(told: Settings, here: AgentNode, opened: Opened) -> Wired:
     board.on_tell = _say
     parts = machinery(told, config, shelf, (cgroups, clock, board.tell))
     runtime, started_ns = parts.runtime, clock.now_ns()
-    facts = await runtime.facts()
+    facts, place = await answering(parts, clock, partial(_waits, board))
     performer = Performer(runtime, cgroups, parts.composer, HostAsker(runtime, clock), clock)
     described = sheet(started_ns, f"{facts.name}://{facts.version}")
     rules = Rules(words=KubeletWords(), started_ns=started_ns, host_ip=described.host_ip)
     loop = Loop(opened.mind, performer, opened.keeper, board, clock, rules)
     plugins = plugins_of(told, loop, board)
-    place = None if parts.images is None else Path(await parts.images.place())
     watched = Watched.here(config, told.root_dir, parts.composer.places, place, parts.image_keeper)
     pressure = Pressure(loop, watched, POLICIES[told.eviction_policy])
     board.on_reclaim = pressure.reclaim
@@ -256,6 +257,12 @@ def _active(loop: Loop) -> list[Pod]:
 
 def _warn(board: Board, reason: str, message: str) -> None:
     board.tell(Tell(uid="", is_warning=True, reason=reason, message=message))
+
+
+def _waits(board: Board, said: str) -> None:
+    """The runtime is waited for: those who look at the service see it, too."""
+    notify(f"STATUS=waits for the container runtime: {said}")
+    _warn(board, "RuntimeUnavailable", said)
 
 
 def _say(told: Tell, name: str) -> None:

@@ -15,13 +15,14 @@ from nodewright.cli.agent_settings import Settings
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.node.config import NodeConfig
 from nodewright.world.cgroupfs import CgroupFS
-from nodewright.world.errors import Fault, InputError
+from nodewright.world.errors import Fault, InputError, WorldError
 from nodewright.world.mounts import KernelMounts
-from nodewright.world.ports import Clock, ContainerRuntime, ImageStore
+from nodewright.world.ports import Clock, ContainerRuntime, ImageStore, RuntimeFacts
 from nodewright.world.processes.runtime import ProcessRuntime
 from nodewright.world.volumes import Volumes
 
 _UNIX = "unix://"
+_ASKED_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,29 @@ def machinery(
         handlers=lambda: {name: one.handler for name, one in shelf.runtimes().items()},
     )
     return Machinery(runtime=containers, composer=composer, images=images, image_keeper=keeper)
+
+
+async def answering(
+    parts: Machinery, clock: Clock, waits: Callable[[str], None]
+) -> tuple[RuntimeFacts, Path | None]:
+    """Which runtime it is, and where it keeps images; one that does not answer, or with garbage, is asked again.
+
+    ``waits`` hears why, once for each reason.
+
+    Errors:  WorldError where there is no runtime but ourselves.
+    Departs: a kubelet ends.
+    """
+    if parts.images is None:
+        return await parts.runtime.facts(), None
+    said = ""
+    while True:
+        try:
+            return await parts.runtime.facts(), Path(await parts.images.place())
+        except WorldError as error:
+            if str(error) != said:
+                said = str(error)
+                waits(said)
+        await clock.sleep(_ASKED_EVERY_S)
 
 
 def _endpoint_fault(told: Settings, rule: str) -> InputError:

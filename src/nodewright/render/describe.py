@@ -64,6 +64,9 @@ def _head(pod: Pod) -> Iterator[tuple[str, str]]:
     if status.message:
         yield "Message", status.message
     yield "IP", status.pod_ip
+    yield "IPs", "" if status.pod_ip else NONE
+    if status.pod_ip:
+        yield f"{_INDENT}IP", status.pod_ip
 
 
 def _several(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -82,7 +85,7 @@ def _containers(containers: Iterable[Container], statuses: Mapping[str, Containe
 
 def _mounts(container: Container) -> str:
     lines = "".join(f"      {line}\n" for line in mount_lines(container))
-    return f"    Mounts:\n{lines}" if lines else f"    Mounts:  {NONE}\n"
+    return f"    Mounts:\n{lines}" if lines else ""
 
 
 def _container(container: Container, status: ContainerStatus | None) -> Iterator[tuple[str, str]]:
@@ -115,6 +118,8 @@ def _container(container: Container, status: ContainerStatus | None) -> Iterator
             yield name, _probe(probe)
     yield "Environment", "" if container.env else NONE
     yield from ((f"{_INDENT}{one.name}", variable_text(one)) for one in container.env)
+    if not container.volume_mounts:
+        yield "Mounts", NONE
 
 
 def _ports(container: Container) -> Iterator[tuple[str, str]]:

@@ -60,6 +60,9 @@ def pod_object(record: PodRecord, node: NodeState) -> dict[str, Any]:
     )
     document = {"apiVersion": "v1", "kind": "Pod", **object_document(pod)}
     status = document.get("status", {})
+    for key, address in (("hostIPs", record.status.host_ip), ("podIPs", record.status.pod_ip)):
+        if address:
+            status[key] = [{"ip": address}]
     for key, of in (
         ("containerStatuses", record.status.container_statuses),
         ("initContainerStatuses", record.status.init_container_statuses),

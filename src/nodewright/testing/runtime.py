@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nodewright.core.cgroups.facts import ContainerSettings
 from nodewright.core.cgroups.files import File
@@ -214,10 +214,12 @@ class FakeRuntime:
     async def update_container(
         self, container_id: str, settings: ContainerSettings, files: tuple[File, ...]
     ) -> None:
-        """It has other settings."""
+        """It has other settings; what these say nothing of stays."""
         self._operation("update_container", container_id)
         held = self._held("update container", container_id)
-        held.settings, held.files = settings, files
+        said = {name: value for name, value in asdict(settings).items() if value not in (None, ())}
+        held.settings = replace(held.settings, **said)
+        held.files = tuple({one.name: one for one in (*held.files, *files)}.values())
 
     async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> Executed:
         """What its script says that the command gives."""

@@ -150,6 +150,13 @@ def test_a_process_needs_a_command(bench: Bench) -> None:
         bench.process(a_pod_with(command=[]))
 
 
+def test_a_process_cannot_be_kept_from_writing_to_a_volume(bench: Bench) -> None:
+    own = str(bench.root)
+    mounts = mounted(own, readOnly=True)
+    with pytest.raises(ConfigError, match=f"readOnly does not hold at {own}; take it away"):
+        bench.process(a_pod_with(volumes=[{"name": "v", "hostPath": {"path": own}}], volumeMounts=mounts))
+
+
 def test_a_process_sees_paths_of_the_machine_only_where_they_are(bench: Bench) -> None:
     own = str(bench.root)
     volumes = [{"name": "v", "hostPath": {"path": own}}]

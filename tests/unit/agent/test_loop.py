@@ -164,6 +164,37 @@ async def test_a_pod_of_the_same_name_waits_for_the_older_one_to_be_gone() -> No
 
 
 @running
+async def test_a_pod_of_the_same_name_from_elsewhere_waits_and_people_are_told_once() -> None:
+    async with AgentBench() as bench:
+        await bench.have(a_pod("web"), source=Source.FILE)
+        other = a_pod("web")
+        other = replace(other, metadata=replace(other.metadata, uid="other"))
+        await bench.have(other)
+        await bench.clock.advance(30)
+        assert bench.phase("other") == ""
+        assert [one.message for one in bench.ears.told if one.reason == "PodRepeated"] == [
+            "pod default/web (workload) waits until the one of that name (file) is gone"
+        ]
+        await bench.have(source=Source.FILE)
+        await bench.clock.advance(60)
+        assert bench.phase("other") == "Running"
+
+
+@running
+async def test_a_pod_with_the_uid_of_another_source_changes_nothing_of_that_one() -> None:
+    async with AgentBench() as bench:
+        await bench.have(a_pod("web"), source=Source.FILE)
+        thief = a_pod("thief")
+        await bench.have(replace(thief, metadata=replace(thief.metadata, uid="web")))
+        assert bench.record("web").pod.metadata.name == "web"
+        (told,) = [one.message for one in bench.ears.told if one.reason == "PodRepeated"]
+        assert told == "pod default/thief (workload) is passed over: its uid is that of default/web (file)"
+        # Who never had a pod does not end it.
+        await bench.have()
+        assert bench.phase("web") == "Running"
+
+
+@running
 async def test_liveness_restarts_a_container_and_readiness_is_told() -> None:
     async with AgentBench() as bench:
         pod = with_main(a_pod(), liveness_probe={**CHECK, "periodSeconds": 1}, readiness_probe=CHECK)

@@ -144,6 +144,27 @@ async def test_a_soft_threshold_waits_for_its_grace_period() -> None:
 
 
 @running
+async def test_an_evicted_pod_that_does_not_end_in_time_is_told_of_once() -> None:
+    async with AgentBench(hard()) as bench:
+        await bench.want(a_pod())
+        uses(bench, web=GIB)
+        for _ in range(9):
+            bench.runtime.fail("stop_container", "device or resource busy")
+        bench.gauges.show(memory=LOW)
+        await bench.watch()
+        await bench.clock.advance(KILL_TIMEOUT_S - 0.5)
+
+        def late() -> list[str]:
+            return [one.uid for one in bench.ears.told if one.reason == "ExceededGracePeriod"]
+
+        assert late() == []
+        await bench.clock.advance(1)
+        assert late() == ["web"]
+        await bench.clock.advance(30)
+        assert late() == ["web"]
+
+
+@running
 async def test_a_condition_keeps_pods_out_until_its_time_is_over() -> None:
     async with AgentBench(hard(evictionPressureTransitionPeriod="60s")) as bench:
         bench.gauges.show(memory=LOW)

@@ -182,6 +182,29 @@ async def test_what_the_runtime_does_not_take_is_told_and_tried_again() -> None:
         assert events(bench) == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
 
 
+@running
+async def test_while_a_resize_is_not_taken_its_cpus_follow_nevertheless() -> None:
+    async with AgentBench(a_profile(**STATIC_CPUS)) as bench:
+        await bench.have(a_pod("web", "500m/64Mi"))
+        bench.runtime.fail("update_container", "device or resource busy")
+        await bench.have(a_pod("web", "1/64Mi"))
+        assert resizes(bench, "web")
+        await bench.want(a_guaranteed_pod("pinned", "2/64Mi"))
+        held = {one.name: one.value for one in bench.runtime.containers["main-web-0"].files}
+        assert (held["cpuset.cpus"], held["cpu.weight"]) == ("0,3-7", "59")
+        order = bench.operations()
+        last = len(order) - 1 - order[::-1].index("update_container main-web-0")
+        assert last < order.index("start_container main-pinned-0")
+        # Nobody tries the rest before its time, and then all of it is as it should be.
+        assert order.count("update_container main-web-0") == 2
+        await bench.clock.advance(10)
+        await settle()
+        held = {one.name: one.value for one in bench.runtime.containers["main-web-0"].files}
+        assert (held["cpuset.cpus"], held["cpu.weight"]) == ("0,3-7", "100")
+        assert resizes(bench, "web") == []
+        assert bench.operations().count("update_container main-web-0") == 3
+
+
 class Kernel(FakeCgroups):
     """Takes no container that may have more memory than its pod, as version 1 of cgroups with CPU time."""
 

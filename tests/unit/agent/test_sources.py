@@ -245,6 +245,23 @@ def test_two_pods_of_one_name(bench: Bench) -> None:
     assert "shop/web-node-a is there more than once" in ears.told[0]
 
 
+def test_two_pods_of_one_uid(bench: Bench) -> None:
+    for name in ("web", "other"):
+        bench.write(f"{name}.yaml", pod(name).replace("namespace: shop", "namespace: shop, uid: same"))
+    ears = bench.look()
+    assert len(ears.names) == 1
+    assert ears.told == [
+        f"ManifestRepeated: {bench.directory}: shop/web-node-a has the uid of shop/other-node-a (same); the last counts"
+    ]
+
+
+def test_what_is_wrong_with_a_manifest_is_told_in_one_line(bench: Bench) -> None:
+    bench.write("bad.yaml", pod().replace("image", "imag").replace("name: app", "nam: app"))
+    (told,) = bench.look().told
+    assert told.count("; ") >= 1
+    assert "\n" not in told
+
+
 def test_no_directory_means_no_pods_and_is_told_once(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "none")
     bench.look()

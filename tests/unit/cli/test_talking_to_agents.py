@@ -150,7 +150,7 @@ async def test_static_pods_are_told_apart_and_are_not_deleted(town: Town) -> Non
     for name, kind in (("proxy", "a static pod"), ("job", "a pod of the workload directory")):
         code, text = await town.says("delete", name)
         assert code == ERROR
-        assert f'(Forbidden): pods "{name}" is {kind}' in text
+        assert f'(Forbidden): pods "{name}" is forbidden: it is {kind}' in text
 
 
 @talk()

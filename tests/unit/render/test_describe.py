@@ -1,5 +1,7 @@
 """A pod as `kubectl describe` tells of it."""
 
+from msgspec.structs import replace
+
 from nodewright.model.objects import Pod
 from nodewright.render.describe import describe_text
 from nodewright.values.instant import Instant
@@ -67,7 +69,7 @@ Containers:
     Port:         <none>
     Host Port:    <none>
     Environment:  <none>
-    Mounts:  <none>
+    Mounts:       <none>
 Volumes:
   data:
     Type:       EmptyDir (a temporary directory that shares a pod's lifetime)
@@ -119,3 +121,14 @@ def test_events_have_a_rule_below_their_names() -> None:
         "  ----     ------    ----   ----         -------",
         "  Normal   Started   5s     nodewright   Container started",
     ]
+
+
+def test_addresses_are_told_as_kubectl_does() -> None:
+    pod = decode(POD, Pod)
+    alone = describe_text(pod, [], {}, Instant(0)).splitlines()
+    assert [one.split() for one in alone if one.startswith("IP")] == [["IP:"], ["IPs:", "<none>"]]
+    told = describe_text(
+        replace(pod, status=replace(pod.status, pod_ip="10.1.2.3")), [], {}, Instant(0)
+    ).splitlines()
+    at = next(number for number, line in enumerate(told) if line.startswith("IP:"))
+    assert [one.split() for one in told[at : at + 3]] == [["IP:", "10.1.2.3"], ["IPs:"], ["IP:", "10.1.2.3"]]

@@ -1,6 +1,7 @@
 """A line to a container runtime: calls with a time limit each, whose failures are `WorldError`s."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from typing import Generic, NamedTuple, TypeVar
 
@@ -19,6 +20,8 @@ READ_S, CHANGE_S, SANDBOX_S, PULL_S = 10.0, 120.0, 240.0, 3600.0
 
 _MOST_BYTES = 16 << 20
 _ABOUT_S = 0.05
+_AROUND = re.compile(r"^failed to connect to all addresses; last error: [A-Z_]+: (unix:\S+: )?")
+_ADDRESS = re.compile(r"\baddr: \S+ error: ")
 
 
 class Call(NamedTuple, Generic[Question, Reply]):
@@ -194,12 +197,26 @@ def _target(endpoint: str) -> str:
     return f"unix://{endpoint}" if endpoint.startswith("/") else endpoint
 
 
+def _plain(said: str) -> str:
+    """What went wrong, without what gRPC says around it where there is but one address.
+
+    >>> _plain("failed to connect to all addresses; last error: UNAVAILABLE: unix:/x.sock: recvmsg:Connection reset")
+    'recvmsg:Connection reset'
+    >>> _plain("failed to connect to all addresses; last error: FAILED_PRECONDITION: unix:/x.sock: connect failed: "
+    ...     "addr: unix:/x.sock error: No such file or directory")
+    'connect failed: No such file or directory'
+    >>> _plain("image not found")
+    'image not found'
+    """
+    return _ADDRESS.sub("", _AROUND.sub("", said))
+
+
 def _no_answer(limit_s: float) -> str:
     return f"no answer within {limit_s:g} s"
 
 
 def _told(call: Call[Question, Reply], place: str, error: grpc_aio.AioRpcError, limit_s: float) -> WorldError:
-    said = error.details() or error.code().name
+    said = _plain(error.details() or error.code().name)
     match error.code():
         case StatusCode.NOT_FOUND:
             return NotThere(call.name, place, said)
