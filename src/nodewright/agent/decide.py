@@ -6,15 +6,15 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from nodewright.agent.advance import advance
-from nodewright.agent.allocating import allocated, came, devices_seen, is_asking, next_stage, uses_of
+from nodewright.agent.allocating import allocated, devices_seen
+from nodewright.agent.coming import all_wanted, deferred_come, drained, unwanted, wanted
 from nodewright.agent.device_values import AllocateDevices, DevicesSeen, PreferenceAnswered
 from nodewright.agent.ending import ends, tell_late
 from nodewright.agent.found import orphans_end, runtime_seen, with_facts
 from nodewright.agent.news import failed
 from nodewright.agent.outcome import Decided
 from nodewright.agent.relief import patience_ns, still_leaving
-from nodewright.agent.resizing import RESIZE_ERROR, after_resize, follow_resizes, recognized, rewritten
-from nodewright.agent.stages import STAYS
+from nodewright.agent.resizing import RESIZE_ERROR, after_resize, follow_resizes
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import (
     HOOK_ERROR,
@@ -36,7 +36,6 @@ from nodewright.agent.values import (
     Rules,
     RuntimeSeen,
     Seen,
-    Source,
     Stage,
     SyncPod,
     Ticked,
@@ -44,13 +43,9 @@ from nodewright.agent.values import (
     UsageSeen,
 )
 from nodewright.core.eviction import Eviction, Situation, look, relieve
-from nodewright.core.lifecycle import Health, Override, ProbeState, answered
-from nodewright.model.objects import USUAL_GRACE_PERIOD_S, Pod, Waiting
-from nodewright.model.reasons import Reason
-from nodewright.node.actions import AdmitPod, KillPod, RecordEvent, RejectPod
+from nodewright.core.lifecycle import Health, ProbeState, answered
+from nodewright.model.objects import Pod, Waiting
 from nodewright.node.events import ConditionsObserved
-from nodewright.node.evidence import with_names
-from nodewright.values.instant import Instant
 
 
 def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
@@ -58,11 +53,11 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
     turn = Turn(mind, now, rules)
     match seen:
         case PodsWanted(source, pods):
-            _all_wanted(turn, source, pods)
+            all_wanted(turn, source, pods)
         case PodWanted(source, pod):
-            _wanted(turn, source, pod)
+            wanted(turn, source, pod)
         case PodUnwanted(uid, grace_period_s):
-            _unwanted(turn, uid, grace_period_s)
+            unwanted(turn, uid, grace_period_s)
         case PodSeen(uid, facts, asked_ns):
             if uid in turn.pods:
                 turn.put(with_facts(turn.pods[uid], facts, asked_ns))
@@ -79,7 +74,7 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
         case DevicesSeen() | PreferenceAnswered():
             devices_seen(turn, seen)
         case Drained():
-            _drained(turn, seen)
+            drained(turn, seen)
         case Ticked():
             pass
         case _:
@@ -89,7 +84,7 @@ def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
     tell_late(turn)
     for uid in [uid for uid, record in turn.pods.items() if uid in turn.touched or _is_due(record, now)]:
         advance(turn, uid)
-    _deferred(turn)
+    deferred_come(turn)
     return turn.decided()
 
 
@@ -115,151 +110,6 @@ def wake_at_ns(mind: Mind) -> int | None:
     """
     moments = (moment for one in mind.pods.values() for moment in _moments(one))
     return min(moments, default=None)
-
-
-# ---------------------------------------------------------------- pods come
-
-
-def _all_wanted(turn: Turn, source: Source, pods: Iterable[Pod]) -> None:
-    """A source has these pods and no others."""
-    by_uid = {pod.uid: pod for pod in recognized(turn, source, pods)}
-    turn.unheard -= {source}
-    turn.deferred = tuple(each for each in turn.deferred if each[0] is not source or each[1].uid in by_uid)
-    for uid, record in tuple(turn.pods.items()):
-        if record.source is source and record.is_wanted and uid not in by_uid:
-            _unwanted(turn, uid, None)
-    # As the kubelet takes up several at once: the oldest first.
-    for pod in sorted(by_uid.values(), key=_age):
-        _wanted(turn, source, pod)
-
-
-def _age(pod: Pod) -> tuple[int, str, str]:
-    created = pod.metadata.creation_timestamp
-    return (created.nanoseconds if created is not None else 0), pod.full_name, pod.uid
-
-
-def _wanted(turn: Turn, source: Source, pod: Pod) -> None:
-    known = turn.pods.get(pod.uid)
-    if known is not None and known.source is not source:
-        said = f"pod {pod.full_name} ({source}) is passed over: its uid is that of {known.pod.full_name} ({known.source})"
-        turn.tell("", "PodRepeated", said, warning=True)
-        return
-    if known is not None:
-        if known.is_wanted and known.stage in STAYS:
-            rewritten(turn, known, pod)
-        return
-    if is_asking(turn, pod.uid):
-        return
-    others = (one for one in turn.pods.values() if one.pod.full_name == pod.full_name)
-    if any(one.stage is not Stage.REFUSED for one in others):
-        if all(one.uid != pod.uid for _, one in turn.deferred):
-            turn.deferred = (*turn.deferred, (source, pod))
-        return
-    _arrived(turn, source, pod)
-
-
-def _deferred(turn: Turn) -> None:
-    """Whoever waited for an older pod of the same name comes now, if that one is gone."""
-    waiting, turn.deferred = turn.deferred, ()
-    for source, pod in waiting:
-        if is_asking(turn, pod.uid):
-            turn.deferred = (*turn.deferred, (source, pod))
-            continue
-        before = len(turn.pods)
-        _wanted(turn, source, pod)
-        if len(turn.pods) > before:
-            advance(turn, pod.uid)
-    _tell_waiting(turn)
-
-
-def _tell_waiting(turn: Turn) -> None:
-    """Who waits from now on for a pod of another source, which may stay for ever, is told of."""
-    known = {pod.uid for _, pod in turn.before.deferred}
-    for source, pod in turn.deferred:
-        for one in turn.pods.values() if pod.uid not in known else ():
-            if one.pod.full_name == pod.full_name and one.is_wanted and one.source is not source:
-                said = (
-                    f"pod {pod.full_name} ({source}) waits until the one of that name ({one.source}) is gone"
-                )
-                turn.tell("", "PodRepeated", said, warning=True)
-
-
-def _arrived(turn: Turn, source: Source, pod: Pod) -> None:
-    """The node decides on a pod."""
-    memory = turn.node.held.memory
-    # What runs of it already, though nobody knew why, is taken over.
-    facts = turn.orphans.pop(pod.uid, None)
-    record = PodRecord(pod=pod, source=source, stage=Stage.REFUSED, memory=memory, facts=facts)
-    if turn.before.takes_no_pods:
-        message = turn.before.takes_no_pods
-        turn.put(replace(record, override=Override(phase="Failed", reason="NodeShutdown", message=message)))
-        turn.tell(pod.uid, "NodeShutdown", message, warning=True)
-        return
-    done = came(turn, source, pod)
-    if done is None:
-        return
-    record = replace(record, memory=turn.node.held.memory, because=_named(turn, done.because))
-    victims: set[str] = set()
-    for action in done.actions:
-        match action:
-            case KillPod(pod_uid=uid, status=status, grace_period_s=grace_period_s):
-                victims.add(uid)
-                override = Override(
-                    phase=status.phase,
-                    reason=status.reason,
-                    message=status.message,
-                    disruption_target=status.disruption_target,
-                )
-                ends(turn, uid, override, grace_period_s, makes_way=True)
-            case RecordEvent(pod_uid=uid, type=kind, reason=reason, message=message):
-                turn.tell(uid, reason, message, warning=kind == "Warning")
-            case RejectPod(because=refusals):
-                override = turn.rules.words.refused(refusals)
-                turn.tell(pod.uid, override.reason, override.message, warning=True)
-                record = replace(record, override=override, because=_named(turn, refusals))
-            case AdmitPod():
-                record = replace(record, waits_for=frozenset(victims))
-                stage = Stage.ALLOCATING if uses_of(turn.node, pod) else next_stage(record)
-                record = replace(record, stage=stage)
-            case _:
-                pass
-    turn.put(record)
-
-
-def _named(turn: Turn, because: tuple[Reason, ...]) -> tuple[Reason, ...]:
-    """The reasons with pods by namespace and name: those that are named may be gone when somebody reads it."""
-    names = {uid: one.pod.full_name for uid, one in turn.pods.items()}
-    return tuple(with_names(reason, names) for reason in because)
-
-
-# ---------------------------------------------------------------- pods go
-
-
-def _unwanted(turn: Turn, uid: str, grace_period_s: int | None) -> None:
-    """A pod is to go: from now on it counts as being deleted."""
-    turn.deferred = tuple(each for each in turn.deferred if each[1].uid != uid)
-    record = turn.pods.get(uid)
-    if record is None:
-        return
-    if record.pod.metadata.deletion_timestamp is None:
-        grace = grace_period_s
-        if grace is None:
-            own = record.pod.spec.termination_grace_period_seconds
-            grace = USUAL_GRACE_PERIOD_S if own is None else own
-        metadata = replace(
-            record.pod.metadata,
-            deletion_timestamp=Instant(turn.now.wall_ns),
-            deletion_grace_period_seconds=grace,
-        )
-        record = replace(record, pod=replace(record.pod, metadata=metadata))
-    turn.put(replace(record, is_wanted=False))
-    ends(turn, uid, None, grace_period_s)
-
-
-def _drained(turn: Turn, seen: Drained) -> None:
-    turn.before = replace(turn.before, takes_no_pods=seen.why)
-    for uid, grace_period_s in seen.grace_periods_s.items():
-        ends(turn, uid, seen.override, grace_period_s)
 
 
 # ---------------------------------------------------------------- what came of works

@@ -7,6 +7,7 @@ from nodewright.agent.turn import Turn
 from nodewright.agent.values import Stage
 from nodewright.core.lifecycle import NO_RESIZE, Override
 from nodewright.model.objects import USUAL_GRACE_PERIOD_S, Pod
+from nodewright.node.actions import KillPod
 
 
 def ends(
@@ -38,6 +39,18 @@ def ends(
     turn.put(record)
     if record.is_busy and (has_less or not was_ending):
         turn.cancel(uid)
+
+
+def makes_way(turn: Turn, kill: KillPod) -> None:
+    """A pod is preempted, with the status that the node gives it."""
+    told = kill.status
+    override = Override(
+        phase=told.phase,
+        reason=told.reason,
+        message=told.message,
+        disruption_target=told.disruption_target,
+    )
+    ends(turn, kill.pod_uid, override, kill.grace_period_s, makes_way=True)
 
 
 def tell_late(turn: Turn) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from nodewright.agent.ending import ends
+from nodewright.agent.ending import makes_way
 from nodewright.agent.stages import STAYS
 from nodewright.agent.turn import Turn
 from nodewright.agent.values import PodDone, PodRecord, Source, SyncPod
-from nodewright.core.lifecycle import Kill, KillReason, Override, PodPlan, Resizing
+from nodewright.core.lifecycle import Kill, KillReason, PodPlan, Resizing
 from nodewright.core.resize import merged, restarts
 from nodewright.model.objects import Pod
 from nodewright.model.running import ContainerPhase
@@ -103,14 +103,7 @@ def follow_resizes(turn: Turn) -> None:
             continue
         for action in stepped.step.actions:
             if isinstance(action, KillPod):
-                told = action.status
-                override = Override(
-                    phase=told.phase,
-                    reason=told.reason,
-                    message=told.message,
-                    disruption_target=told.disruption_target,
-                )
-                ends(turn, action.pod_uid, override, action.grace_period_s, makes_way=True)
+                makes_way(turn, action)
         for one in stepped.step.resizes:
             _became(turn, one)
 
