@@ -70,8 +70,19 @@ WISHES: tuple[dict[str, Any], ...] = (
     {"topologySpreadConstraints": [{**TERM, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
     {"topologySpreadConstraints": [{**TERM, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]},
 )
+HOSTNAME = "kubernetes.io/hostname"
+SOFT = {**TERM, "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
+SPREADING: tuple[dict[str, Any], ...] = (
+    {},
+    {"topologySpreadConstraints": [{**SOFT, "topologyKey": HOSTNAME}]},
+    {"topologySpreadConstraints": [SOFT, {**SOFT, "topologyKey": HOSTNAME}]},
+    {"topologySpreadConstraints": [{**SOFT, "topologyKey": ZONE, "nodeTaintsPolicy": "Honor"}]},
+    {"topologySpreadConstraints": [SOFT], "nodeSelector": {"zone": "z1"}},
+    {"topologySpreadConstraints": [{**SOFT, "labelSelector": {}}], "priority": 10},
+)
 
 
+ALL_WISHES = {"any": WISHES, "spreading": SPREADING}
 SELECTOR = {"matchLabels": {"app": "a"}}
 BUDGETS = (
     (),
@@ -90,26 +101,26 @@ def profile(index: int) -> NodeProfile:
 
 
 @cache
-def pod(cpu: str, memory: str, app: str, wish: int) -> Pod:
+def pod(cpu: str, memory: str, app: str, wishes: str, wish: int) -> Pod:
     amounts = {"cpu": cpu, "memory": memory} if cpu else {}
     document = {
         "metadata": {"name": "pod", "namespace": "default", "labels": {"app": app}},
         "spec": {
             "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
-            **WISHES[wish],
+            **ALL_WISHES[wishes][wish],
         },
     }
     return with_defaults(decode(document, Pod))
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> tuple[list[FleetNode], list[FleetPod]]:
+def fleets(draw: st.DrawFn, wishes: str = "any") -> tuple[list[FleetNode], list[FleetPod]]:
     nodes = [
         FleetNode(
             name=f"n{number}",
             profile=profile(draw(st.integers(0, 1))),
             labels=draw(st.sampled_from(LABELS)) | {"kubernetes.io/hostname": f"n{number}"},
-            taints=draw(st.sampled_from(TAINTS)),
+            taints=draw(st.sampled_from(TAINTS if wishes == "any" else TAINTS[:2])),
             unschedulable=draw(st.integers(0, 9)) == 0,
         )
         for number in range(draw(st.integers(1, 5)))
@@ -122,7 +133,8 @@ def fleets(draw: st.DrawFn) -> tuple[list[FleetNode], list[FleetPod]]:
                 draw(st.sampled_from(("", "500m", "1", "2", "3"))),
                 draw(st.sampled_from(("1Gi", "3Gi"))),
                 draw(st.sampled_from("ab")),
-                draw(st.integers(0, len(WISHES) - 1)),
+                wishes,
+                draw(st.integers(0, len(ALL_WISHES[wishes]) - 1)),
             ),
             arrives_s=at_s,
             runs_s=draw(st.sampled_from((None, 1, 3))),
@@ -163,6 +175,13 @@ def test_short_cuts_change_nothing(fleet: tuple[list[FleetNode], list[FleetPod]]
     assert result.pods == obvious.pods
     assert [free(one) for one in result.nodes] == [free(one) for one in obvious.nodes]
     assert result.samples == obvious.samples
+
+
+@given(fleets("spreading"), options_of_runs)
+def test_short_cuts_of_spreading_change_nothing(
+    fleet: tuple[list[FleetNode], list[FleetPod]], options: Options
+) -> None:
+    assert told(run, fleet, options)[0] == told(run, fleet, replace(options, plain=True))[0]
 
 
 @given(fleets(), st.sampled_from(tuple(Retry)))

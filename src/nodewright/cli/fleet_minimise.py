@@ -48,7 +48,10 @@ def minimise(question: FleetQuestion, *, exact: bool, most: int, scores: str, ou
 
     def missed(nodes: Sequence[FleetNode]) -> int:
         result = run(nodes, pods, options)
-        return sum(one.fate not in _WELL or one.placed_s > one.arrived_s for one in result.pods)
+        # One that made way and came again later was not held all the while.
+        return sum(
+            one.fate not in _WELL or one.placed_s > one.arrived_s or one.stays > 1 for one in result.pods
+        )
 
     found = fewest(kinds, missed, bound=bound, most=0 if telling.hopeless else most)
     if output is not None:

@@ -48,10 +48,10 @@ class Ranking:
             heappush(heap, one)
         return found
 
-    def scores(self) -> dict[int, int]:
-        """The scores of all nodes that have room, in the order of their numbers."""
+    def scores(self) -> Sequence[int]:
+        """The scores of all nodes by their numbers; less than 0: it has no room, or is none of these."""
         self._catch_up()
-        return {number: score for number, score in enumerate(self._scores) if score >= 0}
+        return self._scores
 
     def _catch_up(self) -> None:
         board = self._board

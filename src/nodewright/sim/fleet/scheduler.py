@@ -5,9 +5,9 @@ Departs: all nodes are looked at, however many there are (percentageOfNodesToSco
     the same the first is taken, where the scheduler draws one at random.
 """
 
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from nodewright.core.predicates.affinity import affinity_mismatch
 from nodewright.sim.fleet.around import Around
@@ -34,7 +34,7 @@ _REMEMBERED = 2_000_000
 class Scheduler(Protocol):
     """Whoever says where a pod goes."""
 
-    def choose(self, shape: PodShape, without: Container[int] = ()) -> int | None:
+    def choose(self, shape: PodShape, without: Collection[int] = ()) -> int | None:
         """The number of the node, but none of those; None: there is none."""
 
 
@@ -45,7 +45,7 @@ class PlainScheduler:
     board: Board
     score: LocalScore
 
-    def choose(self, shape: PodShape, without: Container[int] = ()) -> int | None:
+    def choose(self, shape: PodShape, without: Collection[int] = ()) -> int | None:
         """As Scheduler."""
         around = Around(shape, self.board)
         found = [
@@ -73,7 +73,7 @@ class FastScheduler:
         self._spreadings: dict[int, Spreading] = {}
         """By shape, how evenly it is spread."""
 
-    def choose(self, shape: PodShape, without: Container[int] = ()) -> int | None:
+    def choose(self, shape: PodShape, without: Collection[int] = ()) -> int | None:
         """As Scheduler."""
         standing = self._standing.get(shape.number)
         if standing is None:
@@ -103,29 +103,28 @@ class FastScheduler:
             _looks_at(other, shape) for other in self._board.looking.values()
         )
 
-    def _spread_out(self, shape: PodShape, standing: "Standing", without: Container[int]) -> int | None:
-        spreading = self._spreadings.get(shape.number)
-        if spreading is None:
-            spreading = self._spreadings[shape.number] = Spreading(shape, self._board)
-        local = self._ranking(shape, standing).scores()
-        numbers = [number for number in local if number not in without]
-        if not numbers:
-            return None
-        spread = spreading.scores(numbers)
-        totals = [local[number] + SPREAD_WEIGHT * one for number, one in zip(numbers, spread, strict=True)]
-        return numbers[totals.index(max(totals))]
+    def _spread_out(self, shape: PodShape, standing: "Standing", without: Collection[int]) -> int | None:
+        found = self._spreadings.pop(shape.number, None)
+        if found is None:
+            self._make_room(self._spreadings)
+            found = Spreading(shape, standing.seats, self._board)
+        self._spreadings[shape.number] = found
+        return found.best(self._ranking(shape, standing).scores(), without, weight=SPREAD_WEIGHT)
 
     def _ranking(self, shape: PodShape, standing: "Standing") -> Ranking:
         is_shared = self._score in BY_AMOUNTS
         key = (standing.number, shape.amounts if is_shared else shape.number)
         found = self._rankings.pop(key, None)
         if found is None:
-            while self._rankings and (len(self._rankings) + 1) * len(self._board.seats) > _REMEMBERED:
-                # The one that was asked longest ago.
-                del self._rankings[next(iter(self._rankings))]
+            self._make_room(self._rankings)
             found = Ranking(shape, standing.seats, self._board, self._score)
         self._rankings[key] = found
         return found
+
+    def _make_room(self, kept: dict[Any, Any]) -> None:
+        """Forget those that were asked longest ago, so that one more is not too many."""
+        while kept and (len(kept) + 1) * len(self._board.seats) > _REMEMBERED:
+            del kept[next(iter(kept))]
 
 
 class Standing(NamedTuple):
@@ -145,8 +144,8 @@ def best(shape: PodShape, seats: Sequence[Seat], around: Around, score: LocalSco
     """The number of the node with the highest score of these; None: there are none."""
     if not seats:
         return None
-    repelled = _normalized([repelling(shape, seat) for seat in seats], reverse=True)
-    liked = _normalized([_preference(shape, seat) for seat in seats])
+    repelled = normalized([repelling(shape, seat) for seat in seats], reverse=True)
+    liked = normalized([preference(shape, seat) for seat in seats])
     spread, near = around.spread_scores(seats), around.affinity_scores(seats)
     totals = [
         score(shape, seat)
@@ -171,8 +170,11 @@ def lacks(shape: PodShape, board: Board) -> tuple[Lack, ...]:
     return tuple(Lack(name, what, count) for (name, what), count in ranked)
 
 
-def _preference(shape: PodShape, seat: Seat) -> int:
-    """Follows: v1.36, pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go, Score."""
+def preference(shape: PodShape, seat: Seat) -> int:
+    """How much of what the pod would like its node to have it has, by weight.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go, Score.
+    """
     return sum(
         one.weight
         for one in shape.preferred
@@ -180,8 +182,11 @@ def _preference(shape: PodShape, seat: Seat) -> int:
     )
 
 
-def _normalized(scores: Sequence[int], *, reverse: bool = False) -> list[int]:
-    """Follows: v1.36, pkg/scheduler/framework/plugins/helper/normalize_score.go, DefaultNormalizeScore."""
+def normalized(scores: Sequence[int], *, reverse: bool = False) -> list[int]:
+    """The scores brought to 0 to 100, where the highest is 100; ``reverse``: where it is 0.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/helper/normalize_score.go, DefaultNormalizeScore.
+    """
     most = max(scores)
     found = [MOST * one // most if most else 0 for one in scores]
     return [MOST - one for one in found] if reverse else found

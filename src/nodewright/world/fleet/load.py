@@ -2,7 +2,7 @@
 
 import heapq
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from nodewright.model.tolerations import tolerates
 from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import STDIN, File, named_files, read_file
 from nodewright.world.fleet.gpus import GPUs
+from nodewright.world.fleet.names import Names, taken
 from nodewright.world.fleet.nodes import Furnished, Furniture, ReadNode, furnished
 from nodewright.world.fleet.objects import Objects, ReadPod, fleet_pods
 from nodewright.world.fleet.openb import NODE_COLUMNS, POD_COLUMNS, openb_nodes, openb_pods
@@ -112,8 +113,9 @@ class FleetInput:
         gpus = GPUs(self.wish.gpu_annotation, resources).checked()
         plain = fleet_pods(self.objects, self._expanded(), gpus)
         streams: list[Iterable[FleetPod]] = [sorted(plain, key=_arrival)] if self.objects.pods else []
+        names = Names()
         streams += [
-            openb_pods(table) if set(table.header) >= POD_COLUMNS else table_pods(table)
+            names.checked(openb_pods(table) if set(table.header) >= POD_COLUMNS else table_pods(table))
             for table in self.tables
         ]
         merged = (
@@ -137,18 +139,30 @@ class FleetInput:
         return tuple(found)
 
     def _expanded(self) -> Iterator[ReadPod]:
-        """The pods; for what runs once on each node, one for each that suits."""
-        workloads = None
+        """The pods, as many of each controller as are not there already; of what runs once on each node that suits, one."""
+        there, owners = self.objects.owners.there(), self.objects.owners
         for one in self.objects.pods:
-            if one.count is not None:
+            if one.owner is None or not one.is_made:
                 yield one
+            elif owners.is_made(one.owner):
                 continue
-            workloads = workloads or self.objects.loading.result().workloads
-            pod = workloads[one.template].pod
-            stem = one.name.rpartition("-")[0]
-            for number, node in enumerate(self.read):
-                if _suits(pod, node):
-                    yield replace(one, name=f"{stem}-{number}", node=node.name, count=1)
+            elif one.count is None:
+                yield from self._everywhere(one, owners.nodes.get(one.owner, frozenset()))
+            elif one.count > (had := there[one.owner]):
+                yield replace(one, name=_later(one.name, had), count=one.count - had)
+
+    def _everywhere(self, one: ReadPod, without: Container[str]) -> Iterator[ReadPod]:
+        pod = self.objects.loading.result().workloads[one.template].pod
+        stem = one.name.rpartition("-")[0]
+        for number, node in enumerate(self.read):
+            if node.name not in without and _suits(pod, node):
+                yield replace(one, name=f"{stem}-{number}", node=node.name, count=1)
+
+
+def _later(name: str, by: int) -> str:
+    """The name of a copy so many further on."""
+    stem, _, first = name.rpartition("-")
+    return f"{stem}-{int(first) + by}" if by else name
 
 
 def load_fleet(wish: Wish) -> FleetInput:
@@ -177,13 +191,14 @@ def load_fleet(wish: Wish) -> FleetInput:
     found += [*nodes.nodes, *both.nodes]
     for one in (nodes, both, pods):
         faults += [*one.faults, *one.loading.faults]
+    joined = _joined(both, pods)
     if not faults:
-        faults += _twice(found)
+        faults += [*_twice(found), *_named_twice(joined.pods)]
     if not found and not faults:
         faults.append(Fault(rule="no nodes found"))
     if faults:
         raise InputError(faults)
-    return FleetInput(wish=wish, read=tuple(found), objects=_joined(both, pods), tables=tuple(tables))
+    return FleetInput(wish=wish, read=tuple(found), objects=joined, tables=tuple(tables))
 
 
 def _joined(one: Objects, other: Objects) -> Objects:
@@ -198,6 +213,7 @@ def _joined(one: Objects, other: Objects) -> Objects:
         one.loading.skipped[kind] = one.loading.skipped.get(kind, 0) + count
     one.selecting.budgets += other.selecting.budgets
     one.selecting.services += other.selecting.services
+    one.owners.add(other.owners)
     one.ended += other.ended
     one.unknown |= other.unknown
     return one
@@ -252,6 +268,14 @@ def _twice(nodes: Iterable[ReadNode]) -> Iterator[Fault]:
         seen.setdefault(node.name, node.place)
 
 
+def _named_twice(pods: Iterable[ReadPod]) -> Iterator[Fault]:
+    names = Names()
+    for one in sorted((pod for pod in pods if not pod.is_made), key=_arrival):
+        held = names.holder(f"{one.namespace}/{one.name}", one.arrives_s, one.runs_s, one.place)
+        if held is not None:
+            yield taken(one.place, "metadata.name", one.name, held)
+
+
 def _suits(pod: Pod, node: ReadNode) -> bool:
     """Whether a DaemonSet makes a pod for the node.
 
@@ -277,5 +301,5 @@ def _known(pods: Iterable[FleetPod], resources: frozenset[str]) -> Iterator[Flee
         yield one
 
 
-def _arrival(pod: FleetPod) -> float:
+def _arrival(pod: FleetPod | ReadPod) -> float:
     return pod.arrives_s

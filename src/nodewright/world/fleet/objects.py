@@ -16,8 +16,9 @@ from nodewright.world.errors import Fault, InputError
 from nodewright.world.files import File
 from nodewright.world.fleet.gpus import GPUs
 from nodewright.world.fleet.nodes import ReadNode
+from nodewright.world.fleet.owners import Owner, Owners, owner_of
 from nodewright.world.fleet.pieces import STAND_IN, Piece, pieces
-from nodewright.world.fleet.selecting import Selecting, own_selector
+from nodewright.world.fleet.selecting import Selecting
 from nodewright.world.manifests import Loading
 from nodewright.world.places import Place
 from nodewright.world.schema import checked
@@ -43,8 +44,10 @@ class ReadPod:
     runs_s: float | None = None
     node: str = ""
     controlled: bool = False
-    selector: Mapping[str, Any] | None = None
-    """That of its controller, where the scheduler looks at it."""
+    owner: Owner | None = None
+    """Its controller: what it was made from, or what it says itself."""
+    is_made: bool = False
+    """Whether it is made here out of its controller; else it is a pod of the files."""
     count: int | None = 1
     """How many; None: one on each node that suits."""
     place: str = ""
@@ -65,6 +68,7 @@ class Objects:
     unknown: set[str] = field(default_factory=set)
     """Fields of pods out of a cluster that we do not know."""
     selecting: Selecting = field(default_factory=Selecting)
+    owners: Owners = field(default_factory=Owners)
     loading: Loading = field(init=False)
     _by_content: dict[str, int | None] = field(default_factory=dict)
     _by_value: dict[int, "tuple[Any, int | ReadNode]"] = field(default_factory=dict)
@@ -115,7 +119,7 @@ class Objects:
             labels = {key: value.replace(STAND_IN, piece.name) for key, value in node.labels.items()}
             self.nodes.append(replace(node, name=piece.name, labels=labels, place=at))
         else:
-            self.pods.append(self._pod(piece.value, known[1], at, name=piece.name))
+            self._add_pod(self._pod(piece.value, known[1], at, name=piece.name), piece.value)
         return True
 
     def _keep(self, piece: Piece) -> None:
@@ -168,22 +172,32 @@ class Objects:
                     pod,
                     namespace=made.namespace,
                     controlled=True,
-                    selector=own_selector(value),
+                    owner=self.owners.take_controller(value, self.namespace),
+                    is_made=True,
                     count=None if made.kind == "DaemonSet" else 1 if made.replicas is None else made.replicas,
                 )
             )
 
     def _take_pod(self, value: dict[str, Any], place: Place, at: str) -> None:
-        status = value.get("status")
-        if isinstance(status, dict) and status.get("phase") in ("Succeeded", "Failed"):
+        if _part(value.get("status")).get("phase") in ("Succeeded", "Failed"):
             self.ended += 1
+            meta = _part(value.get("metadata"))
+            owner = owner_of(meta, str(meta.get("namespace") or self.namespace))
+            # What a Job has done is done; whatever else makes pods has made others in their place.
+            if owner is not None and owner.kind == "Job":
+                self.owners.take_pod(owner, _part(meta.get("labels")), "")
             return
         key = _content(value)
         if key not in self._by_content:
             self._by_content[key] = self._template(value, place)
         template = self._by_content[key]
         if template is not None:
-            self.pods.append(self._pod(value, template, at, place=place))
+            self._add_pod(self._pod(value, template, at, place=place), value)
+
+    def _add_pod(self, pod: ReadPod, value: Mapping[str, Any]) -> None:
+        self.pods.append(pod)
+        if pod.owner is not None:
+            self.owners.take_pod(pod.owner, _part(_part(value.get("metadata")).get("labels")), pod.node)
 
     def _template(self, value: dict[str, Any], place: Place) -> int | None:
         """The number of the template that the pod makes; None: it has faults."""
@@ -214,16 +228,17 @@ class Objects:
         self, value: dict[str, Any], template: int, at: str, *, name: str = "", place: Place | None = None
     ) -> ReadPod:
         meta, spec = _part(value.get("metadata")), _part(value.get("spec"))
-        notes, owners = _part(meta.get("annotations")), meta.get("ownerReferences")
+        notes, namespace = _part(meta.get("annotations")), str(meta.get("namespace") or self.namespace)
+        owner = owner_of(meta, namespace)
         return ReadPod(
             template=template,
             name=name or str(meta.get("name") or f"{meta.get('generateName')}{len(self.pods)}"),
-            namespace=str(meta.get("namespace") or self.namespace),
+            namespace=namespace,
             arrives_s=self._seconds(notes, ARRIVES, at, place) or 0,
             runs_s=self._seconds(notes, RUNS, at, place),
             node=str(spec.get("nodeName") or ""),
-            controlled=isinstance(owners, list)
-            and any(isinstance(one, dict) and one.get("controller") for one in owners),
+            controlled=owner is not None,
+            owner=owner,
             place=at,
         )
 
@@ -280,15 +295,16 @@ def fleet_pods(found: Objects, pods: Iterable[ReadPod], gpus: GPUs) -> Iterator[
     """
     workloads = found.loading.result().workloads
     made: dict[int, tuple[Pod, int]] = {}
-    selectors: dict[tuple[int, str], Mapping[str, Any] | None] = {}
+    selectors: dict[tuple[int, str, Owner | None], Mapping[str, Any] | None] = {}
     for one in pods:
         if one.template not in made:
             pod, milli = gpus.applied(workloads[one.template].pod, one.place)
             made[one.template] = with_defaults(identified(stored(pod))), milli
         pod, milli = made[one.template]
-        key = (one.template, one.namespace)
+        key = (one.template, one.namespace, one.owner)
         if key not in selectors:
-            selectors[key] = found.selecting.selector_of(one.namespace, pod.metadata.labels, one.selector)
+            own = found.owners.selector_of(one.owner)
+            selectors[key] = found.selecting.selector_of(one.namespace, pod.metadata.labels, own)
         for name in _names(one):
             yield FleetPod(
                 name=name,
