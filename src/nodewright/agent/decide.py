@@ -44,8 +44,9 @@ from nodewright.agent.values import (
 )
 from nodewright.core.eviction import Eviction, Situation, look, relieve
 from nodewright.core.lifecycle import Health, ProbeState, answered
-from nodewright.model.objects import Pod, Waiting
+from nodewright.model.objects import Waiting
 from nodewright.node.events import ConditionsObserved
+from nodewright.node.state import container_names
 
 
 def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
@@ -150,7 +151,7 @@ def _after_sync(turn: Turn, record: PodRecord, seen: PodDone, work: SyncPod) -> 
         if failure.reason == MOUNT_ERROR:
             # Until its volumes are there a container is just being created; why that takes so long, events say.
             continue
-        names = (failure.container,) if failure.container else _names(record.pod)
+        names = (failure.container,) if failure.container else container_names(record.pod)
         held_back |= dict.fromkeys(names, Waiting(failure.reason, failure.message))
     told = dict(record.told)
     for name in work.plan.starts:
@@ -175,10 +176,6 @@ def _retry(turn: Turn, record: PodRecord, failures: Iterable[Failure]) -> PodRec
     for failure in failures:
         turn.works += failed(record, failure)
     return replace(record, retry_at_ns=turn.now.steady_ns + turn.rules.retry_ns)
-
-
-def _names(pod: Pod) -> tuple[str, ...]:
-    return tuple(one.name for one in (*pod.spec.init_containers, *pod.spec.containers))
 
 
 def _tune_failed(turn: Turn, seen: TuneFailed) -> None:

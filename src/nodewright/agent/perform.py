@@ -130,16 +130,7 @@ class Performer:
             is_cancelled = True
         except (ConfigError, WorldError, TimeoutError) as error:
             failures.append(Failure(reason=reason, message=str(error)))
-        looking = asyncio.ensure_future(self._seen(work.uid))
-        while not looking.done():
-            try:
-                await asyncio.wait((looking,))
-            except asyncio.CancelledError:
-                if self._is_closed:
-                    looking.cancel()
-                    raise
-                is_cancelled = True
-        facts, asked_ns = looking.result()
+        facts, asked_ns, was_cancelled = await self._seen_whatever_comes(work.uid)
         del self._pods[work.uid]
         self.report(
             PodDone(
@@ -148,7 +139,7 @@ class Performer:
                 facts=facts,
                 asked_ns=asked_ns,
                 failures=tuple(failures),
-                is_cancelled=is_cancelled,
+                is_cancelled=is_cancelled or was_cancelled,
                 allocated=allocated,
             )
         )
@@ -162,6 +153,19 @@ class Performer:
                 await self._end(work)
             case CleanPod():
                 await self._clean(work)
+
+    async def _seen_whatever_comes(self, uid: str) -> tuple[PodFacts | None, int, bool]:
+        """As `_seen`; whether the work was cancelled meanwhile comes last. Only our own end ends it."""
+        is_cancelled, looking = False, asyncio.ensure_future(self._seen(uid))
+        while not looking.done():
+            try:
+                await asyncio.wait((looking,))
+            except asyncio.CancelledError:
+                if self._is_closed:
+                    looking.cancel()
+                    raise
+                is_cancelled = True
+        return *looking.result(), is_cancelled
 
     async def _seen(self, uid: str) -> tuple[PodFacts | None, int]:
         """What the runtime says of a pod, as soon as it says anything: on less than that nothing is decided."""
@@ -226,19 +230,21 @@ class Performer:
             await self._stop_all(work.pod, facts, work.grace_period_s)
             for sandbox in facts.sandboxes:
                 await self.runtime.stop_sandbox(sandbox.id)
-        if work.cgroup:
-            self.cgroups.kill(work.cgroup)
-            self.cgroups.remove(work.cgroup)
+        self._remove_group(work.cgroup)
 
     async def _clean(self, work: CleanPod) -> None:
         facts = await self.runtime.pod(work.uid)
         for sandbox in facts.sandboxes if facts is not None else ():
             await self.runtime.stop_sandbox(sandbox.id)
             await self.runtime.remove_sandbox(sandbox.id)
-        if work.cgroup:
-            self.cgroups.kill(work.cgroup)
-            self.cgroups.remove(work.cgroup)
+        self._remove_group(work.cgroup)
         await self.composer.forget(work.pod)
+
+    def _remove_group(self, path: str) -> None:
+        """Nothing is left in a pod's group, nor the group itself; empty: it has none."""
+        if path:
+            self.cgroups.kill(path)
+            self.cgroups.remove(path)
 
     async def _stop_all(self, pod: Pod, facts: PodFacts, override_s: int | None) -> None:
         """All at once, except for sidecars, which wait for those that they serve.

@@ -250,6 +250,20 @@ async def test_what_fails_is_told_and_tried_again() -> None:
 
 
 @running
+async def test_a_pod_for_which_nothing_can_be_done_since_the_runtime_is_away_says_so_once() -> None:
+    async with AgentBench() as bench:
+        for _ in range(4):
+            bench.runtime.fail("pod", "the line is dead")
+        await bench.want(a_pod("web"))
+        await bench.clock.advance(12)
+        told = [one for one in bench.ears.told if one.reason == "RuntimeUnavailable"]
+        assert [(one.uid, one.message) for one in told] == [("web", "pod web: the line is dead")]
+        assert bench.phase("web") == "Pending"
+        await bench.clock.advance(30)
+        assert bench.phase("web") == "Running"
+
+
+@running
 async def test_nothing_starts_that_would_be_forgotten() -> None:
     async with AgentBench() as bench:
         bench.memory.is_full = True
