@@ -3,6 +3,7 @@
     python plugin.py --directory /var/lib/nodewright/device-plugins --resource example.com/gpu \
         gpu-0@0 gpu-1@0 gpu-2@1 gpu-3@1 --prefers highest --ill /tmp/ill
 
+With --registry instead of --directory it puts its socket into that directory (`plugins_registry`) and waits to be found.
 It speaks the interface of the kubelet, v1beta1, and so works with a kubelet, too. Each device is NAME@NUMA (several:
 NAME@0+1; none: NAME). Names in the file given by --ill, one a line, are not healthy.
 """
@@ -10,13 +11,15 @@ NAME@0+1; none: NAME). Names in the file given by --ill, one a line, are not hea
 import argparse
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 
 from nodewright.world.plugins import deviceplugin_pb2 as api
+from nodewright.world.plugins import pluginregistration_pb2 as registry
 
 LOOK_EVERY_S = 0.2
 
@@ -85,6 +88,20 @@ class Plugin:
         print(f"prepare {' '.join(sorted(request.devices_ids))}", flush=True)
         return api.PreStartContainerResponse()
 
+    def GetInfo(self, _request: registry.InfoRequest, _context: object) -> registry.PluginInfo:  # noqa: N802
+        """Who it is; without an endpoint it is served where it was asked."""
+        return registry.PluginInfo(
+            type="DevicePlugin", name=self.told.resource, supported_versions=["v1beta1"]
+        )
+
+    def NotifyRegistrationStatus(  # noqa: N802
+        self, request: registry.RegistrationStatus, _context: object
+    ) -> registry.RegistrationStatusResponse:
+        """What became of it."""
+        said = f"registered {self.told.resource}"
+        print(said if request.plugin_registered else f"not registered: {request.error}", flush=True)
+        return registry.RegistrationStatusResponse()
+
     def look(self) -> None:
         """See whether somebody has switched a device's health."""
         ill = told_ill(self.told.ill)
@@ -121,25 +138,35 @@ def serve(plugin: Plugin, socket: Path) -> grpc.Server:
         "Allocate": (plugin.Allocate, api.AllocateRequest),
         "PreStartContainer": (plugin.PreStartContainer, api.PreStartContainerRequest),
     }
-    handlers = {
-        name: grpc.unary_unary_rpc_method_handler(
-            call,
-            request_deserializer=asked.FromString,
-            response_serializer=lambda answer: answer.SerializeToString(),
-        )
-        for name, (call, asked) in calls.items()
+    handlers = {name: unary(call, asked) for name, (call, asked) in calls.items()}
+    found_calls = {
+        "GetInfo": (plugin.GetInfo, registry.InfoRequest),
+        "NotifyRegistrationStatus": (plugin.NotifyRegistrationStatus, registry.RegistrationStatus),
     }
+    found = {name: unary(call, asked) for name, (call, asked) in found_calls.items()}
     handlers["ListAndWatch"] = grpc.unary_stream_rpc_method_handler(
         plugin.ListAndWatch,
         request_deserializer=api.Empty.FromString,
         response_serializer=lambda answer: answer.SerializeToString(),
     )
     server = grpc.server(ThreadPoolExecutor(max_workers=8))
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", handlers),))
+    services = {"v1beta1.DevicePlugin": handlers, "pluginregistration.Registration": found}
+    server.add_generic_rpc_handlers(
+        tuple(grpc.method_handlers_generic_handler(name, each) for name, each in services.items())
+    )
     socket.unlink(missing_ok=True)
     server.add_insecure_port(f"unix:{socket}")
     server.start()
     return server
+
+
+def unary(call: Callable[..., Any], asked: Any) -> Any:
+    """A call with one request and one answer."""
+    return grpc.unary_unary_rpc_method_handler(
+        call,
+        request_deserializer=asked.FromString,
+        response_serializer=lambda answer: answer.SerializeToString(),
+    )
 
 
 def register(kubelet: Path, resource: str, endpoint: str) -> None:
@@ -154,6 +181,18 @@ def register(kubelet: Path, resource: str, endpoint: str) -> None:
         )
         call(api.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource), timeout=15)
     print(f"registered {resource}", flush=True)
+
+
+def wait_to_be_found(told: argparse.Namespace) -> None:
+    """Serve in the registry's directory until somebody ends it: whoever looks there asks who we are."""
+    plugin = Plugin(told)
+    server = serve(plugin, told.registry / f"{variable(told.resource).lower()}-reg.sock")
+    try:
+        while True:
+            plugin.look()
+            time.sleep(LOOK_EVERY_S)
+    finally:
+        server.stop(None).wait()
 
 
 def run(told: argparse.Namespace) -> None:
@@ -181,7 +220,9 @@ def run(told: argparse.Namespace) -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A device plugin with made-up devices.")
     parser.add_argument("devices", nargs="+", metavar="NAME[@NUMA[+NUMA]]")
-    parser.add_argument("--directory", type=Path, required=True, help="where kubelet.sock is")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--directory", type=Path, help="where kubelet.sock is: register there")
+    place.add_argument("--registry", type=Path, help="plugins_registry: wait there to be found")
     parser.add_argument("--resource", required=True, help="such as example.com/gpu")
     parser.add_argument("--ill", type=Path, help="a file with the names of devices that are not healthy")
     parser.add_argument("--prefers", choices=("none", "lowest", "highest"), default="none")
@@ -193,4 +234,5 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    run(arguments())
+    told = arguments()
+    wait_to_be_found(told) if told.registry else run(told)

@@ -38,8 +38,8 @@ _LONGEST_ID = 253
 class _Endpoint:
     """A plugin that has registered."""
 
-    def __init__(self, resource: str, line: PluginLine, options: PluginOptions) -> None:
-        self.resource, self.line, self.options = resource, line, options
+    def __init__(self, told: Registration, line: PluginLine, options: PluginOptions) -> None:
+        self.told, self.resource, self.line, self.options = told, told.resource, line, options
         self.devices: tuple[Device, ...] | None = None
         """As it, or who was there before it, listed them last; None: nobody has yet."""
         self.is_stopped = False
@@ -89,6 +89,21 @@ class Plugins:
             self._warn("DevicePluginRefused", f"{name or 'a plugin without a resource'}: {error}")
             raise
 
+    async def hang_up(self, told: Registration, why: str) -> None:
+        """Miss a plugin that has registered so, unless it is gone or another one has its place.
+
+        Follows: v1.36, devicemanager/plugin/v1beta1/handler.go, DeRegisterPlugin.
+        """
+        endpoint = self._endpoints.get(told.resource)
+        if endpoint is None or endpoint.told != told or endpoint.is_stopped:
+            return
+        if endpoint.task is not None:
+            endpoint.task.cancel()
+            await asyncio.gather(endpoint.task, return_exceptions=True)
+        # It may have ended while we waited.
+        if self._endpoints.get(told.resource) is endpoint and not endpoint.is_stopped:
+            self._stopped(endpoint, why)
+
     async def close(self) -> None:
         """Hang up on all of them."""
         tasks = [*self._timers.values(), *(one.task for one in self._endpoints.values() if one.task)]
@@ -115,7 +130,7 @@ class Plugins:
             raise
         finally:
             self._connecting -= 1
-        self._replace(_Endpoint(told.resource, line, options))
+        self._replace(_Endpoint(told, line, options))
 
     def _check(self, told: Registration) -> None:
         if VERSION not in told.versions:

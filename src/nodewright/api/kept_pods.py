@@ -47,7 +47,10 @@ class KeptPods:
 def _source(record: PodRecord, node: NodeState) -> tuple[Any, ...]:
     """All that a pod's object is made from; what is the same object each time says the same."""
     uid, held = record.pod.uid, node.held
-    return record, held.cpu.assignments.get(uid), held.cpu.pods.get(uid), held.hints.get(uid)
+    cpu, devices = held.cpu, held.devices.held.get(uid)
+    # Only those who hold devices tell of their health.
+    lists = held.devices.lists if devices else None
+    return record, cpu.assignments.get(uid), cpu.pods.get(uid), held.hints.get(uid), devices, lists
 
 
 def _is(one: object, other: object) -> bool:

@@ -59,7 +59,7 @@ SUMMARIES = {
     "agent": "Run pods on this machine, as a kubelet would.",
     "run": "Ask the agent of this machine for pods.",
     "get": "The agent's pods, its node, what happened.",
-    "describe": "All of a pod, and why it is where it is.",
+    "describe": "All of a pod and why it is where it is, or of the node.",
     "logs": "What a container has written.",
     "top": "What pods and the machine use now.",
     "dashboard": "The agent's page in a browser on this machine.",

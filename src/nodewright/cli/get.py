@@ -9,13 +9,13 @@ import click
 from nodewright.api.client import Client, RefusedError
 from nodewright.cli.app import ERROR, YES
 from nodewright.cli.options import output as formats
-from nodewright.cli.talking import PODS, decoded, listed, now, pod_route, scoped, talking
+from nodewright.cli.talking import NODES, PODS, decoded, listed, now, pod_route, scoped, talking
 from nodewright.model.objects import Pod
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.listing import events_table, nodes_table, pods_table
 from nodewright.render.pod_rows import HEADERS, WIDE_HEADERS, pod_row
 
-NODES, EVENTS = ("nodes", "node", "no"), ("events", "event", "ev")
+EVENTS = ("events", "event", "ev")
 
 
 @click.command("get")

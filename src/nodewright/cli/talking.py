@@ -16,7 +16,7 @@ from nodewright.values.instant import Instant
 from nodewright.world.decode import decode
 
 SOCKET_VARIABLE = "NODEWRIGHT_SOCKET"
-PODS = ("pods", "pod", "po")
+PODS, NODES = ("pods", "pod", "po"), ("nodes", "node", "no")
 
 
 def talking(command: Callable[..., int]) -> Callable[..., int]:

@@ -23,7 +23,7 @@ def describe_text(pod: Pod, events: Sequence[Mapping[str, Any]], why: Mapping[st
     """
     status = pod.status
     statuses = {one.name: one for one in (*status.init_container_statuses, *status.container_statuses)}
-    parts = [_aligned(_head(pod))]
+    parts = [aligned(_head(pod))]
     if pod.spec.init_containers:
         parts.append("Init Containers:\n" + _containers(pod.spec.init_containers, statuses))
     parts.append("Containers:\n" + _containers(pod.spec.containers, statuses))
@@ -33,13 +33,13 @@ def describe_text(pod: Pod, events: Sequence[Mapping[str, Any]], why: Mapping[st
     if pod.spec.volumes:
         parts.append("Volumes:\n")
         for volume in pod.spec.volumes:
-            described = _aligned(volume_rows(volume), indent=4)
+            described = aligned(volume_rows(volume), indent=4)
             parts.append(f"{_INDENT}{volume.get('name') or NONE}:\n{described}")
     else:
         parts.append(f"Volumes:  {NONE}\n")
-    parts.append(_aligned([("QoS Class", status.qos_class or NONE), ("Source", source_word(pod))]))
+    parts.append(aligned([("QoS Class", status.qos_class or NONE), ("Source", source_word(pod))]))
     parts.append("Why:\n" + _indented(why.get("text", "")))
-    parts.append(_events(events, now))
+    parts.append(events_part(events, now))
     return "".join(parts)
 
 
@@ -52,9 +52,9 @@ def _head(pod: Pod) -> Iterator[tuple[str, str]]:
         yield "Priority Class Name", spec.priority_class_name
     yield "Node", f"{spec.node_name}/{status.host_ip}" if status.host_ip else spec.node_name or NONE
     yield "Start Time", status.start_time or NONE
-    yield from _several("Labels", (f"{key}={value}" for key, value in sorted(meta.labels.items())))
+    yield from several("Labels", (f"{key}={value}" for key, value in sorted(meta.labels.items())))
     notes = (f"{key}: {value}" for key, value in sorted(meta.annotations.items()) if key not in _OURS)
-    yield from _several("Annotations", notes)
+    yield from several("Annotations", notes)
     if meta.deletion_timestamp is not None:
         yield "Status", f"Terminating (lasts until {meta.deletion_timestamp})"
     else:
@@ -69,7 +69,8 @@ def _head(pod: Pod) -> Iterator[tuple[str, str]]:
         yield f"{_INDENT}IP", status.pod_ip
 
 
-def _several(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
+def several(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """A name and its values below one another."""
     first, *rest = list(values) or [NONE]
     yield name, first
     for each in rest:
@@ -78,7 +79,7 @@ def _several(name: str, values: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _containers(containers: Iterable[Container], statuses: Mapping[str, ContainerStatus]) -> str:
     return "".join(
-        f"{_INDENT}{one.name}:\n{_aligned(_container(one, statuses.get(one.name)), indent=4)}{_mounts(one)}"
+        f"{_INDENT}{one.name}:\n{aligned(_container(one, statuses.get(one.name)), indent=4)}{_mounts(one)}"
         for one in containers
     )
 
@@ -96,9 +97,9 @@ def _container(container: Container, status: ContainerStatus | None) -> Iterator
         yield "Image ID", status.image_id
     yield from _ports(container)
     if container.command:
-        yield from _several("Command", map(_quoted, container.command))
+        yield from several("Command", map(_quoted, container.command))
     if container.args:
-        yield from _several("Args", map(_quoted, container.args))
+        yield from several("Args", map(_quoted, container.args))
     if status is not None:
         yield from _state("State", status.state)
         if status.last_state.terminated is not None:
@@ -178,7 +179,8 @@ def _probe(probe: Mapping[str, Any]) -> str:
     return f"unknown {times}"
 
 
-def _events(events: Sequence[Mapping[str, Any]], now: Instant) -> str:
+def events_part(events: Sequence[Mapping[str, Any]], now: Instant) -> str:
+    """What happened, the last part of what is described."""
     if not events:
         return f"Events:  {NONE}\n"
     rows = []
@@ -202,7 +204,7 @@ def _quoted(word: str) -> str:
     return word.replace("\n", "\\n")
 
 
-def _aligned(rows: Iterable[tuple[str, str]], indent: int = 0) -> str:
+def aligned(rows: Iterable[tuple[str, str]], indent: int = 0) -> str:
     """Names and values in two columns."""
     named = [(f"{name}:" if name else "", value) for name, value in rows]
     width = max((len(name) for name, _ in named), default=0) + 2

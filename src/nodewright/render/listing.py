@@ -49,11 +49,10 @@ def _node_row(node: Mapping[str, Any], now: Instant, *, wide: bool) -> tuple[str
     words = ["Unknown" if ready is None else "Ready" if ready == "True" else "NotReady"]
     if node["spec"].get("unschedulable"):
         words.append("SchedulingDisabled")
-    roles = sorted(label.removeprefix(_ROLE) for label in meta.get("labels", {}) if label.startswith(_ROLE))
     row = (
         meta["name"],
         ",".join(words),
-        ",".join(roles) or NOTHING,
+        roles_text(meta),
         age(_moment(meta.get("creationTimestamp")), now),
         status["nodeInfo"]["kubeletVersion"],
     )
@@ -72,6 +71,12 @@ def _node_row(node: Mapping[str, Any], now: Instant, *, wide: bool) -> tuple[str
         kernel,
         info.get("containerRuntimeVersion") or UNKNOWN,
     )
+
+
+def roles_text(metadata: Mapping[str, Any]) -> str:
+    """The roles that a node's labels name."""
+    labels = metadata.get("labels") or {}
+    return ",".join(sorted(one.removeprefix(_ROLE) for one in labels if one.startswith(_ROLE))) or NOTHING
 
 
 def events_table(events: Iterable[Mapping[str, Any]], now: Instant, *, with_namespace: bool) -> str:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.agent.happenings import Happening
 from nodewright.agent.values import Mind, PodRecord, Stage
+from nodewright.core.devices.state import DeviceState
 from nodewright.model.objects import ContainerStatus, PodCondition, Terminated
 from nodewright.model.pressure import NodeCondition
 from nodewright.node.placement import Placement, placement_of
@@ -20,10 +21,20 @@ from nodewright.values.instant import Instant
 
 COMPONENT = "nodewright"
 _CONDITION_WORDS = {
-    NodeCondition.MEMORY_PRESSURE: ("KubeletHasInsufficientMemory", "KubeletHasSufficientMemory"),
-    NodeCondition.DISK_PRESSURE: ("KubeletHasDiskPressure", "KubeletHasNoDiskPressure"),
-    NodeCondition.PID_PRESSURE: ("KubeletHasInsufficientPID", "KubeletHasSufficientPID"),
+    NodeCondition.MEMORY_PRESSURE: (
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ),
+    NodeCondition.DISK_PRESSURE: (
+        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ),
+    NodeCondition.PID_PRESSURE: (
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ),
 }
+"""Reason and message where the node runs short, and where it does not."""
 
 
 class NodeSheet(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +80,38 @@ def pod_object(record: PodRecord, node: NodeState) -> dict[str, Any]:
     ):
         if of:
             status[key] = [_spelled_out(one) for one in of]
+    if node.config.gates["ResourceHealthStatus"]:
+        _add_device_health(status.get("containerStatuses", ()), pod.uid, node.held.devices)
     if record.status.conditions:
         status["conditions"] = [_spelled_out(one) for one in record.status.conditions]
     return document
+
+
+def _add_device_health(statuses: Iterable[dict[str, Any]], uid: str, devices: DeviceState) -> None:
+    """Which devices containers hold, and how these are; one that nobody lists any more counts as healthy.
+
+    Follows: v1.36, cm/devicemanager/manager.go, UpdateAllocatedResourcesStatus: not for init containers.
+    Departs: resources and devices in order; devices whose plugin has just gone are unhealthy here, as they are for
+        the node, while the kubelet goes on telling what the plugin said last.
+    """
+    for status in statuses:
+        held = devices.of_container(uid, status["name"])
+        told = [
+            {
+                "name": resource,
+                "resources": [
+                    {
+                        "resourceID": one,
+                        "health": "Healthy" if devices.is_healthy(resource, one) else "Unhealthy",
+                    }
+                    for one in sorted(ids)
+                ],
+            }
+            for resource, ids in sorted(held.items())
+            if ids
+        ]
+        if told:
+            status["allocatedResourcesStatus"] = told
 
 
 def pod_list(documents: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -150,14 +190,11 @@ def _conditions(mind: Mind) -> list[dict[str, str]]:
 
     Follows: v1.36, kubelet/nodestatus/setters.go.
     """
-    found = [
-        {
-            "type": str(one),
-            "status": str(one in mind.node.conditions),
-            "reason": words[0 if one in mind.node.conditions else 1],
-        }
-        for one, words in _CONDITION_WORDS.items()
-    ]
+    found = []
+    for one, words in _CONDITION_WORDS.items():
+        is_short = one in mind.node.conditions
+        reason, message = words[0 if is_short else 1]
+        found.append({"type": str(one), "status": str(is_short), "reason": reason, "message": message})
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "the agent takes pods"}
     if mind.takes_no_pods:
         ready = {

@@ -17,6 +17,7 @@ from nodewright.agent.board import Board
 from nodewright.agent.values import Source
 from nodewright.api.agent import Agent
 from nodewright.api.client import Client, RefusedError
+from nodewright.api.profile import ProfileRoutes
 from nodewright.api.server import serving
 from nodewright.cli.app import ERROR, NO, USAGE, YES, run
 from nodewright.render.running import NodeSheet
@@ -66,7 +67,8 @@ class Town:
             sheet=NodeSheet(version="v1.36", started_ns=self.bench.clock.now_ns(), runtime="fake://0"),
             log_root=self.logs,
         )
-        await self._stack.enter_async_context(serving(self.agent, self.path))
+        profile = ProfileRoutes(self.agent, a_profile(**STATIC_CPUS))
+        await self._stack.enter_async_context(serving(self.agent, self.path, more=profile.entries()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -178,6 +180,23 @@ async def test_objects_are_as_the_api_server_has_them(town: Town) -> None:
     assert [one["metadata"]["name"] for one in json.loads(text)["items"]] == ["web"]
     _, text = await town.says("describe", "pod", "-o", "json")
     assert set(json.loads(text)) == {"pod", "why", "events"}
+
+
+@talk()
+async def test_the_node_is_described_with_what_its_pods_ask_for_of_it(town: Town) -> None:
+    await town.says("run", "-f", town.file(POD))
+    code, text = await town.says("describe", "node")
+    assert code == YES
+    # One of its 8 CPUs is reserved.
+    rows = [line.split() for line in text.splitlines()]
+    assert ["default", "web", "500m", "(7%)", "0", "(0%)", "64Mi", "(0%)", "0", "(0%)", "0s"] in rows
+    assert ["cpu", "500m", "(7%)", "0", "(0%)"] in rows
+    assert "KubeletHasSufficientMemory   kubelet has sufficient memory available\n" in text
+    assert await town.says("describe", "node/node1") == (code, text)
+    _, text = await town.says("describe", "nodes", "-o", "json")
+    assert set(json.loads(text)) == {"node", "devices", "events"}
+    code, text = await town.says("describe", "node", "other")
+    assert (code, text) == (ERROR, 'Error from agent (NotFound): nodes "other" not found\n')
 
 
 @talk()
@@ -360,7 +379,7 @@ def test_nobody_listens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    "words", [("get", "deployments"), ("top", "events"), ("describe", "node/a"), ("delete", "node/a")]
+    "words", [("get", "deployments"), ("top", "events"), ("describe", "deploy/a"), ("delete", "node/a")]
 )
 def test_what_agents_do_not_know_is_a_usage_error(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -125,6 +125,11 @@ class DeviceState(msgspec.Struct, frozen=True):
         """The healthy devices that are not in use."""
         return self.lists.get(resource, UNLISTED).healthy - self.in_use.get(resource, NONE)
 
+    def is_healthy(self, resource: str, device: str) -> bool:
+        """Whether its plugin lists the device as healthy; one that is not listed counts as that, too."""
+        listed = self.lists.get(resource, UNLISTED)
+        return device in listed.healthy or device not in listed.devices
+
     def of_container(self, pod: str, container: str) -> Mapping[str, Ids]:
         """What the container holds, by resource."""
         return self.held.get(pod, {}).get(container, {})

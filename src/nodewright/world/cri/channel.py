@@ -5,12 +5,13 @@ import re
 from collections.abc import AsyncGenerator
 from typing import Generic, NamedTuple, TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from grpc import StatusCode
 from grpc import aio as grpc_aio
 
 from nodewright.world.cri import api_pb2 as cri
 from nodewright.world.errors import WorldError
+from nodewright.world.grpc_line import LineClosedError, UnreadableError, answer, answers
 
 Question = TypeVar("Question", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
@@ -22,6 +23,7 @@ _MOST_BYTES = 16 << 20
 _ABOUT_S = 0.05
 _AROUND = re.compile(r"^failed to connect to all addresses; last error: [A-Z_]+: (unix:\S+: )?")
 _ADDRESS = re.compile(r"\baddr: \S+ error: ")
+_CLOSED = "the line to the runtime was closed"
 
 
 class Call(NamedTuple, Generic[Question, Reply]):
@@ -129,20 +131,19 @@ class Channel:
         method = self._open().unary_unary(
             call.path,
             request_serializer=call.question.SerializeToString,
-            response_deserializer=call.reply.FromString,
+            response_deserializer=bytes,
         )
         now_s = asyncio.get_running_loop().time
         began_s = now_s()
         try:
-            reply: Reply = await method(question, timeout=limit_s)
+            return await answer(method(question, timeout=limit_s), call.reply)
         except grpc_aio.AioRpcError as error:
             if error.code() is StatusCode.CANCELLED and now_s() - began_s >= limit_s - _ABOUT_S:
                 # The runtime was a moment faster to give up than we were.
                 raise TooLate(call.name, place or self.endpoint, _no_answer(limit_s)) from error
             raise _told(call, place or self.endpoint, error, limit_s) from error
-        except DecodeError as error:
-            raise WorldError(call.name, place or self.endpoint, f"no reply of this call: {error}") from error
-        return reply
+        except (LineClosedError, UnreadableError) as error:
+            raise WorldError(call.name, place or self.endpoint, str(error) or _CLOSED) from error
 
     async def listen(self, call: Call[Question, Reply], question: Question) -> AsyncGenerator[Reply, None]:
         """The replies to a call that has many, as they come, for ever.
@@ -152,14 +153,16 @@ class Channel:
         method = self._open().unary_stream(
             call.path,
             request_serializer=call.question.SerializeToString,
-            response_deserializer=call.reply.FromString,
+            response_deserializer=bytes,
         )
         stream = method(question)
         try:
-            async for reply in stream:
+            async for reply in answers(stream, call.reply):
                 yield reply
         except grpc_aio.AioRpcError as error:
             raise _told(call, self.endpoint, error, 0) from error
+        except (LineClosedError, UnreadableError) as error:
+            raise WorldError(call.name, self.endpoint, str(error) or _CLOSED) from error
         finally:
             stream.cancel()
 

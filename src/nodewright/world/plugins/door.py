@@ -19,6 +19,7 @@ NAME, INSIDE = "kubelet.sock", ".nodewright.sock"
 """The socket that plugins know, and the one behind it."""
 _MOST_CALLERS = 128
 _CHUNK = 1 << 16
+_TURNS = 5
 _LONGEST_PATH = 107
 
 
@@ -64,12 +65,16 @@ class Door:
     async def close(self) -> None:
         """Nobody is heard any more."""
         listener, self._listener = self._listener, None
-        server, self._server = self._server, None
         if listener is not None:
             listener.close()
+            # Whoever has just come in is to be seen before he is sent away.
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
         for task in self._callers:
             task.cancel()
         await asyncio.gather(*self._callers, return_exceptions=True)
+        # Only now: one of them may just have begun it.
+        server, self._server = self._server, None
         if server is not None:
             await server.stop(None)
         if listener is not None:
@@ -77,7 +82,7 @@ class Door:
                 (self.directory / name).unlink(missing_ok=True)
 
     def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._callers) >= _MOST_CALLERS:
+        if self._listener is None or len(self._callers) >= _MOST_CALLERS:
             writer.close()
             return
         task = asyncio.get_running_loop().create_task(self._pass_on(reader, writer))

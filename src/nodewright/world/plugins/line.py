@@ -1,27 +1,28 @@
 """A line to one device plugin, over gRPC on its socket."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from grpc import StatusCode
 from grpc import aio as grpc_aio
 
 from nodewright.model.device_reasons import PreferenceWanted
 from nodewright.model.profile import Device
 from nodewright.world.errors import WorldError
+from nodewright.world.grpc_line import LineClosedError, UnreadableError, answer, answers
 from nodewright.world.plugins import deviceplugin_pb2 as api
 from nodewright.world.plugins.port import PluginOptions
 
 Reply = TypeVar("Reply", bound=Message)
 HEALTHY = "Healthy"
+FAILURES = (grpc_aio.AioRpcError, LineClosedError, UnreadableError)
 _SERVICE = "/v1beta1.DevicePlugin/"
 _MOST_BYTES = 16 << 20
 _HANGS_UP_AFTER_S = 1.0
 """So long, what is just being said may still be answered."""
-_OPTIONS = (
+OPTIONS = (
     # Servers written in Rust refuse the path of a socket as an authority.
     ("grpc.default_authority", "localhost"),
     ("grpc.max_receive_message_length", _MOST_BYTES),
@@ -38,7 +39,7 @@ class SocketLine:
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
-        self._channel = grpc_aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+        self._channel = grpc_aio.insecure_channel(f"unix:{socket}", options=OPTIONS)
 
     async def options(self) -> PluginOptions:
         """As PluginLine."""
@@ -54,10 +55,10 @@ class SocketLine:
         )
         stream = method(api.Empty())
         try:
-            async for said in stream:
-                yield tuple(map(_device, self._read("ListAndWatch", said, api.ListAndWatchResponse).devices))
-        except grpc_aio.AioRpcError as error:
-            raise self._failed("ListAndWatch", error) from None
+            async for said in answers(stream, api.ListAndWatchResponse):
+                yield tuple(map(_device, said.devices))
+        except FAILURES as error:
+            raise failed("ListAndWatch", self.socket, error) from None
         finally:
             stream.cancel()
 
@@ -101,27 +102,21 @@ class SocketLine:
             response_deserializer=bytes,
         )
         try:
-            said = await method(question, wait_for_ready=waits)
-        except grpc_aio.AioRpcError as error:
-            raise self._failed(call, error) from None
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            # It is gRPC that says so: the line was closed meanwhile.
+            return await answer(method(question, wait_for_ready=waits), reply)
+        except FAILURES as error:
+            raise failed(call, self.socket, error) from None
+
+
+def failed(call: str, socket: Path, error: Exception) -> WorldError:
+    """One of `FAILURES` of a call to a plugin, as Go words it."""
+    match error:
+        case grpc_aio.AioRpcError():
+            text = rpc_error(error.code(), error.details() or "")
+        case LineClosedError():
             text = rpc_error(StatusCode.CANCELLED, "grpc: the client connection is closing")
-            raise WorldError(call, str(self.socket), text) from None
-        return self._read(call, said, reply)
-
-    def _read(self, call: str, said: bytes, reply: type[Reply]) -> Reply:
-        """What the bytes say; gRPC itself would take what it cannot read for the end."""
-        try:
-            return reply.FromString(said)
-        except DecodeError as error:
-            raise WorldError(call, str(self.socket), f"this is no {reply.DESCRIPTOR.name}: {error}") from None
-
-    def _failed(self, call: str, error: grpc_aio.AioRpcError) -> WorldError:
-        return WorldError(call, str(self.socket), rpc_error(error.code(), error.details() or ""))
+        case _:
+            text = str(error)
+    return WorldError(call, str(socket), text)
 
 
 def rpc_error(code: StatusCode, details: str) -> str:

@@ -108,6 +108,32 @@ class Registration(NamedTuple):
         return self.directory / self.endpoint
 
 
+class PluginInfo(NamedTuple):
+    """What a plugin says of itself that waits to be registered."""
+
+    type: str
+    name: str
+    endpoint: str
+    """Where it listens; empty: where it was asked."""
+    versions: tuple[str, ...]
+
+
+class RegistryLine(Protocol):
+    """A line to a plugin that waits on a socket to be registered. None of the calls has a time limit of its own.
+
+    Errors: WorldError, whose `error` is the text that a kubelet would give.
+    """
+
+    async def info(self) -> PluginInfo:
+        """Who it is."""
+
+    async def notify(self, error: str) -> None:
+        """It knows what became of it; empty: it is registered."""
+
+    async def close(self) -> None:
+        """Hang up."""
+
+
 Register = Callable[[Registration], Awaitable[None]]
 """Takes a plugin in.
 

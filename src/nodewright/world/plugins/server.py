@@ -31,7 +31,11 @@ async def serve(socket: Path, directory: Path, register: Register) -> grpc_aio.S
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.Registration", handlers),))
     server.add_insecure_port(f"unix:{socket}")
-    await server.start()
+    try:
+        await server.start()
+    except BaseException:
+        await server.stop(None)
+        raise
     return server
 
 

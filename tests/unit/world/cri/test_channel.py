@@ -4,16 +4,24 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
+from grpc import aio as grpc_aio
 
 from nodewright.world.cri import Channel
 from nodewright.world.cri import api_pb2 as cri
-from nodewright.world.cri.channel import VERSION, TooLate
+from nodewright.world.cri.channel import EVENTS, VERSION, TooLate
 from nodewright.world.errors import WorldError
+
+if TYPE_CHECKING:
+    _Handler = grpc.GenericRpcHandler[Any, Any]
+else:
+    _Handler = grpc.GenericRpcHandler
 
 GARBAGE = b"HTTP/1.1 418 I'm a teapot\r\n\r\nshort and stout"
 
@@ -75,3 +83,52 @@ def test_a_socket_at_which_nobody_answers(tmp_path: Path) -> None:
         refused = refusal_at(tmp_path / "dumb.sock")
     assert isinstance(refused, TooLate)
     assert refused.error == "no answer within 0.5 s"
+
+
+class _Odd(_Handler):
+    """Answers every call with what is no message."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        async def reply(_question: bytes, _context: object) -> bytes:
+            return b"\xff" * 9
+
+        async def stream(_question: bytes, _context: object) -> AsyncIterator[bytes]:
+            yield b"\xff" * 9
+
+        if handler_call_details.method == EVENTS.path:
+            return grpc.unary_stream_rpc_method_handler(stream)
+        return grpc.unary_unary_rpc_method_handler(reply)
+
+
+def test_answers_that_are_no_messages_are_errors_and_not_the_end(tmp_path: Path) -> None:
+    async def ask() -> None:
+        server = grpc_aio.server()
+        server.add_generic_rpc_handlers((_Odd(),))
+        server.add_insecure_port(f"unix://{tmp_path / 'odd.sock'}")
+        await server.start()
+        channel = Channel(str(tmp_path / "odd.sock"))
+        try:
+            with pytest.raises(WorldError, match="this is no VersionResponse"):
+                await channel.ask(VERSION, cri.VersionRequest(), "")
+            with pytest.raises(WorldError, match="this is no ContainerEventResponse"):
+                [one async for one in channel.listen(EVENTS, cri.GetEventsRequest())]
+        finally:
+            await channel.close()
+            await server.stop(None)
+
+    asyncio.run(ask())
+
+
+def test_a_line_that_is_closed_while_somebody_asks_is_an_error_and_cancels_nobody(tmp_path: Path) -> None:
+    async def ask() -> None:
+        channel = Channel(str(tmp_path / "dumb.sock"))
+        asking = asyncio.create_task(channel.ask(VERSION, cri.VersionRequest(), ""))
+        hearing = asyncio.create_task(anext(channel.listen(EVENTS, cri.GetEventsRequest())))
+        await asyncio.sleep(0.1)
+        await channel.close()
+        for task in (asking, hearing):
+            with pytest.raises(WorldError, match="the line to the runtime was closed"):
+                await task
+
+    with answering(tmp_path / "dumb.sock", None):
+        asyncio.run(ask())

@@ -1,19 +1,21 @@
 """Device plugins as processes of their own, on real sockets; the agent behind them is on a bench."""
 
 import asyncio
+import socket
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from nodewright.agent.handing import Handing
+from nodewright.agent.plugin_registry import PluginRegistry
 from nodewright.agent.plugins import Plugins
 from nodewright.agent.values import PodWanted, Source, Stage
-from nodewright.cli.agent_plugins import _line
+from nodewright.cli.agent_plugins import _line, _registry_line
 from nodewright.testing.agents import AgentBench, running
 from nodewright.testing.objects import a_guaranteed_pod
 from nodewright.values.idset import NUMASet
@@ -35,6 +37,9 @@ class Home:
         self.plugins = Plugins(_line, self.clock, bench.loop.see, bench.ears.tell, NUMASet.from_ids(range(2)))
         bench.loop.performer.handing = Handing(self.plugins)
         self.door = Door(directory, self.plugins.register)
+        self.registry = PluginRegistry(
+            directory.with_name("plugins_registry"), self.plugins, _registry_line, self.clock, bench.ears.tell
+        )
 
     def capacity(self) -> dict[str, tuple[str, str]]:
         resources = self.bench.loop.mind.node.config.resources
@@ -63,9 +68,12 @@ async def home() -> AsyncIterator[Home]:
         found = Home(Path(place) / "plugins")
         async with found.bench:
             await found.door.open()
+            finding = asyncio.create_task(found.registry.run())
             try:
                 yield found
             finally:
+                finding.cancel()
+                await asyncio.gather(finding, return_exceptions=True)
                 await found.door.close()
                 await found.plugins.close()
 
@@ -175,6 +183,66 @@ def test_a_plugin_that_lists_nonsense_gives_the_node_nothing(how: str, reason: s
             assert here.capacity() == {}
 
     trial()
+
+
+@running
+async def test_the_reference_plugin_is_found_in_the_registry_and_missed_when_its_socket_goes() -> None:
+    async with home() as here:
+        await here.until(here.registry.directory.is_dir)
+        # Directories are looked into, too.
+        place = here.registry.directory / "example.com"
+        place.mkdir()
+        words = [str(REFERENCE), "--registry", str(place), "--resource", GPU, "gpu-0@0", "gpu-1@1"]
+        async with plugin(*words) as process:
+            assert await line(process) == f"registered {GPU}"
+            await here.until(lambda: here.capacity() == {GPU: ("2", "2")})
+            here.want("train", 2)
+            await here.until(lambda: here.bench.phase("train") == "Running")
+            (place / "example_com_gpu-reg.sock").unlink()
+            await here.until(lambda: here.capacity() == {GPU: ("2", "0")})
+            assert here.tells("DevicePluginStopped") == f"{GPU}: its plugin has gone: its socket has gone"
+        async with plugin(*words) as process:
+            assert await line(process) == f"registered {GPU}"
+            await here.until(lambda: here.capacity() == {GPU: ("2", "2")})
+
+
+@running
+async def test_a_plugin_in_the_registry_that_cannot_be_taken_is_told_why() -> None:
+    async with home() as here:
+        await here.until(here.registry.directory.is_dir)
+        words = [str(REFERENCE), "--registry", str(here.registry.directory), "--resource", "nothing", "gpu-0"]
+        async with plugin(*words) as process:
+            said = (
+                "RegisterPlugin error -- plugin validation failed with err: invalid name of device plugin socket: "
+                'the ResourceName "nothing" is invalid'
+            )
+            assert await line(process) == f"not registered: {said}"
+            await here.until(lambda: said in here.tells("DevicePluginRefused"))
+            # It is asked again, and told of once.
+            assert await line(process) == f"not registered: {said}"
+            assert here.tells("DevicePluginRefused").count(said) == 1
+        assert here.capacity() == {}
+
+
+@running
+async def test_sockets_in_the_registry_that_talk_nonsense_or_nothing_keep_nobody_waiting() -> None:
+    async with home() as here, AsyncExitStack() as stack:
+        await here.until(here.registry.directory.is_dir)
+
+        async def nonsense(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"\xff" * 64)
+            writer.close()
+
+        server = await asyncio.start_unix_server(nonsense, here.registry.directory / "nonsense.sock")
+        stack.callback(server.close)
+        nothing = stack.enter_context(socket.socket(socket.AF_UNIX))
+        nothing.bind(str(here.registry.directory / "nothing.sock"))
+        nothing.listen()
+        words = [str(REFERENCE), "--registry", str(here.registry.directory), "--resource", GPU, "gpu-0"]
+        async with plugin(*words) as process:
+            assert await line(process) == f"registered {GPU}"
+            await here.until(lambda: here.capacity() == {GPU: ("1", "1")})
+            await here.until(lambda: "nonsense.sock" in here.tells("DevicePluginRefused"))
 
 
 @running
