@@ -243,8 +243,10 @@ def _side_by_side(asked: Sweep, found: Swept, output: str | None) -> int:
         columns = shutil.get_terminal_size().columns
         if not is_complete:
             whole = sum(one.complete for _, one in found)
-            click.echo(f"broken off: {whole} of {runs} runs are complete, and this is how far it came")
-        click.echo(sweep_text(found, columns=columns), nl=False)
+            how_far = ", and this is how far it came" if found else ""
+            click.echo(f"broken off: {whole} of {runs} runs are complete{how_far}")
+        if found:
+            click.echo(sweep_text(found, columns=columns), nl=False)
         click.echo(assumed_text(fleet, columns), nl=False)
     is_well = is_complete and not any(one.fates.get(fate) for _, one in found for fate in _UNPLACED)
     return YES if is_well else NO

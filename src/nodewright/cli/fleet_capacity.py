@@ -12,7 +12,7 @@ from nodewright.model.objects import Pod
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.fleet.document import rooms_document
 from nodewright.render.fleet.text import rooms_text
-from nodewright.render.fleet.words import reason_text
+from nodewright.render.fleet.words import reason_text, seconds
 from nodewright.sim.fleet.axes import Point, points
 from nodewright.sim.fleet.room import ShapeRoom, rooms, total
 
@@ -35,27 +35,35 @@ def capacity(question: FleetQuestion, *, wanted: str, sweep: tuple[str, ...], ou
     Each is put to the nodes, beside the pods that they have (--pods), until they refuse.
 
     BY AMOUNTS is what free amounts alone would hold; STRANDED what is there, yet not where it can be used.
-    What the pod wants of other pods (spreading, affinity) is not looked at. Exit code 3 if none fits.
+    What the pod wants of other pods (spreading, affinity) is not looked at. Exit code 3 if none fits, or if Ctrl-C
+    ended it before all was counted.
     """
     fleet = question.load()
     pods = load_pods(wanted, namespace=question.namespace)
     found: list[tuple[Point, Pod, tuple[ShapeRoom, ...]]] = []
+    until_s: float | None = None
     base, telling = fleet.wish.furniture.configuration, Telling()
     options = Options(keeps=False, budgets=fleet.budgets)
     for point in points(axes_of(sweep)):
         result = played(fleet.configured(point.configuration(base)), options, telling)
         found += [(point, pod, rooms(result.nodes, pod)) for pod in pods]
+        if not result.complete:
+            until_s = result.ended_s
+            break
     if output is not None:
         document = {
             "capacity": [
                 {"pod": pod.full_name, "settings": dict(point.settings), **rooms_document(room)}
                 for point, pod, room in found
-            ]
+            ],
+            "complete": until_s is None,
         }
         click.echo((as_json if output == "json" else as_yaml)(document), nl=False)
     else:
+        if until_s is not None:
+            click.echo(f"broken off at {seconds(until_s)} of virtual time: the last is how many fit then")
         click.echo("\n".join(_text(*one) for one in found), nl=False)
-    return YES if all(total(room).fits for _, _, room in found) else NO
+    return YES if until_s is None and all(total(room).fits for _, _, room in found) else NO
 
 
 def _text(point: Point, pod: Pod, room: tuple[ShapeRoom, ...]) -> str:

@@ -6,14 +6,14 @@ import click
 
 from nodewright.cli.app import NO, YES
 from nodewright.cli.fleet_options import FleetQuestion, fleet_question_of_nodes
-from nodewright.cli.fleet_runs import Telling, pods_of, with_amounts
+from nodewright.cli.fleet_runs import Telling, heeding, pods_of, with_amounts
 from nodewright.cli.options import output as output_option
 from nodewright.fleet import SCORES, Options, run
 from nodewright.model.fleet import FleetNode, FleetPod
 from nodewright.render.documents import as_json, as_yaml
 from nodewright.render.fleet.sweeps import fewest_document, fewest_text
 from nodewright.sim.fleet.bound import bound_of, peaks
-from nodewright.sim.fleet.minimise import fewest
+from nodewright.sim.fleet.minimise import BrokenOffError, fewest
 from nodewright.sim.fleet.room import suits
 from nodewright.sim.fleet.values import Fate
 from nodewright.world.fleet.packing import packing_bound
@@ -37,7 +37,8 @@ def minimise(question: FleetQuestion, *, exact: bool, most: int, scores: str, ou
     """Find the fewest nodes that hold a workload.
 
     Each is like one of --nodes; they take every pod of --pods as soon as it arrives. Every number is tried by running the fleet. The bound below tells how far that may be from the least;
-    if both are the same, it is proved. Exit code 3 if no number of nodes will do.
+    if both are the same, it is proved. Ctrl-C ends the search, and the fewest that were found until then are told.
+    Exit code 3 if no number of nodes will do, or none was found until then.
     """
     fleet = question.load()
     kinds = _kinds(fleet.nodes)
@@ -47,13 +48,16 @@ def minimise(question: FleetQuestion, *, exact: bool, most: int, scores: str, ou
     options = Options(scores=scores, budgets=fleet.budgets)
 
     def missed(nodes: Sequence[FleetNode]) -> int:
-        result = run(nodes, pods, options)
+        result = run(nodes, pods, options, watch=telling.watch)
+        if not result.complete:
+            raise BrokenOffError
         # One that made way and came again later was not held all the while.
         return sum(
             one.fate not in _WELL or one.placed_s > one.arrived_s or one.stays > 1 for one in result.pods
         )
 
-    found = fewest(kinds, missed, bound=bound, most=0 if telling.hopeless else most)
+    with heeding(telling):
+        found = fewest(kinds, missed, bound=bound, most=0 if telling.hopeless else most)
     if output is not None:
         document = fewest_document(found, kinds, exact=exact)
         click.echo((as_json if output == "json" else as_yaml)(document), nl=False)

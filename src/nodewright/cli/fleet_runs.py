@@ -117,7 +117,7 @@ def played(
     Errors: InputError for a checkpoint of another run; PolicyError for a policy that fails.
     """
     telling = telling or Telling()
-    with _heeding(telling), _seldom_collected():
+    with heeding(telling), _seldom_collected():
         pods = pods_of(fleet, telling) if fleet.shard is None else fleet.pods()
         return run(fleet.nodes, pods, options, watch=telling.watch, checkpoint=checkpoint)
 
@@ -134,8 +134,8 @@ def _seldom_collected() -> Iterator[None]:
 
 
 @contextmanager
-def _heeding(telling: Telling) -> Iterator[None]:
-    """While this lasts, a first Ctrl-C is only noted."""
+def heeding(telling: Telling) -> Iterator[None]:
+    """While this lasts, a first Ctrl-C is only noted; a second one ends the command."""
     usual = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -255,8 +255,7 @@ def _done_elsewhere(
     except EngineMissingError as error:
         raise WorldError("start", works.engine, str(error)) from error
     except KeyboardInterrupt:
-        if not done:
-            raise
+        pass  # what is done is told, and that it is not all
     return done
 
 

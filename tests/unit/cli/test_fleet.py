@@ -119,6 +119,7 @@ def test_minimise_tells_the_fewest_nodes_and_whether_that_is_proved(
         "nodes": 4,
         "bound": 4,
         "proved": True,
+        "complete": True,
         "boundBy": "linear program",
         "runs": 0,
         "kinds": [{"name": "node-0", "shape": "1x1x8x2 64Gi", "nodes": 4}],
@@ -202,6 +203,42 @@ def test_a_sweep_that_is_broken_off_says_so(
     assert [line.split()[-1] for line in out.splitlines()[2:3]] == ["scores=default"]
     code, out, _ = asked(capsys, *sweep, "-o", "json")
     assert (code, json.loads(out)["complete"]) == (3, False)
+
+
+def test_room_that_is_counted_before_the_end_is_not_taken_for_the_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pods = tmp_path / "pods.csv"
+    rows = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
+    pods.write_text(f"name,cpu,memory,arrives,runs\n{rows}")
+    told = Telling.watch
+
+    def pressed(self: Telling, progress: Progress) -> bool:
+        signal.raise_signal(signal.SIGINT)
+        return told(self, progress)
+
+    monkeypatch.setattr(Telling, "watch", pressed)
+    room = ("capacity", "-f", "examples/fleet/probe.yaml", *TABLES[:2], "--pods", str(pods))
+    code, out, _ = asked(capsys, *room, "--sweep", "cpuManagerPolicy=none,static")
+    assert code == 3
+    assert out.startswith("broken off at 1m3s of virtual time")
+    assert "cpuManagerPolicy=static" not in out
+    code, out, _ = asked(capsys, *room, "-o", "json")
+    assert (code, json.loads(out)["complete"]) == (3, False)
+    code, out, _ = asked(capsys, "minimise", *TABLES[:2], "--pods", str(pods))
+    assert (code, out) == (3, "broken off after 1 run: none was found that holds it; fewer than 1 cannot\n")
+
+
+def test_of_workers_that_had_done_nothing_nothing_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> Iterator[Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fleet_runs, "map_chunks", interrupted)
+    code, out, _ = asked(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
+    assert code == 3
+    assert out.startswith("broken off: 0 of 2 runs are complete\nassumed: ")
 
 
 def test_of_workers_that_are_broken_off_it_is_told_what_is_done(

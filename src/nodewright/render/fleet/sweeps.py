@@ -84,12 +84,16 @@ def sweep_document(swept: Swept, *, warnings: Sequence[str] = ()) -> dict[str, A
 
 def fewest_text(found: Fewest, kinds: Sequence[FleetNode], *, exact: bool, most: int) -> str:
     """The fewest nodes, by kind, the bound, and whether it is proved."""
+    if not found.counts and not found.is_complete:
+        return f"broken off after {_runs(found)}: none was found that holds it; fewer than {found.bound:,} cannot\n"
     if not found.counts:
         return f"no number of these nodes up to {most:,} of a kind holds the workload\n"
     rows = [
         (str(count), kind.name, kind.shape) for count, kind in zip(found.counts, kinds, strict=True) if count
     ]
     text = table(("NODES", "LIKE", "SHAPE"), rows)
+    if not found.is_complete:
+        text = f"broken off after {_runs(found)}: these are the fewest until then\n{text}"
     if found.is_proved:
         return f"{text}\n{found.nodes:,} nodes hold it, and no fewer can: proved\n"
     how = (
@@ -103,12 +107,17 @@ def fewest_text(found: Fewest, kinds: Sequence[FleetNode], *, exact: bool, most:
     )
 
 
+def _runs(found: Fewest) -> str:
+    return "1 run" if found.runs == 1 else f"{found.runs:,} runs"
+
+
 def fewest_document(found: Fewest, kinds: Sequence[FleetNode], *, exact: bool) -> Mapping[str, Any]:
     """The same as a document."""
     return {
         "nodes": found.nodes if found.counts else None,
         "bound": found.bound,
         "proved": found.is_proved,
+        "complete": found.is_complete,
         "boundBy": "linear program" if exact else "amounts",
         "runs": found.runs,
         "kinds": [

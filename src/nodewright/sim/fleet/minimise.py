@@ -11,6 +11,10 @@ Holds = Callable[[Sequence[FleetNode]], int]
 """How many pods of the workload these nodes fail to take at once; 0: they hold it."""
 
 
+class BrokenOffError(Exception):
+    """Whoever tries nodes has been told to stop."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fewest:
     """The fewest nodes that were found to hold a workload."""
@@ -21,6 +25,8 @@ class Fewest:
     """Fewer cannot hold it."""
     runs: int
     """How often the fleet was run."""
+    is_complete: bool = True
+    """False: the search was broken off, and these are the fewest that were found until then."""
 
     @property
     def nodes(self) -> int:
@@ -46,20 +52,29 @@ def fewest(kinds: Sequence[FleetNode], holds: Holds, *, bound: int, most: int) -
     """The fewest nodes of the kinds that hold the workload, as far as the search finds them.
 
     First as many as are needed of each kind alone, or, where none does, of all kinds alike; then kinds are
-    taken away one by one as long as the rest still holds it. ``most`` is how many of a kind are tried.
+    taken away one by one as long as the rest still holds it. ``most`` is how many of a kind are tried. ``holds`` may
+    raise BrokenOffError: then what was found until then is told.
     """
     search = _Search(kinds, holds)
+    try:
+        best, is_complete = _best(search, len(kinds), bound, most), True
+    except BrokenOffError:
+        best, is_complete = search.least_known(), False
+    return Fewest(counts=best, bound=bound, runs=search.runs, is_complete=is_complete)
+
+
+def _best(search: "_Search", kinds: int, bound: int, most: int) -> tuple[int, ...]:
     best: tuple[int, ...] = ()
-    for at in range(len(kinds)):
+    for at in range(kinds):
         if best and sum(best) <= bound:
             break
-        only = tuple(int(at == one) for one in range(len(kinds)))
+        only = tuple(int(at == one) for one in range(kinds))
         found = search.along(only, least=max(bound, 1), most=sum(best) - 1 if best else most)
         best = found or best
-    if not best and len(kinds) > 1:
-        best = search.along(tuple(1 for _ in kinds), least=1, most=most)
+    if not best and kinds > 1:
+        best = search.along((1,) * kinds, least=1, most=most)
         best = search.lessened(best, bound) if best else best
-    return Fewest(counts=best, bound=bound, runs=search.runs)
+    return best
 
 
 class _Search:
@@ -73,6 +88,11 @@ class _Search:
             self.runs += 1
             self._known[counts] = not self._holds(copies(self.kinds, counts))
         return self._known[counts]
+
+    def least_known(self) -> tuple[int, ...]:
+        """The fewest that were found to hold it so far; empty: none were."""
+        holding = [counts for counts, does in self._known.items() if does]
+        return min(holding, key=lambda counts: (sum(counts), counts), default=())
 
     def along(self, direction: tuple[int, ...], *, least: int, most: int) -> tuple[int, ...]:
         """The smallest multiple that holds it, as far as more nodes hold no less; empty: none up to the most."""

@@ -8,7 +8,7 @@ from nodewright.model.fleet import FleetNode, FleetPod
 from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from nodewright.model.profile import NodeProfile
 from nodewright.sim.fleet.bound import Demand, bound_of, peaks
-from nodewright.sim.fleet.minimise import copies, fewest
+from nodewright.sim.fleet.minimise import BrokenOffError, copies, fewest
 from nodewright.values.quantity import Quantity
 from nodewright.world.fleet.packing import packing_bound
 
@@ -47,6 +47,20 @@ def test_kinds_are_mixed_where_none_will_do_alone() -> None:
 def test_a_workload_that_nothing_holds_is_told_and_never_proved() -> None:
     found = fewest((SMALL,), lambda _: 1, bound=1, most=8)
     assert (found.counts, found.is_proved) == ((), False)
+
+
+def test_a_search_that_is_broken_off_tells_the_fewest_until_then() -> None:
+    tried = []
+
+    def holds(nodes: Sequence[FleetNode]) -> int:
+        tried.append(len(nodes))
+        if len(tried) == 6:
+            raise BrokenOffError
+        return max(10 - len(nodes), 0)
+
+    found = fewest((SMALL,), holds, bound=1, most=100)
+    assert tried == [1, 2, 4, 8, 16, 12]
+    assert (found.counts, found.runs, found.is_complete, found.is_proved) == ((16,), 6, False, False)
 
 
 def test_copies_have_names_and_host_names_of_their_own() -> None:
