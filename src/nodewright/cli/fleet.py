@@ -215,7 +215,7 @@ def _options(wish: dict[str, Any], *, is_sweep: bool) -> Options:
 def _write(fleet: FleetInput, result: FleetResult, found: FleetSummary, wish: dict[str, Any]) -> None:
     columns = shutil.get_terminal_size().columns
     if wish["html"] is not None:
-        wish["html"].write_text(fleet_page(found, result), "utf-8")
+        wish["html"].write_text(fleet_page(found, result, assumed_lines(fleet)), "utf-8")
     if wish["parquet"] is not None:
         write_parquet(wish["parquet"], pod_columns(result))
     if wish["output"] in ("json", "yaml"):
@@ -264,7 +264,15 @@ def assumed(fleet: FleetInput) -> dict[str, Any]:
 
 
 def assumed_text(fleet: FleetInput, columns: int) -> str:
-    """The same in words."""
+    """The same in words, for so many columns."""
+    return "".join(
+        f"{fill(line, columns - 1, subsequent_indent='  ', break_on_hyphens=False)}\n"
+        for line in assumed_lines(fleet)
+    )
+
+
+def assumed_lines(fleet: FleetInput) -> list[str]:
+    """The same, a line each."""
     furnished = fleet.furnished
     lines = []
     if furnished.assumed:
@@ -285,6 +293,4 @@ def assumed_text(fleet: FleetInput, columns: int) -> str:
             f"assumed: {furnished.with_system_memory} nodes that keep no memory from pods have 100Mi more, "
             "the threshold below which their kubelets evict"
         )
-    return "".join(
-        f"{fill(line, columns - 1, subsequent_indent='  ', break_on_hyphens=False)}\n" for line in lines
-    )
+    return lines

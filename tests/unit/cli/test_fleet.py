@@ -49,7 +49,9 @@ def test_every_pod_placed_is_a_yes(capsys: pytest.CaptureFixture[str], tmp_path:
         "nodesWithSystemCore": 4,
         "nodesWithSystemMemory": 4,
     }
-    assert page.read_text("utf-8").startswith("<!doctype html>")
+    drawn = page.read_text("utf-8")
+    assert drawn.startswith("<!doctype html>")
+    assert "assumed: NUMA nodes" in drawn
 
 
 def test_a_sweep_puts_policies_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:

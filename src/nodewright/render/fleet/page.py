@@ -28,8 +28,11 @@ _MOST_ROWS = 20
 Rows = Sequence[Sequence[str]]
 
 
-def fleet_page(found: FleetSummary, result: FleetResult) -> str:
-    """The run as one HTML document without scripts and without anything to be fetched."""
+def fleet_page(found: FleetSummary, result: FleetResult, notes: Sequence[str] = ()) -> str:
+    """The run as one HTML document without scripts and without anything to be fetched.
+
+    ``notes`` stand at the end: what was assumed.
+    """
     title = f"{found.nodes:,} nodes, {found.pods:,} pods"
     fates = ", ".join(f"{count:,} {fate.value}" for fate, count in found.fates.items())
     broken = "" if found.complete else " The run was broken off: this is how far it came."
@@ -44,6 +47,7 @@ def fleet_page(found: FleetSummary, result: FleetResult) -> str:
         *_fragments(found),
         *_reasons(found),
         *_times(found, result),
+        *(f'<p class="soft">{escape(note)}</p>' for note in notes),
         "</main></body></html>\n",
     ]
     return "\n".join(parts)
@@ -131,13 +135,21 @@ def _shapes(found: FleetSummary) -> Iterator[str]:
 def _fragments(found: FleetSummary) -> Iterator[str]:
     if not found.fragments:
         return
-    bars = [Bar(f"{one.cpus} CPUs", one.by_numa, one.by_node - one.by_numa) for one in found.fragments]
+    bars = [
+        Bar("1 CPU" if one.cpus == 1 else f"{one.cpus} CPUs", one.by_numa, one.by_node - one.by_numa)
+        for one in found.fragments
+    ]
     yield "<h2>Free CPUs, as pods of so many would find them</h2>"
     yield (
-        f'<p class="soft">{found.free_cpus:,} CPUs are free to be given out. Light: pods that fit into a NUMA node; '
-        "the rest fits only across NUMA nodes.</p>"
+        f'<p class="soft">{found.free_cpus:,} CPUs are free to be given out. Pods of so many of them would fit, and how '
+        "many of those:</p>"
     )
     yield f'<div class="scroll">{bars_svg("pods of so many CPUs that would fit, as a share", bars)}</div>'
+    entries = "".join(
+        f'<li><svg width="14" height="10" aria-hidden="true"><rect class="{style}" width="14" height="10"/></svg>{name}</li>'
+        for style, name in (("bar", "into single NUMA nodes"), ("lost", "only across NUMA nodes"))
+    )
+    yield f'<ul class="legend">{entries}</ul>'
 
 
 def _reasons(found: FleetSummary) -> Iterator[str]:
