@@ -140,6 +140,7 @@ def fleets(draw: st.DrawFn, wishes: str = "any") -> tuple[list[FleetNode], list[
             runs_s=draw(st.sampled_from((None, 1, 3))),
             controlled=draw(st.booleans()),
             node=draw(st.sampled_from(("", "", "", "", "n0"))),
+            only_on=draw(st.sampled_from(("", "", "", "n1"))),
             usage=draw(st.sampled_from(USAGES)),
             selector=draw(st.sampled_from((None, None, SELECTOR))),
         )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import click
+from msgspec.structs import replace
 
 from nodewright.cli.app import NO, YES
 from nodewright.cli.fleet_options import FleetQuestion, fleet_question_of_nodes
@@ -43,7 +44,8 @@ def minimise(question: FleetQuestion, *, exact: bool, most: int, scores: str, ou
     fleet = question.load()
     kinds = _kinds(fleet.nodes)
     telling = Telling()
-    pods = tuple(pods_of(fleet, telling))
+    # Nodes have other names here: what each of --nodes has for itself goes anywhere.
+    pods = tuple(replace(one, only_on="") if one.only_on else one for one in pods_of(fleet, telling))
     bound = _bound(kinds, pods, exact=exact)
     options = Options(scores=scores, budgets=fleet.budgets)
 

@@ -56,6 +56,8 @@ class FleetPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How long it runs once it has started; None: for good."""
     node: str = ""
     """The node where it runs already; empty: it is to be placed."""
+    only_on: str = ""
+    """The one node that it is meant for, as a DaemonSet's is, which no cordon keeps away; empty: any."""
     gpu_milli: int = 0
     """Its share of one device, where it takes no whole one: accounted for, not placed."""
     controlled: bool = False

@@ -31,12 +31,17 @@ def standing_objection(shape: PodShape, seat: Seat) -> Objection | None:
     """What speaks against the node whoever is there.
 
     Follows: v1.36, pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go,
-        tainttoleration/taint_toleration.go, nodeaffinity/node_affinity.go, Filter.
+        tainttoleration/taint_toleration.go, nodeaffinity/node_affinity.go, Filter; for pods of one node
+        pkg/controller/daemon/util/daemonset_util.go, AddOrUpdateDaemonPodTolerations and
+        ReplaceDaemonSetPodNodeNameNodeAffinity.
     """
+    only = shape.only_on
+    if only and only != seat.name:
+        return Objection("NodeAffinity", for_good=True)
     if not (seat.cordoned or seat.taints or shape.selects):
         return None
     spec = shape.pod.spec
-    if seat.cordoned and not _tolerated(CORDONED, spec.tolerations):
+    if seat.cordoned and not only and not _tolerated(CORDONED, spec.tolerations):
         return Objection("NodeUnschedulable", for_good=True)
     taint = forbidding(shape, seat)
     if taint is not None:

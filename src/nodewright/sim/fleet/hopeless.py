@@ -37,8 +37,12 @@ def judged(
     Nodes come with what they have for pods.
     """
     seen: dict[int, Pod] = {}
+    by_name = {node.name: (node, has) for node, has in nodes}
     for one in pods:
-        if id(one.pod) not in seen:
+        if one.only_on in by_name:
+            if (found := hopeless(one, [by_name[one.only_on]])) is not None:
+                tell(found)
+        elif id(one.pod) not in seen:
             seen[id(one.pod)] = one.pod  # kept, so that nothing else comes to stand at its address
             if not one.node and (found := hopeless(one, nodes)) is not None:
                 tell(found)

@@ -65,6 +65,7 @@ class FastScheduler:
 
     def __init__(self, board: Board, score: LocalScore) -> None:
         self._board, self._score = board, score
+        self._by_name = {seat.name: seat for seat in board.seats}
         self._rankings: dict[Hashable, Ranking] = {}
         """By what shapes have in common that go the same way."""
         self._standing: dict[int, Standing] = {}
@@ -79,6 +80,9 @@ class FastScheduler:
         if standing is None:
             standing = self._standing[shape.number] = self._standing_of(shape)
         if self._is_by_itself(shape, standing):
+            if shape.only_on and not shape.is_kept_by_others:
+                has = [one.number for one in standing.seats if has_room(shape, one)]
+                return has[0] if has and has[0] not in without else None
             if not shape.looks_around:
                 return self._ranking(shape, standing).best(without)
             if shape.only_wishes_to_spread:
@@ -92,7 +96,10 @@ class FastScheduler:
         return best(shape, found, around, self._score)
 
     def _standing_of(self, shape: PodShape) -> "Standing":
-        seats = [one for one in self._board.seats if standing_objection(shape, one) is None]
+        seats: Sequence[Seat] = self._board.seats
+        if shape.only_on:
+            seats = [self._by_name[shape.only_on]] if shape.only_on in self._by_name else []
+        seats = [one for one in seats if standing_objection(shape, one) is None]
         is_repelled = any(repelling(shape, one) for one in seats)
         key = (is_repelled, *(one.number for one in seats))
         return self._known.setdefault(key, Standing(len(self._known), seats, is_repelled))

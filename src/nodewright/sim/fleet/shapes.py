@@ -43,6 +43,7 @@ class PodShape:
         "memory",
         "namespace",
         "number",
+        "only_on",
         "others",
         "own_cpus",
         "pod",
@@ -61,9 +62,16 @@ class PodShape:
     )
 
     def __init__(
-        self, number: int, pod: Pod, namespace: str, selector: Mapping[str, Any] | None = None
+        self,
+        number: int,
+        pod: Pod,
+        namespace: str,
+        selector: Mapping[str, Any] | None = None,
+        *,
+        only_on: str = "",
     ) -> None:
         self.number, self.pod, self.namespace, self.selector = number, pod, namespace, selector
+        self.only_on = only_on
         self.labels: Mapping[str, str] = pod.metadata.labels
         requests = scheduler_requests(pod)
         self.asks: tuple[tuple[str, int], ...] = tuple(sorted((k, v) for k, v in requests.items() if v > 0))
@@ -117,7 +125,7 @@ class Shapes:
 
     def __init__(self) -> None:
         self.known: list[PodShape] = []
-        self._numbers: dict[tuple[int, str, int], int] = {}
+        self._numbers: dict[tuple[int, str, int, str], int] = {}
         self._recognized = 0
         self._kept: list[FleetPod] = []
 
@@ -127,17 +135,21 @@ class Shapes:
 
     def of(self, pod: FleetPod) -> PodShape:
         """The shape of this pod."""
-        key = (id(pod.pod), pod.namespace, id(pod.selector))
+        key = (id(pod.pod), pod.namespace, id(pod.selector), pod.only_on)
         number = self._numbers.get(key)
         if number is None:
             for old in self.known[: self._recognized]:
-                if (old.namespace, old.pod, old.selector) == (pod.namespace, pod.pod, pod.selector):
+                if old.only_on == pod.only_on and (old.namespace, old.pod, old.selector) == (
+                    pod.namespace,
+                    pod.pod,
+                    pod.selector,
+                ):
                     self._numbers[key] = old.number
                     self._kept.append(pod)
                     return old
             # The shape holds the pod, so that nothing else comes to stand at its address.
             number = self._numbers[key] = len(self.known)
-            self.known.append(PodShape(number, pod.pod, pod.namespace, pod.selector))
+            self.known.append(PodShape(number, pod.pod, pod.namespace, pod.selector, only_on=pod.only_on))
         return self.known[number]
 
 

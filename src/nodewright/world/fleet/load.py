@@ -112,7 +112,7 @@ class FleetInput:
             resources = self.shard.resources
         gpus = GPUs(self.wish.gpu_annotation, resources).checked()
         plain = fleet_pods(self.objects, self._expanded(), gpus)
-        streams: list[Iterable[FleetPod]] = [sorted(plain, key=_arrival)] if self.objects.pods else []
+        streams: list[Iterable[FleetPod]] = [sorted(plain, key=_turn)] if self.objects.pods else []
         names = Names()
         streams += [
             names.checked(openb_pods(table) if set(table.header) >= POD_COLUMNS else table_pods(table))
@@ -156,7 +156,7 @@ class FleetInput:
         stem = one.name.rpartition("-")[0]
         for number, node in enumerate(self.read):
             if node.name not in without and _suits(pod, node):
-                yield replace(one, name=f"{stem}-{number}", node=node.name, count=1)
+                yield replace(one, name=f"{stem}-{number}", only_on=node.name, count=1)
 
 
 def _later(name: str, by: int) -> str:
@@ -299,6 +299,11 @@ def _known(pods: Iterable[FleetPod], resources: frozenset[str]) -> Iterator[Flee
                 rule = f"no node has the resource {', '.join(sorted(unknown))}"
                 raise InputError([Fault(source=f"{one.place}, Pod {one.full_name}", rule=rule)])
         yield one
+
+
+def _turn(pod: FleetPod) -> tuple[float, bool]:
+    """Of those that arrive at one time, first what each node has for itself."""
+    return pod.arrives_s, not pod.only_on
 
 
 def _arrival(pod: FleetPod | ReadPod) -> float:

@@ -43,6 +43,8 @@ class ReadPod:
     arrives_s: float = 0
     runs_s: float | None = None
     node: str = ""
+    only_on: str = ""
+    """The node that it is meant for."""
     controlled: bool = False
     owner: Owner | None = None
     """Its controller: what it was made from, or what it says itself."""
@@ -313,6 +315,7 @@ def fleet_pods(found: Objects, pods: Iterable[ReadPod], gpus: GPUs) -> Iterator[
                 arrives_s=one.arrives_s,
                 runs_s=one.runs_s,
                 node=one.node,
+                only_on=one.only_on,
                 gpu_milli=milli,
                 controlled=one.controlled,
                 selector=selectors[key],

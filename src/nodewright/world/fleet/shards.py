@@ -24,7 +24,7 @@ class Shard:
         values = tuple(dict.fromkeys(self.homes.values()))
         dealt = 0
         for pod in pods:
-            home = self.homes.get(pod.node) or pod.pod.spec.node_selector.get(self.label)
+            home = self.homes.get(pod.node or pod.only_on) or pod.pod.spec.node_selector.get(self.label)
             if home is None:
                 home = values[dealt % len(values)]
                 dealt += 1

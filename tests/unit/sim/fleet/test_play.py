@@ -109,6 +109,30 @@ def test_pods_that_run_already_are_counted() -> None:
     assert [one.node for one in result.pods] == [0, 1]
 
 
+def test_a_pod_that_is_meant_for_one_node_is_asked_about_there_and_nowhere_else() -> None:
+    nodes = some_nodes(3)
+    fits, wide = a_template("cpu=2 memory=1Gi"), a_template("cpu=9 memory=1Gi")
+    pods = [one for pod in (fits, wide) for node in "012" for one in some_pods(1, pod, only_on=f"n{node}")]
+    result = run(nodes, pods)
+    assert [one.node for one in result.pods] == [0, 1, 2, -1, -1, -1]
+    assert {(one.filter, one.nodes) for one in result.pods[3].lacks} == {
+        ("NodeAffinity", 2),
+        ("NodeResourcesFit", 1),
+    }
+    cordoned = some_nodes(1, unschedulable=True)
+    assert [one.node for one in run(cordoned, some_pods(1, fits, only_on="n0")).pods] == [0]
+    assert [one.node for one in run(cordoned, some_pods(1, fits)).pods] == [-1]
+
+
+def test_a_loop_of_a_pod_that_is_meant_for_one_node_is_told() -> None:
+    strict = a_profile(
+        cpuManagerPolicy="static", reservedSystemCPUs="0", topologyManagerPolicy="single-numa-node"
+    )
+    pods = some_pods(1, a_template("cpu=5 memory=1Gi"), only_on="n1", controlled=True)
+    (pod,) = run(some_nodes(2, strict), pods).pods
+    assert (pod.fate, pod.refusals, pod.refused_by) == (Fate.LOOPING, 1, 1)
+
+
 def test_less_important_pods_make_way() -> None:
     low = some_pods(2, a_template("cpu=4 memory=1Gi"), controlled=True)
     high = some_pods(1, a_template("cpu=6 memory=1Gi", priority=5), "q", arrives_s=3)

@@ -129,12 +129,12 @@ def test_what_makes_pods_makes_as_many_as_it_wants_and_one_a_node_that_suits_a_d
     )
     tainted = NODE.format(name="n2") + "spec: {taints: [{key: only, effect: NoSchedule}]}\n"
     pods = list(fleet(tmp_path, several(NODE, ["n1", "n3"]) + "---\n" + tainted, made).pods())
-    assert [(one.name, one.node, one.controlled) for one in pods] == [
+    assert [(one.name, one.only_on, one.controlled) for one in pods] == [
+        ("log-0", "n1", True),
+        ("log-1", "n3", True),
         ("web-0", "", True),
         ("web-1", "", True),
         ("web-2", "", True),
-        ("log-0", "n1", True),
-        ("log-1", "n3", True),
     ]
 
 
