@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from nodewright.agent.allocating import allocation, uses_of
 from nodewright.agent.resizing import with_restarts
 from nodewright.agent.stages import THERE
-from nodewright.agent.turn import Turn, probed
+from nodewright.agent.turn import Turn, has_hook, probed, unhooked
 from nodewright.agent.values import (
     AskProbe,
     CleanPod,
@@ -94,7 +94,8 @@ def _active(turn: Turn, record: PodRecord) -> PodRecord:
     if record.retry_at_ns is not None and record.retry_at_ns > turn.now.steady_ns:
         return _waiting_to_retry(turn, record)
     wanted, record = _backed_off(turn, wanted, record)
-    hooks, is_resize = _cut_off(record), record.resizing.is_in_progress
+    hooks = {one.name: one.attempt for one in unhooked(record)}
+    is_resize = record.resizing.is_in_progress
     if is_resize:
         wanted = with_restarts(wanted, record)
     elif wanted.is_nothing and not hooks:
@@ -115,7 +116,7 @@ def _active(turn: Turn, record: PodRecord) -> PodRecord:
     files = {group.container: group.files for group in groups}
     record = replace(
         record,
-        hooks=hooks | {name: work.attempts[name] for name in wanted.starts if _has_hook(record.pod, name)},
+        hooks=hooks | {name: work.attempts[name] for name in wanted.starts if has_hook(record.pod, name)},
         starting={name: files[name] for name in wanted.starts},
     )
     return _work(turn, record, work)
@@ -125,29 +126,6 @@ def _tunes(turn: Turn, record: PodRecord, wanted: PodPlan) -> tuple[TuneContaine
     """What those are to be told that go on running."""
     ending = {one.container.id for one in wanted.kills}
     return tuple(one for one in turn.tunes_of(record) if one.container_id not in ending)
-
-
-def _cut_off(record: PodRecord) -> dict[str, int]:
-    """The containers whose postStart hook began, or was about to, when an agent ended: as a record with attempts.
-
-    Departs: the kubelet takes any container that runs for one whose hook has run; its documentation promises that a
-        hook is delivered at least once, and so it is here.
-    """
-    facts = record.facts
-    newest = {name: facts.newest(name) for name in record.hooks} if facts is not None else {}
-    return {
-        name: one.attempt
-        for name, one in newest.items()
-        if one is not None
-        and one.phase is ContainerPhase.RUNNING
-        and one.attempt == record.hooks[name]
-        and _has_hook(record.pod, name)
-    }
-
-
-def _has_hook(pod: Pod, name: str) -> bool:
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    return any(one.name == name and "postStart" in (one.lifecycle or {}) for one in containers)
 
 
 def _waiting_to_retry(turn: Turn, record: PodRecord) -> PodRecord:
@@ -243,13 +221,14 @@ def _back_off_text(pod: Pod, name: str, held: BackOff) -> str:
 
 
 def _probing(turn: Turn, record: PodRecord) -> PodRecord:
-    """Ask every probe whose turn has come; those of containers that do not run are left alone."""
+    """Ask every probe whose turn has come; those of containers that do not run, or start, are left alone."""
     pod = record.pod
     facts = record.facts or PodFacts(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
     probes, asks = dict(record.probes), dict[tuple[str, ProbeKind], int]()
+    starting = unhooked(record)
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         running = facts.newest(container.name)
-        if running is not None and running.phase is ContainerPhase.RUNNING:
+        if running is not None and running.phase is ContainerPhase.RUNNING and running not in starting:
             _ask(turn, record, container, running, (probes, asks))
     if probes == record.probes and asks == record.asks_at_ns:
         return record

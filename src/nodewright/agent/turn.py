@@ -29,7 +29,7 @@ from nodewright.core.eviction import Eviction
 from nodewright.core.lifecycle import Circumstances, Health, Probed, ProbeKind, pod_status
 from nodewright.core.requests import qos_class
 from nodewright.model.objects import Pod, PodStatus
-from nodewright.model.running import ContainerPhase
+from nodewright.model.running import ContainerFacts, ContainerPhase
 from nodewright.node.actions import AskPlugin
 from nodewright.node.cgroups import PlacedPod, cgroup_rules, cgroup_tree, groups_of_pod, places_of
 from nodewright.node.config import NodeConfig
@@ -241,6 +241,7 @@ class Turn:
                 override=record.override,
                 host_ip=self.rules.host_ip,
                 resizing=record.resizing,
+                unhooked=frozenset(one.id for one in unhooked(record)),
             ),
         )
 
@@ -298,6 +299,31 @@ def probed(record: PodRecord) -> Probed:
         startup=results[ProbeKind.STARTUP],
         readiness=results[ProbeKind.READINESS],
     )
+
+
+def unhooked(record: PodRecord) -> tuple[ContainerFacts, ...]:
+    """The containers that run and whose postStart hooks are under way, or were cut off when an agent ended.
+
+    Departs: the kubelet takes any container that runs when it begins for one whose hook has run; its documentation
+        promises that a hook is delivered at least once, and so it is here.
+    """
+    if record.facts is None or not record.hooks:
+        return ()
+    newest = (record.facts.newest(name) for name in record.hooks)
+    return tuple(
+        one
+        for one in newest
+        if one is not None
+        and one.phase is ContainerPhase.RUNNING
+        and one.attempt == record.hooks[one.name]
+        and has_hook(record.pod, one.name)
+    )
+
+
+def has_hook(pod: Pod, name: str) -> bool:
+    """Whether the container has a hook after its start."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return any(one.name == name and "postStart" in (one.lifecycle or {}) for one in containers)
 
 
 def _lasting(record: PodRecord) -> object:

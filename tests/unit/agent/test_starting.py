@@ -3,8 +3,9 @@
 from msgspec.structs import replace
 
 from nodewright.agent.kept import kept_part
-from nodewright.agent.values import Source
-from nodewright.model.objects import Container, Pod
+from nodewright.agent.timing import steady_ns
+from nodewright.agent.values import RuntimeSeen, Source
+from nodewright.model.objects import Container, Pod, Waiting
 from nodewright.testing.agents import AgentBench, running
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
@@ -63,6 +64,24 @@ async def test_a_hook_that_was_cut_off_and_then_fails_ends_its_container() -> No
     async with later:
         assert "stop_container main-web-0" in later.operations()
         assert later.ears.told[0].reason == "FailedPostStartHook"
+
+
+@running
+async def test_a_container_counts_as_started_once_its_hook_has_run() -> None:
+    async with AgentBench() as bench:
+        bench.asker.lets_hooks_run.clear()
+        await bench.want(hooked(a_pod()))
+        bench.loop.see(RuntimeSeen(await bench.runtime.pods(), steady_ns(bench.clock)))
+        await settle()
+        (status,) = bench.record("web").status.container_statuses
+        assert status.state.waiting == Waiting("ContainerCreating")
+        assert not status.ready
+        assert bench.phase("web") == "Pending"
+        bench.asker.lets_hooks_run.set()
+        await bench.clock.advance(1)
+        (status,) = bench.record("web").status.container_statuses
+        assert status.ready
+        assert bench.phase("web") == "Running"
 
 
 @running

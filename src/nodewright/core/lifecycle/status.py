@@ -59,6 +59,8 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     override: Override | None = None
     host_ip: str = ""
     resizing: Resizing = NO_RESIZE
+    unhooked: frozenset[str] = frozenset()
+    """The ids of containers whose postStart hooks have not come back: they have not started yet, as far as anybody hears."""
 
 
 def pod_status(pod: Pod, facts: PodFacts | None, previous: PodStatus, when: Circumstances) -> PodStatus:
@@ -121,7 +123,11 @@ class _View(msgspec.Struct, frozen=True):
         return tuple(self._status(one, before.get(one.name)) for one in containers)
 
     def _status(self, container: Container, old: ContainerStatus | None) -> ContainerStatus:
-        known = tuple(one for one in self.facts.containers if one.name == container.name)
+        known = tuple(
+            one
+            for one in self.facts.containers
+            if one.name == container.name and one.id not in self.when.unhooked
+        )
         status = _seen(container, known, old) if known else _unseen(self.pod, container, old)
         newest = known[0] if known else None
         if self.when.resizing.is_in_progress:
