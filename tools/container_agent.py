@@ -20,8 +20,8 @@ SLEEPS = 'trap "exit 0" TERM; echo > /out/$POD; while :; do sleep 1 & wait $!; d
 class Agent:
     """An agent of its own: its manifests, its groups, its socket."""
 
-    def __init__(self, containerd: Containerd) -> None:
-        self.containerd, self.root = containerd, containerd.root
+    def __init__(self, containerd: Containerd, options: tuple[str, ...] = ()) -> None:
+        self.containerd, self.root, self._options = containerd, containerd.root, options
         self.manifests, self.started = self.root / "manifests", self.root / "started"
         self.workloads = self.root / "workloads"
         self.cgroup_root = f"/nodewright-containers-{os.getpid()}"
@@ -127,14 +127,15 @@ class Agent:
             f"--pod-manifest-path={self.manifests}",
             f"--workload-dir={self.workloads}",
             f"--socket={self.root}/agent.sock",
+            *self._options,
         ]
 
 
 @contextmanager
-def an_agent(containerd: Containerd | None = None) -> Iterator[Agent]:
+def an_agent(containerd: Containerd | None = None, *options: str) -> Iterator[Agent]:
     """An agent with a containerd of its own; nothing of either is left."""
     with containerd or Containerd() as runtime:
-        agent = Agent(runtime)
+        agent = Agent(runtime, options)
         try:
             agent.start()
             yield agent

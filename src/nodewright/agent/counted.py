@@ -53,6 +53,8 @@ class Timed(StrEnum):
     """Seconds; kind of work."""
     STATS_AGE = "stats age"
     """Seconds; signal."""
+    PROBING = "probing"
+    """Seconds; kind of probe, container, pod, namespace."""
     DECIDING = "deciding"
     """Seconds; what had been seen."""
 
@@ -66,6 +68,7 @@ BOUNDS: Mapping[Timed, tuple[float, ...]] = {
     ),
     Timed.WORKING: DEFAULT_BOUNDS,
     Timed.STATS_AGE: DEFAULT_BOUNDS,
+    Timed.PROBING: DEFAULT_BOUNDS,
     Timed.DECIDING: (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5),
 }
 """The upper bounds of the classes that measures fall into; the kubelet's where it measures the same."""
@@ -100,6 +103,10 @@ class Counts:
         if spread is None:
             spread = self.spreads[what, labels] = Spread(BOUNDS[what])
         spread.add(value)
+
+    def forget(self, what: Timed, *labels: str) -> None:
+        """These measures are nobody's any more."""
+        self.spreads.pop((what, labels), None)
 
     def of(self, what: Timed) -> Iterator[tuple[Labels, Spread]]:
         """The measures of one thing."""

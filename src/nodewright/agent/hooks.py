@@ -8,7 +8,7 @@ from nodewright.core.environment import Lacking, concrete, probed_handler
 from nodewright.core.lifecycle import Health
 from nodewright.model.objects import Container, Pod
 from nodewright.world.errors import WorldError
-from nodewright.world.ports import Asker, Caution
+from nodewright.world.ports import Asker, Caution, Clock
 
 _LIMIT_S = 120.0
 
@@ -36,10 +36,11 @@ async def pre_stop(
     await _run((container.lifecycle or {}).get("preStop"), asker, pod, container, (id_, ip, timeout_s))
 
 
-async def asked(asker: Asker, work: AskProbe, container: Container) -> ProbeAnswered:
+async def asked(asker: Asker, work: AskProbe, container: Container, clock: Clock) -> ProbeAnswered:
     """What came of a probe."""
     answer: Health | None = None
     said = ""
+    began_s = clock.monotonic_s()
     handler = probed_handler(work.probe.handler, container)
     try:
         if isinstance(handler, Lacking):
@@ -59,6 +60,7 @@ async def asked(asker: Asker, work: AskProbe, container: Container) -> ProbeAnsw
         answer=answer,
         said=str(said),
         is_odd=isinstance(said, Caution),
+        took_s=clock.monotonic_s() - began_s,
     )
 
 

@@ -324,7 +324,7 @@ class Performer:
         self.report(await self.handing.ask(work))
 
     async def _ask(self, work: AskProbe) -> None:
-        self.report(await asked(self.asker, work, container_of(work.pod, work.container)))
+        self.report(await asked(self.asker, work, container_of(work.pod, work.container), self.clock))
 
 
 def _pod_group(groups: Iterable[Group]) -> Group | None:

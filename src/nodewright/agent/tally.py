@@ -119,6 +119,8 @@ class Tally(Counts):
             self._works.pop(uid, None)
             for labels in [one for one in self.counts[Counted.PROBED] if one[-1] == uid]:
                 del self.counts[Counted.PROBED][labels]
+                kind, _, *where, _uid = labels
+                self.forget(Timed.PROBING, kind, *where)
 
     def _came(self, record: PodRecord) -> None:
         if record.stage is Stage.REFUSED and record.override is not None:
@@ -183,7 +185,10 @@ class Tally(Counts):
             return
         meta = record.pod.metadata
         where = (seen.container, meta.name, meta.namespace or "default", meta.uid)
-        self.count(Counted.PROBED, seen.probe.kind.value.capitalize(), _RESULTS[seen.answer], *where)
+        kind = seen.probe.kind.value.capitalize()
+        self.count(Counted.PROBED, kind, _RESULTS[seen.answer], *where)
+        if seen.answer is Health.SUCCESS:
+            self.time(Timed.PROBING, seen.took_s, kind, *where[:-1])
 
 
 def kind_of(pod: Pod, container: str) -> str:

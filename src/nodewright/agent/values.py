@@ -256,7 +256,7 @@ class TuneFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeAnswered(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe has come back; no answer: it could not be asked."""
+    """A probe has come back, after so many seconds; no answer: it could not be asked."""
 
     uid: str
     container: str
@@ -266,6 +266,7 @@ class ProbeAnswered(msgspec.Struct, frozen=True, kw_only=True):
     said: str = ""
     is_odd: bool = False
     """The answer is good, and people should know what was said nevertheless."""
+    took_s: float = 0.0
 
 
 class UsageSeen(msgspec.Struct, frozen=True):
@@ -277,14 +278,12 @@ class UsageSeen(msgspec.Struct, frozen=True):
 
 
 class Drained(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine goes down, or the agent is asked to end its pods: these end now.
-
-    Units: grace_period_s in seconds, by uid.
-    """
+    """The machine goes down, or the agent is asked to end its pods: these end now, each within so many seconds."""
 
     why: str
     override: Override
     grace_periods_s: Mapping[str, int]
+    """By uid."""
 
 
 class Ticked(msgspec.Struct, frozen=True):

@@ -66,11 +66,17 @@ class Requests:
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str, str]]()
+        self.inflight = Counter[tuple[str, str, str]]()
         self.spreads: dict[tuple[str, str, str], Spread] = {}
 
-    def done(self, key: tuple[str, str, str], took_s: float) -> None:
-        """One more."""
+    def begun(self, key: tuple[str, str, str]) -> None:
+        """One more that is being answered."""
         self.counts[key] += 1
+        self.inflight[key] += 1
+
+    def done(self, key: tuple[str, str, str], took_s: float) -> None:
+        """One fewer."""
+        self.inflight[key] -= 1
         spread = self.spreads.get(key)
         if spread is None:
             spread = self.spreads[key] = Spread(DEFAULT_BOUNDS)
@@ -99,7 +105,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        began_s, method, path = time.perf_counter(), scope["method"], scope["path"]
+        began_s, path = time.perf_counter(), scope["path"]
+        key = self._key(scope)
+        self._requests.begun(key)
         try:
             if self._access is not None and not await self._is_let_in(scope, send):
                 return
@@ -109,10 +117,13 @@ class Guard:
             self._refusals.refused(_source(scope), "slow", why)
             await _hung_up(scope)
         finally:
-            root = _root(path.lstrip("/").split("/"))
-            bucket = root if root in self._roots else "other"
-            key = (method if method in _METHODS else "other", bucket, self._kind)
             self._requests.done(key, time.perf_counter() - began_s)
+
+    def _key(self, scope: Scope) -> tuple[str, str, str]:
+        """What requests are told apart by: few words, whatever is asked for."""
+        method, root = scope["method"], _root(scope["path"].lstrip("/").split("/"))
+        bucket = root if root in self._roots else "other"
+        return method if method in _METHODS else "other", bucket, self._kind
 
     async def _is_let_in(self, scope: Scope, send: Send) -> bool:
         assert self._access is not None

@@ -1,6 +1,5 @@
 """The kubelet's HTTP API on its ports, with what is counted and read for it."""
 
-import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -18,8 +17,9 @@ from nodewright.api.agent import Agent
 from nodewright.api.entries import Entry
 from nodewright.api.guard import Guard, Refusals, Requests
 from nodewright.api.kubelet import KubeletRoutes, kubelet_application
-from nodewright.api.listening import Place, front
+from nodewright.api.listening import Context, Place, front
 from nodewright.api.scrapes import AgentScrapes
+from nodewright.api.tls import LiveTLS
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.render.node_metrics import Around, Room
 
@@ -30,7 +30,7 @@ class Wishes:
 
     config: KubeletConfiguration
     access: Access
-    context: ssl.SSLContext
+    tls: LiveTLS
 
 
 class Counting:
@@ -80,8 +80,9 @@ async def serve_kubelet_api(
         return Guard(app, entries, access, refusals=refusals, requests=requests, is_fine=is_fine)
 
     entries = [*routes.entries(has_debugging=config.enable_debugging_handlers), *more]
-    wanted: list[tuple[list[Entry], Access | None, Place, ssl.SSLContext | None]] = [
-        (entries, wished.access, Place(config.address, config.port), wished.context)
+    context = partial(wished.tls.now, partial(_untaken, agent.board))
+    wanted: list[tuple[list[Entry], Access | None, Place, Context | None]] = [
+        (entries, wished.access, Place(config.address, config.port), context)
     ]
     if config.read_only_port:
         wanted.append((routes.bare_entries(), None, Place(config.address, config.read_only_port), None))
@@ -89,10 +90,14 @@ async def serve_kubelet_api(
         place = Place(config.healthz_bind_address, config.healthz_port)
         wanted.append((routes.health_entries(), None, place, None))
     found = []
-    for shown, access, place, context in wanted:
+    for shown, access, place, tls in wanted:
         app = guarded(shown, access)
-        found.append(await stack.enter_async_context(front(app, place, context, refusals)))
+        found.append(await stack.enter_async_context(front(app, place, tls, refusals)))
     return tuple(found)
+
+
+def _untaken(board: Board, why: str) -> None:
+    board.tell(Tell(uid="", is_warning=True, reason="CertificateNotTaken", message=why))
 
 
 def _refused(board: Board, why: str) -> None:

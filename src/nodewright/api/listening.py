@@ -6,9 +6,9 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -16,6 +16,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nodewright.api.guard import HANG_UP, PEER, App, Refusals
 from nodewright.world.errors import WorldError
 
+Context: TypeAlias = Callable[[], ssl.SSLContext]
+"""How to talk to who comes now."""
 HANDSHAKE_WITHIN_S = 10.0
 HEADERS_WITHIN_S = 10.0
 MOST_HEADER_BYTES = 64 << 10
@@ -85,9 +87,7 @@ class Place(NamedTuple):
 
 
 @asynccontextmanager
-async def front(
-    app: App, place: Place, context: ssl.SSLContext | None, refusals: Refusals
-) -> AsyncIterator[Place]:
+async def front(app: App, place: Place, context: Context | None, refusals: Refusals) -> AsyncIterator[Place]:
     """An application for the network, over TLS with a ``context``; gives the place, with the port if it was 0.
 
     Errors: WorldError where nobody can listen there.
@@ -101,7 +101,7 @@ async def front(
 class _Front(QuietServer):
     """Shakes hands before it takes anybody in: who cannot is told of, with his address."""
 
-    def __init__(self, app: App, context: ssl.SSLContext | None, refusals: Refusals) -> None:
+    def __init__(self, app: App, context: Context | None, refusals: Refusals) -> None:
         config = quiet_config(app)
         config.h11_max_incomplete_event_size = MOST_HEADER_BYTES
         super().__init__(config)
@@ -148,11 +148,12 @@ class _Front(QuietServer):
 
     async def _enter(self, connection: socket.socket, source: str) -> None:
         loop = asyncio.get_running_loop()
-        timed = None if self._context is None else HANDSHAKE_WITHIN_S
+        context = None if self._context is None else self._context()
+        timed = None if context is None else HANDSHAKE_WITHIN_S
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.connect_accepted_socket(
-                lambda: self._protocol(source), connection, ssl=self._context, ssl_handshake_timeout=timed
+                lambda: self._protocol(source), connection, ssl=context, ssl_handshake_timeout=timed
             )
         except OSError as error:
             self.left(source)

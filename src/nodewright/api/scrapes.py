@@ -19,6 +19,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _BY_REQUEST = ("long_running", "method", "path", "server_type")
 _REQUESTS = Family("kubelet_http_requests_total", Kind.COUNTER, "Requests over HTTP.", _BY_REQUEST)
+_INFLIGHT = Family(
+    "kubelet_http_inflight_requests", Kind.GAUGE, "Requests that are being answered.", _BY_REQUEST
+)
 _DURATIONS = Family(
     "kubelet_http_requests_duration_seconds",
     Kind.HISTOGRAM,
@@ -73,6 +76,7 @@ def _of_servers(requests: Requests, refusals: Refusals) -> Iterator[str]:
     """
     keys = sorted(requests.counts)
     yield exposed(_REQUESTS, [Sample(_labels(key), requests.counts[key]) for key in keys])
+    yield exposed(_INFLIGHT, [Sample(_labels(key), requests.inflight[key]) for key in keys])
     spreads: Iterable[Histogram] = (
         Histogram(_labels(key), one.bounds, one.counts, one.total)
         for key, one in sorted(requests.spreads.items(), key=lambda each: each[0])

@@ -1,7 +1,9 @@
 """TLS as a KubeletConfiguration wants it."""
 
+import os
 import ssl
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.world.errors import Fault, InputError
@@ -27,13 +29,65 @@ _OF_TLS_13 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_
 """They are always there, and cannot be chosen from."""
 
 
+LOOK_EVERY_S = 1.0
+
+
+class LiveTLS:
+    """TLS by files that may be replaced while it is in use: whoever comes next gets what they say then.
+
+    Follows: v1.36, kubelet/certificate/kubelet.go, NewKubeletServerCertificateDynamicFileManager; client authorities
+        as by apiserver/pkg/server/dynamiccertificates.
+    Departs: looked at when somebody connects, once a second at most, where the kubelet looks once a minute.
+    """
+
+    def __init__(
+        self, pair: KeyPair, config: KubeletConfiguration, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Errors: as `server_context`."""
+        self._pair, self._config, self._clock = pair, config, clock
+        authorities = config.authentication.x509.client_ca_file
+        self._files = [
+            os.fspath(pair.certificate),
+            os.fspath(pair.key),
+            *([authorities] if authorities else []),
+        ]
+        self._looked_s, self._stamps = clock(), self._stamps_now()
+        self._context = server_context(pair, config)
+
+    def now(self, tell: Callable[[str], None]) -> ssl.SSLContext:
+        """How to talk to who comes now; ``tell`` hears once of each change that cannot be taken: the old ones stay."""
+        now_s = self._clock()
+        if now_s - self._looked_s >= LOOK_EVERY_S:
+            self._looked_s = now_s
+            stamps = self._stamps_now()
+            if stamps != self._stamps:
+                self._stamps = stamps
+                try:
+                    self._context = server_context(self._pair, self._config)
+                except InputError as error:
+                    tell(f"the certificates of before stay in use: {error}")
+        return self._context
+
+    def _stamps_now(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(one) for one in self._files]
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - for each who connects
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def server_context(pair: KeyPair, config: KubeletConfiguration) -> ssl.SSLContext:
     """How to talk to those who ask: with this key, and with certificates of `authentication.x509.clientCAFile`.
 
     Errors:  InputError with all that is wrong with the files and names.
     Follows: v1.36, cmd/kubelet/app/server.go, InitializeTLS; component-base/cli/flag/ciphersuites_flag.go.
     Departs: TLS 1.0 and 1.1, and suites without forward secrecy, cannot be had; a client certificate that the
-        authorities have not signed ends the handshake, where the kubelet answers 401.
+        authorities have not signed ends the handshake, where the kubelet answers 401, or goes by the token: Python
+        cannot take a certificate without verifying it.
     """
     faults = [*_version_faults(config.tls_min_version), *_suite_faults(config.tls_cipher_suites)]
     if faults:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from nodewright.audit.gone import joined
 from nodewright.audit.groups import file_findings, groups_to_read, strange_groups
 from nodewright.audit.held import (
     Place,
@@ -53,6 +54,7 @@ def audited(evidence: Evidence) -> Audit:
         findings, gaps, counted, passing = [*came.findings], [*came.gaps], came.compared, [*came.passing]
     elif evidence.state is not None and evidence.resources is not None:
         gaps.append(Gap(what=GapKind.NAMES_UNKNOWN))
+    findings, passing = joined(findings, passing, evidence)
     node = [*_of_node(evidence, findings)]
     found = [*findings, *(one for _, one in node if one is not None)]
     return Audit(

@@ -7,7 +7,7 @@ from typing import Any
 from nodewright.api.access import Access, Grants
 from nodewright.api.entries import Role
 from nodewright.api.kubelet_serving import Wishes
-from nodewright.api.tls import server_context
+from nodewright.api.tls import LiveTLS
 from nodewright.cli.agent_settings import Settings
 from nodewright.model.kubelet_config import KubeletConfiguration
 from nodewright.world.errors import Fault, InputError
@@ -50,7 +50,7 @@ def wishes(
         takes_anonymous=config.authentication.anonymous.enabled,
         allows_all=_mode(document) == _ALWAYS_ALLOW,
     )
-    return Wishes(config=config, access=access, context=server_context(pair, config))
+    return Wishes(config=config, access=access, tls=LiveTLS(pair, config))
 
 
 def _mode(document: Mapping[str, Any]) -> str:

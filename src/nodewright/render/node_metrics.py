@@ -138,6 +138,12 @@ _PROBES = Family(
     "Answers to probes, by result.",
     ("probe_type", "result", "container", "pod", "namespace", "pod_uid"),
 )
+_PROBE_TIMES = Family(
+    "prober_probe_duration_seconds",
+    Kind.HISTOGRAM,
+    "How long good answers to probes take.",
+    ("probe_type", "container", "pod", "namespace"),
+)
 _TIMES: Mapping[Timed, Family] = {
     what: Family(name, Kind.HISTOGRAM, about, labels)
     for what, name, about, labels in (
@@ -206,17 +212,20 @@ def node_metrics(mind: Mind, tally: Counts, around: Around) -> str:
             counts = _known_reasons(counts)
         labels = dict.fromkeys((*_ALWAYS.get(what, ()), *sorted(counts)))
         parts.append(exposed(family, [Sample(one, counts[one]) for one in labels]))
-    for time, family in _TIMES.items():
-        spreads = sorted(tally.of(time), key=lambda each: each[0])
-        found = [Histogram(labels, one.bounds, one.counts, one.total) for labels, one in spreads]
-        parts.append(exposed(family, found))
+    parts += [exposed(family, _spreads(tally, time)) for time, family in _TIMES.items()]
     return "".join(parts)
 
 
 def probe_metrics(tally: Counts) -> str:
-    """What probes have answered."""
+    """What probes have answered, and how long good answers took."""
     counts = tally.counts[Counted.PROBED]
-    return exposed(_PROBES, [Sample(labels, counts[labels]) for labels in sorted(counts)])
+    answers = exposed(_PROBES, [Sample(labels, counts[labels]) for labels in sorted(counts)])
+    return answers + exposed(_PROBE_TIMES, _spreads(tally, Timed.PROBING))
+
+
+def _spreads(tally: Counts, what: Timed) -> list[Histogram]:
+    found = sorted(tally.of(what), key=lambda each: each[0])
+    return [Histogram(labels, one.bounds, one.counts, one.total) for labels, one in found]
 
 
 def _known_reasons(counts: Mapping[Labels, int]) -> Counter[Labels]:

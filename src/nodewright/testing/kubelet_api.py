@@ -23,7 +23,7 @@ from nodewright.api.agent import Agent
 from nodewright.api.entries import Role
 from nodewright.api.kubelet_serving import Counting, Wishes, serve_kubelet_api
 from nodewright.api.listening import Place
-from nodewright.api.tls import server_context
+from nodewright.api.tls import LiveTLS
 from nodewright.model.kubelet_config import (
     KubeletAuthentication,
     KubeletConfiguration,
@@ -163,10 +163,11 @@ class ServedAgent:
             sheet=NodeSheet(version="v1.36", started_ns=self.bench.clock.now_ns(), runtime="fake://0"),
             log_root=self.logs,
         )
+        self.tls = LiveTLS(self.pair, self.config)
         wished = Wishes(
             config=self.config,
             access=self.access,
-            context=server_context(self.pair, self.config),
+            tls=self.tls,
         )
         self.counting = Counting(self.bench.loop, pressure, self.logs / "journal.json")
         await self._stack.enter_async_context(self.bench)

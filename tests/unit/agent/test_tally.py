@@ -147,9 +147,15 @@ async def test_answers_of_probes_are_forgotten_with_their_pod() -> None:
         await node.bench.clock.advance(1)
         (labels,) = node.counts(Counted.PROBED)
         assert labels == ("Liveness", "successful", "main", "web", "default", "web")
+        ((timed, spread),) = node.tally.of(Timed.PROBING)
+        assert (timed, sum(spread.counts)) == (
+            ("Liveness", "main", "web", "default"),
+            node.counts(Counted.PROBED)[labels],
+        )
         await node.bench.drop("web", 0)
         await node.bench.clock.advance(1)
         assert node.counts(Counted.PROBED) == {}
+        assert [*node.tally.of(Timed.PROBING)] == []
 
 
 @running

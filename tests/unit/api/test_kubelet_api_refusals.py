@@ -9,9 +9,10 @@ import pytest
 
 from nodewright.api import guard, listening
 from nodewright.api.entries import Role
-from nodewright.testing.kubelet_api import Authority, ServedAgent, parsed, served
+from nodewright.testing.kubelet_api import LOOPBACK, Authority, ServedAgent, parsed, served
 from nodewright.testing.objects import a_pod
 from nodewright.testing.runtime import settle
+from nodewright.world.key_maker import make_key_pair
 
 JSON = "application/json"
 
@@ -221,6 +222,36 @@ async def test_tokens_are_read_again_and_a_broken_file_lets_nobody_in(node: Serv
     node.tokens.write_text('new,prometheus,1,"monitoring"\n', "utf-8")
     tokens._looked_s -= 2
     assert (await node.ask("/pods", "new")).status == 200
+
+
+@served()
+async def test_certificates_are_read_again_and_broken_files_change_nothing(node: ServedAgent) -> None:
+    somebody = Authority(node.tokens.parent, "other").signs("certain")
+    with pytest.raises((OSError, asyncio.IncompleteReadError)):
+        await node.ask("/pods", "", context=node.client(somebody))
+    old = node.client()
+    # Another key and certificate, and another authority whose certificates count.
+    make_key_pair(node.pair.certificate.parent, "node1", [LOOPBACK])
+    node.authority.file.write_bytes((node.tokens.parent / "other.crt").read_bytes())
+    node.tls._looked_s -= 2
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await node.ask("/pods", context=old)
+    assert (await node.ask("/pods", "", context=node.client(somebody))).status == 200
+    good = node.pair.certificate.read_bytes()
+    node.pair.certificate.write_text("broken", "utf-8")
+    node.tls._looked_s -= 2
+    context = ssl.create_default_context(cadata=str(good, "ascii"))
+    assert (await node.ask("/pods", context=context)).status == 200
+    (told,) = [one.message for one in node.board.happenings() if one.reason == "CertificateNotTaken"]
+    assert told.startswith("the certificates of before stay in use: tlsCertFile: ")
+
+
+@served()
+async def test_requests_are_counted_while_they_are_answered(node: ServedAgent) -> None:
+    text = (await node.ask("/metrics")).body.decode()
+    labels = '{long_running="false",method="GET",path="metrics",server_type="readwrite"}'
+    assert f"kubelet_http_inflight_requests{labels} 1\n" in text
+    assert f"kubelet_http_requests_total{labels} 1\n" in text
 
 
 def test_who_takes_no_answer_is_let_go(

@@ -5,7 +5,7 @@ import asyncio
 from msgspec.structs import replace
 
 from nodewright.audit.compare import audited
-from nodewright.audit.values import Evidence, GapKind, Kind, Source, StateTold, Text
+from nodewright.audit.values import Evidence, GapKind, Kind, Source, Standing, StateTold, Text
 from nodewright.core.cpu.state import CPUState
 from nodewright.model.objects import Pod
 from nodewright.testing.agents import AgentBench
@@ -93,3 +93,28 @@ def test_statuses_without_ids_leave_groups_untold() -> None:
     gaps = audited(replace(evidence, pods=pods)).gaps
     assert Kind.GROUP not in {one.kind for one in audited(replace(evidence, pods=pods)).findings}
     assert [one.names for one in gaps if one.what is GapKind.GROUP_UNTOLD] == [("default/a, container main",)]
+
+
+def test_a_pod_that_the_api_has_no_more_is_told_once_by_its_name() -> None:
+    evidence = of(a_guaranteed_pod("a", "2/1Mi"), a_guaranteed_pod("b", "2/1Mi"), a_pod("shared", "cpu=1"))
+    stays = [one for one in evidence.pods or () if one.metadata.name == "b"]
+    audit = audited(replace(evidence, pods=tuple(stays)))
+    assert audit.passing == ()
+    assert [(one.pod, one.kind, one.said) for one in audit.findings if one.pod == "default/a"] == [
+        (
+            "default/a",
+            Kind.LISTED,
+            {
+                Source.STATE: Standing.THERE,
+                Source.CGROUPS: Standing.THERE,
+                Source.RESOURCES: Standing.THERE,
+                Source.PODS: Standing.MISSING,
+            },
+        )
+    ]
+    # Who has nothing of his own cannot be known again: his name and his group stand apart.
+    others = [one for one in audit.findings if one.pod not in ("default/a", "")]
+    assert [(one.pod, one.kind) for one in others] == [
+        ("default/shared", Kind.LISTED),
+        ("shared", Kind.GROUP),
+    ]
