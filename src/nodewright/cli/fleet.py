@@ -15,7 +15,7 @@ from nodewright.cli.fleet_capacity import capacity
 from nodewright.cli.fleet_generate import generate
 from nodewright.cli.fleet_minimise import minimise
 from nodewright.cli.fleet_options import FleetQuestion, fleet_question, seconds_of
-from nodewright.cli.fleet_runs import Sweep, Works, axes_of, played, scorers_of, swept
+from nodewright.cli.fleet_runs import Sweep, Telling, Works, axes_of, heeding, played, scorers_of, swept
 from nodewright.cli.options import output as output_option
 from nodewright.fleet import SCORES, Checkpoint, Options
 from nodewright.render.documents import as_json, as_yaml
@@ -186,8 +186,10 @@ def run(
         return _side_by_side(asked, swept(asked, works), wish["output"])
     kept = None if checkpoint is None else Checkpoint(checkpoint)
     result = played(fleet, options, checkpoint=kept)
-    found = summary(result, pod)
-    _write(fleet, result, found, wish)
+    # What has come of it is told whole: the checkpoint is gone by now.
+    with heeding(Telling()):
+        found = summary(result, pod)
+        _write(fleet, result, found, wish)
     return NO if any(found.fates.get(fate) for fate in _UNPLACED) or not found.complete else YES
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from nodewright.cli import fleet as fleet_command
 from nodewright.cli import fleet_runs
 from nodewright.cli.app import run
 from nodewright.cli.fleet_runs import Chunk, Telling
 from nodewright.sim.fleet.play import Progress
+from nodewright.sim.fleet.summary import FleetSummary, summary
 
 NODES = ("--nodes", "examples/fleet/nodes.yaml", "--shapes", "label:example.com/machine")
 PODS = ("--pods", "examples/fleet/pods.yaml")
@@ -183,6 +185,19 @@ def test_ctrl_c_ends_the_run_and_tells_how_far_it_came(
     assert signal.getsignal(signal.SIGINT) is before
     monkeypatch.undo()
     assert asked(capsys, *whole, "--checkpoint", str(tmp_path / "kept")) == asked(capsys, *whole)
+
+
+def test_ctrl_c_while_the_result_is_written_cuts_nothing_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = asked(capsys, *TABLES)
+
+    def pressed(*given: Any) -> FleetSummary:
+        signal.raise_signal(signal.SIGINT)
+        return summary(*given)
+
+    monkeypatch.setattr(fleet_command, "summary", pressed)
+    assert asked(capsys, *TABLES) == expected
 
 
 def test_a_sweep_that_is_broken_off_says_so(
