@@ -87,7 +87,11 @@ def next_stage(record: PodRecord) -> Stage:
 
 
 def allocation(turn: Turn, record: PodRecord) -> AllocateDevices:
-    """What plugins are to be told of a pod."""
+    """What plugins are to be told of a pod.
+
+    Departs: who makes way for a critical pod is told to end at the same time; a kubelet's plugins hand out first, so
+        that there nobody ends for a pod whose plugin refuses.
+    """
     return AllocateDevices(uid=record.pod.uid, pod=record.pod, uses=uses_of(turn.node, record.pod))
 
 

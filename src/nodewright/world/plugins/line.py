@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 from grpc import StatusCode
@@ -17,7 +17,7 @@ from nodewright.world.plugins.port import PluginOptions
 
 Reply = TypeVar("Reply", bound=Message)
 HEALTHY = "Healthy"
-FAILURES = (grpc_aio.AioRpcError, LineClosedError, UnreadableError)
+_FAILURES = (grpc_aio.AioRpcError, LineClosedError, UnreadableError)
 _SERVICE = "/v1beta1.DevicePlugin/"
 _MOST_BYTES = 16 << 20
 _HANGS_UP_AFTER_S = 1.0
@@ -57,8 +57,8 @@ class SocketLine:
         try:
             async for said in answers(stream, api.ListAndWatchResponse):
                 yield tuple(map(_device, said.devices))
-        except FAILURES as error:
-            raise failed("ListAndWatch", self.socket, error) from None
+        except _FAILURES as error:
+            raise _failed("ListAndWatch", self.socket, error) from None
         finally:
             stream.cancel()
 
@@ -96,19 +96,35 @@ class SocketLine:
         await self._channel.close(_HANGS_UP_AFTER_S)
 
     async def _ask(self, call: str, question: Message, reply: type[Reply], *, waits: bool = False) -> Reply:
-        method: Any = self._channel.unary_unary(
-            _SERVICE + call,
+        line = PluginChannel(self._channel, self.socket, _SERVICE)
+        return await line.ask(call, question, reply, waits=waits)
+
+
+class PluginChannel(NamedTuple):
+    """A channel to a plugin's socket, for the calls of one service; ``service`` is their path up to the name."""
+
+    channel: grpc_aio.Channel
+    socket: Path
+    service: str
+
+    async def ask(self, call: str, question: Message, reply: type[Reply], *, waits: bool = False) -> Reply:
+        """The answer to a call.
+
+        Errors: WorldError, whose `error` is as Go words it.
+        """
+        method: Any = self.channel.unary_unary(
+            self.service + call,
             request_serializer=type(question).SerializeToString,
             response_deserializer=bytes,
         )
         try:
             return await answer(method(question, wait_for_ready=waits), reply)
-        except FAILURES as error:
-            raise failed(call, self.socket, error) from None
+        except _FAILURES as error:
+            raise _failed(call, self.socket, error) from None
 
 
-def failed(call: str, socket: Path, error: Exception) -> WorldError:
-    """One of `FAILURES` of a call to a plugin, as Go words it."""
+def _failed(call: str, socket: Path, error: Exception) -> WorldError:
+    """One of the failures of a call to a plugin, as Go words it."""
     match error:
         case grpc_aio.AioRpcError():
             text = rpc_error(error.code(), error.details() or "")
