@@ -35,12 +35,14 @@ def places(count: int, seed: int) -> list[int]:
     return [(number * steps + choose.randrange(steps)) // count for number in range(count)]
 
 
+@pytest.mark.slow
 def test_what_fails_now_and_then_is_done_later() -> None:
     choose = random.Random(1)
     for at in places(4, 1):
         comes_right(Faults(at, Fault.FAILS, times=choose.choice((1, 2, 5, 20))))
 
 
+@pytest.mark.slow
 def test_what_never_comes_back_is_given_up_and_tried_again() -> None:
     for at in places(2, 2):
         comes_right(Faults(at, Fault.HANGS))
@@ -64,7 +66,7 @@ def test_a_clock_that_jumps_changes_nothing(hours: int) -> None:
     nothing_is_left(lives)
 
 
-@pytest.mark.parametrize("second", [2, 6, 17])
+@pytest.mark.parametrize("second", [2, *(pytest.param(one, marks=pytest.mark.slow) for one in (6, 17))])
 def test_after_a_power_failure_pods_start_anew_where_they_were(second: int) -> None:
     lives = Lives(PROFILE, SCRIPTS)
     lives.failures = frozenset({second})

@@ -185,6 +185,7 @@ def test_a_plugin_that_lists_nonsense_gives_the_node_nothing(how: str, reason: s
     trial()
 
 
+@pytest.mark.slow
 @running
 async def test_the_reference_plugin_is_found_in_the_registry_and_missed_when_its_socket_goes() -> None:
     async with home() as here:
