@@ -168,6 +168,7 @@ def moody(asked: PickAsked) -> CPUSet:
     return CPUSet.from_ids((cpus[start:] + cpus[:start])[: asked.count])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "said"),
     [

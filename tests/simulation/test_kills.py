@@ -82,6 +82,7 @@ def kill_points(count: int, seed: int) -> list[tuple[list[Faults], float, float]
     return found
 
 
+@pytest.mark.slow
 def test_where_the_agent_is_killed_all_comes_as_it_would_have_come() -> None:
     for each in kill_points(5, seed=6):
         survives(*each)

@@ -254,6 +254,7 @@ async def test_requests_are_counted_while_they_are_answered(node: ServedAgent) -
     assert f"kubelet_http_requests_total{labels} 1\n" in text
 
 
+@pytest.mark.slow
 def test_who_takes_no_answer_is_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -225,6 +225,7 @@ async def test_a_plugin_in_the_registry_that_cannot_be_taken_is_told_why() -> No
         assert here.capacity() == {}
 
 
+@pytest.mark.slow
 @running
 async def test_sockets_in_the_registry_that_talk_nonsense_or_nothing_keep_nobody_waiting() -> None:
     async with home() as here, AsyncExitStack() as stack:
