@@ -78,8 +78,7 @@ class PluginRegistry:
     async def _look(self) -> str:
         """See which sockets have come and gone; why they cannot be seen."""
         try:
-            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-            there = sockets_below(self.directory)
+            there = self._sockets()
         except OSError as error:
             return f"{self.directory}: {error.strerror or error}: no plugins are looked for there"
         for socket, found in list(self._found.items()):
@@ -91,6 +90,14 @@ class PluginRegistry:
                 found = self._found[socket] = _Found(socket, stamp)
                 found.task = asyncio.create_task(self._keep_trying(found))
         return ""
+
+    def _sockets(self) -> dict[Path, Stamp]:
+        """The sockets that are there; the directory is made where it is missing."""
+        try:
+            return sockets_below(self.directory)
+        except FileNotFoundError:
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            return sockets_below(self.directory)
 
     async def _gone(self, found: _Found) -> None:
         if found.task is not None:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -123,6 +124,7 @@ def _obeyed(operation: str, place: Path, act: Callable[[], T]) -> T:
         raise WorldError(operation, str(place), error.strerror or str(error)) from None
 
 
+@cache
 def boot_id() -> str:
     """Another text after each start of the machine."""
     place = Path("/proc/sys/kernel/random/boot_id")
