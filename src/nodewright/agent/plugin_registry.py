@@ -21,11 +21,13 @@ from nodewright.world.plugins.port import (
 )
 from nodewright.world.plugins.registry import Stamp, sockets_below
 from nodewright.world.ports import Clock
+from nodewright.world.watching import DirectoryWatch
 
 T = TypeVar("T")
 TYPE = "DevicePlugin"
 """The only kind of plugin that is taken here."""
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 10.0
+"""Where the kernel tells of changes: for what it does not tell, those in directories below."""
 FIRST_AGAIN_S, LAST_AGAIN_S = 0.5, 122.0
 """After how long a plugin that could not be registered is asked again: twice as long each time, up to the second."""
 _LONGEST = 1024
@@ -44,7 +46,7 @@ class PluginRegistry:
     """Looks at a directory for plugins, as the kubelet does at its `plugins_registry`.
 
     Follows: v1.36, pluginmanager/operationexecutor/operation_generator.go; devicemanager/plugin/v1beta1/handler.go.
-    Departs: looked at once a second. Plugins of storage and DRA drivers are turned away, as there is nobody for them.
+    Departs: directories below are looked at every ten seconds. Plugins of storage and DRA drivers are turned away, as there is nobody for them.
     """
 
     def __init__(
@@ -61,15 +63,16 @@ class PluginRegistry:
 
     async def run(self) -> None:
         """Take plugins in and let them go, until cancelled."""
-        trouble = ""
+        trouble, watch = "", DirectoryWatch(self.directory)
         try:
             while True:
                 said = await self._look()
                 if said and said != trouble:
                     self._warn("DevicePluginsOff", said)
                 trouble = said
-                await self._clock.sleep(LOOK_EVERY_S)
+                await watch.wait(LOOK_EVERY_S)
         finally:
+            watch.close()
             tasks = [one.task for one in self._found.values() if one.task is not None]
             for task in tasks:
                 task.cancel()
