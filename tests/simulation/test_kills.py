@@ -123,7 +123,7 @@ def _keep_figures(path: Path, places: list[str]) -> None:
         "commit": commit.stdout.strip(),
         "seed": SEED,
         "kills": len(places),
-        "operations": sorted({place.partition(" ")[0] for place in places}),
+        "operations": sorted({place.split(", then ")[0].partition(" ")[0] for place in places}),
         "most_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
     path.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
