@@ -200,6 +200,8 @@ def test_pods_come_back_from_yaml_as_they_were(pod: Pod) -> None:
 @example("0o17")
 @example("-.inf")
 @example("1_000")
+@example("\x85")
+@example("\u2028a\u2029")
 def test_text_that_is_written_is_read_as_text(text: str) -> None:
     assert read_yaml(as_yaml({text: [text]}), "any") == [{text: [text]}]
 

@@ -50,7 +50,7 @@ from nodewright.values.quantity import QuantityError
 from nodewright.world.asking import HostAsker
 from nodewright.world.cgroupfs import CgroupFS
 from nodewright.world.clock import HostClock
-from nodewright.world.errors import Fault, InputError
+from nodewright.world.errors import Fault, InputError, WorldError
 from nodewright.world.scenarios import this_release
 from nodewright.world.systemd import machine_stops, notify, tell_alive
 
@@ -157,7 +157,13 @@ async def _serve_pod_resources(stack: AsyncExitStack, wired: Wired) -> None:
         _warn(wired.board, "PodResourcesNotServed", "no module named 'grpc': pip install 'nodewright[agent]'")
         return
     door = serving_on_demand(path, "--pod-resources-socket", partial(_pod_resources, wired.agent))
-    await stack.enter_async_context(door)
+    try:
+        await stack.enter_async_context(door)
+    except WorldError as error:
+        if wired.told.pod_resources_socket is not None:
+            raise
+        # Nobody has asked for it by name: all else goes on.
+        _warn(wired.board, "PodResourcesNotServed", str(error))
 
 
 def _pod_resources(agent: Agent) -> Begin:

@@ -59,12 +59,19 @@ def as_yaml(value: Any) -> str:
     return str(yaml.dump(plain(value), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1000))
 
 
+_BREAKS = frozenset("\x85\u2028\u2029")
+
+
 class Dumper(yaml.SafeDumper):
     """Writes text so that whoever reads as kubectl does reads text again: `"n"`, `"1e3"` and `"0o17"` with quotes."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if _stays_text(value) else "'")
+    style = None if _stays_text(value) else "'"
+    # Such ends of lines are blanks within other quotes.
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", value, style='"' if _BREAKS & set(value) else style
+    )
 
 
 def _stays_text(value: str) -> bool:

@@ -5,6 +5,8 @@ import io
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+import msgspec
+
 from nodewright.model.profile import API_VERSION
 from nodewright.model.thresholds import Signal
 from nodewright.model.usage import Usage
@@ -55,7 +57,12 @@ def usage_from(file: File, *, max_bytes: int = MAX_YAML_BYTES) -> Reading:
         raise InputError([Fault(rule=rule, source=file.source)])
     if faults := faults_in(value, "Summary"):
         raise InputError(place.all_of(faults))
-    return decode(value, Usage)
+    try:
+        return decode(value, Usage)
+    except msgspec.ValidationError as error:
+        # A field that eviction does not look at.
+        rule, _, path = str(error).partition(" - at `$.")
+        raise InputError(place.all_of([Fault(path=path.rstrip("`"), rule=rule)])) from None
 
 
 def table_faults(table: UsageTable, path: str) -> Iterator[Fault]:
