@@ -9,13 +9,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nodewright.api.dashboard_plan import Plan, PlanView
+from nodewright.api.dashboard_plan import PlanView
 from nodewright.ask import Node, load_pods
 from nodewright.model.objects import Pod
 from nodewright.model.profile import Device, NodeProfile
-from nodewright.render.admission import Entry
 from nodewright.testing.chromium import COMMAND, Chromium, Page
-from nodewright.testing.dashboards import AgentStand, Served
+from nodewright.testing.dashboards import AgentStand, Served, planned
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 from nodewright.world.nodes import find_profile
 from tools.source import ROOT
@@ -101,19 +100,7 @@ def agent_pictures(browser: Chromium) -> None:
 @asynccontextmanager
 async def _plan() -> AsyncIterator[PlanView]:
     node = Node.open(str(ROOT / "examples/numa/gpu-nic-node.yaml"))
-    entries, states = [], [node.state]
-    for answer in node.admit_all(load_pods(str(ROOT / "examples/numa/gpu-nic-pods.yaml"))):
-        states.append(answer.node.state)
-        entries.append(
-            Entry(
-                pod=answer.pod,
-                decision=answer.decision,
-                because=answer.because,
-                victims=answer.victims,
-                placement=answer.placement,
-            )
-        )
-    plan = Plan(entries=entries, states=states)
+    plan = planned(node, load_pods(str(ROOT / "examples/numa/gpu-nic-pods.yaml")))
     yield PlanView(plan, lambda: plan, lambda: 0)
 
 

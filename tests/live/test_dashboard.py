@@ -10,13 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 from msgspec.structs import replace
 
-from nodewright.api.dashboard_plan import Plan, PlanView
+from nodewright.api.dashboard_plan import PlanView
 from nodewright.ask import Node
 from nodewright.model.objects import Pod
 from nodewright.model.profile import NodeProfile
-from nodewright.render.admission import Entry
 from nodewright.testing.chromium import COMMAND, Chromium, Page
-from nodewright.testing.dashboards import AgentStand, Served
+from nodewright.testing.dashboards import AgentStand, Served, planned
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 from nodewright.world.nodes import find_profile
@@ -55,27 +54,10 @@ async def wanted(stand: AgentStand, *pods: Pod) -> None:
     await stand.bench.want(*pods)
 
 
-def planned(profile: NodeProfile, *pods: Pod) -> Plan:
-    node = Node.of(profile)
-    entries, states = [], [node.state]
-    for answer in node.admit_all(pods):
-        states.append(answer.node.state)
-        entries.append(
-            Entry(
-                pod=answer.pod,
-                decision=answer.decision,
-                because=answer.because,
-                victims=answer.victims,
-                placement=answer.placement,
-            )
-        )
-    return Plan(entries=entries, states=states)
-
-
 def a_plan(profile: NodeProfile, *pods: Pod) -> Served:
     @asynccontextmanager
     async def made() -> Any:
-        plan = planned(profile, *pods)
+        plan = planned(Node.of(profile), pods)
         yield PlanView(plan, lambda: plan, lambda: 0)
 
     return Served(made, lambda view: view, PlanView.close)
@@ -319,8 +301,8 @@ def test_a_plan_that_changes_is_followed(browser: Chromium) -> None:
 
     @asynccontextmanager
     async def made() -> Any:
-        first = planned(profile, a_pod("web", "cpu=1"))
-        second = planned(profile, a_pod("web", "cpu=1"), a_guaranteed_pod("db", "2/1Gi"))
+        first = planned(Node.of(profile), [a_pod("web", "cpu=1")])
+        second = planned(Node.of(profile), [a_pod("web", "cpu=1"), a_guaranteed_pod("db", "2/1Gi")])
         yield PlanView(first, lambda: second, lambda: edited[0])
 
     with Served(made, lambda view: view, PlanView.close) as served:

@@ -43,14 +43,18 @@ def ends(
 
 def makes_way(turn: Turn, kill: KillPod) -> None:
     """A pod is preempted, with the status that the node gives it."""
+    ends(turn, kill.pod_uid, preempted(kill), kill.grace_period_s, makes_way=True)
+
+
+def preempted(kill: KillPod) -> Override:
+    """What a pod that makes way says of itself."""
     told = kill.status
-    override = Override(
+    return Override(
         phase=told.phase,
         reason=told.reason,
         message=told.message,
         disruption_target=told.disruption_target,
     )
-    ends(turn, kill.pod_uid, override, kill.grace_period_s, makes_way=True)
 
 
 def tell_late(turn: Turn) -> None:

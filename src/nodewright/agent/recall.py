@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.agent.ending import preempted
 from nodewright.agent.stages import THERE
 from nodewright.agent.values import Mind, PodRecord, Source, Stage, Tell
 from nodewright.agent.words import Words
@@ -123,15 +124,8 @@ class _Work:
             self.pods[one.pod.uid] = replace(record, stage=stage, waits_for=waits_for)
 
     def _makes_way(self, action: KillPod) -> None:
-        status = action.status
-        override = Override(
-            phase=status.phase,
-            reason=status.reason,
-            message=status.message,
-            disruption_target=status.disruption_target,
-        )
         record = replace(self.pods[action.pod_uid], grace_period_s=action.grace_period_s, makes_way=True)
-        self._ends(record, override)
+        self._ends(record, preempted(action))
 
     def _ends(self, record: PodRecord, override: Override) -> None:
         self.tells.append(

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -16,14 +16,35 @@ from nodewright.api.agent import Agent
 from nodewright.api.answers import APIError, on_api_error
 from nodewright.api.dashboard import DashboardRoutes, View
 from nodewright.api.dashboard_agent import AgentView
+from nodewright.api.dashboard_plan import Plan
 from nodewright.api.gate import Gate
 from nodewright.api.local import Address, shown
+from nodewright.ask import Node
+from nodewright.model.objects import Pod
 from nodewright.model.profile import NodeProfile
+from nodewright.render.admission import Entry
 from nodewright.render.running import NodeSheet
 from nodewright.testing.agents import AgentBench
 from nodewright.testing.runtime import FakeClock, Script
 
 T = TypeVar("T")
+
+
+def planned(node: Node, pods: Iterable[Pod]) -> Plan:
+    """What the node says to the pods, one after the other."""
+    entries, states = [], [node.state]
+    for answer in node.admit_all(pods):
+        states.append(answer.node.state)
+        entries.append(
+            Entry(
+                pod=answer.pod,
+                decision=answer.decision,
+                because=answer.because,
+                victims=answer.victims,
+                placement=answer.placement,
+            )
+        )
+    return Plan(entries=entries, states=states)
 
 
 class AgentStand:

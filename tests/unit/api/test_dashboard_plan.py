@@ -5,28 +5,15 @@ import asyncio
 from nodewright.api.dashboard_plan import Plan, PlanView
 from nodewright.ask import Node
 from nodewright.model.objects import Pod
-from nodewright.render.admission import Entry
 from nodewright.testing.agents import running
+from nodewright.testing.dashboards import planned
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod
 from nodewright.world.errors import Fault, InputError
 
 
 def a_plan(*pods: Pod, there: tuple[Pod, ...] = ()) -> Plan:
-    node = Node.of(a_profile(pods=there, **STATIC_CPUS))
-    states, entries = [node.state], []
-    for answer in node.admit_all(pods):
-        states.append(answer.node.state)
-        entries.append(
-            Entry(
-                pod=answer.pod,
-                decision=answer.decision,
-                because=answer.because,
-                victims=answer.victims,
-                placement=answer.placement,
-            )
-        )
-    return Plan(entries=entries, states=states)
+    return planned(Node.of(a_profile(pods=there, **STATIC_CPUS)), pods)
 
 
 class Files:
