@@ -12,8 +12,8 @@ JOBS   ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-PURE := src/nodewright/values/*,src/nodewright/model/*,src/nodewright/core/*,src/nodewright/node/*,src/nodewright/lint/*,src/nodewright/namespace/*
-# Branches of the pure floors that tests must take, in per cent: it may only grow.
+PURE := src/nodewright/values/*,src/nodewright/hardware/*,src/nodewright/kubernetes/*,src/nodewright/releases/*,src/nodewright/reasons/*,src/nodewright/core/*,src/nodewright/node/*,src/nodewright/lint/*,src/nodewright/quota/*
+# Branch coverage of the pure layers, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
 .PHONY: help setup check test demo demo-agent demo-containers idle load containers shots guide bench bench-fleet bench-million measure soak fuzz docs protos format clean
@@ -21,14 +21,14 @@ PURE_COVERAGE := 99
 
 help:
 	@echo 'make setup    a virtual environment in $(VENV): with uv when there is one, else venv and pip'
-	@echo 'make check    style, types, floors, fast tests: under a minute'
-	@echo 'make test     everything, with recorded decisions, live tests, coverage: up to 20 minutes'
+	@echo 'make check    style, types, layers, fast tests: under a minute'
+	@echo 'make test     everything, with recorded decisions, live tests, coverage: about 15 minutes'
 	@echo 'make demo     the main commands on examples and on this machine'
 	@echo 'make demo-agent   as root: pods on this machine, pinned, evicted, taken over from a killed agent'
 	@echo 'make demo-containers   the same with containers, in a containerd of its own;  make containers  measures it'
 	@echo 'make guide    write what commands print now into README.md and docs/'
 	@echo 'make shots    write what every command prints into docs/shots/'
-	@echo 'make docs     reference and departures, from docstrings; make protos  modules from .proto files'
+	@echo 'make docs     the documentation site, strict, with the reference from docstrings;  make protos  modules from .proto files'
 	@echo 'make bench    time what must be fast;  make fuzz  broken input;  make soak  laws with many examples'
 	@echo 'make bench-fleet   what fleets cost by their number of pods;  make bench-million  1,000,000 pods on 10,000 nodes'
 	@echo 'make measure  as root: how fast plain processes start here;  make load  an agent under 1,000 requests a second'
@@ -48,6 +48,10 @@ define install
 	@touch $@
 endef
 
+# $(call add,WHAT): WHAT beside what is there, for a target that few people need.
+add = if command -v uv >/dev/null 2>&1; then uv pip install -q --python $(BIN)/python '$(1)'; \
+  else $(BIN)/python -m pip install -q --disable-pip-version-check '$(1)'; fi
+
 $(STAMP): pyproject.toml
 	$(call install,.[dev])
 
@@ -55,13 +59,13 @@ $(STAMP): pyproject.toml
 $(ENGINE): pyproject.toml
 	$(call install,.)
 
-# The types are checked while the tests run; each prints what it has to say when it is done.
+# Types are checked while the tests run; each target prints its output when it is done.
 check: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=2 $(WHOLE) check-style check-types check-floors check-tests
+	@$(MAKE) --no-print-directory --jobs=2 $(WHOLE) check-style check-types check-layers check-tests
 
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: check-style check-types check-floors check-tests
+.PHONY: check-style check-types check-layers check-tests
 check-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -69,14 +73,14 @@ check-style:
 check-types:
 	$(BIN)/mypy
 
-check-floors:
+check-layers:
 	$(BIN)/lint-imports --no-cache
 
 # A worker keeps to neighbouring tests: what they share is made once.
 check-tests:
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not live"
 
-# What live tests need besides: as root, with apt and a network it is installed; without, those tests say what they lack.
+# Packages for live tests: installed as root with apt and a network; without them those tests are skipped with the reason.
 LIVE_PACKAGES := qemu-system-x86 e2fsprogs lz4 containerd runc busybox-static chromium
 LIVE_COMMANDS := qemu-system-x86_64 mke2fs lz4 containerd runc busybox chromium
 
@@ -88,12 +92,12 @@ live-packages:
 	    >/dev/null 2>&1 || echo 'no network, or no packages: tests in a virtual machine and with containers are skipped' >&2; \
 	fi
 
-test: $(STAMP) live-packages check-style check-types check-floors
+test: $(STAMP) live-packages check-style check-types check-layers
 	@echo "laws with seed $(SEED); make test SEED=$(SEED) repeats them"
 	FAULT_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) --dist worksteal --hypothesis-profile=full --hypothesis-seed=$(SEED) --cov --cov-report=
 	$(BIN)/coverage report --include='$(PURE)' --skip-covered --show-missing --fail-under=$(PURE_COVERAGE)
 
-# The engine alone will do, if nothing more has been set up.
+# The engine alone suffices if nothing else has been set up.
 demo: $(if $(wildcard $(STAMP)),$(STAMP),$(ENGINE))
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh tools/demo.sh
 
@@ -126,6 +130,8 @@ shots: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m tools.reference
+	@$(BIN)/python -c 'import material' 2>/dev/null || $(call add,mkdocs-material==9.8.1)
+	$(BIN)/mkdocs build --strict --quiet
 
 # Made with a tool of 2024 on purpose: what it makes loads with every protobuf since. It is not needed to run anything.
 PROTOC := $(VENV)/protoc
@@ -138,7 +144,7 @@ bench: $(STAMP)
 	$(BIN)/pytest benchmarks --benchmark-only --benchmark-json=build/bench.json --benchmark-columns=min,median,rounds
 	$(BIN)/python -m tools.benchmarks
 
-# As root: an agent is asked a thousand times a second; into docs/figures.
+# As root: an agent under a thousand requests a second; into docs/figures.
 load: $(STAMP)
 	$(BIN)/python -m tools.load
 
@@ -147,7 +153,7 @@ measure: $(STAMP)
 	$(BIN)/python -m tools.measure_agent
 
 fuzz: $(STAMP)
-	$(BIN)/python -m tools.fuzz --seconds $(or $(FUZZ_SECONDS),60)
+	$(BIN)/python -m tools.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) --seed $(SEED)
 
 # Laws with very many examples, all slow tests, and a file of figures to keep.
 soak: $(STAMP)

@@ -4,21 +4,27 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.cpu.allocate import allocate, remove
-from nodewright.core.cpu.assign import Picking, take_cpus
-from nodewright.core.cpu.hints import container_hints
-from nodewright.core.cpu.policy import CPUSettings, StaticPolicy, create_policy, start
-from nodewright.core.cpu.state import CPUState
-from nodewright.core.cpu.topology import CPUTopology, discover
-from nodewright.model.machine import MachineInfo
-from nodewright.model.objects import Pod
-from nodewright.model.verdict import Granted
-from nodewright.testing.conformance.vectors import read_machines
+from nodewright.conformance.vectors import read_machines
+from nodewright.core.cpu.cpu_allocation import allocate, remove_container
+from nodewright.core.cpu.cpu_hints import container_hints
+from nodewright.core.cpu.cpu_policy import (
+    AssignmentStrategy,
+    CPUSettings,
+    StaticCPUPolicy,
+    create_policy,
+    take_cpus,
+    validated_state,
+)
+from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.core.cpu.cpu_topology import CPUTopology, discover
+from nodewright.formats.decode import decode
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.verdict import Granted
 from nodewright.testing.objects import a_pod
-from nodewright.testing.topologies import topology
+from nodewright.testing.strategies import topology
 from nodewright.values.idset import CPUSet
 from nodewright.values.quantity import Quantity
-from nodewright.world.decode import decode
 
 MACHINES = read_machines()
 OPTIONS = {
@@ -49,7 +55,7 @@ def machine(name: str) -> CPUTopology:
     return found.value
 
 
-def running(on: CPUTopology, *options: str) -> tuple[StaticPolicy, CPUState]:
+def running(on: CPUTopology, *options: str) -> tuple[StaticCPUPolicy, CPUState]:
     """The static policy on an idle machine, CPUs 0 and 1 reserved."""
     made = create_policy(
         on,
@@ -61,8 +67,8 @@ def running(on: CPUTopology, *options: str) -> tuple[StaticPolicy, CPUState]:
         ),
     )
     assert isinstance(made, Granted)
-    assert isinstance(made.value, StaticPolicy)
-    started = start(made.value, CPUState())
+    assert isinstance(made.value, StaticCPUPolicy)
+    started = validated_state(made.value, CPUState())
     assert isinstance(started, Granted)
     return made.value, started.value
 
@@ -83,7 +89,7 @@ def test_hints_as_a_rule(benchmark: Any, name: str, cpus: int) -> None:
     policy, state = running(machine(name))
     pod = guaranteed(cpus)
     container = pod.spec.containers[0]
-    assert benchmark(lambda: container_hints(policy, state, policy.wants(pod), container))["cpu"]
+    assert benchmark(lambda: container_hints(policy, state, policy.cpu_requests(pod), container))["cpu"]
 
 
 @pytest.mark.benchmark(group="cpu: hints")
@@ -94,7 +100,7 @@ def test_hints_as_a_list(benchmark: Any, name: str, cpus: int) -> None:
     container = pod.spec.containers[0]
 
     def listed() -> int:
-        hints = container_hints(policy, state, policy.wants(pod), container)
+        hints = container_hints(policy, state, policy.cpu_requests(pod), container)
         return len(list((hints or {})["cpu"] or ()))
 
     assert benchmark(listed)
@@ -106,7 +112,7 @@ def test_hints_on_many_numa_nodes(benchmark: Any, nodes: int) -> None:
     policy, state = running(topology(numa_per_socket=nodes, cores=4))
     pod = guaranteed(20)
     container = pod.spec.containers[0]
-    assert benchmark(lambda: container_hints(policy, state, policy.wants(pod), container))["cpu"]
+    assert benchmark(lambda: container_hints(policy, state, policy.cpu_requests(pod), container))["cpu"]
 
 
 @pytest.mark.benchmark(group="cpu: allocate")
@@ -121,9 +127,9 @@ def test_allocate_and_remove(benchmark: Any, name: str, cpus: int, options: str,
     affinity = None if where == "anywhere" else on.numa_ids
 
     def both() -> CPUState:
-        done = allocate(policy, state, policy.wants(pod), container, affinity)
+        done = allocate(policy, state, policy.cpu_requests(pod), container, affinity)
         assert isinstance(done.verdict, Granted)
-        return remove(policy, done.state, pod.uid, container.name)
+        return remove_container(policy, done.state, pod.uid, container.name)
 
     assert benchmark(both).default == state.default
 
@@ -148,11 +154,15 @@ def uneven(on: CPUTopology) -> CPUSet:
 )
 def test_distribute_over_uneven_nodes(benchmark: Any, name: str, cpus: int) -> None:
     on = machine(name)
-    assert isinstance(benchmark(take_cpus, on, uneven(on), cpus, Picking(group=1)), Granted)
+    assert isinstance(
+        benchmark(take_cpus, on, uneven(on), cpus, AssignmentStrategy(cpu_group_size=1)), Granted
+    )
 
 
 @pytest.mark.benchmark(group="cpu: distribute, worst case")
 @pytest.mark.parametrize("nodes", [16, 32])
 def test_distribute_over_many_uneven_nodes(benchmark: Any, nodes: int) -> None:
     on = topology(sockets=2, numa_per_socket=nodes // 2, cores=16)
-    assert isinstance(benchmark(take_cpus, on, uneven(on), 103, Picking(group=1)), Granted)
+    assert isinstance(
+        benchmark(take_cpus, on, uneven(on), 103, AssignmentStrategy(cpu_group_size=1)), Granted
+    )

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.devices import DeviceManager, DeviceState
-from nodewright.core.devices.allocate import allocate, without_stale
-from nodewright.core.devices.hints import container_hints, pod_hints, smallest_size
-from nodewright.core.devices.manager import Plugin, lowest
-from nodewright.model.profile import Device
-from nodewright.model.verdict import Granted
-from nodewright.testing.devices import GPU, a_pod_with
+from nodewright.core.devices.device_assignment import allocate, without_inactive_pods
+from nodewright.core.devices.device_hints import container_hints, min_affinity_size, pod_hints
+from nodewright.core.devices.device_manager import DeviceManager, PluginBehavior, lowest
+from nodewright.core.devices.device_state import DeviceState
+from nodewright.kubernetes.node_profile import Device
+from nodewright.reasons.verdict import Granted
+from nodewright.testing.devices import GPU, a_pod_with_devices
 from nodewright.values.idset import NUMASet
 
 SIZES = [(devices, nodes) for devices in (16, 128) for nodes in (2, 4, 8, 16, 34, 64)]
@@ -23,14 +23,14 @@ def spread(devices: int, nodes: int, each: int = 1) -> tuple[DeviceManager, Devi
         for at in range(devices)
     )
     numa = NUMASet((1 << nodes) - 1)
-    return DeviceManager(numa=numa, plugins={GPU: Plugin(lowest)}), DeviceState.of({GPU: listed})
+    return DeviceManager(numa=numa, plugins={GPU: PluginBehavior(lowest)}), DeviceState.of({GPU: listed})
 
 
 @pytest.mark.benchmark(group="devices: hints as a rule")
 @pytest.mark.parametrize(("devices", "nodes"), SIZES)
 def test_hints_for_a_container(benchmark: Any, devices: int, nodes: int) -> None:
     manager, state = spread(devices, nodes)
-    pod = a_pod_with("p", app=4)
+    pod = a_pod_with_devices("p", app=4)
     assert isinstance(benchmark(container_hints, manager, state, pod, pod.spec.containers[0]), Granted)
 
 
@@ -38,9 +38,9 @@ def test_hints_for_a_container(benchmark: Any, devices: int, nodes: int) -> None
 @pytest.mark.parametrize(("devices", "nodes"), SIZES)
 def test_hints_of_a_kind_never_asked_for_before(benchmark: Any, devices: int, nodes: int) -> None:
     manager, state = spread(devices, nodes)
-    pod = a_pod_with("p", app=4)
+    pod = a_pod_with_devices("p", app=4)
     arguments = (manager, state, pod, pod.spec.containers[0])
-    found = benchmark.pedantic(container_hints, arguments, setup=smallest_size.cache_clear, rounds=200)
+    found = benchmark.pedantic(container_hints, arguments, setup=min_affinity_size.cache_clear, rounds=200)
     assert isinstance(found, Granted)
 
 
@@ -48,14 +48,14 @@ def test_hints_of_a_kind_never_asked_for_before(benchmark: Any, devices: int, no
 @pytest.mark.parametrize(("devices", "nodes"), SIZES)
 def test_hints_for_a_pod(benchmark: Any, devices: int, nodes: int) -> None:
     manager, state = spread(devices, nodes)
-    assert isinstance(benchmark(pod_hints, manager, state, a_pod_with("p", app=4)), Granted)
+    assert isinstance(benchmark(pod_hints, manager, state, a_pod_with_devices("p", app=4)), Granted)
 
 
 @pytest.mark.benchmark(group="devices: hints as a list")
 @pytest.mark.parametrize(("devices", "nodes"), [size for size in SIZES if size[1] <= 8])
 def test_hints_one_by_one(benchmark: Any, devices: int, nodes: int) -> None:
     manager, state = spread(devices, nodes)
-    pod = a_pod_with("p", app=4)
+    pod = a_pod_with_devices("p", app=4)
 
     def listed() -> int:
         found = container_hints(manager, state, pod, pod.spec.containers[0])
@@ -69,9 +69,9 @@ def test_hints_one_by_one(benchmark: Any, devices: int, nodes: int) -> None:
 @pytest.mark.parametrize("nodes", [8, 16, 34, 64])
 def test_hints_where_devices_are_on_two_nodes_each(benchmark: Any, nodes: int) -> None:
     manager, state = spread(128, nodes, each=2)
-    pod = a_pod_with("p", app=16)
+    pod = a_pod_with_devices("p", app=16)
     arguments = (manager, state, pod, pod.spec.containers[0])
-    found = benchmark.pedantic(container_hints, arguments, setup=smallest_size.cache_clear, rounds=50)
+    found = benchmark.pedantic(container_hints, arguments, setup=min_affinity_size.cache_clear, rounds=50)
     assert isinstance(found, Granted)
 
 
@@ -79,11 +79,11 @@ def test_hints_where_devices_are_on_two_nodes_each(benchmark: Any, nodes: int) -
 @pytest.mark.parametrize(("devices", "nodes"), SIZES)
 def test_allocate_and_release(benchmark: Any, devices: int, nodes: int) -> None:
     manager, state = spread(devices, nodes)
-    pod = a_pod_with("p", app=4)
+    pod = a_pod_with_devices("p", app=4)
 
     def both() -> DeviceState:
         done = allocate(manager, state, pod, pod.spec.containers[0], NUMASet.of(0))
         assert isinstance(done.verdict, Granted)
-        return without_stale(done.state, {})
+        return without_inactive_pods(done.state, {})
 
     assert benchmark(both).held == {}

@@ -4,34 +4,32 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.eviction import (
-    POLICIES,
-    Claim,
-    EvictionRules,
-    EvictionState,
-    Filesystems,
-    Observation,
-    outlook,
-    ranking,
-    reprieves,
-    stats_by_uid,
-    synchronize,
+from nodewright.core.eviction.eviction_forecast import eviction_forecast
+from nodewright.core.eviction.eviction_manager import synchronize
+from nodewright.core.eviction.eviction_order import rank_changes
+from nodewright.core.eviction.eviction_policy import POLICIES
+from nodewright.core.eviction.eviction_ranking import ActivePod, ranked_pods, stats_by_uid
+from nodewright.core.eviction.eviction_state import EvictionObservation, EvictionState
+from nodewright.core.eviction.eviction_thresholds import EvictionConfig, NodeFilesystems
+from nodewright.kubernetes.eviction_thresholds import (
+    DEFAULT_EVICTION_HARD,
+    EvictionSettings,
+    Signal,
+    parse_thresholds,
 )
-from nodewright.model.thresholds import DEFAULT_EVICTION_HARD, EvictionSettings, Signal, parse_thresholds
-from nodewright.model.usage import Usage
-from nodewright.sim.timeline import played
+from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.testing.objects import a_pod
-from nodewright.testing.timelines import a_part, a_setting
-from nodewright.testing.usage import a_reading, a_use
+from nodewright.testing.usage import a_pod_usage, a_reading, a_timeline_pod, a_timeline_setting
+from nodewright.timeline import simulated_timeline
 
-RULES = EvictionRules(
+RULES = EvictionConfig(
     thresholds=parse_thresholds(EvictionSettings(hard=DEFAULT_EVICTION_HARD), for_pods=True).thresholds
 )
 
 
-def claims(count: int) -> tuple[Claim, ...]:
+def claims(count: int) -> tuple[ActivePod, ...]:
     return tuple(
-        Claim.of(
+        ActivePod.of(
             a_pod(
                 f"pod-{at}",
                 f"memory={at % 7}Gi ephemeral-storage={at % 3}Gi",
@@ -43,10 +41,10 @@ def claims(count: int) -> tuple[Claim, ...]:
     )
 
 
-def reading(count: int, **signals: str) -> Usage:
+def reading(count: int, **signals: str) -> StatsSummary:
     return a_reading(
         *(
-            a_use(
+            a_pod_usage(
                 f"pod-{at}",
                 f"{at % 11}Gi",
                 rootfs=f"{at % 13}Gi/9",
@@ -63,26 +61,26 @@ def reading(count: int, **signals: str) -> Usage:
 
 def test_rank_500_pods_by_memory(benchmark: Any) -> None:
     active, stats = claims(500), stats_by_uid(reading(500))
-    found = benchmark(lambda: ranking(Signal.MEMORY_AVAILABLE, Filesystems(), active, stats))
+    found = benchmark(lambda: ranked_pods(Signal.MEMORY_AVAILABLE, NodeFilesystems(), active, stats))
     assert len(found) == 500
 
 
 def test_rank_500_pods_by_disk(benchmark: Any) -> None:
     active, stats = claims(500), stats_by_uid(reading(500))
-    found = benchmark(lambda: ranking(Signal.NODEFS_AVAILABLE, Filesystems(), active, stats))
+    found = benchmark(lambda: ranked_pods(Signal.NODEFS_AVAILABLE, NodeFilesystems(), active, stats))
     assert len(found) == 500
 
 
 def test_a_forecast_over_500_pods_with_what_would_change_it(benchmark: Any) -> None:
     """One has to go; the changes that would spare it were each tried."""
-    active, usage, disks = claims(500), reading(500, memory="50Mi/16Gi"), Filesystems()
-    observation = Observation(usage=usage, claims=active, filesystems=disks)
-    state = EvictionState().knowing(RULES, disks)
+    active, usage, disks = claims(500), reading(500, memory="50Mi/16Gi"), NodeFilesystems()
+    observation = EvictionObservation(usage=usage, active_pods=active, filesystems=disks)
+    state = EvictionState().with_filesystems(RULES, disks)
 
     def found() -> tuple[int, int]:
-        ahead = outlook(RULES, observation, state)
-        changes = reprieves(Signal.MEMORY_AVAILABLE, disks, active, stats_by_uid(usage))
-        return len(ahead.departures), len(changes)
+        ahead = eviction_forecast(RULES, observation, state)
+        changes = rank_changes(Signal.MEMORY_AVAILABLE, disks, active, stats_by_uid(usage))
+        return len(ahead.evictions), len(changes)
 
     assert benchmark(found) == (1, 2)
 
@@ -95,8 +93,8 @@ def test_an_hour_of_passes_over_110_pods(benchmark: Any) -> None:
         state, left, gone = EvictionState(), active, 0
         for number in range(360):
             usage = short if number >= 330 else calm
-            done = synchronize(RULES, state, Observation(usage=usage, claims=left), number * 10)
-            ended = {one.claim.uid for one in done.evictions}
+            done = synchronize(RULES, state, EvictionObservation(usage=usage, active_pods=left), number * 10)
+            ended = {one.active_pod.uid for one in done.evictions}
             state, left, gone = (
                 done.state,
                 tuple(one for one in left if one.uid not in ended),
@@ -111,13 +109,13 @@ def test_an_hour_of_passes_over_110_pods(benchmark: Any) -> None:
 def test_an_hour_of_110_pods_played_forward(benchmark: Any, name: str) -> None:
     """Each grows by 32Ki a second, so that half of them go within the hour."""
     names = [f"pod-{at}" for at in range(110)]
-    setting = a_setting(
-        *(a_part(one, "100Mi", f"{at % 7}Mi", priority=at % 5) for at, one in enumerate(names)),
+    setting = a_timeline_setting(
+        *(a_timeline_pod(one, "100Mi", f"{at % 7}Mi", priority=at % 5) for at, one in enumerate(names)),
         growth=dict.fromkeys(names, "32Ki"),
         hard="500Mi",
         memory="16Gi",
         seconds=3600,
     )
-    run = benchmark(lambda: played(setting, POLICIES[name]))
+    run = benchmark(lambda: simulated_timeline(setting, POLICIES[name]))
     assert not run.is_lost
     assert len(run.evictions) > 20

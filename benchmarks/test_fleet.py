@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nodewright.fleet import run
-from nodewright.model.fleet import FleetNode, FleetPod
-from nodewright.model.shape import GIB
-from nodewright.sim.fleet.values import FleetResult
+from nodewright.fleet.simulation.outcomes import FleetResult
+from nodewright.fleet.workload import FleetNode, FleetPod
+from nodewright.hardware.machine_shape import GIB
 from nodewright.testing.fleets import a_template, some_nodes
 from nodewright.testing.nodes import a_profile
 

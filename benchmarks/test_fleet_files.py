@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.sim.fleet.synthetic import NODE_HEADER, POD_HEADER, Draw, node_rows, pod_rows
-from nodewright.world.fleet.load import Wish, load_fleet
+from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
+from nodewright.fleet.synthetic import NODE_HEADER, POD_HEADER, SyntheticFleet, node_rows, pod_rows
 
 ROWS = 100_000
 TRACES = Path(os.environ.get("NODEWRIGHT_TRACES", "nowhere"))
@@ -31,7 +31,7 @@ SIMS = (
 def tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A table of 1,000 nodes and one of 100,000 pods."""
     folder = tmp_path_factory.mktemp("fleet")
-    draw = Draw(seed=1, nodes=1000, pods=ROWS)
+    draw = SyntheticFleet(seed=1, nodes=1000, pods=ROWS)
     paths = folder / "nodes.csv", folder / "pods.csv"
     for path, header, rows in (
         (paths[0], NODE_HEADER, node_rows(draw)),
@@ -43,7 +43,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 def read(nodes: str, pods: str) -> int:
-    fleet = load_fleet(Wish(nodes=(nodes,), pods=(pods,)))
+    fleet = load_fleet(FleetFiles(nodes=(nodes,), pods=(pods,)))
     return len(fleet.nodes) and sum(1 for _ in fleet.pods())
 
 

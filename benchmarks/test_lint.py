@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nodewright.cli.linting import question
-from nodewright.cli.telling import outcome
-from nodewright.lint.rules import EVERYTHING
-from nodewright.world.inventory import Inventory, load_inventory
+from nodewright.formats.inventory import Inventory, load_inventory
+from nodewright.lint.lint_input import load_lint_input
+from nodewright.lint.lint_run import lint_result
+from nodewright.lint.rules import ALL_RULES
 from tools.source import ROOT
 
 TEXTS = [
@@ -34,6 +34,6 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 
 @pytest.mark.parametrize("nodes", [(), ("epyc-7742-2s-nps1",)], ids=["alone", "on a node"])
 def test_a_thousand_manifests(benchmark: Any, thousand: Inventory, nodes: tuple[str, ...]) -> None:
-    found = benchmark(lambda: outcome(question(thousand, nodes), EVERYTHING))
+    found = benchmark(lambda: lint_result(load_lint_input(thousand, nodes), ALL_RULES))
     assert len(found.subjects) == 1600
     assert len(found.told) >= 600

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from nodewright.world.manifests import workloads_from
-from nodewright.world.schema import faults_in
-from nodewright.world.yaml import read_yaml
+from nodewright.formats.kubectl_yaml import read_yaml
+from nodewright.formats.manifests import workloads_from
+from nodewright.formats.schema import schema_faults
 from tools.source import ROOT
 
 DEPLOYMENT = (ROOT / "examples/manifests/mesh-checkout.yaml").read_bytes()
@@ -22,7 +22,7 @@ def test_the_yaml_of_it_alone(benchmark: Any) -> None:
 
 
 def test_the_fields_of_a_live_pod(benchmark: Any) -> None:
-    assert benchmark(faults_in, POD, "Pod") == []
+    assert benchmark(schema_faults, POD, "Pod") == []
 
 
 def test_a_hundred_live_pods_as_kubectl_prints_them(benchmark: Any) -> None:

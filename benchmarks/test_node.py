@@ -4,7 +4,6 @@ import gc
 import gzip
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import mean, median, quantiles
@@ -12,21 +11,22 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.ask import parts_of
-from nodewright.model.objects import Pod
-from nodewright.model.profile import NodeProfile, NodeProfileSpec
-from nodewright.model.verdict import Granted, Refused
-from nodewright.node.events import PodArrived, PodFound, PodGone, PodStarted
-from nodewright.node.start import start
-from nodewright.node.state import NodeState
+from nodewright.conformance.vectors import read_machines
+from nodewright.engine import node_parts
+from nodewright.errors import InputError
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.events import PodAdded, PodRecovered, PodRemoved, PodStarted
+from nodewright.node.node_state import NodeState
+from nodewright.node.restart.initial_node import initial_node
 from nodewright.node.step import Decision, step
-from nodewright.render.sentences import sentence
-from nodewright.testing.conformance.vectors import read_machines
+from nodewright.reasons.texts import sentence
+from nodewright.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
-from nodewright.world.decode import decode
-from nodewright.world.errors import InputError
 
 RECORDED = Path(__file__).parents[1] / "tests/conformance/vectors/node.jsonl.gz"
 STATIC = {
@@ -62,11 +62,11 @@ def _sequence(line: str) -> Sequence | None:
     script = vector["input"].pop("events", None) or ()
     vector["input"].pop("tag", None)
     try:
-        parts, _ = parts_of(NodeProfile(spec=decode(vector["input"], NodeProfileSpec)))
+        parts, _ = node_parts(NodeProfile(spec=decode(vector["input"], NodeProfileSpec)))
     except InputError:
         return None
     # The node object of these vectors declares no features of its runtime.
-    started = start(replace(parts, facts=replace(parts.facts, has_supplemental_groups_policy=False)))
+    started = initial_node(replace(parts, facts=replace(parts.facts, has_supplemental_groups_policy=False)))
     if isinstance(started, Refused):
         return None
     events = tuple(decode(event["add"], Pod) if "add" in event else event["remove"] for event in script)
@@ -82,10 +82,10 @@ def arrivals(chosen: list[Sequence]) -> Iterator[float]:
         state = sequence.node
         for event in sequence.events:
             if isinstance(event, str):
-                state = step(state, PodGone(event)).state
+                state = step(state, PodRemoved(event)).state
                 continue
             begin = perf_counter()
-            taken = step(state, PodArrived(event))
+            taken = step(state, PodAdded(event))
             yield perf_counter() - begin
             state = step(taken.state, PodStarted(event.uid)).state
 
@@ -117,8 +117,8 @@ def a_machine(name: str, **kubelet: Any) -> NodeState:
         "rootFsCapacity": 1 << 40,
         "kubeletConfiguration": {**STATIC, "maxPods": 600, **kubelet},
     }
-    parts, _ = parts_of(NodeProfile(spec=decode(spec, NodeProfileSpec)))
-    started = start(parts)
+    parts, _ = node_parts(NodeProfile(spec=decode(spec, NodeProfileSpec)))
+    started = initial_node(parts)
     assert isinstance(started, Granted)
     return started.value
 
@@ -135,11 +135,11 @@ def some_pods(count: int) -> list[Pod]:
 
 def come_and_go(state: NodeState, pods: list[Pod]) -> NodeState:
     for pod in pods:
-        taken = step(state, PodArrived(pod))
+        taken = step(state, PodAdded(pod))
         assert taken.decision is Decision.ADMITTED
         state = step(taken.state, PodStarted(pod.uid)).state
     for pod in pods:
-        state = step(state, PodGone(pod.uid)).state
+        state = step(state, PodRemoved(pod.uid)).state
     return state
 
 
@@ -154,7 +154,7 @@ def test_110_pods_come_and_go(benchmark: BenchmarkFixture, machine: str, scope: 
 
 def filled(state: NodeState, pods: list[Pod]) -> NodeState:
     for pod in pods:
-        state = step(state, PodFound(pod)).state
+        state = step(state, PodRecovered(pod)).state
     return state
 
 
@@ -162,14 +162,14 @@ def filled(state: NodeState, pods: list[Pod]) -> NodeState:
 @pytest.mark.parametrize("others", [0, 110, 500])
 def test_one_more_guaranteed_pod(benchmark: BenchmarkFixture, others: int) -> None:
     state = filled(a_machine("big-2s-8n-16c-smt2-l3x8"), some_pods(others)[: others * 2 // 3])
-    event = PodArrived(a_guaranteed_pod("new", "4/1Gi"))
+    event = PodAdded(a_guaranteed_pod("new", "4/1Gi"))
     assert benchmark(step, state, event).decision is Decision.ADMITTED
 
 
 @pytest.mark.benchmark(group="node: one more pod")
 def test_the_reasons_of_a_refusal_in_words(benchmark: BenchmarkFixture) -> None:
     state = filled(a_machine("big-2s-8n-16c-smt2-l3x8", topologyManagerPolicy="restricted"), some_pods(110))
-    event = PodArrived(a_guaranteed_pod("huge", "300/1Gi"))
+    event = PodAdded(a_guaranteed_pod("huge", "300/1Gi"))
 
     def refused() -> list[str]:
         return [sentence(reason) for reason in step(state, event).because]
@@ -182,7 +182,7 @@ def test_the_reasons_of_a_refusal_in_words(benchmark: BenchmarkFixture) -> None:
 def test_a_critical_pod_among_500_others(benchmark: BenchmarkFixture, cpus: str, victims: int) -> None:
     others = [a_pod(f"pod-{number}", "500m/512Mi") for number in range(500)]
     state = filled(a_machine("big-2s-2n-64c-smt2-l3x8"), others)
-    event = PodArrived(a_pod("vip", {"cpu": cpus}, priority=2_000_000_000))
+    event = PodAdded(a_pod("vip", {"cpu": cpus}, priority=2_000_000_000))
     taken = benchmark(step, state, event)
     assert taken.victims is not None
     assert len(taken.victims.victims) >= victims

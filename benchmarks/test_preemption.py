@@ -5,11 +5,13 @@ from random import Random
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.core.predicates import NodeView, judge, others_of
-from nodewright.core.preemption import Victims, optimum, preempt
-from nodewright.model.objects import Pod
-from nodewright.model.reasons import InsufficientResource, PredicateFailure
-from nodewright.model.verdict import Granted, Refused
+from nodewright.core.predicates.predicate_check import NodeView, check_predicates
+from nodewright.core.predicates.requested_resources import node_usage
+from nodewright.core.preemption.greedy import PreemptionVictims, victims_for
+from nodewright.core.preemption.optimal import smallest_preemption
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.predicates import InsufficientResource, PredicateFailure
+from nodewright.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_node, a_pod
 
 NODE = NodeView.of(a_node({"cpu": 1000, "memory": "4Ti", "pods": 600}, labels={"zone": "a"}))
@@ -35,26 +37,26 @@ def shortages(cpu: int, memory_mib: int) -> list[PredicateFailure]:
     ]
 
 
-def chosen(active: list[Pod], failures: list[PredicateFailure]) -> Victims:
-    found = preempt(CRITICAL, active, failures)
+def chosen(active: list[Pod], failures: list[PredicateFailure]) -> PreemptionVictims:
+    found = victims_for(CRITICAL, active, failures)
     assert isinstance(found, Granted)
     return found.value
 
 
 @pytest.mark.parametrize("others", [110, 500])
 def test_judge_one_pod_beside_counted_others(benchmark: BenchmarkFixture, others: int) -> None:
-    totals = others_of(pods(others, sizes=20))
-    judgement = benchmark(judge, NEW, NODE, totals, fresh=NODE)
+    totals = node_usage(pods(others, sizes=20))
+    judgement = benchmark(check_predicates, NEW, NODE, totals, fresh=NODE)
     assert not isinstance(judgement.verdict, Refused)
 
 
 def test_count_one_pod_more(benchmark: BenchmarkFixture) -> None:
-    totals = others_of(pods(500, sizes=20))
+    totals = node_usage(pods(500, sizes=20))
     assert benchmark(totals.plus, NEW).pods == 501
 
 
 def test_count_500_pods(benchmark: BenchmarkFixture) -> None:
-    assert benchmark(others_of, pods(500, sizes=20)).pods == 500
+    assert benchmark(node_usage, pods(500, sizes=20)).pods == 500
 
 
 @pytest.mark.parametrize(("cpu", "memory_mib"), [(1000, 1024), (20_000, 10_240)])
@@ -66,5 +68,5 @@ def test_choose_victims_among_500_pods(benchmark: BenchmarkFixture, cpu: int, me
 @pytest.mark.parametrize("count", [60, 500])
 def test_search_for_the_smallest_choice(benchmark: BenchmarkFixture, count: int) -> None:
     greedy = chosen(pods(count, sizes=20), shortages(5000, 2048))
-    best = benchmark(optimum, greedy)
+    best = benchmark(smallest_preemption, greedy)
     assert best.toll <= best.greedy_toll

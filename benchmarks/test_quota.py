@@ -2,17 +2,24 @@
 
 from typing import Any
 
-from nodewright.core.limits import limited
-from nodewright.core.quota import Bill, WithinQuota, billed, charged, paid, pods
-from nodewright.model.api_request import creation
-from nodewright.model.quota_objects import LimitRange, ResourceQuota
-from nodewright.namespace.apply import apply
-from nodewright.namespace.mend import mending, rooms
-from nodewright.namespace.plans import Setting
+from nodewright.api_server.apply import apply
+from nodewright.api_server.expansion import ExpansionOptions
+from nodewright.core.limit_ranger import limit_ranger_verdict
+from nodewright.core.quota.quota_admission import (
+    QuotaDelta,
+    WithinQuota,
+    quota_delta,
+    quota_verdict,
+    with_delta,
+)
+from nodewright.core.quota.quota_pods import pod_evaluator
+from nodewright.formats.decode import decode
+from nodewright.formats.inventory import Inventory, inventory_from_bytes
+from nodewright.kubernetes.api_request import create_request
+from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.quota.fixes import pod_headroom, smallest_fixes
 from nodewright.testing.objects import container, pod, sidecar
 from nodewright.values.instant import Instant
-from nodewright.world.decode import decode
-from nodewright.world.inventory import Inventory, inventory_from
 from tools.source import ROOT
 
 POD = pod(
@@ -33,21 +40,21 @@ QUOTAS = tuple(
 )
 BOUNDS = {"type": "Container", "default": {"ephemeral-storage": "1Gi"}, "max": {"cpu": "4", "memory": "8Gi"}}
 RANGE = decode({"spec": {"limits": [BOUNDS]}}, LimitRange)
-KIND = pods(Instant(0))
+KIND = pod_evaluator(Instant(0))
 
 
 def test_a_pod_charged_to_two_quotas(benchmark: Any) -> None:
-    assert isinstance(benchmark(charged, creation(POD), KIND, QUOTAS), WithinQuota)
+    assert isinstance(benchmark(quota_verdict, create_request(POD), KIND, QUOTAS), WithinQuota)
 
 
 def test_the_bill_of_a_pod_paid_once_more(benchmark: Any) -> None:
-    bill = billed(creation(POD), KIND, QUOTAS)
-    assert isinstance(bill, Bill)
-    assert isinstance(benchmark(paid, bill, QUOTAS), WithinQuota)
+    bill = quota_delta(create_request(POD), KIND, QUOTAS)
+    assert isinstance(bill, QuotaDelta)
+    assert isinstance(benchmark(with_delta, bill, QUOTAS), WithinQuota)
 
 
 def test_a_pod_held_against_a_limit_range(benchmark: Any) -> None:
-    assert benchmark(limited, creation(POD), (RANGE,)).filled[0].given
+    assert benchmark(limit_ranger_verdict, create_request(POD), (RANGE,)).filled[0].given
 
 
 # 300 Deployments of 3.5 kB each with 10,000 pods together, and a quota that has no room for the last 2,000 of them.
@@ -79,17 +86,17 @@ def many() -> bytes:
 
 def bill(inventory: Inventory) -> int:
     """How many pods get in, with room and help worked out too."""
-    manifests, setting = [entry.manifest for entry in inventory.entries], Setting()
+    manifests, setting = [entry.manifest for entry in inventory.objects], ExpansionOptions()
     applied = apply(manifests, setting)
-    assert mending(manifests, applied, setting).raises
-    assert len(rooms(manifests, applied, setting)) == 300
+    assert smallest_fixes(manifests, applied, setting).quota_increases
+    assert len(pod_headroom(manifests, applied, setting)) == 300
     return sum(one.admitted for one in applied.outcomes if str(one.resource) == "pods")
 
 
 def test_10000_pods_of_300_controllers_from_their_yaml(benchmark: Any) -> None:
     text = many()
-    assert benchmark(lambda: bill(inventory_from(text, "many.yaml"))) == 8000
+    assert benchmark(lambda: bill(inventory_from_bytes(text, "many.yaml"))) == 8000
 
 
 def test_10000_pods_of_300_controllers_once_they_are_read(benchmark: Any) -> None:
-    assert benchmark(bill, inventory_from(many(), "many.yaml")) == 8000
+    assert benchmark(bill, inventory_from_bytes(many(), "many.yaml")) == 8000

@@ -3,10 +3,11 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from nodewright.core.topology import TopologyManager, merge
-from nodewright.model.hints import Fitting, Hint, HintList, Offer
+from nodewright.core.topology.hint_merge import merged_hint
+from nodewright.core.topology.manager_config import TopologyManager
 from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import masks
+from nodewright.values.subsets import nonempty_subsets
+from nodewright.values.topology_hints import Fitting, Hint, HintList, Offer
 
 GIB = 2**30
 
@@ -21,7 +22,9 @@ def ring(nodes: int) -> dict[int, list[int]]:
 def every_mask(nodes: int, preferred_size: int = 1) -> HintList:
     everything = (1 << nodes) - 1
     return HintList(
-        tuple(Hint(NUMASet(mask), mask.bit_count() == preferred_size) for mask in masks(everything))
+        tuple(
+            Hint(NUMASet(mask), mask.bit_count() == preferred_size) for mask in nonempty_subsets(everything)
+        )
     )
 
 
@@ -39,13 +42,13 @@ def rule(needed: int, free: dict[int, int], total: dict[int, int]) -> HintList:
 def test_8_nodes_every_mask(benchmark: BenchmarkFixture, providers: int, policy: str) -> None:
     settings = manager(policy.replace("prefer-closest", "best-effort"), 8, closest=policy == "prefer-closest")
     offers = [Offer(str(at), {"some": every_mask(8)}) for at in range(providers)]
-    assert benchmark(merge, settings, offers).hint == Hint(NUMASet(1), preferred=True)
+    assert benchmark(merged_hint, settings, offers).hint == Hint(NUMASet(1), preferred=True)
 
 
 @pytest.mark.parametrize("providers", [3, 4])
 def test_8_nodes_every_mask_without_agreement(benchmark: BenchmarkFixture, providers: int) -> None:
     offers = [Offer(str(at), {"some": every_mask(8, 1 + at % 2)}) for at in range(providers)]
-    assert not benchmark(merge, manager("best-effort", 8), offers).hint.preferred
+    assert not benchmark(merged_hint, manager("best-effort", 8), offers).hint.preferred
 
 
 @pytest.mark.parametrize("state", ["idle", "fragmented"])
@@ -68,7 +71,7 @@ def test_cpu_memory_and_devices(
         Offer("memory", {"memory": rule(45 * wanted * GIB, free_memory, memory)}),
         Offer("devices", {"gpu": rule(2 * wanted - 1, free_devices, devices)}),
     ]
-    merged = benchmark(merge, manager("best-effort", nodes, closest=closest), offers)
+    merged = benchmark(merged_hint, manager("best-effort", nodes, closest=closest), offers)
     assert merged.proved
 
 
@@ -83,6 +86,6 @@ def test_34_nodes_of_which_2_have_cpus(benchmark: BenchmarkFixture, state: str) 
         Offer("memory", {"memory": rule(64 * GIB, memory, memory)}),
         Offer("devices", {"gpu": rule(1, devices, devices)}),
     ]
-    merged = benchmark(merge, manager("best-effort", 34), offers)
+    merged = benchmark(merged_hint, manager("best-effort", 34), offers)
     assert merged.proved
     assert merged.hint.preferred == (state == "idle")

@@ -1,14 +1,32 @@
-"""How many examples the laws are tried with: few at the desk and always the same ones, many by night.
+"""Settings for all tests: the number of examples of the laws, and which tests are measured for coverage.
 
-`--hypothesis-profile=NAME` chooses another one; laws that say nothing of their own follow it.
+`--hypothesis-profile=NAME` chooses a number of examples: few in `make check`, and the same ones each time; sixty in
+`make test`; ten thousand in `make soak`. Laws without settings of their own follow it.
 """
 
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A loaded machine is no reason to fail.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 settings.register_profile("desk", PATIENT, max_examples=15, derandomize=True, database=None)
-settings.register_profile("full", PATIENT, max_examples=150)
+settings.register_profile("full", PATIENT, max_examples=60)
 settings.register_profile("soak", PATIENT, max_examples=10_000)
 settings.load_profile("desk")
+
+TESTS = Path(__file__).parent
+MEASURED = (TESTS / "unit", TESTS / "conformance")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Measures the coverage of fast unit tests, a sample of recorded decisions and doctests only.
+
+    They cover the pure layers by themselves; measuring doubles the time that laws and simulations take.
+    """
+    for item in items:
+        is_measured = any(place in item.path.parents for place in MEASURED) and "slow" not in item.keywords
+        if TESTS in item.path.parents and not is_measured:
+            item.add_marker("no_cover")

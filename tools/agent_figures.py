@@ -9,14 +9,15 @@ from tools.source import ROOT
 PAGE = ROOT / "docs" / "agent-figures.md"
 PRESSURE = ROOT / "docs" / "figures" / "agent-pressure.json"
 WEAR = ROOT / "docs" / "figures" / "soak-agent.json"
+DAMAGE = ROOT / "docs" / "figures" / "soak-damage.json"
 _HEADING = "\n## "
 
 
 def told(page: str) -> str:
     """The page with sections on the figures that are kept, in the place of those that it has."""
     own = page.partition(_HEADING)[0].rstrip() + "\n"
-    sections = [_pressure(_read(PRESSURE)), _wear(_read(WEAR))]
-    return "\n".join([own, *(one for one in sections if one)])
+    sections = [_pressure(_read(PRESSURE)), _wear(_read(WEAR)), _damage(_read(DAMAGE))]
+    return "\n".join([own, *(section for section in sections if section)])
 
 
 def write() -> None:
@@ -74,6 +75,34 @@ that come and go by the hundred (`make soak`). No group and no process of a pod 
 | | commit | seed | counts | open files before, after | threads | RSS in KiB |
 |---|---|---|---|---|---|---|
 {rows}
+"""
+
+
+def _damage(found: dict[str, Any] | None) -> str:
+    """What was damaged while agents were killed.
+
+    >>> _damage(None)
+    ''
+    """
+    if found is None:
+        return ""
+    rows = "\n".join(
+        f"| {run['seed']} | {run['cycles']} | {sum(run['damages'].values())} | {run['damages']['full disk']} |"
+        for run in found["runs"]
+    )
+    kinds = ", ".join(found["runs"][0]["damages"])
+    return f"""## Damaged records and full disks
+
+SIGKILLs of the agent at random moments; in between, and while it runs, its records are damaged, removed or replaced by an older
+copy, and its disk is filled (`tests/live/test_damage_kills.py` with `DAMAGE_CYCLES` and `FAULT_SEED`, commit {found["commit"]}).
+No agent ended by itself, no pod had two processes and no traceback was logged in any cycle. Every eighth cycle everything came to
+rest, with one process for each pod and the pinned pod alone on its CPU; in the end no process, cgroup or record was left.
+
+| seed | kills | events between them | full disks |
+|---|---|---|---|
+{rows}
+
+Events, at random: {kinds}.
 """
 
 

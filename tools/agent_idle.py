@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nodewright.api.client import Client
-from nodewright.world.cgroupfs import CgroupFS
-from nodewright.world.errors import WorldError
+from nodewright.agent.agent_client import AgentClient
+from nodewright.errors import HostError
+from nodewright.host.cgroupfs import CgroupFS
 from tools.source import ROOT
 
 FIGURES = ROOT / "docs" / "figures" / "agent-idle.json"
@@ -84,14 +84,14 @@ def measured(folder: Path, pods: int, seconds: float) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *options: str) -> Iterator[tuple[int, Client]]:
+def running(folder: Path, *options: str) -> Iterator[tuple[int, AgentClient]]:
     """An agent with a directory, a socket and a cgroup of its own; nothing of it is left afterwards."""
     group, socket = f"/nodewright-idle-{os.getpid()}", folder / "agent.sock"
     command = [sys.executable, "-m", "nodewright", "agent", "--root-dir", str(folder / "root")]
     command += ["--socket", str(socket), "--cgroup-root", group, "--drain-on-exit", *options]
     log = folder / "agent.log"
     with log.open("wb") as out, subprocess.Popen(command, stderr=out) as agent:
-        client = Client(socket)
+        client = AgentClient(socket)
         try:
             _until(lambda: _answers(client))
             yield agent.pid, client
@@ -111,15 +111,15 @@ def _until(holds: Any) -> None:
         time.sleep(0.2)
 
 
-def _answers(client: Client) -> bool:
+def _answers(client: AgentClient) -> bool:
     try:
         client.get("api/v1/nodes")
-    except WorldError:
+    except HostError:
         return False
     return True
 
 
-def _count_running(client: Client) -> int:
+def _count_running(client: AgentClient) -> int:
     return sum(one["status"].get("phase") == "Running" for one in client.get("api/v1/pods")["items"])
 
 

@@ -29,6 +29,7 @@ class Row(NamedTuple):
 ADMISSION = "test_node.py::test_every_pod_of_the_recorded_sequences"
 MERGE = "test_topology.py::test_8_nodes_every_mask"
 CPU = "test_cpu.py::"
+START = "test_startup.py::test_the_command_starts_within_its_budget"
 BIG = "big-2s-8n-16c-smt2-l3x8"
 WIDE = "big-2s-2n-64c-smt2-l3x8"
 
@@ -42,8 +43,8 @@ ROWS = (
         f"test_node.py::test_110_pods_come_and_go[container-{BIG}]", "", "< 110 ms"),
     Row("One more guaranteed pod beside 333 others, 8 NUMA nodes",
         "test_node.py::test_one_more_guaranteed_pod[500]", "", "< 1 ms"),
-    Row("A critical pod among 500: 4 make way", "test_node.py::test_a_critical_pod_among_500_others[8-4]", "", ""),
-    Row("A critical pod among 500: 112 make way",
+    Row("A critical pod among 500: 4 are preempted", "test_node.py::test_a_critical_pod_among_500_others[8-4]", "", ""),
+    Row("A critical pod among 500: 112 are preempted",
         "test_node.py::test_a_critical_pod_among_500_others[60-112]", "", ""),
     Row("CPU hints, 256 CPUs, 8 NUMA nodes", f"{CPU}test_hints_as_a_rule[{BIG}-64]", "7.2 ms", "< 1 ms"),
     Row("CPU hints, 256 CPUs, 2 NUMA nodes", f"{CPU}test_hints_as_a_rule[{WIDE}-64]", "0.11 ms", ""),
@@ -92,6 +93,9 @@ ROWS = (
         "test_lint.py::test_a_thousand_manifests[alone]", "", "< 1,000 ms"),
     Row("Lint 1,000 parsed manifests, each pod put to a node of 256 CPUs",
         "test_lint.py::test_a_thousand_manifests[on a node]", "", ""),
+    Row("`nodewright admit`, from exec to answer", f"{START}[admit]", "",
+        "CPU time < 2.5 times that of `import msgspec, yaml, click`"),
+    Row("`nodewright --help`", f"{START}[help]", "", "< 1.5 times"),
     Row("100 live pods as kubectl prints them, from YAML text",
         "test_manifests.py::test_a_hundred_live_pods_as_kubectl_prints_them", "", ""),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """CHANGELOG.md from changes/: `python -m tools.changelog 0.2.0 2027-01-31` makes the section of a release.
 
-Each visible change brings a file of its own to changes/, so that branches do not meet in one. A release
-gathers them, newest release first, and removes the files.
+Each visible change has a file `category.slug.md` in changes/, so that branches do not conflict. A release gathers them
+by category, newest release first, and removes the files.
 """
 
 import sys
@@ -14,18 +14,30 @@ CHANGES = ROOT / "changes"
 MARK = "<!-- releases -->\n"
 
 
-def section(version: str, date: str, texts: list[str]) -> str:
-    r"""The section of a release: a point for each change.
+CATEGORIES = ("added", "changed", "removed", "performance", "security", "fixed")
 
-    >>> print(section("0.2.0", "2027-01-31", ["One\nthing.", "Another."]), end="")
+
+def section(version: str, date: str, changes: dict[str, list[str]]) -> str:
+    r"""The section of a release: a point for each change, by category.
+
+    >>> print(section("0.2.0", "2027-01-31", {"fixed": ["One\nthing."], "added": ["Another."]}), end="")
     ## 0.2.0 (2027-01-31)
+    <BLANKLINE>
+    ### Added
+    <BLANKLINE>
+    - Another.
+    <BLANKLINE>
+    ### Fixed
     <BLANKLINE>
     - One
       thing.
-    - Another.
     """
-    points = ["- " + text.strip().replace("\n", "\n  ") for text in texts]
-    return "\n".join([f"## {version} ({date})", "", *points, ""])
+    lines = [f"## {version} ({date})", ""]
+    for category in CATEGORIES:
+        if texts := changes.get(category):
+            points = ["- " + text.strip().replace("\n", "\n  ") for text in texts]
+            lines += [f"### {category.capitalize()}", "", *points, ""]
+    return "\n".join(lines)
 
 
 def with_release(changelog: str, release: str) -> str:
@@ -40,7 +52,13 @@ def main(version: str, date: str) -> None:
     files: list[Path] = sorted(CHANGES.glob("*.md"))
     if not files:
         sys.exit("nothing in changes/: nothing to release")
-    release = section(version, date, [file.read_text("utf-8") for file in files])
+    changes: dict[str, list[str]] = {}
+    for file in files:
+        category = file.name.split(".")[0]
+        if category not in CATEGORIES:
+            sys.exit(f"{file.name}: the name begins with one of {', '.join(CATEGORIES)}")
+        changes.setdefault(category, []).append(file.read_text("utf-8"))
+    release = section(version, date, changes)
     CHANGELOG.write_text(with_release(CHANGELOG.read_text("utf-8"), release), "utf-8")
     for file in files:
         file.unlink()

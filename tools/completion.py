@@ -9,11 +9,12 @@ import click
 
 from nodewright.cli.app import SUMMARIES, app
 from nodewright.cli.complete import TABLE
-from nodewright.core.cpu.own import CPUPicker
-from nodewright.core.eviction import EvictionPolicy
-from nodewright.core.topology import TopologyPolicy
-from nodewright.world.catalogue import catalogue
-from nodewright.world.policies import Registry
+from nodewright.core.cpu.custom_picker import CPUPicker
+from nodewright.core.eviction.eviction_policy import EvictionPolicy
+from nodewright.core.topology.custom import TopologyPolicy
+from nodewright.engine.policy_registry import PolicyRegistry
+from nodewright.profiles.catalogue import catalogue
+from tools.reference import commands
 
 # Options whose values are names of something that nodewright has.
 NAMES = {"--topology-policy": TopologyPolicy, "--cpu-picker": CPUPicker, "--policy": EvictionPolicy}
@@ -26,29 +27,31 @@ def main() -> None:
 
 def text() -> str:
     """The table as it stands in its file."""
-    machines = {name: entry.what for name, entry in catalogue().items()}
-    table = {"machines": machines, **_command(click.Context(app, **app.context_settings), "")}
+    machines = {name: entry.description for name, entry in catalogue().items()}
+    entries: dict[str, dict[str, Any]] = {}
+    for context, command in commands():
+        entries[context.command_path] = entry = _command(context, command)
+        if context.parent:
+            entries[context.parent.command_path].setdefault("commands", {})[context.info_name] = entry
+    table = {"machines": machines, **next(iter(entries.values()))}
     return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
 
 
-def _command(context: click.Context, about: str) -> dict[str, Any]:
-    command, entry = context.command, dict[str, Any](about=about)
+def _command(context: click.Context, command: click.Command) -> dict[str, Any]:
+    about = command.get_short_help_str(80)
+    if context.parent is None:
+        about = ""
+    elif context.parent.command is app:
+        about = SUMMARIES.get(context.info_name or "", "")
+    entry: dict[str, Any] = {"about": about}
     if isinstance(command, click.Group):
-        below = {name: command.get_command(context, name) for name in command.list_commands(context)}
-        entry["commands"] = {
-            name: _command(
-                click.Context(one, parent=context),
-                SUMMARIES.get(name, "") if command is app else one.get_short_help_str(80),
-            )
-            for name, one in below.items()
-            if one is not None
-        }
-    options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
-    entry["options"] = [_option(one) for one in options if not one.hidden]
-    arguments = [one for one in command.params if isinstance(one, click.Argument)]
+        entry["commands"] = {}
+    options = [param for param in command.get_params(context) if isinstance(param, click.Option)]
+    entry["options"] = [_option(option) for option in options if not option.hidden]
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
     if arguments:
         entry["arguments"] = [
-            {**_values(one), **({"again": True} if one.nargs < 0 else {})} for one in arguments
+            {**_values(argument), **({"again": True} if argument.nargs < 0 else {})} for argument in arguments
         ]
     return entry
 
@@ -71,7 +74,11 @@ def _values(parameter: click.Parameter) -> dict[str, Any]:
     paths = ""
     for option, kind in NAMES.items():
         if option in parameter.opts:
-            words |= {one.name: one.about.rstrip(".") for one in Registry().known if isinstance(one, kind)}
+            words |= {
+                policy.name: policy.description.rstrip(".")
+                for policy in PolicyRegistry().policies
+                if isinstance(policy, kind)
+            }
     parts = (parameter.metavar or parameter.name or "").removesuffix("...").split("|")
     for part in parts:
         if part.startswith(("FILE", "OUT.")):

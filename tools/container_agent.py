@@ -49,7 +49,7 @@ class Agent:
         return (self.root / "agent.sock").exists()
 
     def kill(self) -> None:
-        """It is gone from one moment to the next."""
+        """Kills the agent."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
@@ -103,7 +103,7 @@ class Agent:
         return done.stdout + done.stderr
 
     def close(self) -> None:
-        """All pods are gone, and then the agent."""
+        """Ends all pods, then the agent."""
         if self.process is not None and self.process.poll() is None:
             for each in (*self.manifests.iterdir(), *self.workloads.iterdir()):
                 each.unlink()

@@ -14,14 +14,14 @@ from typing import Any
 
 from tests.live.containerd import APP, Containerd, lacking
 from tests.live.cri_races import container_races
+from tests.support.eviction_race import ThresholdScope
 
-from nodewright.core.cgroups.facts import ContainerSettings
-from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.testing.growth import Where
-from nodewright.world.cri import Channel, CRIRuntime
-from nodewright.world.cri import api_pb2 as cri
-from nodewright.world.cri.channel import LIST, LIST_SANDBOXES
-from nodewright.world.ports import ContainerWish, Mount, SandboxWish
+from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.runtimes.cri import CRIChannel, CRIRuntime
+from nodewright.runtimes.cri import api_pb2 as cri
+from nodewright.runtimes.cri.channel import LIST_CONTAINERS, LIST_POD_SANDBOX
 from tools.container_agent import EXCLUSIVE, SLEEPS, Agent, an_agent, groups
 from tools.pressure import figures as race_figures
 from tools.source import ROOT, commit
@@ -33,7 +33,7 @@ _KUBELET = {"startSeconds": 0.25, "startExclusiveSeconds": 0.31, "rssMiB": 89, "
 
 
 def demo() -> None:
-    """Pods run, one on a CPU of its own; the agent dies; the next one goes on with them."""
+    """Runs pods, one with an exclusive CPU, kills the agent, and checks that the next agent adopts the pods."""
     with an_agent() as agent:
         agent.write("web")
         agent.write("pinned", EXCLUSIVE)
@@ -151,10 +151,10 @@ def _counts(agent: Agent) -> dict[str, int]:
 
 
 async def _held(endpoint: str) -> tuple[int, int]:
-    """How many sandboxes and containers the runtime has, whosever they are."""
-    line = Channel(endpoint)
-    sandboxes = await line.ask(LIST_SANDBOXES, cri.ListPodSandboxRequest(), "")
-    containers = await line.ask(LIST, cri.ListContainersRequest(), "")
+    """Number of sandboxes and containers of the runtime, including foreign ones."""
+    line = CRIChannel(endpoint)
+    sandboxes = await line.call(LIST_POD_SANDBOX, cri.ListPodSandboxRequest(), "")
+    containers = await line.call(LIST_CONTAINERS, cri.ListContainersRequest(), "")
     await line.close()
     return len(sandboxes.items), len(containers.containers)
 
@@ -163,7 +163,7 @@ def evictions(times: int) -> dict[str, Any]:
     """How late the signal is for a container that grows by 512 MiB a second, at the node and below all pods' limit."""
     found: dict[str, Any] = {}
     with Containerd() as containerd:
-        for where in Where:
+        for where in ThresholdScope:
             found[where.value] = race_figures(asyncio.run(container_races(containerd, where, times)))
     return {
         **found,
@@ -187,10 +187,10 @@ def _start_s(agent: Agent, name: str, resources: dict[str, Any]) -> float:
 
 async def _alone_s(agent: Agent, name: str) -> float:
     """How long the runtime itself takes for the same container, asked directly: no agent can be faster."""
-    runtime = CRIRuntime(Channel(agent.containerd.endpoint), owner="alone")
+    runtime = CRIRuntime(CRIChannel(agent.containerd.endpoint), owner="alone")
     container = Container(name="app", image=APP)
     pod = Pod(ObjectMeta(name=name, namespace="default", uid=name), PodSpec(host_network=True))
-    wish = ContainerWish(
+    wish = ContainerConfig(
         pod=pod,
         container=container,
         attempt=0,
@@ -200,13 +200,15 @@ async def _alone_s(agent: Agent, name: str) -> float:
         log_path="0.log",
         mounts=(Mount(host_path=str(agent.started), container_path="/out"),),
         settings=ContainerSettings(),
-        files=(),
+        cgroup_files=(),
     )
     group = f"{agent.cgroup_root}/{name}"
     await runtime.facts()
     began_ns = time.time_ns()
     sandbox = await runtime.run_sandbox(
-        SandboxWish(pod=pod, attempt=0, cgroup_parent=group, log_directory=str(agent.root / "logs" / name))
+        PodSandboxConfig(
+            pod=pod, attempt=0, cgroup_parent=group, log_directory=str(agent.root / "logs" / name)
+        )
     )
     await runtime.start_container(await runtime.create_container(sandbox, wish))
     await asyncio.to_thread(agent.until, partial(agent.runs, name), f"{name} runs")

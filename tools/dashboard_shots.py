@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
+from tests.support.chromium import COMMAND, BrowserPage, Chromium
+from tests.support.dashboards import DashboardAgent, ServedView, admission_plan
 
-from nodewright.api.dashboard_plan import PlanView
-from nodewright.ask import Node, load_pods
-from nodewright.model.objects import Pod
-from nodewright.model.profile import Device, NodeProfile
-from nodewright.testing.chromium import COMMAND, Chromium, Page
-from nodewright.testing.dashboards import AgentStand, Served, planned
+from nodewright.api.dashboard.agent_view import PlanView
+from nodewright.engine import Node, load_pods
+from nodewright.kubernetes.node_profile import Device, NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.profiles.node_lookup import find_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
-from nodewright.world.nodes import find_profile
 from tools.source import ROOT
 
 FOLDER = ROOT / "docs" / "shots"
@@ -71,28 +71,32 @@ def pods() -> list[Pod]:
     return found
 
 
-async def _fill(stand: AgentStand) -> None:
-    stand.bench.gauges.show(memory="96Gi/512Gi", nodefs="310Gi/500Gi", imagefs="")
-    await stand.bench.want(*pods())
+async def _fill(stand: DashboardAgent) -> None:
+    stand.bench.memory_readings.set_readings(memory="96Gi/512Gi", nodefs="310Gi/500Gi", imagefs="")
+    await stand.bench.add_pods(*pods())
 
 
 def agent_pictures(browser: Chromium) -> None:
     """An agent at work: the whole page in both themes, one pod opened, and a telephone."""
-    with Served(lambda: AgentStand(busy_node()), lambda it: it.view, lambda it: it.board.close()) as served:
-        served.do(_fill(served.made))
+    with ServedView(
+        lambda: DashboardAgent(busy_node()), lambda it: it.view, lambda it: it.board.close()
+    ) as served:
+        served.run_in_server(_fill(served.made))
         page = browser.page(served.link)
         page.wait(LIVE)
         for second in range(WATCHED_S):
             left = 96 - (second * second) / 2
-            served.made.bench.gauges.show(memory=f"{int(left)}Gi/512Gi", nodefs="310Gi/500Gi", imagefs="")
+            served.made.bench.memory_readings.set_readings(
+                memory=f"{int(left)}Gi/512Gi", nodefs="310Gi/500Gi", imagefs=""
+            )
             time.sleep(1)
         _keep(page, "dashboard")
-        page.value(
+        page.evaluate(
             "[...document.querySelectorAll('.pod')].find(pod => pod.textContent.includes('train-xl')).click()"
         )
         page.wait("document.querySelector('.why')?.getAttribute('aria-busy') === 'false'")
         _keep(page, "dashboard-why")
-        small = browser.page(page.value("location.href"), width=360, height=740, dark=True)
+        small = browser.page(page.evaluate("location.href"), width=360, height=740, dark=True)
         small.wait(LIVE)
         _keep(small, "dashboard-small")
 
@@ -100,25 +104,25 @@ def agent_pictures(browser: Chromium) -> None:
 @asynccontextmanager
 async def _plan() -> AsyncIterator[PlanView]:
     node = Node.open(str(ROOT / "examples/numa/gpu-nic-node.yaml"))
-    plan = planned(node, load_pods(str(ROOT / "examples/numa/gpu-nic-pods.yaml")))
+    plan = admission_plan(node, load_pods(str(ROOT / "examples/numa/gpu-nic-pods.yaml")))
     yield PlanView(plan, lambda: plan, lambda: 0)
 
 
 def plan_pictures(browser: Chromium) -> None:
     """A plan, dark, with the fix of what was refused."""
-    with Served(_plan, lambda view: view, PlanView.close) as served:
+    with ServedView(_plan, lambda view: view, PlanView.close) as served:
         page = browser.page(served.link, width=1280, height=680, dark=True)
         page.wait(LIVE)
-        page.value("document.querySelector('.pod.bad').click()")
+        page.evaluate("document.querySelector('.pod.bad').click()")
         page.wait("document.querySelector('.why')?.getAttribute('aria-busy') === 'false'")
         _keep(page, "dashboard-plan")
 
 
-def _keep(page: Page, name: str) -> None:
-    page.value("document.fonts.ready.then(() => 1)")
+def _keep(page: BrowserPage, name: str) -> None:
+    page.evaluate("document.fonts.ready.then(() => 1)")
     time.sleep(0.5)
     assert not page.complaints, page.complaints
-    (FOLDER / f"{name}.png").write_bytes(page.picture())
+    (FOLDER / f"{name}.png").write_bytes(page.screenshot())
 
 
 def main() -> bool:

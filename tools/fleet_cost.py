@@ -126,7 +126,7 @@ def _known() -> dict[int, list[Point]]:
 
 
 def picture(series: dict[int, list[Point]]) -> str:
-    """CPU seconds over pods, both by powers of ten: what is linear goes up as steeply as the broken line."""
+    """CPU seconds over pods, both on logarithmic scales; the dashed line has the slope of linear growth."""
     points = [point for line in series.values() for point in line]
     frame = Frame.around(points)
     parts = [_HEAD, *frame.grid(), *frame.linear(max(points))]

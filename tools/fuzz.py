@@ -8,7 +8,11 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import random
+import resource
+import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -20,14 +24,19 @@ from pathlib import Path
 from typing import Any
 
 from nodewright.cli.app import run
+from nodewright.errors import InputError
+from nodewright.formats.documents import parse_documents
+from nodewright.output.exit_codes import ERROR
+from nodewright.profiles.catalogue import recorded_machines
 from nodewright.values.idset import CPUSet, IdSetError
 from nodewright.values.quantity import Quantity, QuantityError
-from nodewright.world.catalogue import recorded_machines
-from nodewright.world.documents import parse_documents
-from nodewright.world.errors import InputError
+from tools.fuzz_targets import file_targets
 from tools.source import ROOT
 
-SLOW_S = 5.0
+SLOW_S = 20.0
+"""CPU time of one input."""
+MORE_BYTES = 1 << 30
+"""What an input may need beside what the process has already."""
 
 TOKENS = (
     b"[", b"{", b"]", b"}", b"&a ", b"*a", b"<<: ", b"- ", b": ", b"? ", b"---\n", b"...\n", b"!!python/name:os ",
@@ -39,7 +48,7 @@ TOKENS = (
 ODD_VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 0.5, 1e300, "", " ", "0", "-1", "1GB2",
     "1e30", "9Ei", "100m", "0.1n", "NaN", "0-3", "3-0", "a/b/c", "../x", "x" * 300, "\u0000", "\ud7ff", "default",
-    "Always", "cpu", "hugepages-2Mi", "static", [], [None], [[]], {}, {"": ""}, {"cpu": None}, {"cpu": "1"}, [1, "a"],
+    "Always", "cpu", "hugepages-2Mi", "hugepages-0", "static", "9" * 4400, "v1." + "9" * 4400, "9" * 4400 + "%", [], [None], [[]], {}, {"": ""}, {"cpu": None}, {"cpu": "1"}, [1, "a"],
 )  # fmt: skip
 
 Reader = Callable[[bytes], object]
@@ -141,6 +150,7 @@ def targets() -> Mapping[str, Target]:
     pods, profiles = (POD, *_files("examples/**/*.yaml")), (PROFILE, *_files("examples/nodes/*.yaml"))
     machine = json.dumps(recorded_machines()["1s-2n-4c-smt2"]).encode()
     return {
+        **{name: Target(_command(line), samples) for name, (line, samples) in file_targets().items()},
         "quantity": Target(
             lambda content: Quantity.parse(_text(content)),
             (b"1.5Gi", b"250m", b"-1e3", b"+.5E", b"100000000000000000000"),
@@ -264,16 +274,33 @@ def _command(line: str, other: bytes = b"") -> Reader:
             names["FILE"].write_bytes(content)
             names["TABLE"].write_bytes(content)
             names["OTHER"].write_bytes(other)
-            arguments = [str(names.get(word, word)) for word in line.split()]
-            dropped = io.StringIO()
+            arguments = [_argument(word, names, Path(directory), content) for word in line.split()]
+            printed, dropped = io.StringIO(), io.StringIO()
             with (
-                contextlib.redirect_stdout(dropped),
+                contextlib.redirect_stdout(printed),
                 contextlib.redirect_stderr(dropped),
                 contextlib.chdir(ROOT),
             ):
-                run(arguments)
+                code = run(arguments)
+            if line.endswith("-o json") and code != ERROR:
+                json.loads(printed.getvalue(), parse_constant=_refuse_constant)
 
     return read
+
+
+def _argument(word: str, names: Mapping[str, Path], directory: Path, content: bytes) -> str:
+    """The word; for TREE:SOURCE:FILE a copy of the directory with the content in that file."""
+    if not word.startswith("TREE:"):
+        return str(names.get(word, word))
+    _, source, file = word.split(":")
+    shutil.copytree(ROOT / source, directory / "tree")
+    (directory / "tree" / file).parent.mkdir(parents=True, exist_ok=True)
+    (directory / "tree" / file).write_bytes(content)
+    return str(directory / "tree")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def inputs(name: str, seed: int) -> Iterator[bytes]:
@@ -287,39 +314,84 @@ def inputs(name: str, seed: int) -> Iterator[bytes]:
 def tried(name: str, number: int, content: bytes) -> Finding | None:
     """What is wrong with how the target reads the input; None: nothing."""
     target = targets()[name]
-    began_s = time.monotonic()
+    began_s = time.process_time()
     try:
-        target.read(content)
+        with _limited_time():
+            target.read(content)
     except target.refusals:
         pass
     except Exception as error:  # noqa: BLE001 - anything else is what we look for
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
         return Finding(name, number, content, f"{type(error).__name__} at {where}: {error}"[:300])
-    took_s = time.monotonic() - began_s
+    took_s = time.process_time() - began_s
     return Finding(name, number, content, f"took {took_s:.1f} s") if took_s > SLOW_S else None
+
+
+@contextlib.contextmanager
+def _limited_time() -> Iterator[None]:
+    """Within this context, TimeoutError is raised after `SLOW_S` of CPU time."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise TimeoutError(f"more than {SLOW_S:.0f} s")
+
+    previous = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SLOW_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
+
+
+def tried_for_long(name: str, seed: int, *, seconds: float, count: int) -> int:
+    """Tries a target in a process of its own with bounded memory, and prints the findings; their number, at most 100."""
+    pid = os.fork()
+    if pid == 0:
+        found_count = 100
+        try:
+            used_bytes = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MORE_BYTES, used_bytes + MORE_BYTES))
+            found_count = min(_tried_inputs(name, seed, seconds, count), 100)
+        finally:
+            sys.stdout.flush()
+            os._exit(found_count)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _tried_inputs(name: str, seed: int, seconds: float, count: int) -> int:
+    findings: set[str] = set()
+    end_s, number = time.monotonic() + seconds, 0
+    for number, content in enumerate(inputs(name, seed), 1):
+        finding = tried(name, number, content)
+        if finding and finding.trouble not in findings:
+            findings.add(finding.trouble)
+            print(f"{name}, seed {seed}, input {number}: {finding.trouble}\n  {content[:2000]!r}", flush=True)
+        if time.monotonic() > end_s or number == count:
+            break
+    print(f"{name}: {number} inputs, seed {seed}, {len(findings)} findings", flush=True)
+    return len(findings)
 
 
 def main(arguments: list[str]) -> int:
     """Try every target for some seconds; 1 if there are findings."""
     parser = argparse.ArgumentParser(description="Broken input for everything that reads.")
     parser.add_argument("--seconds", type=float, default=60, help="for each target")
+    parser.add_argument(
+        "--count", type=int, default=0, help="for each target; default: as many as there is time for"
+    )
     parser.add_argument("--seed", type=int, default=None, help="default: a new one")
     parser.add_argument("--target", choices=targets(), action="append", help="default: all")
     options = parser.parse_args(arguments)
     seed = random.randrange(2**32) if options.seed is None else options.seed
-    findings: set[str] = set()
-    for name in options.target or targets():
-        end_s, number = time.monotonic() + options.seconds, 0
-        for number, content in enumerate(inputs(name, seed), 1):
-            finding = tried(name, number, content)
-            if finding and finding.trouble not in findings:
-                findings.add(finding.trouble)
-                print(f"{name}, seed {seed}, input {number}: {finding.trouble}\n  {content!r}")
-            if time.monotonic() > end_s:
-                break
-        print(f"{name}: {number} inputs, seed {seed}")
-    return 1 if findings else 0
+    names = options.target or list(targets())
+    failed = [
+        name
+        for name in names
+        if tried_for_long(name, seed, seconds=options.seconds, count=options.count) != 0
+    ]
+    print(f"seed {seed}: {len(names)} targets, findings in {len(failed)}: {', '.join(failed) or 'none'}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

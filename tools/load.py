@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from nodewright.world.cgroupfs import CgroupFS
+from nodewright.host.cgroupfs import CgroupFS
 from tools.source import ROOT
 
 FIGURES = ROOT / "docs" / "figures" / "load.json"
@@ -170,7 +170,7 @@ class Asked(NamedTuple):
 
 
 def asking(port: int, pace_s: float, window: tuple[float, float], place: int) -> Asked:
-    """Ask at a pace, and note how long each answer took from when it was due: who has to wait for his turn waits, too."""
+    """Sends requests at a fixed rate, and measures each latency from the time when the request was due."""
     begin_s, seconds = window
     with suppress(OSError):
         # Whatever else the machine does is not to slow down those who ask.

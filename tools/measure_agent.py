@@ -9,8 +9,9 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nodewright.testing.live import LiveAgent, live_agent
-from nodewright.world.manifests import workloads_from
+from tests.support.live_agent import LiveAgent, live_agent
+
+from nodewright.formats.manifests import workloads_from
 from tools.agent_figures import PAGE, told
 from tools.source import ROOT
 
@@ -40,20 +41,20 @@ def main() -> int:
 
 
 async def _measured() -> tuple[list[float], list[dict[str, int]], list[float], float]:
-    """Seconds until each pod ran, memory of the shims, seconds until each was gone, CPU time that a start took us."""
+    """Seconds until each pod ran, memory of the shims, seconds until each pod ended, CPU time of a start."""
     starts, stops = [], []
     async with live_agent({"evictionHard": {}}) as agent:
         cpu_began_s = time.process_time()
         for number in range(PODS):
             began = time.perf_counter()
             loaded = workloads_from(MANIFEST.format(name=f"web-{number}").encode(), "manifest")
-            await agent.want(loaded.workloads[0].pod)
+            await agent.run_pod(loaded.workloads[0].pod)
             starts.append(time.perf_counter() - began)
         cpu_s = (time.process_time() - cpu_began_s) / PODS
         shims = [_memory(pid) for pid in _shims(agent)]
         for number in range(PODS):
             began = time.perf_counter()
-            await agent.drop(f"web-{number}")
+            await agent.delete_pod(f"web-{number}")
             stops.append(time.perf_counter() - began)
     return starts, shims, stops, cpu_s
 
@@ -78,7 +79,7 @@ def _page(starts: list[float], shims: list[dict[str, int]], stops: list[float], 
         return " | ".join(f"{value * 1000:.0f} ms" for value in values)
 
     def mib(name: str) -> str:
-        values = [one[name] / 1024 for one in shims]
+        values = [shim[name] / 1024 for shim in shims]
         return " | ".join(
             f"{value:.1f} MiB" for value in (min(values), statistics.median(values), max(values))
         )

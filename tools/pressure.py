@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.support.command_race import run_races
+from tests.support.eviction_race import RaceResult, ThresholdScope, reading_cost, unavailable_reason
+from tests.support.grower import PRIORITY
 
-from nodewright.testing.grower import PRIORITY
-from nodewright.testing.growth import Round, Where, cost_of_a_look, why_not
-from nodewright.testing.races import races
 from tools.agent_figures import PRESSURE, write
 from tools.source import ROOT, commit
 
@@ -23,12 +23,12 @@ BUILD = ROOT / "build"
 WITHIN_MS = 100
 
 
-def figures(rounds: Iterable[Round]) -> dict[str, Any]:
-    """What came of many races of a kind.
+def figures(rounds: Iterable[RaceResult]) -> dict[str, Any]:
+    """The figures of many races of a kind.
 
-    >>> a = Round(where=Where.NODE, is_stubborn=False, rate=512 << 20, signalled_ms=20, dead_ms=90, had_bytes=1,
-    ...           reason="Evicted", oom_kills=0)
-    >>> figures([a, msgspec.structs.replace(a, signalled_ms=60)])["signalled_ms"]
+    >>> race = RaceResult(scope=ThresholdScope.NODE, ignores_sigterm=False, rate=512 << 20, signalled_ms=20, dead_ms=90, final_bytes=1,
+    ...                   reason="Evicted", oom_kills=0)
+    >>> figures([race, msgspec.structs.replace(race, signalled_ms=60)])["signalled_ms"]
     {'median': 40.0, 'worst': 60}
     """
     found = tuple(rounds)
@@ -54,14 +54,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Races between the agent and pods that grow.")
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
-    if lacks := why_not():
+    if lacks := unavailable_reason():
         print(f"no races: {lacks}")
         return 0
     # As the growing pod is: what is measured is not who of many on a busy machine gets a CPU.
     os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     with tempfile.TemporaryDirectory() as folder:
-        levels = {where.value: races(Path(folder), where, options.rounds) for where in Where}
-        look_us = cost_of_a_look(Path(folder))
+        levels = {where.value: run_races(Path(folder), where, options.rounds) for where in ThresholdScope}
+        look_us = reading_cost(Path(folder))
     found = {level: figures(rounds) for level, rounds in levels.items()}
     BUILD.mkdir(exist_ok=True)
     kept = BUILD / f"pressure-{commit()}.json"

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from nodewright.cli.app import COMMANDS
 from tools import completion, dashboard_shots
 from tools.consoles import execute
 from tools.source import ROOT
@@ -18,13 +19,13 @@ from tools.source import ROOT
 FOLDER = ROOT / "docs" / "shots"
 WIDTHS = (80, 200)
 
-# Name of the shot -> command. Add a line, run `make shots`, read what it made, commit both.
+# Name of the shot -> command. Add a line, run `make shots`, read what it made, commit both. The help of each command
+# has a shot without a line here.
 SHOTS = {
-    "help-requests": "nodewright requests --help",
+    **{f"help-{name}": f"nodewright {name} --help" for name in COMMANDS},
     "requests": "nodewright requests -f examples/requests/qos.yaml --memory-capacity 64Gi",
     "requests-wide": "nodewright requests -f examples/requests/qos.yaml --memory-capacity 64Gi -o wide",
     "requests-init-containers": "nodewright requests -f examples/requests/init-containers.yaml --node vm-4",
-    "help-admit": "nodewright admit --help",
     "admit": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml",
     "admit-wide": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o wide",
     "admit-yaml": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o yaml",
@@ -33,7 +34,6 @@ SHOTS = {
         "nodewright explain -f examples/policies/pods.yaml --node examples/policies/node.yaml "
         "--policies examples/policies/mine.py --topology-policy at-most-two --cpu-picker one-thread-a-core --pod trading"
     ),
-    "help-explain": "nodewright explain --help",
     "explain": "nodewright explain -f examples/numa/gpu-nic-pods.yaml --node examples/numa/gpu-nic-node.yaml",
     "explain-wide": (
         "nodewright explain -f examples/numa/memory-pods.yaml --node examples/numa/memory-node.yaml -o wide"
@@ -41,12 +41,10 @@ SHOTS = {
     "explain-failed": "nodewright explain --pod examples/failed/out-of-cpu.yaml --node examples/nodes/worker.yaml",
     "explain-evicted": "nodewright explain --pod examples/failed/evicted.yaml --node examples/nodes/worker.yaml",
     "admit-resize": "nodewright admit --resize -f examples/resize/pods.yaml --node examples/resize/node.yaml",
-    "help-preempt": "nodewright preempt --help",
     "preempt": "nodewright preempt -f examples/preemption/critical.yaml --node examples/preemption/node.yaml",
     "preempt-optimal": (
         "nodewright preempt -f examples/preemption/crowded.yaml --node examples/preemption/crowded-node.yaml --optimal"
     ),
-    "help-evict": "nodewright evict --help",
     "evict": "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json",
     "evict-wide": (
         "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json -o wide"
@@ -65,10 +63,8 @@ SHOTS = {
         "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "
         "--available memory.available=3Gi --growth shop/web=64Mi/s --compare --advise"
     ),
-    "help-replay": "nodewright replay --help",
     "replay": "nodewright replay examples/scenarios/fragmented.yaml",
     "replay-wide": "nodewright replay examples/scenarios/fragmented.yaml -o wide",
-    "help-rehearse": "nodewright rehearse --help",
     "rehearse": (
         "nodewright rehearse --node examples/rehearsal/worker-3.yaml --kubelet-root examples/worker-3/kubelet"
     ),
@@ -79,13 +75,11 @@ SHOTS = {
     "rehearse-wide": (
         "nodewright rehearse --node examples/rehearsal/worker-3.yaml --config examples/rehearsal/fewer-pods.yaml -o wide"
     ),
-    "help-cgroups": "nodewright cgroups --help",
     "cgroups": "nodewright cgroups -f examples/cgroups/pods.yaml --node examples/cgroups/node.yaml",
     "cgroups-diff": (
         "nodewright cgroups -f examples/cgroups/running.yaml --node examples/cgroups/node.yaml "
         "--diff examples/cgroups/tree"
     ),
-    "help-quota": "nodewright quota --help",
     "quota": "nodewright quota -f examples/quota/shop",
     "quota-init-containers": (
         "nodewright quota -f examples/requests/init-containers.yaml -f examples/quota/small.yaml"
@@ -93,14 +87,12 @@ SHOTS = {
     "quota-what-if": (
         "nodewright quota -f examples/quota/shop --set deployment/web:containers.app.requests.cpu=100m"
     ),
-    "help-lint": "nodewright lint --help",
     "lint": (
         "nodewright lint -f examples/lint/shop.yaml --node epyc-7742-2s-nps1 "
         "--kubelet-config examples/lint/kubelet.yaml"
     ),
     "lint-explain": "nodewright lint --explain NW201",
     "lint-rules": "nodewright lint --explain all",
-    "help-fleet": "nodewright fleet --help",
     "help-fleet-run": "nodewright fleet run --help",
     "help-fleet-capacity": "nodewright fleet capacity --help",
     "help-fleet-minimise": "nodewright fleet minimise --help",
@@ -119,8 +111,6 @@ SHOTS = {
     "fleet-minimise": (
         "nodewright fleet minimise --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv"
     ),
-    "help-node": "nodewright node --help",
-    "help-audit": "nodewright audit --help",
     "audit": (
         "nodewright audit --kubelet-root examples/worker-3/kubelet --pods examples/worker-3/pods.json "
         "--node-name worker-3 --node 2s-2n-8c-smt2-adjacent --cgroups examples/drift/cgroups"
@@ -140,17 +130,8 @@ SHOTS = {
     "node-show-pods": "nodewright node show --node examples/numa/split-node.yaml",
     "node-show-epyc": "nodewright node show --node epyc-7742-2s-nps4",
     "node-show-gb200": "nodewright node show --node gb200",
-    "help-agent": "nodewright agent --help",
     "agent-dry-run": "nodewright agent --dry-run --node uma-4c --workload-dir examples/agent",
-    "help-run": "nodewright run --help",
-    "help-get": "nodewright get --help",
-    "help-describe": "nodewright describe --help",
-    "help-logs": "nodewright logs --help",
-    "help-top": "nodewright top --help",
-    "help-dashboard": "nodewright dashboard --help",
-    "help-delete": "nodewright delete --help",
-    "help-completion": "nodewright completion --help",
-    "help-verify": "nodewright verify --help",
+    "schema": "nodewright schema",
     "verify": "nodewright verify tests/conformance/vectors/oom-score.jsonl.gz",
 }
 
@@ -210,7 +191,7 @@ def strangers() -> Iterator[Path]:
 
 
 def main(names: list[str]) -> None:
-    """Take the shots of these names, or all; remove those that nobody names any more."""
+    """Takes the shots with these names, or all, and removes unused ones."""
     FOLDER.mkdir(exist_ok=True)
     for name in names or SHOTS:
         if name not in SHOTS:

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
-from tools.agent_figures import WEAR, write
+from tools.agent_figures import DAMAGE, WEAR, write
 from tools.source import ROOT, commit
 
 BUILD = ROOT / "build"
@@ -26,6 +26,14 @@ def figures(results: str, *, seed: int, commit: str, seconds: float) -> dict[str
     assert suite is not None
     sums = {name: int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")}
     return {"commit": commit, "seed": seed, "seconds": round(seconds), **sums}
+
+
+def keep_damage(kept: Path) -> None:
+    """What was damaged while agents were killed, into docs."""
+    if kept.exists():
+        figures = {"commit": commit(), "runs": [json.loads(kept.read_text("utf-8"))]}
+        DAMAGE.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+        write()
 
 
 def keep_wear(worn: Path) -> None:
@@ -54,7 +62,14 @@ def main() -> int:
     command = [sys.executable, "-m", "pytest", "-n", str(options.jobs), f"--junitxml={results}"]
     laws = ["--hypothesis-profile=soak", f"--hypothesis-seed={options.seed}"]
     kills_at = BUILD / f"kills-{commit()}.json"
-    kills = {"KILL_POINTS": "500", "KILL_FIGURES": str(kills_at)}
+    kills = {
+        "KILL_POINTS": "500",
+        "FAULT_POINTS": "100",
+        "DAMAGE_CYCLES": "1000",
+        "DAMAGE_FIGURES": str(kills_at.with_name(f"damage-{kills_at.name}")),
+        "FUZZ_INPUTS": "20000",
+        "KILL_FIGURES": str(kills_at),
+    }
     environment = {**os.environ, **kills, "FAULT_SEED": str(options.seed)}
     ran = subprocess.run([*command, *laws, *options.tests], cwd=ROOT, env=environment, check=False)
     found = figures(
@@ -64,6 +79,7 @@ def main() -> int:
     kept.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     print(f"{kept.relative_to(ROOT)}: {found}")
     keep_wear(kills_at)
+    keep_damage(kills_at.with_name(f"damage-{kills_at.name}"))
     if options.tests:
         return ran.returncode
     # Beside nothing else: how late a signal is depends on who wants the CPUs.

@@ -9,42 +9,42 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nodewright.ask import Answer, Node, load_pods
-    from nodewright.model.objects import Pod
+    from nodewright.engine import AdmitResult, Node, load_pods
+    from nodewright.errors import HostError, InputError
+    from nodewright.kubernetes.objects import Pod
     from nodewright.node.step import Decision
     from nodewright.values.idset import CPUSet, NUMASet
     from nodewright.values.quantity import Quantity
-    from nodewright.world.errors import InputError, WorldError
 
 __all__ = [
-    "Answer",
+    "AdmitResult",
     "CPUSet",
     "Decision",
+    "HostError",
     "InputError",
     "NUMASet",
     "Node",
     "Pod",
     "Quantity",
-    "WorldError",
     "load_pods",
 ]
 
-_HOMES = {
-    "Answer": "nodewright.ask",
+_MODULES = {
+    "AdmitResult": "nodewright.engine",
     "CPUSet": "nodewright.values.idset",
     "Decision": "nodewright.node.step",
-    "InputError": "nodewright.world.errors",
+    "HostError": "nodewright.errors",
+    "InputError": "nodewright.errors",
     "NUMASet": "nodewright.values.idset",
-    "Node": "nodewright.ask",
-    "Pod": "nodewright.model.objects",
+    "Node": "nodewright.engine",
+    "Pod": "nodewright.kubernetes.objects",
     "Quantity": "nodewright.values.quantity",
-    "WorldError": "nodewright.world.errors",
-    "load_pods": "nodewright.ask",
+    "load_pods": "nodewright.engine",
 }
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when it is wanted: a command that needs little starts quickly.
-    if name not in _HOMES:
+    # Imported on first use, so that a command that needs little starts quickly.
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

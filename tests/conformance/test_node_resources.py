@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
+from nodewright.conformance.vectors import Vector, read_vectors
 from nodewright.core.allocatable import node_resources
-from nodewright.model.machine import MachineInfo
-from nodewright.testing.conformance.vectors import Vector, read_vectors
-from nodewright.world.decode import decode
-from nodewright.world.kubelet_config import Host, kubelet_config_from
+from nodewright.formats.decode import decode
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_from
 
 VECTORS = Path(__file__).parent / "vectors" / "node.jsonl.gz"
 
 
 def amounts(question: dict[str, Any]) -> dict[str, Any]:
     machine = decode(question["machineInfo"], MachineInfo)
-    host = Host(machine=machine)
+    host = ConfigHost(machine=machine)
     config = kubelet_config_from(question["kubeletConfiguration"], "vector", host=host).config
     devices = {
         name: (len(found), sum(one.get("healthy", True) for one in found))

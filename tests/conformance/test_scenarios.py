@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from nodewright.ask import Node
-from nodewright.render.messages import message
-from nodewright.sim.happened import Happened
-from nodewright.sim.replay import replay
-from nodewright.world.files import File
-from nodewright.world.scenarios import LoadedScenario, node_of, scenario_from
+from nodewright.engine import Node
+from nodewright.formats.documents import InputFile
+from nodewright.profiles.scenario_files import LoadedScenario, scenario_from_file, scenario_node
+from nodewright.reasons.texts import kubelet_text
+from nodewright.replay.scenario_run import EventOutcome, replay
 
 VECTORS = Path(__file__).parent / "vectors" / "node.jsonl.gz"
 
@@ -29,19 +28,19 @@ def as_scenario(vector: dict[str, Any]) -> LoadedScenario:
         "kind": "Scenario",
         "spec": {"node": {"spec": spec}, "events": vector["input"]["events"]},
     }
-    return scenario_from(File(vector["id"], json.dumps(document).encode()))
+    return scenario_from_file(InputFile(vector["id"], json.dumps(document).encode()))
 
 
-def decided(one: Happened) -> dict[str, Any]:
+def decided(one: EventOutcome) -> dict[str, Any]:
     """What came of an event, as it was recorded."""
-    found: dict[str, Any] = {"pods": list(one.after.pods)}
+    found: dict[str, Any] = {"pods": list(one.final_state.pods)}
     if one.decision is None:
         return found
     found |= {"uid": one.pod.uid if one.pod else "", "admitted": one.decision == "admitted"}
     if one.victims is not None:
         found["preempted"] = [victim.pod.uid for victim in one.victims.victims]
     if not found["admitted"]:
-        said = message(one.because[0])
+        said = kubelet_text(one.because[0])
         found |= {"reason": said.reason, "message": said.message}
     return found
 
@@ -53,7 +52,7 @@ def expected(event: dict[str, Any]) -> dict[str, Any]:
 
 def assert_as_recorded(vector: dict[str, Any]) -> None:
     loaded = as_scenario(vector)
-    happened = replay(Node.of(node_of(loaded)).state, loaded.scenario.spec.events)
+    happened = replay(Node.from_profile(scenario_node(loaded)).state, loaded.scenario.spec.events)
     assert list(map(decided, happened)) == list(map(expected, vector["expect"]["events"])), vector["id"]
 
 

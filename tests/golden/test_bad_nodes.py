@@ -1,6 +1,6 @@
-"""What is said of nodes that cannot be: each case is one change to a sound profile, with the messages that it earns.
+"""Messages for invalid nodes: each case is one change of a valid profile, with its messages.
 
-`REFRESH_GOLDEN=1 pytest tests/golden` writes the file anew.
+`REFRESH_GOLDEN=1 pytest tests/golden` rewrites the file.
 """
 
 import os
@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from nodewright.cli.app import ERROR
-from nodewright.render.profiles import profile_yaml
+from nodewright.output.exit_codes import ERROR
+from nodewright.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from tools.consoles import execute
 
@@ -35,9 +35,9 @@ def kubelet(**settings: Any) -> dict[str, Any]:
     return {"kubeletConfiguration": {**SOUND.spec.kubelet_configuration, **settings}}
 
 
-def options(*names: str, **others: Any) -> dict[str, Any]:
+def options(*names: str, **changes: Any) -> dict[str, Any]:
     gates = {"CPUManagerPolicyAlphaOptions": True}
-    return kubelet(cpuManagerPolicyOptions=dict.fromkeys(names, "true"), featureGates=gates, **others)
+    return kubelet(cpuManagerPolicyOptions=dict.fromkeys(names, "true"), featureGates=gates, **changes)
 
 
 def reserved(numa: int, memory: str) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def gpus(*devices: Mapping[str, Any]) -> dict[str, Any]:
     return {"devices": {"a.b/gpu": list(devices)}}
 
 
-def held(*allocations: Mapping[str, Any], **others: Any) -> dict[str, Any]:
-    return {"pods": PODS, "allocations": [dict(one) for one in allocations], **others}
+def held(*allocations: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"pods": PODS, "allocations": [dict(allocation) for allocation in allocations], **changes}
 
 
 def web(container: str = "main", **what: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ CASES = {
 
 
 def told(directory: Path) -> Iterator[str]:
-    document = yaml.safe_load(profile_yaml(SOUND))
+    document = yaml.safe_load(profile_yaml(profile_document(SOUND)))
     node = directory / "node.yaml"
     for case, change in CASES.items():
         node.write_text(yaml.safe_dump({**document, "spec": {**document["spec"], **change}}))
@@ -110,7 +110,7 @@ def told(directory: Path) -> Iterator[str]:
         yield f"{case}\n{ran.output.replace(str(node), '  node.yaml').replace('error:   ', '  ')}\n"
 
 
-def test_what_cannot_be_is_refused_with_place_value_and_rule(tmp_path: Path) -> None:
+def test_invalid_nodes_are_rejected_with_path_value_and_rule(tmp_path: Path) -> None:
     text = "".join(told(tmp_path))
     if os.environ.get("REFRESH_GOLDEN"):
         STORED.write_text(text, "utf-8")

@@ -1,6 +1,6 @@
 """What `nodewright explain` prints for the examples, kept as files: a changed sentence shows up in review.
 
-`REFRESH_GOLDEN=1 pytest tests/golden` writes the files anew.
+`REFRESH_GOLDEN=1 pytest tests/golden` rewrites the files.
 """
 
 import os
@@ -35,7 +35,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_examples_are_explained_as_before(name: str) -> None:
+def test_the_examples_give_the_stored_output(name: str) -> None:
     arguments, code = CASES[name]
     stored = FOLDER / name
     ran = execute(f"nodewright explain {arguments}", columns=80)

@@ -1,6 +1,6 @@
 """What `nodewright preempt` prints for the examples, kept as files: a changed sentence shows up in review.
 
-`REFRESH_GOLDEN=1 pytest tests/golden` writes the files anew.
+`REFRESH_GOLDEN=1 pytest tests/golden` rewrites the files.
 """
 
 import os
@@ -25,7 +25,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_examples_are_told_as_before(name: str) -> None:
+def test_the_examples_give_the_stored_output(name: str) -> None:
     pods, node, options, code = CASES[name]
     stored = FOLDER / name
     folder = "examples/preemption"

@@ -1,6 +1,6 @@
 """What `nodewright requests` prints for the examples, kept as files: a changed sentence shows up in review.
 
-`REFRESH_GOLDEN=1 pytest tests/golden` writes the files anew.
+`REFRESH_GOLDEN=1 pytest tests/golden` rewrites the files.
 """
 
 import os
@@ -17,7 +17,7 @@ EXAMPLES = ("init-containers", "qos", "pod-level")
 
 @pytest.mark.parametrize("option", FORMATS)
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_the_examples_are_explained_as_before(example: str, option: str) -> None:
+def test_the_examples_give_the_stored_output(example: str, option: str) -> None:
     stored = FOLDER / f"{example}.{FORMATS[option]}"
     ran = execute(
         f"nodewright requests -f examples/requests/{example}.yaml --memory-capacity 64Gi {option}", columns=80

@@ -1,6 +1,6 @@
 """What `nodewright admit --resize` prints for the examples, kept as files: a changed sentence shows up in review.
 
-`REFRESH_GOLDEN=1 pytest tests/golden` writes the files anew.
+`REFRESH_GOLDEN=1 pytest tests/golden` rewrites the files.
 """
 
 import os
@@ -15,7 +15,7 @@ CASES = {"pods.txt": "", "pods.wide.txt": "-o wide", "pods.json": "-o json"}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_examples_are_told_as_before(name: str) -> None:
+def test_the_examples_give_the_stored_output(name: str) -> None:
     stored = FOLDER / name
     files = "-f examples/resize/pods.yaml --node examples/resize/node.yaml"
     ran = execute(f"nodewright admit --resize {files} {CASES[name]}")

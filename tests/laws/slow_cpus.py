@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from nodewright.core.cpu.topology import CPUTopology
+from nodewright.core.cpu.cpu_topology import CPUTopology
 
 CPUs = frozenset[int]
 
@@ -41,7 +41,7 @@ class Machine:
     topology: CPUTopology
 
     def __post_init__(self) -> None:
-        self.place = {place.cpu: place for place in self.topology.places}
+        self.place = {place.cpu: place for place in self.topology.cpu_info}
 
     def where(self, cpus: Iterable[int], unit: str, number: int) -> CPUs:
         return frozenset(cpu for cpu in cpus if getattr(self.place[cpu], unit) == number)

@@ -8,17 +8,17 @@ from hypothesis import assume, given
 from msgspec.structs import replace
 from tests.laws.test_nodes import Script, is_flagged, played, scripts, told
 
-from nodewright.ask import Node
-from nodewright.model.profile import Kept, NodeProfile, Part
-from nodewright.node.placement import placement_of
-from nodewright.world.allocations import kept_by
-from nodewright.world.captured.capture import Sources, captured_node
-from nodewright.world.captured.pods import NodePods
-from nodewright.world.kubelet_root import read_kubelet_root
-from nodewright.world.state.cpu import cpu_state_file
-from nodewright.world.state.devices import device_file, device_state_file
-from nodewright.world.state.memory import memory_state_file
-from nodewright.world.state.resources import PodResources, resources_state_file
+from nodewright.engine import Node
+from nodewright.kubernetes.node_profile import NodePart, NodeProfile, PodAllocations
+from nodewright.node.pod_placement import placement_of
+from nodewright.profiles.allocations import pod_allocations
+from nodewright.profiles.capture.captured_node import NodeSources, captured_node
+from nodewright.profiles.capture.node_pods import NodePods
+from nodewright.profiles.kubelet_root import read_kubelet_root
+from nodewright.profiles.state_files.cpu_manager_state import cpu_state_file
+from nodewright.profiles.state_files.device_checkpoint import device_checkpoint, device_checkpoint_bytes
+from nodewright.profiles.state_files.memory_manager_state import memory_state_file
+from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo, resources_state_file
 
 
 @given(scripts())
@@ -27,17 +27,17 @@ def test_capturing_a_simulated_nodes_directory_gives_what_its_pods_hold(script: 
     assume(not any(is_flagged(answer) for _, answer in history))
     node, spec = history[-1][0], script.profile.spec
     said = tuple(one for each in node.pods for one in told(each, placement_of(node.state, each)))
-    expected = kept_by(replace(spec, pods=node.pods, allocations=said))
+    expected = pod_allocations(replace(spec, pods=node.pods, allocations=said))
     with tempfile.TemporaryDirectory() as directory:
         root = read_kubelet_root(written(Path(directory), node, script.profile))
     known = captured_node(
-        Sources(base=script.profile, root=root, pods=NodePods(node="n", pods=tuple(node.pods)))
+        NodeSources(base=script.profile, kubelet_root=root, pods=NodePods(node="n", pods=tuple(node.pods)))
     )
-    assert holding(kept_by(known.profile.spec)) == holding(expected)
-    assert {one.part for one in known.profile.spec.not_judged} <= {Part.DEVICES}
+    assert holding(pod_allocations(known.profile.spec)) == holding(expected)
+    assert {one.part for one in known.profile.spec.not_judged} <= {NodePart.DEVICES}
     # Without the pods there are stand-ins, which hold the same.
-    strangers = captured_node(Sources(base=script.profile, root=root)).profile.spec
-    assert holding(kept_by(strangers)) == holding(expected)
+    strangers = captured_node(NodeSources(base=script.profile, kubelet_root=root)).profile.spec
+    assert holding(pod_allocations(strangers)) == holding(expected)
     assert {pod.uid for pod in strangers.pods} == {pod.uid for pod in node.pods}
 
 
@@ -53,7 +53,9 @@ def written(directory: Path, node: Node, profile: NodeProfile) -> Path:
         "memory_manager_state": memory_state_file(
             held.memory, config.memory_manager_policy, pod_level=pod_level
         ),
-        "device-plugins/kubelet_internal_checkpoint": device_state_file(device_file(held.devices)),
+        "device-plugins/kubelet_internal_checkpoint": device_checkpoint_bytes(
+            device_checkpoint(held.devices)
+        ),
         "allocated_pods_state": resources_state_file(given),
     }
     (directory / "device-plugins").mkdir()
@@ -62,14 +64,15 @@ def written(directory: Path, node: Node, profile: NodeProfile) -> Path:
     return directory
 
 
-def resources(node: Node, uid: str) -> PodResources:
+def resources(node: Node, uid: str) -> PodResourceInfo:
     spec = node.state.pods[uid].spec
-    return PodResources(
-        {one.name: one.resources for one in (*spec.init_containers, *spec.containers)}, spec.resources
+    return PodResourceInfo(
+        {container.name: container.resources for container in (*spec.init_containers, *spec.containers)},
+        spec.resources,
     )
 
 
-def holding(kept: Kept) -> dict[str, object]:
+def holding(kept: PodAllocations) -> dict[str, object]:
     """Those who hold anything, and what."""
     return {
         "cpus": {uid: dict(held) for uid, held in kept.cpus.items()},

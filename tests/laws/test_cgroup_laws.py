@@ -3,45 +3,46 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.cgroups.container import containers_settings
-from nodewright.core.cgroups.facts import MemoryThrottle, Origin
-from nodewright.core.cgroups.names import (
+from nodewright.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.core.cgroups.cgroup_facts import AmountOrigin, MemoryThrottle
+from nodewright.core.cgroups.cgroup_names import (
+    CgroupDriver,
     CgroupName,
-    Driver,
-    Parents,
-    parse_name,
-    pod_name,
-    pod_uid_of,
-    pods_root,
+    QOSCgroupNames,
+    node_allocatable_root,
+    parse_cgroup_name,
+    pod_cgroup_name,
+    pod_uid_from_cgroup,
 )
-from nodewright.core.cgroups.pod import pod_settings
-from nodewright.core.cgroups.rules import CgroupRules
-from nodewright.core.requests import QOSClass, qos_class, with_defaults
-from nodewright.model.objects import ObjectMeta, Pod, PodStatus
+from nodewright.core.cgroups.cgroup_settings import pod_cgroup_settings
+from nodewright.core.cgroups.container_settings import settings_by_container
+from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.kubernetes.objects import ObjectMeta, Pod, PodStatus
 from nodewright.testing.strategies import pods
 from nodewright.values.cpu_time import (
-    SHARES_MAX,
-    SHARES_MIN,
-    WEIGHT_MAX,
-    WEIGHT_MIN,
+    MAX_SHARES,
+    MAX_WEIGHT,
+    MIN_SHARES,
+    MIN_WEIGHT,
     Shares,
     Weight,
     cpu_quota,
     cpu_shares,
     kubelet_weight,
-    milli_of_quota,
-    milli_of_shares,
+    quota_to_milli_cpu,
     runtime_weight,
-    shares_of_weight,
+    shares_to_milli_cpu,
+    weight_to_shares,
 )
 from nodewright.values.units import Bytes, Microseconds, MilliCPU
 
 amounts = st.integers(0, 300_000).map(MilliCPU)
-shares = st.integers(SHARES_MIN, SHARES_MAX).map(Shares)
+shares = st.integers(MIN_SHARES, MAX_SHARES).map(Shares)
 components = st.text("abcz019.-", min_size=1, max_size=6).filter(lambda text: set(text) != {"."})
 names = st.lists(components, min_size=1, max_size=4).map(lambda parts: CgroupName(tuple(parts)))
 rules = st.builds(
-    CgroupRules,
+    CgroupConfig,
     version=st.sampled_from((1, 2)),
     has_memory_qos=st.booleans(),
     reservation_policy=st.sampled_from(("None", "TieredReservation")),
@@ -59,58 +60,63 @@ def test_more_cpu_is_never_less_shares_quota_or_weight(one: MilliCPU, other: Mil
     assert cpu_shares(less) <= cpu_shares(more)
     assert cpu_quota(less) <= cpu_quota(more)
     for weight in (kubelet_weight, runtime_weight):
-        assert WEIGHT_MIN <= weight(cpu_shares(less)) <= weight(cpu_shares(more)) <= WEIGHT_MAX
+        assert MIN_WEIGHT <= weight(cpu_shares(less)) <= weight(cpu_shares(more)) <= MAX_WEIGHT
 
 
 @given(milli=st.integers(2, 256_000).map(MilliCPU))
 def test_an_amount_comes_back_from_its_shares(milli: MilliCPU) -> None:
-    assert milli_of_shares(cpu_shares(milli)) == milli
+    assert shares_to_milli_cpu(cpu_shares(milli)) == milli
 
 
 @given(milli=st.integers(10, 300_000).map(MilliCPU), period=st.integers(1, 1000))
 def test_an_amount_comes_back_from_its_quota(milli: MilliCPU, period: int) -> None:
     whole = Microseconds(period * 1000)
     quota = cpu_quota(milli, whole)
-    assert milli_of_quota(quota, whole) == milli or quota == 1000
+    assert quota_to_milli_cpu(quota, whole) == milli or quota == 1000
 
 
-@given(weight=st.integers(WEIGHT_MIN, WEIGHT_MAX).map(Weight), some=shares)
+@given(weight=st.integers(MIN_WEIGHT, MAX_WEIGHT).map(Weight), some=shares)
 def test_weights_come_back_from_shares_and_shares_nearly_from_weights(weight: Weight, some: Shares) -> None:
     # Both conversions round down, so that a weight may come back one less.
-    assert weight - 1 <= kubelet_weight(shares_of_weight(weight)) <= weight
-    assert some - 27 <= shares_of_weight(kubelet_weight(some)) <= some
+    assert weight - 1 <= kubelet_weight(weight_to_shares(weight)) <= weight
+    assert some - 27 <= weight_to_shares(kubelet_weight(some)) <= some
 
 
-@given(name=names, driver=st.sampled_from(Driver))
-def test_a_name_is_read_back_from_its_path(name: CgroupName, driver: Driver) -> None:
-    assert parse_name(name.path(driver), driver) == name
+@given(name=names, driver=st.sampled_from(CgroupDriver))
+def test_a_name_is_read_back_from_its_path(name: CgroupName, driver: CgroupDriver) -> None:
+    assert parse_cgroup_name(name.path(driver), driver) == name
 
 
-@given(root=names, driver=st.sampled_from(Driver), decided=st.sampled_from(QOSClass), uid=st.uuids().map(str))
+@given(
+    root=names,
+    driver=st.sampled_from(CgroupDriver),
+    decided=st.sampled_from(QOSClass),
+    uid=st.uuids().map(str),
+)
 def test_the_group_of_a_pod_tells_its_uid(
-    root: CgroupName, driver: Driver, decided: QOSClass, uid: str
+    root: CgroupName, driver: CgroupDriver, decided: QOSClass, uid: str
 ) -> None:
-    parents = Parents.below(pods_root(root.cgroupfs(), per_qos=True))
+    parents = QOSCgroupNames.for_root(node_allocatable_root(root.cgroupfs(), per_qos=True))
     named = Pod(metadata=ObjectMeta(uid=uid), status=PodStatus(qos_class=decided))
-    assert pod_uid_of(pod_name(named, parents).path(driver), parents, driver) == uid
+    assert pod_uid_from_cgroup(pod_cgroup_name(named, parents).path(driver), parents, driver) == uid
 
 
 @given(pod=pods().map(with_defaults), some=rules)
 def test_a_ceiling_of_the_pod_is_there_exactly_where_nobody_is_said_to_miss_it(
-    pod: Pod, some: CgroupRules
+    pod: Pod, some: CgroupConfig
 ) -> None:
-    settings = pod_settings(pod, some)
-    missing = {each.resource for each in settings.missing}
+    settings = pod_cgroup_settings(pod, some)
+    missing = {each.resource for each in settings.unset_limits}
     assert (settings.quota is None, settings.memory is None) == ("cpu" in missing, "memory" in missing)
     assert bool(missing) <= (qos_class(pod) is not QOSClass.GUARANTEED)
 
 
 @given(pod=pods().map(with_defaults), some=rules)
-def test_throttling_begins_between_request_and_ceiling(pod: Pod, some: CgroupRules) -> None:
-    for settings in containers_settings(pod, some).values():
+def test_throttling_begins_between_request_and_ceiling(pod: Pod, some: CgroupConfig) -> None:
+    for settings in settings_by_container(pod, some).values():
         for fact in settings.unified:
             if isinstance(fact, MemoryThrottle):
                 assert fact.request < fact.memory_bytes <= max(fact.ceiling, fact.request + some.page_bytes)
                 assert fact.memory_bytes % some.page_bytes == 0
         if settings.memory is not None:
-            assert settings.memory.origin in (Origin.LIMIT, Origin.POD_LEVEL)
+            assert settings.memory.origin in (AmountOrigin.LIMIT, AmountOrigin.POD_LEVEL)

@@ -1,4 +1,4 @@
-"""What is suggested lets the pod in, and nothing smaller of its kind does: compared with trying everything."""
+"""Suggestions let the pod in, and no smaller change of their kind does: compared with an exhaustive search."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,19 +9,21 @@ from typing import Any
 import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.support.small_nodes import GPU, MIB, guaranteed_pods, profiles
 
-from nodewright.ask import Node
-from nodewright.core.requests import QOSClass, qos_class, scheduler_requests, with_defaults
-from nodewright.model.objects import Container, Pod, ResourceRequirements
-from nodewright.model.profile import NodeProfile
-from nodewright.node.changes import PodLeaves, RequestsChanged, SettingsChanged
-from nodewright.node.counterfactual import Suggestion
-from nodewright.node.events import PodArrived, PodFound
+from nodewright.core.requests.integer_requests import scheduler_requests
+from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine import Node
+from nodewright.errors import InputError
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements
+from nodewright.node.events import PodAdded, PodRecovered
 from nodewright.node.step import step
-from nodewright.node.suggest import suggestions
-from nodewright.testing.crowded import GPU, MIB, guaranteed_pods, profiles
+from nodewright.node.what_if.changes import PodLeaves, RequestsChanged, SettingsChanged
+from nodewright.node.what_if.counterfactuals import Suggestion
+from nodewright.node.what_if.explanation import suggested_changes
 from nodewright.values.quantity import Quantity
-from nodewright.world.errors import InputError
 
 UNITS = {"cpu": 1000, "memory": MIB, GPU: 1}
 
@@ -39,22 +41,22 @@ class Question:
         return qos_class(self.pod) is QOSClass.GUARANTEED
 
     def answers(self) -> dict[str, Suggestion]:
-        found = suggestions(
-            self.node.state, self.pod, step(self.node.state, PodArrived(with_defaults(self.pod)))
+        found = suggested_changes(
+            self.node.state, self.pod, step(self.node.state, PodAdded(with_defaults(self.pod)))
         )
         assert not found.cut_short
-        return {one.kind: one for one in found.suggestions}
+        return {suggestion.kind: suggestion for suggestion in found.suggestions}
 
 
 @st.composite
 def questions(draw: st.DrawFn) -> Question:
     profile = draw(profiles())
-    node = Node.of(profile)
+    node = Node.from_profile(profile)
     for at in range(draw(st.integers(0, 6))):
         node = node.admit(draw(guaranteed_pods(f"old{at}", largest=3))).node
     for pod in node.pods:
         if draw(st.booleans()):
-            node = node.without(pod.uid)
+            node = node.without_pod(pod.uid)
     asked = [draw(guaranteed_pods(f"new{at}")) for at in range(3)]
     refused = next((pod for pod in asked if not node.admit(pod).admitted), None)
     assume(refused is not None)
@@ -91,9 +93,9 @@ def asking_for(pod: Pod, now: dict[str, int], resource: str) -> Pod:
 def asked_by(pod: Pod, resource: str) -> dict[str, int]:
     """What each container asks for, in the unit of the kubelet."""
     amounts = {
-        one.name: one.resources.requests[resource]
-        for one in (*pod.spec.init_containers, *pod.spec.containers)
-        if resource in one.resources.requests
+        container.name: container.resources.requests[resource]
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        if resource in container.resources.requests
     }
     return {
         name: amount.milli_value() if resource == "cpu" else amount.value()
@@ -125,8 +127,8 @@ def check(question: Question, found: Suggestion | None, changes: Iterator[tuple[
     if found is not None:
         assert isinstance(found.change, RequestsChanged)
         amounts = found.change.amounts
-        smallest = sum(abs(one.now - one.was) for one in amounts)
-        now = {one.container: one.now for one in amounts}
+        smallest = sum(abs(amount.now - amount.was) for amount in amounts)
+        now = {amount.container: amount.now for amount in amounts}
         assert question.node.admit(asking_for(question.pod, now, amounts[0].resource)).admitted
     for extent, pod in changes:
         if smallest is not None and extent >= smallest:
@@ -135,7 +137,7 @@ def check(question: Question, found: Suggestion | None, changes: Iterator[tuple[
 
 
 @given(questions())
-def test_no_smaller_change_of_what_is_asked_for_would_do(question: Question) -> None:
+def test_no_smaller_request_change_lets_the_pod_in(question: Question) -> None:
     found = question.answers()
     for resource, kind in (("cpu", "fewer CPUs"), ("memory", "less memory"), (GPU, f"fewer {GPU}")):
         # Whole cores come first, and the same change is told once.
@@ -182,11 +184,11 @@ def check_whole_cores(question: Question, found: Suggestion | None) -> None:
 
 
 @given(questions())
-def test_no_smaller_pod_would_make_room(question: Question) -> None:
+def test_no_smaller_pod_frees_enough(question: Question) -> None:
     found = question.answers().get("a pod that leaves")
     has = question.node.config.view.allocatable
     for other in sorted(question.node.pods, key=lambda pod: (share(pod, has), pod.full_name)):
-        admitted = question.node.without(other.uid).admit(question.pod).admitted
+        admitted = question.node.without_pod(other.uid).admit(question.pod).admitted
         if found is not None:
             assert isinstance(found.change, PodLeaves)
             if found.change.pod.uid == other.uid:
@@ -205,7 +207,7 @@ def placed_anew(question: Question, **settings: Any) -> tuple[Node | None, set[s
     spec = question.profile.spec
     configuration = {**spec.kubelet_configuration, **settings}
     try:
-        node = Node.of(replaced_in(question.profile, kubelet_configuration=configuration))
+        node = Node.from_profile(replaced_in(question.profile, kubelet_configuration=configuration))
     except InputError:
         return None, set()
     lost = set()
@@ -213,7 +215,7 @@ def placed_anew(question: Question, **settings: Any) -> tuple[Node | None, set[s
         answer = node.admit(pod)
         if not answer.admitted:
             lost.add(pod.uid)
-        node = answer.node if answer.admitted else Node(step(node.state, PodFound(pod)).state)
+        node = answer.node if answer.admitted else Node(step(node.state, PodRecovered(pod)).state)
     return node, lost
 
 
@@ -252,7 +254,7 @@ def other_settings(question: Question) -> Iterator[tuple[str, list[dict[str, Any
 
 
 @given(questions())
-def test_settings_are_told_if_and_only_if_they_let_the_pod_in_and_lose_none(question: Question) -> None:
+def test_settings_are_suggested_exactly_if_they_let_the_pod_in_and_lose_no_pod(question: Question) -> None:
     found = question.answers()
     _, lost_anyway = placed_anew(question)
     refused_by_manager = question.node.admit(question.pod).reason not in {"OutOfcpu", "OutOfmemory"}
@@ -273,15 +275,19 @@ def test_settings_are_told_if_and_only_if_they_let_the_pod_in_and_lose_none(ques
 
 
 @given(questions())
-def test_what_is_not_told_was_tried_in_vain_or_is_told_already(question: Question) -> None:
+def test_every_kind_is_suggested_or_ineffective_or_a_duplicate(question: Question) -> None:
     state, pod = question.node.state, question.pod
-    taken = step(state, PodArrived(with_defaults(pod)))
-    full = suggestions(state, pod, taken)
-    cut = suggestions(state, pod, taken, budget=full.decisions // 2)
+    taken = step(state, PodAdded(with_defaults(pod)))
+    full = suggested_changes(state, pod, taken)
+    cut = suggested_changes(state, pod, taken, budget=full.decisions // 2)
     assert not full.cut_short
     assert cut.decisions <= full.decisions
-    assert {one.kind for one in cut.suggestions} <= {one.kind for one in full.suggestions}
-    told = {one.kind for one in full.suggestions} | set(full.in_vain)
-    missing = {one.kind for one in full.suggestions} - {one.kind for one in cut.suggestions}
+    assert {suggestion.kind for suggestion in cut.suggestions} <= {
+        suggestion.kind for suggestion in full.suggestions
+    }
+    told = {suggestion.kind for suggestion in full.suggestions} | set(full.ineffective)
+    missing = {suggestion.kind for suggestion in full.suggestions} - {
+        suggestion.kind for suggestion in cut.suggestions
+    }
     assert missing <= set(cut.cut_short)
-    assert set(cut.cut_short) | set(cut.in_vain) <= told | set(cut.cut_short)
+    assert set(cut.cut_short) | set(cut.ineffective) <= told | set(cut.cut_short)

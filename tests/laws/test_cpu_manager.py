@@ -5,16 +5,16 @@ from itertools import combinations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nodewright.core.cpu.allocate import allocate, remove
-from nodewright.core.cpu.hints import cpu_hints
-from nodewright.core.cpu.options import CPUGates
-from nodewright.core.cpu.policy import CPUSettings, StaticPolicy, create_policy, start
-from nodewright.core.cpu.state import CPUState
-from nodewright.core.cpu.topology import CPUTopology
-from nodewright.model.objects import Pod
-from nodewright.model.verdict import Granted, Refused
+from nodewright.core.cpu.cpu_allocation import allocate, remove_container
+from nodewright.core.cpu.cpu_hints import cpu_hints
+from nodewright.core.cpu.cpu_policy import CPUSettings, StaticCPUPolicy, create_policy, validated_state
+from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.core.cpu.cpu_topology import CPUTopology
+from nodewright.core.cpu.policy_options import CPUGates
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_pod
-from nodewright.testing.topologies import odd_topologies, regular_topologies
+from nodewright.testing.strategies import odd_topologies, regular_topologies
 from nodewright.values.idset import CPUSet, NUMASet
 from nodewright.values.quantity import Quantity
 
@@ -32,7 +32,7 @@ OPTIONS = (
 @st.composite
 def policies(
     draw: st.DrawFn, machines: st.SearchStrategy[CPUTopology], *, follow_defects: bool
-) -> StaticPolicy:
+) -> StaticCPUPolicy:
     """A static policy that the kubelet would start with."""
     verdict = create_policy(
         draw(machines),
@@ -46,7 +46,7 @@ def policies(
     )
     assume(isinstance(verdict, Granted))
     assert isinstance(verdict, Granted)
-    assert isinstance(verdict.value, StaticPolicy)
+    assert isinstance(verdict.value, StaticCPUPolicy)
     return verdict.value
 
 
@@ -68,9 +68,9 @@ def _container(name: str, cpus: int) -> dict[str, object]:
     return {"name": name, "resources": {"requests": amounts, "limits": amounts}}
 
 
-def admitted(policy: StaticPolicy, state: CPUState, pod: Pod, numa: NUMASet | None) -> CPUState | None:
+def admitted(policy: StaticCPUPolicy, state: CPUState, pod: Pod, numa: NUMASet | None) -> CPUState | None:
     """The state with every container of the pod, or None where one is refused."""
-    wants = policy.wants(pod)
+    wants = policy.cpu_requests(pod)
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         done = allocate(policy, state, wants, container, numa)
         state = done.state
@@ -79,8 +79,8 @@ def admitted(policy: StaticPolicy, state: CPUState, pod: Pod, numa: NUMASet | No
     return state
 
 
-def running(policy: StaticPolicy) -> CPUState:
-    started = start(policy, CPUState())
+def running(policy: StaticCPUPolicy) -> CPUState:
+    started = validated_state(policy, CPUState())
     assert isinstance(started, Granted)
     return started.value
 
@@ -97,7 +97,7 @@ def owners(state: CPUState) -> list[CPUSet]:
 affinities = st.none() | st.integers(1, 15).map(NUMASet)
 
 
-def check_sequence(policy: StaticPolicy, sequence: list[Pod], numa: NUMASet | None) -> None:
+def check_sequence(policy: StaticCPUPolicy, sequence: list[Pod], numa: NUMASet | None) -> None:
     first = state = running(policy)
     for pod in sequence:
         before = state
@@ -110,11 +110,11 @@ def check_sequence(policy: StaticPolicy, sequence: list[Pod], numa: NUMASet | No
         assert all(policy.reserved.isdisjoint(cpus) for cpus in held[1:])
         undone = state
         for name in state.assignments.get(pod.uid, {}):
-            undone = remove(policy, undone, pod.uid, name)
+            undone = remove_container(policy, undone, pod.uid, name)
         assert (undone.default, undone.assignments) == (before.default, before.assignments)
     for pod_uid, containers in dict(state.assignments).items():
         for name in containers:
-            state = remove(policy, state, pod_uid, name)
+            state = remove_container(policy, state, pod_uid, name)
     assert state.default == first.default
     assert state.assignments == {}
 
@@ -125,7 +125,7 @@ def check_sequence(policy: StaticPolicy, sequence: list[Pod], numa: NUMASet | No
     numa=affinities,
 )
 def test_no_cpu_has_two_owners_and_release_undoes_take(
-    policy: StaticPolicy, sequence: list[Pod], numa: NUMASet | None
+    policy: StaticCPUPolicy, sequence: list[Pod], numa: NUMASet | None
 ) -> None:
     check_sequence(policy, sequence, numa)
 
@@ -136,13 +136,13 @@ def test_no_cpu_has_two_owners_and_release_undoes_take(
     numa=affinities,
 )
 def test_without_the_defects_this_holds_on_odd_machines_too(
-    policy: StaticPolicy, sequence: list[Pod], numa: NUMASet | None
+    policy: StaticCPUPolicy, sequence: list[Pod], numa: NUMASet | None
 ) -> None:
     check_sequence(policy, sequence, numa)
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> tuple[StaticPolicy, CPUSet, CPUSet, int]:
+def wishes(draw: st.DrawFn) -> tuple[StaticCPUPolicy, CPUSet, CPUSet, int]:
     """A policy, free and reusable CPUs of its machine, and a request."""
     machines = st.one_of(regular_topologies(), odd_topologies())
     policy = draw(policies(machines, follow_defects=True))
@@ -155,10 +155,10 @@ def wishes(draw: st.DrawFn) -> tuple[StaticPolicy, CPUSet, CPUSet, int]:
 
 @given(wish=wishes())
 def test_hints_are_those_of_trying_every_set_of_numa_nodes(
-    wish: tuple[StaticPolicy, CPUSet, CPUSet, int],
+    wish: tuple[StaticCPUPolicy, CPUSet, CPUSet, int],
 ) -> None:
     policy, free, reusable, requested = wish
-    place = {place.cpu: place for place in policy.topology.places}
+    place = {place.cpu: place for place in policy.topology.cpu_info}
     nodes = sorted(policy.topology.numa_ids)
     sets = [numa for size in range(1, len(nodes) + 1) for numa in combinations(nodes, size)]
 

@@ -4,17 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.slow_cpus import CPUs, Machine, Refusal, slow_distributed, slow_packed
 
-from nodewright.core.cpu.assign import Picking, take_cpus
-from nodewright.core.cpu.packed import Manner
-from nodewright.core.cpu.topology import CPUTopology
-from nodewright.model.cpu_reasons import (
-    CPUAccountingWrong,
-    KubeletCrashes,
-    KubeletHangs,
-    NotEnoughCPUs,
-)
-from nodewright.model.verdict import Granted, Refused
-from nodewright.testing.topologies import topologies
+from nodewright.core.cpu.cpu_policy import AssignmentStrategy, take_cpus
+from nodewright.core.cpu.cpu_topology import CPUTopology
+from nodewright.core.cpu.packed_assignment import PackingOptions
+from nodewright.reasons.cpu import CPUAccountingWrong, KubeletCrashes, KubeletHangs, NotEnoughCPUs
+from nodewright.reasons.verdict import Granted, Refused
+from nodewright.testing.strategies import topologies
 from nodewright.values.idset import CPUSet
 
 
@@ -22,13 +17,13 @@ from nodewright.values.idset import CPUSet
 def questions(draw: st.DrawFn, machines: st.SearchStrategy[CPUTopology]) -> tuple[CPUTopology, CPUSet, int]:
     """A machine, the CPUs that are free on it, and how many are wanted."""
     topology = draw(machines)
-    free = CPUSet(draw(st.integers(0, 2 ** len(topology.places) - 1)))
-    by_place = CPUSet.from_ids(topology.places[index].cpu for index in free)
+    free = CPUSet(draw(st.integers(0, 2 ** len(topology.cpu_info) - 1)))
+    by_place = CPUSet.from_ids(topology.cpu_info[index].cpu for index in free)
     found = topology.cpus if draw(st.integers(0, 3)) == 0 else by_place
     return topology, found, draw(st.integers(0, len(found) + 1))
 
 
-def outcome(topology: CPUTopology, free: CPUSet, count: int, picking: Picking) -> CPUs | str:
+def outcome(topology: CPUTopology, free: CPUSet, count: int, picking: AssignmentStrategy) -> CPUs | str:
     match take_cpus(topology, free, count, picking):
         case Granted(value=taken):
             return frozenset(taken)
@@ -54,8 +49,8 @@ def test_the_packed_pick_is_the_slow_one(
         expected = slow_packed(Machine(topology), frozenset(free), count, spread=spread, caches=caches)
     except Refusal as refusal:
         expected = str(refusal)
-    manner = Manner(spread=spread, prefer_uncore_cache=caches)
-    assert outcome(topology, free, count, Picking(manner=manner)) == expected
+    manner = PackingOptions(spread=spread, prefer_uncore_cache=caches)
+    assert outcome(topology, free, count, AssignmentStrategy(packing=manner)) == expected
 
 
 @given(question=questions(topologies()), group=st.integers(0, 4), spread=st.booleans())
@@ -68,5 +63,5 @@ def test_the_distributed_pick_is_the_slow_one(
         expected = slow_distributed(Machine(topology), frozenset(free), count, group, spread=spread)
     except Refusal as refusal:
         expected = str(refusal)
-    picking = Picking(manner=Manner(spread=spread), group=group)
+    picking = AssignmentStrategy(packing=PackingOptions(spread=spread), cpu_group_size=group)
     assert outcome(topology, free, count, picking) == expected

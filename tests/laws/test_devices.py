@@ -6,22 +6,20 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.devices import DeviceManager, DeviceState
-from nodewright.core.devices.allocate import allocate, free_devices, without_stale
-from nodewright.core.devices.evidence import device_stock
-from nodewright.core.devices.hints import device_hints
-from nodewright.core.devices.manager import Plugin, highest, lowest
-from nodewright.core.devices.state import DeviceList
-from nodewright.model.device_reasons import DevicesChosen, NotEnoughDevices
-from nodewright.model.objects import Pod
-from nodewright.model.profile import Device
-from nodewright.model.verdict import Granted
-from nodewright.testing.devices import GPU, a_pod_with
+from nodewright.core.devices.device_assignment import allocate, free_devices, without_inactive_pods
+from nodewright.core.devices.device_hints import device_hints
+from nodewright.core.devices.device_manager import DeviceManager, PluginBehavior, highest, lowest
+from nodewright.core.devices.device_state import DeviceList, DeviceState, device_stock
+from nodewright.kubernetes.node_profile import Device
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.devices import DevicesChosen, NotEnoughDevices
+from nodewright.reasons.verdict import Granted
+from nodewright.testing.devices import GPU, a_pod_with_devices
 from nodewright.values.idset import NUMASet
 
 NODES = st.lists(st.sampled_from((0, 1, 2, 3, 9)), min_size=0, max_size=3, unique=True)
 AFFINITIES = st.none() | st.integers(1, 15).map(NUMASet)
-PLUGINS = st.sampled_from((Plugin(), Plugin(lowest), Plugin(highest)))
+PLUGINS = st.sampled_from((PluginBehavior(), PluginBehavior(lowest), PluginBehavior(highest)))
 
 
 @st.composite
@@ -49,7 +47,7 @@ def pods(draw: st.DrawFn) -> list[Pod]:
     for at in range(draw(st.integers(1, 6))):
         init = {name: draw(st.integers(0, 3)) for name in ("load", "side") if draw(st.booleans())}
         apps = {name: draw(st.integers(0, 4)) for name in ("app", "log")[: draw(st.integers(1, 2))]}
-        made.append(a_pod_with(f"p{at}", init, GPU, **apps))
+        made.append(a_pod_with_devices(f"p{at}", init, GPU, **apps))
     return made
 
 
@@ -74,14 +72,14 @@ def test_no_device_has_two_owners_and_release_undoes_take(
         after = arrived(manager, state, pod, numa)
         if after is None:
             continue
-        left = without_stale(after, here)
-        assert (left.held, free_devices(left)) == (state.held, free_devices(state))
+        left = without_inactive_pods(after, here)
+        assert (left.pod_devices, free_devices(left)) == (state.pod_devices, free_devices(state))
         state, here[pod.uid] = after, ()
-        of_pods = Counter(device for uid in state.held for device in state.of_pod(uid, GPU))
+        of_pods = Counter(device for uid in state.pod_devices for device in state.devices_of_pod(uid, GPU))
         assert all(owners == 1 for owners in of_pods.values())
         assert of_pods.keys() == state.in_use.get(GPU, frozenset())
-        assert of_pods.keys() <= first.lists[GPU].healthy
-    assert free_devices(without_stale(state, {})) == free_devices(first)
+        assert of_pods.keys() <= first.device_lists[GPU].healthy
+    assert free_devices(without_inactive_pods(state, {})) == free_devices(first)
 
 
 @given(manager=managers(), devices=device_lists(), pod=pods(), numa=AFFINITIES)
@@ -94,7 +92,7 @@ def test_containers_that_are_alive_together_share_no_device(
         together = [c.name for c in one.spec.containers]
         together += [c.name for c in one.spec.init_containers if c.is_sidecar]
         owners = Counter(
-            device for name in together for device in state.of_container(one.uid, name).get(GPU, ())
+            device for name in together for device in state.container_devices(one.uid, name).get(GPU, ())
         )
         assert all(count == 1 for count in owners.values())
 
@@ -141,7 +139,7 @@ def test_no_device_is_taken_before_one_that_comes_first(
     manager: DeviceManager, devices: tuple[Device, ...], asked: int, numa: NUMASet | None
 ) -> None:
     """As long as aligned devices are free, no other one is taken; the last rank is of those without a place."""
-    pod = a_pod_with("p", app=asked)
+    pod = a_pod_with_devices("p", app=asked)
     state = DeviceState.of({GPU: devices})
     done = allocate(manager, state, pod, pod.spec.containers[0], numa)
     if not isinstance(done.verdict, Granted):
@@ -152,18 +150,18 @@ def test_no_device_is_taken_before_one_that_comes_first(
     assert len(set(taken)) == len(taken) == asked
     if numa is None:
         return
-    aligned = {one.id for one in devices if one.healthy and set(one.numa_nodes or ()) & set(numa)}
+    aligned = {device.id for device in devices if device.healthy and set(device.numa_nodes or ()) & set(numa)}
     assert len(aligned & {*taken}) == min(asked, len(aligned))
 
 
 @given(devices=device_lists(), held=st.integers(0, 4), asked=st.integers(1, 12))
 def test_a_shortage_is_exact(devices: tuple[Device, ...], held: int, asked: int) -> None:
     """With one device less asked for than are free, the container gets them; with what is free, too."""
-    healthy = [one.id for one in devices if one.healthy]
+    healthy = [device.id for device in devices if device.healthy]
     books = {"q": {"app": {GPU: frozenset(healthy[:held])}}} if healthy[:held] else {}
     state = DeviceState.of({GPU: devices}, books)
-    manager = DeviceManager(numa=NUMASet.of(0), plugins={GPU: Plugin()})
-    pod = a_pod_with("p", app=asked)
+    manager = DeviceManager(numa=NUMASet.of(0), plugins={GPU: PluginBehavior()})
+    pod = a_pod_with_devices("p", app=asked)
     done = allocate(manager, state, pod, pod.spec.containers[0], None)
     stock = device_stock(state, GPU)
     assert stock.free == len(healthy[held:])
@@ -175,6 +173,6 @@ def test_a_shortage_is_exact(devices: tuple[Device, ...], held: int, asked: int)
     (short,) = done.verdict.because
     if isinstance(short, NotEnoughDevices):
         assert short.available == stock.free < asked
-        fewer = a_pod_with("p", app=stock.free)
+        fewer = a_pod_with_devices("p", app=stock.free)
         done = allocate(manager, state, fewer, fewer.spec.containers[0], None)
         assert isinstance(done.verdict, Granted)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.environment import expand, expanded
+from nodewright.core.environment.variables import expand, expand_references
 
 texts = st.text(alphabet="$()AB", max_size=14)
 values = st.dictionaries(st.sampled_from(["A", "B", "AB", ""]), st.text(alphabet="$()A", max_size=4))
@@ -28,7 +28,7 @@ def slowly(text: str, known: dict[str, str]) -> str:
 
 @given(text=texts, known=values)
 def test_references_are_replaced_as_if_read_letter_by_letter(text: str, known: dict[str, str]) -> None:
-    assert expanded(text, known) == slowly(text, known)
+    assert expand_references(text, known) == slowly(text, known)
 
 
 @given(text=texts)
@@ -40,4 +40,4 @@ def test_doubled_operators_give_the_text_back(text: str) -> None:
 def test_the_first_that_knows_a_name_is_asked(
     text: str, known: dict[str, str], others: dict[str, str]
 ) -> None:
-    assert expanded(text, known, others) == expanded(text, {**others, **known})
+    assert expand_references(text, known, others) == expand_references(text, {**others, **known})

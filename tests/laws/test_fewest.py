@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.cli.fleet_runs import with_amounts
 from nodewright.fleet import SCORES, Options, run
-from nodewright.model.fleet import FleetNode, FleetPod
-from nodewright.model.objects import ObjectMeta
-from nodewright.model.profile import NodeProfile, NodeProfileSpec
-from nodewright.model.shape import GIB, Shape, machine_of
-from nodewright.sim.fleet.bound import bound_of, peaks
-from nodewright.sim.fleet.minimise import fewest
-from nodewright.sim.fleet.room import rooms, total
-from nodewright.sim.fleet.summary import free_by_numa
-from nodewright.sim.fleet.values import Fate
+from nodewright.fleet.bound import node_lower_bound, peak_demands
+from nodewright.fleet.capacity import capacity_by_shape, total_capacity
+from nodewright.fleet.fleet_summary import free_cpus_by_numa
+from nodewright.fleet.minimise import minimum_nodes
+from nodewright.fleet.packing import packing_lower_bound
+from nodewright.fleet.simulation.outcomes import PodOutcome
+from nodewright.fleet.sweep_runs import nodes_with_allocatable
+from nodewright.fleet.workload import FleetNode, FleetPod
+from nodewright.hardware.machine_shape import GIB, MachineShape, machine_from_shape
+from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.kubernetes.objects import ObjectMeta
 from nodewright.testing.fleets import a_template, some_nodes, some_pods
 from nodewright.testing.nodes import a_profile
-from nodewright.world.fleet.packing import packing_bound
 
 CPUS = (4, 6)
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
@@ -30,10 +30,10 @@ POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 @cache
 def kind(cpus: int) -> FleetNode:
     """A node whose kubelet looks at sums alone, so that packing is all there is to it."""
-    shape = Shape(sockets=1, cores=cpus, threads=1, memory_bytes=64 * GIB, l3_bytes=2**20)
+    shape = MachineShape(sockets=1, cores=cpus, threads=1, memory_bytes=64 * GIB, l3_bytes=2**20)
     profile = NodeProfile(
         metadata=ObjectMeta(name=f"of-{cpus}"),
-        spec=NodeProfileSpec(kubernetes_version="1.36", machine_info=machine_of(shape)),
+        spec=NodeProfileSpec(kubernetes_version="1.36", machine_info=machine_from_shape(shape)),
     )
     return FleetNode(name=f"of-{cpus}", profile=profile)
 
@@ -74,20 +74,24 @@ def test_the_fewest_nodes_are_between_the_bound_and_what_the_search_finds(
         for number, ask in enumerate(asks)
     ]
     nodes = [kind(cpus) for cpus in kinds]
-    amounts = [has for _, has in with_amounts(nodes)]
+    amounts = [has for _, has in nodes_with_allocatable(nodes)]
 
     def missed(these: Sequence[FleetNode]) -> int:
-        return sum(one.fate is not Fate.RUNNING for one in run(these, pods, Options(scores=scores)).pods)
+        return sum(
+            pod.outcome is not PodOutcome.RUNNING for pod in run(these, pods, Options(scores=scores)).pods
+        )
 
-    (demands,) = peaks(pods)
-    loose = bound_of(demands, amounts)
+    (demands,) = peak_demands(pods)
+    loose = node_lower_bound(demands, amounts)
     all_suit = [[True] * len(demands) for _ in nodes]
-    sharp = packing_bound([one.asks for one in demands], [one.count for one in demands], amounts, all_suit)
+    sharp = packing_lower_bound(
+        [demand.requests for demand in demands], [demand.count for demand in demands], amounts, all_suit
+    )
     right = least(asks, kinds)
     assert max(loose, sharp) <= right
-    found = fewest(nodes, missed, bound=max(loose, sharp), most=8)
+    found = minimum_nodes(nodes, missed, bound=max(loose, sharp), maximum=8)
     assert found.nodes >= right
-    assert not found.is_proved or found.nodes == right
+    assert not found.is_proved_minimal or found.nodes == right
 
 
 def as_many(free: Sequence[int], cpus: int, policy: str, of_numa: int) -> int:
@@ -115,9 +119,9 @@ def test_as_many_fit_as_there_is_any_way_for(policy: str) -> None:
     profile = a_profile(cpuManagerPolicy="static", reservedSystemCPUs="0", topologyManagerPolicy=policy)
     for held in ((), (1,), (2,), (3,), (3, 2), (3, 3), (2, 2, 2)):
         pods = [
-            one for cpus in held for one in some_pods(1, a_template(f"cpu={cpus} memory=1Gi"), f"p{cpus}")
+            pod for cpus in held for pod in some_pods(1, a_template(f"cpu={cpus} memory=1Gi"), f"p{cpus}")
         ]
         (record,) = run(some_nodes(1, profile), pods).nodes
         for cpus in range(1, 8):
-            found = total(rooms([record], a_template(f"cpu={cpus} memory=1Mi"))).fits
-            assert found == as_many(free_by_numa(record.state) or (), cpus, policy, 4), (held, cpus)
+            found = total_capacity(capacity_by_shape([record], a_template(f"cpu={cpus} memory=1Mi"))).admitted
+            assert found == as_many(free_cpus_by_numa(record.state) or (), cpus, policy, 4), (held, cpus)

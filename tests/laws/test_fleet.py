@@ -1,30 +1,29 @@
 """A fleet that takes short cuts comes to the same as one that asks every node about every pod."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from nodewright.core.predicates import Others
-from nodewright.core.predicates.room import shortages
-from nodewright.core.requests import with_defaults
+from nodewright.core.predicates.requested_resources import NodeUsage, shortages
+from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.fleet import SCORES, Options, run
-from nodewright.model.fleet import Budget, FleetNode, FleetPod, Share, Used
-from nodewright.model.objects import ObjectMeta, Pod, PodSpec, Taint
-from nodewright.model.profile import NodeProfile, NodeProfileSpec
-from nodewright.model.shape import GIB, Shape, machine_of
-from nodewright.node.placement import left_of
-from nodewright.sim.fleet.board import Seat, Tenant
-from nodewright.sim.fleet.filters import has_room, room_objection
-from nodewright.sim.fleet.play import Retry
-from nodewright.sim.fleet.scores import balanced, by_default, least_allocated
-from nodewright.sim.fleet.shapes import PodShape
-from nodewright.sim.fleet.summary import summary
-from nodewright.sim.fleet.values import Fate, FleetResult, Happening, NodeRecord
-from nodewright.world.decode import decode
+from nodewright.fleet.fleet_summary import fleet_summary
+from nodewright.fleet.simulation.cluster_view import AssignedPod, NodeSlot
+from nodewright.fleet.simulation.filters import fits_resources, resource_filter_status
+from nodewright.fleet.simulation.fleet_simulation import Retry
+from nodewright.fleet.simulation.outcomes import FleetEvent, FleetResult, NodeRecord, PodOutcome
+from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.scores import balanced_allocation, default_score, least_allocated
+from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod, IntOrPercent, UsageStep
+from nodewright.formats.decode import decode
+from nodewright.hardware.machine_shape import GIB, MachineShape, machine_from_shape
+from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec, Taint
+from nodewright.node.pod_placement import unallocated_resources
 
 CONFIGS: tuple[dict[str, Any], ...] = (
     {},
@@ -86,14 +85,17 @@ ALL_WISHES = {"any": WISHES, "spreading": SPREADING}
 SELECTOR = {"matchLabels": {"app": "a"}}
 BUDGETS = (
     (),
-    (Budget(name="b", namespace="default", selector=SELECTOR, max_unavailable=Share(1)),),
+    (DisruptionBudget(name="b", namespace="default", selector=SELECTOR, max_unavailable=IntOrPercent(1)),),
 )
-USAGES = ((), (), (Used(0, GIB),), (Used(0, GIB), Used(2, 7 * GIB)))
+IMAGES: tuple[dict[str, int], ...] = ({}, {}, {"a:latest": GIB}, {"a:latest": GIB, "b:latest": 600 << 20})
+USAGES = ((), (), (UsageStep(0, GIB),), (UsageStep(0, GIB), UsageStep(2, 7 * GIB)))
 
 
 @cache
 def profile(index: int) -> NodeProfile:
-    machine = machine_of(Shape(sockets=2, cores=2, threads=2, memory_bytes=4 * GIB, l3_bytes=2**20))
+    machine = machine_from_shape(
+        MachineShape(sockets=2, cores=2, threads=2, memory_bytes=4 * GIB, l3_bytes=2**20)
+    )
     spec = NodeProfileSpec(
         kubernetes_version="1.36", machine_info=machine, kubelet_configuration={"maxPods": 5} | CONFIGS[index]
     )
@@ -106,7 +108,9 @@ def pod(cpu: str, memory: str, app: str, wishes: str, wish: int) -> Pod:
     document = {
         "metadata": {"name": "pod", "namespace": "default", "labels": {"app": app}},
         "spec": {
-            "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
+            "containers": [
+                {"name": "main", "image": app, "resources": {"requests": amounts, "limits": amounts}}
+            ],
             **ALL_WISHES[wishes][wish],
         },
     }
@@ -122,6 +126,7 @@ def fleets(draw: st.DrawFn, wishes: str = "any") -> tuple[list[FleetNode], list[
             labels=draw(st.sampled_from(LABELS)) | {"kubernetes.io/hostname": f"n{number}"},
             taints=draw(st.sampled_from(TAINTS if wishes == "any" else TAINTS[:2])),
             unschedulable=draw(st.integers(0, 9)) == 0,
+            images=draw(st.sampled_from(IMAGES)),
         )
         for number in range(draw(st.integers(1, 5)))
     ]
@@ -138,9 +143,9 @@ def fleets(draw: st.DrawFn, wishes: str = "any") -> tuple[list[FleetNode], list[
             ),
             arrives_s=at_s,
             runs_s=draw(st.sampled_from((None, 1, 3))),
-            controlled=draw(st.booleans()),
+            has_controller=draw(st.booleans()),
             node=draw(st.sampled_from(("", "", "", "", "n0"))),
-            only_on=draw(st.sampled_from(("", "", "", "n1"))),
+            required_node=draw(st.sampled_from(("", "", "", "n1"))),
             usage=draw(st.sampled_from(USAGES)),
             selector=draw(st.sampled_from((None, None, SELECTOR))),
         )
@@ -151,8 +156,8 @@ def fleets(draw: st.DrawFn, wishes: str = "any") -> tuple[list[FleetNode], list[
 
 def told(
     play: Callable[..., FleetResult], fleet: tuple[list[FleetNode], list[FleetPod]], options: Options
-) -> tuple[list[Happening], FleetResult]:
-    happened: list[Happening] = []
+) -> tuple[list[FleetEvent], FleetResult]:
+    happened: list[FleetEvent] = []
     result = play(*fleet, options, sink=happened.append)
     return happened, result
 
@@ -161,45 +166,47 @@ options_of_runs = st.builds(
     Options,
     scores=st.sampled_from(sorted(SCORES)),
     retry=st.sampled_from(tuple(Retry)),
-    preempts=st.booleans(),
+    preemption=st.booleans(),
     budgets=st.sampled_from(BUDGETS),
 )
 
 
 @given(fleets(), options_of_runs)
-def test_short_cuts_change_nothing(fleet: tuple[list[FleetNode], list[FleetPod]], options: Options) -> None:
+def test_caches_do_not_change_results(
+    fleet: tuple[list[FleetNode], list[FleetPod]], options: Options
+) -> None:
     happened, result = told(run, fleet, options)
-    expected, obvious = told(run, fleet, replace(options, plain=True))
+    expected, obvious = told(run, fleet, replace(options, exhaustive=True))
     assert happened == expected
     for one in (*result.pods, *obvious.pods):
         one.uid = ""
     assert result.pods == obvious.pods
-    assert [free(one) for one in result.nodes] == [free(one) for one in obvious.nodes]
+    assert [free(node) for node in result.nodes] == [free(node) for node in obvious.nodes]
     assert result.samples == obvious.samples
 
 
 @given(fleets("spreading"), options_of_runs)
-def test_short_cuts_of_spreading_change_nothing(
+def test_spread_rankings_do_not_change_results(
     fleet: tuple[list[FleetNode], list[FleetPod]], options: Options
 ) -> None:
-    assert told(run, fleet, options)[0] == told(run, fleet, replace(options, plain=True))[0]
+    assert told(run, fleet, options)[0] == told(run, fleet, replace(options, exhaustive=True))[0]
 
 
 @given(fleets(), st.sampled_from(tuple(Retry)))
-def test_forgetting_pods_that_are_done_changes_no_number(
+def test_counting_finished_pods_changes_no_statistics(
     fleet: tuple[list[FleetNode], list[FleetPod]], retry: Retry
 ) -> None:
     happened, result = told(run, fleet, Options(retry=retry))
-    expected, forgetful = told(run, fleet, Options(retry=retry, keeps=False))
+    expected, forgetful = told(run, fleet, Options(retry=retry, keep_finished_pods=False))
     assert happened == expected
-    assert summary(result) == summary(forgetful)
-    there = {Fate.RUNNING, Fate.WAITING, Fate.LOOPING}
-    assert list(forgetful.pods) == [one for one in result.pods if one.fate in there]
+    assert fleet_summary(result) == fleet_summary(forgetful)
+    there = {PodOutcome.RUNNING, PodOutcome.WAITING, PodOutcome.LOOPING}
+    assert list(forgetful.pods) == [one for one in result.pods if one.outcome in there]
 
 
 def free(record: NodeRecord) -> object:
     """What nobody holds, whatever those are called that hold the rest."""
-    return left_of(record.state), record.state.totals.requests, sorted(record.pods.values())
+    return unallocated_resources(record.state), record.state.usage.requests, sorted(record.pods.values())
 
 
 @given(fleets())
@@ -219,23 +226,23 @@ amounts = st.dictionaries(st.sampled_from(("cpu", "memory", "example.com/x")), s
 
 
 @given(amounts, amounts, amounts, st.integers(0, 2))
-def test_the_scheduler_finds_room_where_the_kubelet_does(
+def test_the_scheduler_fits_pods_where_the_kubelet_does(
     asked: dict[str, int], used: dict[str, int], room: dict[str, int], pods: int
 ) -> None:
     allocatable = {**room, "pods": 2}
-    shape, seat = PodShape(0, Pod(spec=PodSpec()), "default"), Seat(0, "n", allocatable, {})
-    shape.asks = tuple(one for one in asked.items() if one[1])
+    shape, seat = PodShape(0, Pod(spec=PodSpec()), "default"), NodeSlot(0, "n", allocatable, {})
+    shape.requests = tuple(item for item in asked.items() if item[1])
     shape.cpu, shape.memory = asked.get("cpu", 0), asked.get("memory", 0)
-    shape.room_cpu, shape.room_memory = shape.cpu or -(2**63), shape.memory or -(2**63)
-    shape.others = tuple(one for one in shape.asks if one[0] == "example.com/x")
-    seat.used, seat.free_places = used, 2 - pods
+    shape.filter_cpu, shape.filter_memory = shape.cpu or -(2**63), shape.memory or -(2**63)
+    shape.other_requests = tuple(request for request in shape.requests if request[0] == "example.com/x")
+    seat.requested, seat.free_pods = used, 2 - pods
     seat.free_cpu -= used.get("cpu", 0)
     seat.free_memory -= used.get("memory", 0)
-    seat.tenants = {str(number): Tenant(number, shape, 0.0) for number in range(pods)}
-    short = shortages(asked, Others(pods=pods, requests=used), allocatable)
-    assert has_room(shape, seat) == (not short)
-    objection = room_objection(shape, seat)
-    assert (objection and objection.what) == (short[0].resource if short else None)
+    seat.pods = {str(number): AssignedPod(number, shape, 0.0) for number in range(pods)}
+    short = shortages(asked, NodeUsage(pods=pods, requests=used), allocatable)
+    assert fits_resources(shape, seat) == (not short)
+    objection = resource_filter_status(shape, seat)
+    assert (objection.details if objection else ()) == tuple(shortage.resource for shortage in short)
 
 
 numbers = st.integers(0, 2**40)
@@ -243,11 +250,11 @@ numbers = st.integers(0, 2**40)
 
 @given(st.integers(1, 2**40), st.integers(1, 2**40), st.lists(numbers, min_size=6, max_size=6))
 def test_the_default_score_is_the_sum_of_its_two(cpu: int, memory: int, taken: list[int]) -> None:
-    shape, seat = PodShape(0, Pod(), "default"), Seat(0, "n", {"cpu": cpu, "memory": memory}, {})
+    shape, seat = PodShape(0, Pod(), "default"), NodeSlot(0, "n", {"cpu": cpu, "memory": memory}, {})
     shape.cpu, shape.memory = taken[0] % (cpu + 1), taken[1] % (memory + 1)
-    shape.scored_cpu, shape.scored_memory = shape.cpu or 100, shape.memory or 200
+    shape.nonzero_cpu, shape.nonzero_memory = shape.cpu or 100, shape.memory or 200
     seat.free_cpu, seat.free_memory = cpu - taken[2], memory - taken[3]
-    seat.scored_cpu, seat.scored_memory = taken[4], taken[5]
-    expected = least_allocated(shape, seat) + balanced(shape, seat)
+    seat.nonzero_cpu, seat.nonzero_memory = taken[4], taken[5]
+    expected = least_allocated(shape, seat) + balanced_allocation(shape, seat)
     seat.imbalance = None
-    assert by_default(shape, seat) == expected
+    assert default_score(shape, seat) == expected

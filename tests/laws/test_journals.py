@@ -8,20 +8,25 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.ask import Node
-from nodewright.render.documents import plain
-from nodewright.render.profiles import profile_document
-from nodewright.render.replay import journal_event, journal_head
-from nodewright.sim.replay import replay
+from nodewright.engine import Node
+from nodewright.formats.documents import InputFile
+from nodewright.output.json_yaml import plain_value
+from nodewright.profiles.profile_yaml import profile_document
+from nodewright.profiles.scenario_files import (
+    LoadedScenario,
+    journal_header,
+    scenario_from_file,
+    scenario_node,
+)
+from nodewright.replay.journal_events import journal_event, journal_head
+from nodewright.replay.scenario_journal import JournalFile
+from nodewright.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
-from nodewright.world.files import File
-from nodewright.world.journals import JournalFile
-from nodewright.world.scenarios import LoadedScenario, node_of, scenario_from, this_release
 
 PROFILE = a_profile(
     devices={"v/gpu": "a@0 b@1 c@1"}, **STATIC_CPUS, topologyManagerPolicy="restricted", maxPods=4
 )
-NODE = plain(profile_document(PROFILE))
+NODE = plain_value(profile_document(PROFILE))
 NAMES = st.sampled_from("abcdef")
 AMOUNTS = st.fixed_dictionaries(
     {"cpu": st.sampled_from(("1", "2", "500m", "1.5")), "memory": st.sampled_from(("1Gi", "1.5Gi", "100M"))},
@@ -90,8 +95,8 @@ EVENTS = st.lists(
 def journal_of(loaded: LoadedScenario, folder: str) -> bytes:
     path = Path(folder) / "journal.json"
     assert loaded.node is not None
-    with JournalFile(path, journal_head(loaded.node, this_release())) as journal:
-        for one in replay(Node.of(node_of(loaded)).state, loaded.scenario.spec.events):
+    with JournalFile(path, journal_head(loaded.node, journal_header())) as journal:
+        for one in replay(Node.from_profile(scenario_node(loaded)).state, loaded.scenario.spec.events):
             journal.add(journal_event(loaded.events[one.number], one.actions))
     return path.read_bytes()
 
@@ -104,7 +109,7 @@ def test_a_journal_replays_to_the_same_bytes(events: list[dict[str, Any]]) -> No
         "spec": {"node": NODE, "events": events},
     }
     with tempfile.TemporaryDirectory() as folder:
-        first = journal_of(scenario_from(File("scenario", json.dumps(document).encode())), folder)
-        again = scenario_from(File("journal", first))
+        first = journal_of(scenario_from_file(InputFile("scenario", json.dumps(document).encode())), folder)
+        again = scenario_from_file(InputFile("journal", first))
         assert again.events == tuple(events)
         assert journal_of(again, folder) == first

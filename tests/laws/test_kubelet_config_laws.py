@@ -5,17 +5,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodewright.core.allocatable import node_resources
-from nodewright.core.config import defaulted, settled
-from nodewright.model.faults import Stage
-from nodewright.model.gates import DEFAULT_GATES, GATES, settle
-from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.model.machine import HugePages, MachineInfo
-from nodewright.model.thresholds import EvictionSettings, Signal, parse_thresholds
+from nodewright.core.config.complete_config import complete_config, defaulted
+from nodewright.errors import Fault, InputError
+from nodewright.hardware.machine_info import HugePages, MachineInfo
+from nodewright.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
+from nodewright.kubernetes.kubelet_config_faults import ConfigStage
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.profiles.kubelet_config_files import LoadedConfig, kubelet_config_from
+from nodewright.releases.feature_gates import DEFAULT_GATES, FEATURE_GATES, resolve_gates
 from nodewright.values.duration import Duration, DurationError
 from nodewright.values.golang import float_text
 from nodewright.values.quantity import Quantity
-from nodewright.world.errors import Fault, InputError
-from nodewright.world.kubelet_config import LoadedConfig, kubelet_config_from
 
 FIELDS = [field.encode_name for field in msgspec.structs.fields(KubeletConfiguration)]
 scalars = (
@@ -51,8 +51,8 @@ def test_any_document_gives_a_configuration_or_faults(document: dict[str, Any]) 
     assert (loaded is None) == bool(faults)
     assert all(fault.path and fault.rule for fault in faults)
     if loaded is not None:
-        assert settled(loaded.config).faults == ()
-        assert settled(loaded.config).config == loaded.config
+        assert complete_config(loaded.config).faults == ()
+        assert complete_config(loaded.config).config == loaded.config
 
 
 @given(
@@ -74,15 +74,18 @@ def test_defaulting_twice_is_defaulting_once(config: KubeletConfiguration) -> No
     assert defaulted(once, DEFAULT_GATES) == once
 
 
-@given(st.dictionaries(st.sampled_from(sorted(GATES)), st.booleans(), max_size=8))
+@given(st.dictionaries(st.sampled_from(sorted(FEATURE_GATES)), st.booleans(), max_size=8))
 def test_gates_are_what_was_asked_or_the_defaults_with_a_reason(asked: dict[str, bool]) -> None:
-    found = settle(asked)
+    found = resolve_gates(asked)
     if found.errors:
         assert found.gates == DEFAULT_GATES
     else:
         assert all(found.gates[name] == value for name, value in asked.items())
         assert all(
-            found.gates[need] for gate in GATES.values() if found.gates[gate.name] for need in gate.needs
+            found.gates[need]
+            for gate in FEATURE_GATES.values()
+            if found.gates[gate.name]
+            for need in gate.dependencies
         )
 
 
@@ -115,11 +118,11 @@ def test_allocatable_is_between_nothing_and_the_capacity(
     for row in found.derivations:
         assert Quantity.of(0) <= row.allocatable <= row.capacity
         taken = row.kube_reserved + row.system_reserved + row.eviction_hard + row.huge_pages
-        assert row.is_overdrawn == (row.capacity < taken)
-        if not row.is_overdrawn:
+        assert row.is_over_reserved == (row.capacity < taken)
+        if not row.is_over_reserved:
             assert row.allocatable + taken == row.capacity
     assert {one.resource for one in found.over_reserved} <= {
-        row.resource for row in found.derivations if row.is_overdrawn
+        row.resource for row in found.derivations if row.is_over_reserved
     }
 
 
@@ -148,13 +151,15 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
 
 
 @given(st.dictionaries(names, texts), st.dictionaries(names, texts), st.dictionaries(names, texts))
-def test_thresholds_are_read_or_told_to_be_wrong(
+def test_thresholds_are_parsed_or_rejected(
     hard: dict[str, str], soft: dict[str, str], periods: dict[str, str]
 ) -> None:
     found = parse_thresholds(EvictionSettings(hard=hard, soft=soft, soft_grace_period=periods))
-    assert all(fault.stage is Stage.STARTUP for fault in found.faults)
+    assert all(fault.stage is ConfigStage.STARTUP for fault in found.faults)
     wrong = {fault.path for fault in found.faults}
     off = {"0%", "100%"}
     for signal, text in hard.items():
-        is_read = any(one.signal == signal and one.value.text == text for one in found.thresholds)
+        is_read = any(
+            threshold.signal == signal and threshold.value.text == text for threshold in found.thresholds
+        )
         assert is_read or text in off or f"evictionHard[{signal}]" in wrong

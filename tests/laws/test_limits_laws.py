@@ -3,13 +3,21 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.limits import BeyondLimits, filled_in, limited, pod_violations, stored, totals
-from nodewright.core.requests import RequestOptions, pod_limits, pod_requests
-from nodewright.model.api_request import creation
-from nodewright.model.limit_reasons import Figure, NoRatio, NothingToBound, OutOfBounds
-from nodewright.model.objects import Pod, ResourceRequirements
-from nodewright.model.quota_objects import LimitRange, LimitRangeItem, LimitRangeSpec
-from nodewright.model.resource_names import is_huge_page
+from nodewright.core.limit_ranger import (
+    BeyondLimits,
+    limit_range_as_stored,
+    limit_ranger_verdict,
+    pod_limit_violations,
+    pod_totals,
+    with_limit_range_defaults,
+)
+from nodewright.core.requests.effective_resources import pod_limits, pod_requests
+from nodewright.core.requests.request_options import RequestOptions
+from nodewright.kubernetes.api_request import create_request
+from nodewright.kubernetes.namespace_objects import LimitRange, LimitRangeItem, LimitRangeSpec
+from nodewright.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.kubernetes.resource_names import is_huge_page
+from nodewright.reasons.limit_ranges import NoRatio, NothingToBound, OutOfBounds, RequestOrLimit
 from nodewright.testing.strategies import pods, resource_lists
 
 ITEMS = st.builds(
@@ -34,18 +42,18 @@ def resources_of(pod: Pod) -> list[ResourceRequirements]:
 
 @given(ranges())
 def test_a_range_is_stored_once(limit_range: LimitRange) -> None:
-    once = stored(limit_range)
-    assert stored(once) == once
+    once = limit_range_as_stored(limit_range)
+    assert limit_range_as_stored(once) == once
 
 
 @given(pods(), ranges())
 def test_defaults_are_filled_in_once_and_change_nothing_that_was_said(
     pod: Pod, limit_range: LimitRange
 ) -> None:
-    filled = filled_in(pod, limit_range)
-    again = filled_in(filled.pod, limit_range)
+    filled = with_limit_range_defaults(pod, limit_range)
+    again = with_limit_range_defaults(filled.pod, limit_range)
     assert again.pod == filled.pod
-    assert again.given == ()
+    assert again.defaults == ()
     for before, after in zip(resources_of(pod), resources_of(filled.pod), strict=True):
         assert before.requests.items() <= after.requests.items()
         assert before.limits.items() <= after.limits.items()
@@ -54,11 +62,11 @@ def test_defaults_are_filled_in_once_and_change_nothing_that_was_said(
 @given(pods(), ranges())
 def test_violations_are_true(pod: Pod, limit_range: LimitRange) -> None:
     """What is shown is on the wrong side of its bound, or is what must be there and is not."""
-    for reason in pod_violations(pod, limit_range):
+    for reason in pod_limit_violations(pod, limit_range):
         if isinstance(reason, OutOfBounds):
             assert (reason.observed < reason.enforced) is (reason.bound == "minimum")
         elif isinstance(reason, NothingToBound):
-            wanted = Figure.REQUEST if reason.bound == "minimum" else Figure.LIMIT
+            wanted = RequestOrLimit.REQUEST if reason.bound == "minimum" else RequestOrLimit.LIMIT
             assert reason.figure is wanted
         elif not isinstance(reason, NoRatio):
             assert reason.ratio > reason.enforced.as_float()
@@ -66,15 +74,15 @@ def test_violations_are_true(pod: Pod, limit_range: LimitRange) -> None:
 
 @given(pods(), st.lists(ranges(), max_size=2))
 def test_a_pod_passes_that_breaks_none_of_the_ranges(pod: Pod, limit_ranges: list[LimitRange]) -> None:
-    verdict = limited(creation(pod), limit_ranges)
-    broken = [bool(pod_violations(verdict.pod, each)) for each in limit_ranges]
+    verdict = limit_ranger_verdict(create_request(pod), limit_ranges)
+    broken = [bool(pod_limit_violations(verdict.pod, each)) for each in limit_ranges]
     assert isinstance(verdict, BeyondLimits) is any(broken)
 
 
 @given(pods())
 def test_totals_are_those_of_the_pod_but_for_overhead_and_pod_level_huge_pages(pod: Pod) -> None:
     plain = RequestOptions(exclude_overhead=True)
-    found = totals(pod)
+    found = pod_totals(pod)
     for mine, theirs in ((found.requests, pod_requests(pod, plain)), (found.limits, pod_limits(pod, plain))):
         assert {name: v for name, v in mine.items() if not is_huge_page(name)} == {
             name: v for name, v in theirs.items() if not is_huge_page(name)

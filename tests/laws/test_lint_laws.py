@@ -6,12 +6,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.cli.linting import question
-from nodewright.cli.telling import outcome
-from nodewright.lint.rules import BY_ID, EVERYTHING, Selection
-from nodewright.render.lint.report import Told
-from nodewright.render.lint.words import PAGES
-from nodewright.world.inventory import load_inventory
+from nodewright.formats.inventory import load_inventory
+from nodewright.lint.lint_input import load_lint_input
+from nodewright.lint.lint_report import PAGES, LintFinding
+from nodewright.lint.lint_run import lint_result
+from nodewright.lint.rules import ALL_RULES, RULES_BY_ID, RuleSelection
 
 # Manifests that other rules' examples may stand beside: those of pods, without nodes or namespaces' limits.
 NAMES = [rule for rule in sorted(PAGES) if rule[2] == "1"]
@@ -25,7 +24,9 @@ mixtures = st.lists(st.sampled_from(NAMES), min_size=1, max_size=5, unique=True)
 )
 
 
-def told(texts: list[str], selection: Selection = EVERYTHING, *, node: str | None = None) -> list[Told]:
+def told(
+    texts: list[str], selection: RuleSelection = ALL_RULES, *, node: str | None = None
+) -> list[LintFinding]:
     with tempfile.TemporaryDirectory() as folder:
         kubelet = Path(folder, "kubelet.yaml")
         kubelet.write_text(KUBELET)
@@ -35,12 +36,12 @@ def told(texts: list[str], selection: Selection = EVERYTHING, *, node: str | Non
             path.write_text(text)
             paths.append(str(path))
         inventory = load_inventory(paths)
-        asked = question(inventory, [node], str(kubelet)) if node else question(inventory)
-        return list(outcome(asked, selection).told)
+        asked = load_lint_input(inventory, [node], str(kubelet)) if node else load_lint_input(inventory)
+        return list(lint_result(asked, selection).findings)
 
 
-def facts(found: list[Told]) -> set[tuple[str, str, int, str]]:
-    return {(one.rule.id, one.subject, one.spot.line, one.text) for one in found}
+def facts(found: list[LintFinding]) -> set[tuple[str, str, int, str]]:
+    return {(one.rule.id, one.subject, one.position.line, one.text) for one in found}
 
 
 @given(mixtures, st.sampled_from([None, "vm-4"]))
@@ -56,18 +57,18 @@ def test_an_ignored_finding_disappears_and_nothing_else(
     texts = [TEXTS[rule] for rule in mixture[0]]
     before = told(texts)
     gone = data.draw(st.sampled_from(before))
-    number = int(Path(gone.spot.file).stem)
+    number = int(Path(gone.position.file).stem)
     lines = texts[number].splitlines()
-    lines[gone.spot.line - 1] += f"  # nodewright: ignore {gone.rule.id} we know"
+    lines[gone.position.line - 1] += f"  # nodewright: ignore {gone.rule.id} we know"
     after = told([*texts[:number], "\n".join(lines) + "\n", *texts[number + 1 :]])
     assert facts(before) - facts(after) == facts([gone])
     assert facts(after) <= facts(before)
 
 
-@given(mixtures, st.sets(st.sampled_from(sorted(BY_ID))))
+@given(mixtures, st.sets(st.sampled_from(sorted(RULES_BY_ID))))
 def test_rules_do_not_hear_of_one_another(mixture: tuple[list[str], list[str]], off: set[str]) -> None:
     texts = [TEXTS[rule] for rule in mixture[0]]
-    left = {one for one in facts(told(texts)) if one[0] not in off}
-    assert facts(told(texts, Selection(disabled=frozenset(off)))) == left
+    left = {fact for fact in facts(told(texts)) if fact[0] not in off}
+    assert facts(told(texts, RuleSelection(disabled=frozenset(off)))) == left
     if off:
-        assert facts(told(texts, Selection(only=frozenset(off)))) == facts(told(texts)) - left
+        assert facts(told(texts, RuleSelection(only=frozenset(off)))) == facts(told(texts)) - left

@@ -6,26 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.model.machine import MachineInfo
-from nodewright.model.machine_faults import machine_faults
-from nodewright.model.profile import NodeProfile, NodeProfileSpec
-from nodewright.render.boxes import ASCII
-from nodewright.render.machine import machine_lines
-from nodewright.render.profiles import profile_yaml
-from nodewright.testing.machines import machine_files, machines, write_files
-from nodewright.world.catalogue import REAL, catalogue
-from nodewright.world.errors import InputError
-from nodewright.world.machine.cadvisor import read_machine_info
-from nodewright.world.machine.capture import capture_copy
-from nodewright.world.machine.lscpu import read_lscpu
-from nodewright.world.profiles import profile_from
+from nodewright.errors import InputError
+from nodewright.hardware.machine_faults import machine_faults
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.node_report.machine_drawing import machine_lines
+from nodewright.output.text_layout import ASCII
+from nodewright.profiles.catalogue import REAL_MACHINES, catalogue
+from nodewright.profiles.machine.cadvisor import read_machine_info
+from nodewright.profiles.machine.captured_machine import capture_copy
+from nodewright.profiles.machine.lscpu import read_lscpu
+from nodewright.profiles.profile_files import profile_from_bytes
+from nodewright.profiles.profile_yaml import profile_document, profile_yaml
+from nodewright.testing.machines import machine_files, machines, write_machine_files
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - thousands of small files, faster in memory
 
 
 def read_back(machine: MachineInfo) -> MachineInfo:
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
-        written = write_files(machine_files(machine), Path(directory))
+        written = write_machine_files(machine_files(machine), Path(directory))
         return capture_copy(written).profile.spec.machine_info
 
 
@@ -35,11 +35,13 @@ def test_a_machine_that_is_written_as_files_reads_back(machine: MachineInfo) -> 
 
 
 @given(machine=machines())
-def test_such_machines_contradict_themselves_nowhere(machine: MachineInfo) -> None:
+def test_machines_from_rows_have_no_contradictions(machine: MachineInfo) -> None:
     assert [fault for fault in machine_faults(machine) if not fault.tolerated] == []
 
 
-SHAPES = {name: one for name, one in catalogue().items() if name in REAL and one.architecture == "amd64"}
+SHAPES = {
+    name: one for name, one in catalogue().items() if name in REAL_MACHINES and one.architecture == "amd64"
+}
 FEW_CPUS = 200
 """A larger machine is written as thousands of files."""
 
@@ -59,7 +61,7 @@ def test_a_shape_of_the_catalogue_is_what_the_kubelet_would_read(name: str) -> N
 @given(machine=machines())
 def test_a_profile_reads_back_from_its_yaml(machine: MachineInfo) -> None:
     profile = NodeProfile(spec=NodeProfileSpec(machine_info=machine))
-    assert profile_from(profile_yaml(profile).encode(), "profile") == profile
+    assert profile_from_bytes(profile_yaml(profile_document(profile)).encode(), "profile") == profile
 
 
 @given(machine=machines())
@@ -83,13 +85,13 @@ TORN = st.sampled_from(
 
 
 @given(damage=st.dictionaries(st.sampled_from(sorted(SMALL)), st.none() | TORN, min_size=1, max_size=3))
-def test_damaged_files_are_refused_with_reasons_or_read(damage: dict[str, str | None]) -> None:
+def test_damaged_files_are_rejected_with_reasons_or_read(damage: dict[str, str | None]) -> None:
     """Files that lack (None), are empty or torn: an InputError or a machine, never anything else."""
     files = {path: damage.get(path, text) for path, text in SMALL.items()}
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
         kept = {path: text for path, text in files.items() if text is not None}
         with contextlib.suppress(InputError):
-            capture_copy(write_files(kept, Path(directory)))
+            capture_copy(write_machine_files(kept, Path(directory)))
 
 
 @given(

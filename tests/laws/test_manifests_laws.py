@@ -7,19 +7,20 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.model.objects import Pod
-from nodewright.model.pressure import NodeCondition
-from nodewright.model.profile import NodeProfile
-from nodewright.render.documents import as_yaml, plain
+from nodewright.errors import InputError
+from nodewright.formats.decode import decode
+from nodewright.formats.documents import parse_documents
+from nodewright.formats.kubectl_yaml import read_yaml
+from nodewright.formats.manifests import workloads_from
+from nodewright.formats.schema import SchemaType, checked, schema_faults, schema_type
+from nodewright.formats.workloads import LoadedWorkloads
+from nodewright.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.output.json_yaml import as_yaml, plain_value
+from nodewright.profiles.profile_files import profile_from_bytes
 from nodewright.testing.strategies import pods
 from nodewright.values.quantity import Quantity
-from nodewright.world.decode import decode
-from nodewright.world.documents import parse_documents
-from nodewright.world.errors import InputError
-from nodewright.world.manifests import Loaded, workloads_from
-from nodewright.world.profiles import profile_from
-from nodewright.world.schema import Shape, checked, faults_in, shape_of
-from nodewright.world.yaml import read_yaml
 
 KINDS = {
     "Pod": "v1",
@@ -58,17 +59,17 @@ RIGHT: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def test_there_is_something_right_for_every_kind_of_field() -> None:
-    def kinds(shape: Shape) -> set[str]:
+def test_every_field_type_has_an_empty_value() -> None:
+    def kinds(shape: SchemaType) -> set[str]:
         if shape.fields is not None:
-            return {kind for one in shape.fields.values() for kind in kinds(one)}
+            return {kind for field in shape.fields.values() for kind in kinds(field)}
         return kinds(shape.item) if shape.item is not None else {shape.kind}
 
-    assert kinds(shape_of("NodeProfile")) | kinds(shape_of("Scenario")) <= RIGHT.keys()
+    assert kinds(schema_type("NodeProfile")) | kinds(schema_type("Scenario")) <= RIGHT.keys()
 
 
 @st.composite
-def documents(draw: st.DrawFn, shape: Shape, *, depth: int = 0, wrong: bool = False) -> Any:
+def documents(draw: st.DrawFn, shape: SchemaType, *, depth: int = 0, wrong: bool = False) -> Any:
     """A document of that shape; with `wrong` here and there something else, or a field that is none."""
     if wrong and draw(st.integers(0, 15)) == 0:
         return draw(ANYTHING)
@@ -99,8 +100,8 @@ def objects(draw: st.DrawFn) -> dict[str, Any]:
     kind = draw(st.sampled_from(sorted(KINDS)))
     head = {"apiVersion": KINDS[kind], "kind": kind}
     if kind == "PodList":
-        return {**head, "items": draw(st.lists(documents(shape_of("Pod"), wrong=True), max_size=3))}
-    made = draw(documents(shape_of(kind), wrong=True))
+        return {**head, "items": draw(st.lists(documents(schema_type("Pod"), wrong=True), max_size=3))}
+    made = draw(documents(schema_type(kind), wrong=True))
     return {**made, **head} if isinstance(made, dict) else head
 
 
@@ -137,39 +138,39 @@ def test_any_object_becomes_workloads_or_faults_with_a_source_and_a_text(value: 
             assert fault.rule or fault.error
             str(fault).encode()
     else:
-        assert isinstance(loaded, Loaded)
+        assert isinstance(loaded, LoadedWorkloads)
 
 
-@given(value=documents(shape_of("NodeProfile"), wrong=True))
-def test_any_profile_is_taken_or_refused(value: Any) -> None:
+@given(value=documents(schema_type("NodeProfile"), wrong=True))
+def test_any_profile_is_accepted_or_rejected(value: Any) -> None:
     head = {"apiVersion": "nodewright.dev/v1alpha1", "kind": "NodeProfile"}
     content = json.dumps({**value, **head} if isinstance(value, dict) else value)
     try:
-        profile = profile_from(content.encode(), "any")
+        profile = profile_from_bytes(content.encode(), "any")
     except InputError as error:
         assert error.faults  # noqa: PT017 - either is an answer
     else:
         assert profile.kind == "NodeProfile"
 
 
-@given(value=documents(shape_of("Pod")))
-def test_what_has_the_right_fields_and_types_is_let_through_and_can_be_decoded(value: Any) -> None:
-    assert faults_in(value, "Pod") == []
+@given(value=documents(schema_type("Pod")))
+def test_a_document_with_valid_fields_and_types_can_be_decoded(value: Any) -> None:
+    assert schema_faults(value, "Pod") == []
     decode(value, Pod)
 
 
-@given(value=documents(shape_of("Pod"), wrong=True))
-def test_what_is_left_without_the_faults_has_none_and_can_be_decoded(value: Any) -> None:
+@given(value=documents(schema_type("Pod"), wrong=True))
+def test_the_valid_part_has_no_faults_and_can_be_decoded(value: Any) -> None:
     if not isinstance(value, dict):
         return
-    sound = checked(value, "Pod").sound_part()
-    assert faults_in(sound, "Pod") == []
+    sound = checked(value, "Pod").valid_part()
+    assert schema_faults(sound, "Pod") == []
     decode(sound, Pod)
 
 
-@given(value=documents(shape_of("NodeProfile")))
+@given(value=documents(schema_type("NodeProfile")))
 def test_a_profile_with_the_right_fields_can_be_decoded(value: Any) -> None:
-    assert faults_in(value, "NodeProfile") == []
+    assert schema_faults(value, "NodeProfile") == []
     decode(value, NodeProfile)
 
 
@@ -179,11 +180,11 @@ def written(value: Any) -> Any:
         value = msgspec.to_builtins(value, builtin_types=(Quantity,), enc_hook=lambda amount: amount)
     if isinstance(value, dict):
         return {key: written(item) for key, item in value.items() if item not in ("", None, (), {})}
-    return list(map(written, value)) if isinstance(value, tuple) else plain(value)
+    return list(map(written, value)) if isinstance(value, tuple) else plain_value(value)
 
 
 @given(pod=pods())
-def test_pods_come_back_from_yaml_as_they_were(pod: Pod) -> None:
+def test_pods_round_trip_through_yaml(pod: Pod) -> None:
     (value,) = read_yaml(as_yaml(written(pod)), "any")
     back = decode(value, Pod)
     assert back == pod
@@ -208,7 +209,7 @@ def test_text_that_is_written_is_read_as_text(text: str) -> None:
 
 @given(pod=pods())
 def test_what_the_structs_write_passes_the_check_of_fields(pod: Pod) -> None:
-    assert faults_in(written(pod), "Pod") == []
+    assert schema_faults(written(pod), "Pod") == []
 
 
 @given(value=st.dictionaries(TEXTS, ANYTHING, min_size=1, max_size=4))

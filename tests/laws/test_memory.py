@@ -5,33 +5,39 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.memory.allocate import allocate, remove
-from nodewright.core.memory.hints import best_hint, memory_hints
-from nodewright.core.memory.policy import (
+from nodewright.core.memory.memory_allocation import allocate_container_memory, release_memory
+from nodewright.core.memory.memory_hints import best_hint, memory_hints
+from nodewright.core.memory.memory_policy import (
     MemorySettings,
     Reservation,
-    StaticPolicy,
-    create_policy,
-    start,
+    StaticMemoryPolicy,
+    create_memory_policy,
+    start_memory_manager,
 )
-from nodewright.core.memory.state import NOTHING_REUSABLE, Machine, MemoryState, MemoryTable, NUMAMemory
-from nodewright.model.hints import Hint
-from nodewright.model.machine import HugePages, NUMANode
-from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
-from nodewright.model.verdict import Granted
+from nodewright.core.memory.memory_state import (
+    NO_REUSABLE_MEMORY,
+    MemoryState,
+    MemoryTable,
+    NUMAMemory,
+    NUMANodeMap,
+)
+from nodewright.hardware.machine_info import HugePages, NUMANode
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from nodewright.reasons.verdict import Granted
 from nodewright.values.idset import NUMASet
 from nodewright.values.quantity import Quantity
-from nodewright.values.subsets import masks
+from nodewright.values.subsets import nonempty_subsets
+from nodewright.values.topology_hints import Hint
 
 MIB = 2**20
 KINDS = ("hugepages-2Mi", "memory")
 WORD = 2**64
 
 
-def policy_on(nodes: int) -> StaticPolicy:
+def policy_on(nodes: int) -> StaticMemoryPolicy:
     """Nodes of 100, 110, 120, ... MiB, of which 10 are the system's on node 0 and 20 are huge pages."""
     reserved = {"memory": Quantity.parse("10Mi")}
-    made = create_policy(
+    made = create_memory_policy(
         [
             NUMANode(node_id=at, memory=(100 + 10 * at) * MIB, hugepages=(HugePages(2048, 10),))
             for at in range(nodes)
@@ -39,7 +45,7 @@ def policy_on(nodes: int) -> StaticPolicy:
         MemorySettings(policy="Static", reserved=[Reservation(0, reserved)], node_allocatable=reserved),
     )
     assert isinstance(made, Granted)
-    assert isinstance(made.value, StaticPolicy)
+    assert isinstance(made.value, StaticMemoryPolicy)
     return made.value
 
 
@@ -64,10 +70,10 @@ def pods(draw: st.DrawFn) -> list[Container]:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[StaticPolicy, MemoryState]:
+def histories(draw: st.DrawFn) -> tuple[StaticMemoryPolicy, MemoryState]:
     """A machine after some pods came, each wherever it fits, and some went."""
     policy = policy_on(draw(st.integers(1, 4)))
-    state = MemoryState(machine=policy.idle)
+    state = MemoryState(machine=policy.initial_machine)
     for at, containers in enumerate(draw(st.lists(pods(), max_size=5))):
         state = come(policy, state, f"pod-{at}", containers)
         if draw(st.integers(0, 3)) == 0:
@@ -75,27 +81,29 @@ def histories(draw: st.DrawFn) -> tuple[StaticPolicy, MemoryState]:
     return policy, state
 
 
-def come(policy: StaticPolicy, state: MemoryState, uid: str, containers: list[Container]) -> MemoryState:
+def come(
+    policy: StaticMemoryPolicy, state: MemoryState, uid: str, containers: list[Container]
+) -> MemoryState:
     inits = tuple(one for one in containers if one.name.startswith("init"))
     apps = tuple(one for one in containers if one.name.startswith("app"))
     pod = Pod(metadata=ObjectMeta(uid=uid), spec=PodSpec(containers=apps, init_containers=inits))
     after = state
     for one in (*inits, *apps):
-        done = allocate(policy, after, policy.wants(pod), one)
+        done = allocate_container_memory(policy, after, policy.demand(pod), one)
         if not isinstance(done.verdict, Granted):
             return go(policy, done.state, uid)
         after = done.state
     return after
 
 
-def go(policy: StaticPolicy, state: MemoryState, uid: str) -> MemoryState:
+def go(policy: StaticMemoryPolicy, state: MemoryState, uid: str) -> MemoryState:
     for name in list(state.assignments.get(uid, {})):
-        state = remove(policy, state, uid, name)
+        state = release_memory(policy, state, uid, name)
     return state
 
 
 @given(histories())
-def test_no_byte_has_two_owners(history: tuple[StaticPolicy, MemoryState]) -> None:
+def test_no_byte_has_two_owners(history: tuple[StaticMemoryPolicy, MemoryState]) -> None:
     _, state = history
     for kind in KINDS:
         for node in state.machine.values():
@@ -113,24 +121,24 @@ def test_no_byte_has_two_owners(history: tuple[StaticPolicy, MemoryState]) -> No
 
 
 @given(histories())
-def test_what_all_give_back_is_what_they_took(history: tuple[StaticPolicy, MemoryState]) -> None:
+def test_what_all_give_back_is_what_they_took(history: tuple[StaticMemoryPolicy, MemoryState]) -> None:
     policy, state = history
     for uid in list(state.assignments):
         state = go(policy, state, uid)
-    assert (state.machine, state.assignments) == (policy.idle, {})
+    assert (state.machine, state.assignments) == (policy.initial_machine, {})
 
 
 @given(histories())
-def test_a_restart_takes_the_state_that_was_left(history: tuple[StaticPolicy, MemoryState]) -> None:
+def test_a_restart_takes_the_state_that_was_left(history: tuple[StaticMemoryPolicy, MemoryState]) -> None:
     policy, state = history
     stored = MemoryState(state.machine, state.assignments)
-    assert start(policy, stored) == Granted(stored)
-    assert stored.reusable == NOTHING_REUSABLE
+    assert start_memory_manager(policy, stored) == Granted(stored)
+    assert stored.reusable == NO_REUSABLE_MEMORY
 
 
 @given(histories(), pods())
 def test_hints_are_those_of_every_set_tried(
-    history: tuple[StaticPolicy, MemoryState], containers: list[Container]
+    history: tuple[StaticMemoryPolicy, MemoryState], containers: list[Container]
 ) -> None:
     policy, state = history
     requested = {
@@ -141,7 +149,7 @@ def test_hints_are_those_of_every_set_tried(
     expected = every_set_tried(state.machine, requested, reuse)
     assert {(hint.numa.mask, hint.preferred) for hint in found if hint.numa} == set(expected)
     assert len(list(found)) == len(expected)
-    assert policy.idle.keys() == state.machine.keys()
+    assert policy.initial_machine.keys() == state.machine.keys()
     for containing in range(1 << len(state.machine)):
         best = min(
             (
@@ -171,10 +179,10 @@ def test_sums_that_wrap_around_are_followed(data: st.DataObject) -> None:
 
 
 def every_set_tried(
-    machine: Machine, requested: Mapping[str, int], reuse: Mapping[tuple[int, str], int]
+    machine: NUMANodeMap, requested: Mapping[str, int], reuse: Mapping[tuple[int, str], int]
 ) -> list[tuple[int, bool]]:
     smallest, found = len(machine), []
-    for mask in masks(NUMASet.from_ids(machine).mask):
+    for mask in nonempty_subsets(NUMASet.from_ids(machine).mask):
         nodes = [machine[numa] for numa in NUMASet(mask)]
         if any(
             sum(node.tables[kind].allocatable for node in nodes) % WORD < size
@@ -198,8 +206,12 @@ def test_a_hint_is_taken_at_its_word() -> None:
     policy = policy_on(2)
     pod = Pod(metadata=ObjectMeta(uid="p"), spec=PodSpec(containers=(container("app-0", (0, 10)),)))
     wanted = Hint(NUMASet.of(1), preferred=True)
-    done = allocate(
-        policy, MemoryState(machine=policy.idle), policy.wants(pod), pod.spec.containers[0], wanted
+    done = allocate_container_memory(
+        policy,
+        MemoryState(machine=policy.initial_machine),
+        policy.demand(pod),
+        pod.spec.containers[0],
+        wanted,
     )
     assert isinstance(done.verdict, Granted)
     assert [block.numa for block in done.verdict.value or ()] == [(1,)]

@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nodewright.core.quota import paid
-from nodewright.model.manifest import Manifest
-from nodewright.namespace.apply import Applied, apply, guarded
-from nodewright.namespace.mend import mending, rooms
-from nodewright.namespace.plans import Planner, Setting
-from nodewright.namespace.prices import priced
+from nodewright.api_server.apply import ApplyResult, apply, namespaces_with_quotas
+from nodewright.api_server.charges import object_charge
+from nodewright.api_server.expansion import ExpansionOptions, ManifestExpander
+from nodewright.core.quota.quota_admission import with_delta
+from nodewright.formats.inventory import inventory_from_bytes
+from nodewright.kubernetes.api_request import Manifest
+from nodewright.quota.fixes import pod_headroom, smallest_fixes
 from nodewright.values.quantity import Quantity
-from nodewright.world.inventory import inventory_from
 
 Document = dict[str, Any]
 MILLI = Quantity.parse("1m")
@@ -71,41 +71,41 @@ def quotas(draw: st.DrawFn) -> list[Document]:
     ]
 
 
-SETTINGS = st.builds(Setting, surge=st.booleans())
+SETTINGS = st.builds(ExpansionOptions, surge=st.booleans())
 
 
 def manifests(*documents: Document) -> list[Manifest]:
     content = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}).encode()
-    return [entry.manifest for entry in inventory_from(content, "laws.json").entries]
+    return [entry.manifest for entry in inventory_from_bytes(content, "laws.json").objects]
 
 
-def used(applied: Applied) -> list[dict[str, Quantity]]:
+def used(applied: ApplyResult) -> list[dict[str, Quantity]]:
     return [dict(quota.status.used) for quota in applied.after["default"].quotas]
 
 
-def exceeded(applied: Applied) -> int:
+def exceeded(applied: ApplyResult) -> int:
     return len(applied.refusals)
 
 
 @given(objects(), quotas(), SETTINGS)
 def test_what_is_in_use_is_the_sum_of_what_was_charged(
-    some: list[Document], hard: list[Document], setting: Setting
+    some: list[Document], hard: list[Document], setting: ExpansionOptions
 ) -> None:
     applied = apply(manifests(*some, *hard), setting)
     sums = {
         quota.name: dict(was.status.used)
         for was, quota in zip(applied.before["default"].quotas, applied.after["default"].quotas, strict=True)
     }
-    for one in applied.outcomes:
-        for quota, amounts in one.charge:
+    for outcome in applied.outcomes:
+        for quota, amounts in outcome.charge:
             for name, amount in amounts.items():
-                sums[quota][name] = sums[quota][name] + amount * one.admitted
+                sums[quota][name] = sums[quota][name] + amount * outcome.admitted
     assert list(sums.values()) == used(applied)
 
 
 @given(objects(), quotas(), SETTINGS)
 def test_the_order_of_objects_that_all_fit_does_not_count(
-    some: list[Document], hard: list[Document], setting: Setting
+    some: list[Document], hard: list[Document], setting: ExpansionOptions
 ) -> None:
     applied = apply(manifests(*some, *hard), setting)
     assume(not applied.refusals)
@@ -116,100 +116,109 @@ def test_the_order_of_objects_that_all_fit_does_not_count(
 
 @given(objects(), quotas(), SETTINGS)
 def test_an_object_less_frees_just_what_it_was_charged(
-    some: list[Document], hard: list[Document], setting: Setting
+    some: list[Document], hard: list[Document], setting: ExpansionOptions
 ) -> None:
     applied = apply(manifests(*some, *hard), setting)
     assume(not applied.refusals)
     without = used(apply(manifests(*some[1:], *hard), setting))
     names = [quota.name for quota in applied.after["default"].quotas]
-    for one in applied.outcomes:
-        for quota, amounts in one.charge if one.manifest == 0 else ():
+    for outcome in applied.outcomes:
+        for quota, amounts in outcome.charge if outcome.manifest == 0 else ():
             left = without[names.index(quota)]
             for name, amount in amounts.items():
-                left[name] = left[name] + amount * one.wanted
+                left[name] = left[name] + amount * outcome.requested
     assert without == used(applied)
 
 
 @given(objects(), quotas(), SETTINGS)
 def test_raised_quotas_are_just_large_enough(
-    some: list[Document], hard: list[Document], setting: Setting
+    some: list[Document], hard: list[Document], setting: ExpansionOptions
 ) -> None:
     before = manifests(*some, *hard)
-    found = mending(before, apply(before, setting), setting)
+    found = smallest_fixes(before, apply(before, setting), setting)
     raised = copy.deepcopy(hard)
-    for one in found.raises:
-        raised[int(one.quota[1:])]["spec"]["hard"][one.resource] = str(one.to)
+    for increase in found.quota_increases:
+        raised[int(increase.quota[1:])]["spec"]["hard"][increase.resource] = str(increase.minimum)
     # What limits and requests must be given has nothing to do with room, and all are given here.
     assert not apply(manifests(*some, *raised), setting).refusals
-    for one in found.raises:
+    for increase in found.quota_increases:
         less = copy.deepcopy(raised)
-        one_less = one.to - (MILLI if one.resource.startswith(("req", "lim")) else Quantity.of(1))
-        less[int(one.quota[1:])]["spec"]["hard"][one.resource] = str(one_less)
+        one_less = increase.minimum - (
+            MILLI if increase.resource.startswith(("req", "lim")) else Quantity.of(1)
+        )
+        less[int(increase.quota[1:])]["spec"]["hard"][increase.resource] = str(one_less)
         assert apply(manifests(*some, *less), setting).refusals
 
 
 @given(objects(), quotas(), SETTINGS)
 def test_lowered_replicas_are_just_few_enough(
-    some: list[Document], hard: list[Document], setting: Setting
+    some: list[Document], hard: list[Document], setting: ExpansionOptions
 ) -> None:
     before = manifests(*some, *hard)
-    found = mending(before, apply(before, setting), setting)
-    for ways in (*([one] for one in found.lowers), list(found.lower_all)):
+    found = smallest_fixes(before, apply(before, setting), setting)
+    for ways in (*([reduction] for reduction in found.single_reductions), list(found.combined_reductions)):
         lowered = copy.deepcopy(some)
-        for one in ways:
-            lowered[one.manifest]["spec"]["replicas"] = one.to
+        for way in ways:
+            lowered[way.manifest]["spec"]["replicas"] = way.maximum
         if ways:
             assert not apply(manifests(*lowered, *hard), setting).refusals
-        for one in ways:
+        for way in ways:
             more = copy.deepcopy(lowered)
-            more[one.manifest]["spec"]["replicas"] = one.to + 1
+            more[way.manifest]["spec"]["replicas"] = way.maximum + 1
             assert apply(manifests(*more, *hard), setting).refusals
 
 
 @given(objects(), quotas())
 def test_there_is_room_for_so_many_more_pods_and_no_more(some: list[Document], hard: list[Document]) -> None:
-    setting = Setting()
+    setting = ExpansionOptions()
     before = manifests(*some, *hard)
     applied = apply(before, setting)
     assume(not applied.refusals)
-    for room in rooms(before, applied, setting):
+    for room in pod_headroom(before, applied, setting):
         if some[room.manifest]["kind"] == "Pod":
             continue
-        for extra in (room.more or 0, (room.more or 0) + 1):
+        for extra in (room.additional_pods or 0, (room.additional_pods or 0) + 1):
             more = copy.deepcopy(some)
             more[room.manifest]["spec"]["replicas"] += extra
             if more[room.manifest]["spec"]["replicas"] > LARGEST_COUNT:
                 # More can be had than can be asked for.
                 continue
             refusals = apply(manifests(*more, *hard), setting).refusals
-            assert bool(refusals) is (room.more is not None and extra > room.more)
+            assert bool(refusals) is (room.additional_pods is not None and extra > room.additional_pods)
 
 
 @given(objects(), quotas())
 def test_sets_made_at_once_are_as_sets_made_one_after_the_other(
     some: list[Document], hard: list[Document]
 ) -> None:
-    before = [one for one in manifests(*some, *hard) if one.controller is not None or one.kind == "Pod"]
-    (namespace,) = guarded(manifests(*hard), Setting()).values()
-    planner = Planner(Setting(), {})
+    before = [
+        manifest
+        for manifest in manifests(*some, *hard)
+        if manifest.controller is not None or manifest.kind == "Pod"
+    ]
+    (namespace,) = namespaces_with_quotas(manifests(*hard), ExpansionOptions()).values()
+    planner = ManifestExpander(ExpansionOptions(), {})
     now = namespace.quotas
     admitted = []
     for one in before:
-        for plan in planner.steady(one):
-            prices = [priced(part.resource, part.object, namespace) for part in plan.parts]
+        has_children = True
+        for plan in planner.steady_plans(one):
+            prices = [object_charge(part.resource, part.object, namespace) for part in plan.objects]
             counts = [0] * len(prices)
-            for _ in range(plan.count):
+            for _ in range(plan.count if has_children else 0):
                 for at, price in enumerate(prices):
-                    assert price.bill is not None
-                    verdict = paid(price.bill, now)
+                    assert price.delta is not None
+                    verdict = with_delta(price.delta, now)
                     if not hasattr(verdict, "quotas"):
                         break
                     now = verdict.quotas
                     counts[at] += 1
-                if plan.gives_up and counts[0] > counts[-1]:
+                if plan.stops_on_failure and counts[0] > counts[-1]:
                     break
+            # What is refused between an object and its pods has no children.
+            has_children &= plan.pod is not None or min(counts) == plan.count
             admitted += counts
-    as_it_was = Applied(outcomes=(), before={"default": namespace}, after={})
-    applied = apply(before, Setting(), again=as_it_was)
-    assert [one.admitted for one in applied.outcomes] == admitted
+    as_it_was = ApplyResult(outcomes=(), before={"default": namespace}, after={})
+    applied = apply(before, ExpansionOptions(), again=as_it_was)
+    assert [outcome.admitted for outcome in applied.outcomes] == admitted
     assert [dict(quota.status.used) for quota in now] == used(applied)

@@ -1,4 +1,4 @@
-"""What holds of whole nodes: any machine, any configuration, any sequence of pods that come and go."""
+"""Laws of nodes: any machine, any configuration, any sequence of added and removed pods."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,15 +9,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.ask import Answer, Node, parts_of
-from nodewright.core.requests import QOSClass, qos_class
-from nodewright.model.cpu_reasons import CPUsNotFree, CPUsStranded
-from nodewright.model.machine import MachineInfo
-from nodewright.model.objects import Container, Pod
-from nodewright.model.profile import ContainerAllocation, Device, MemoryBlock, NodeProfile, NodeProfileSpec
-from nodewright.model.verdict import Refused
-from nodewright.node.placement import Placement, left_of, placement_of
-from nodewright.node.start import start
+from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.engine import AdmitResult, Node, node_parts
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.node_profile import (
+    ContainerAllocation,
+    Device,
+    MemoryBlock,
+    NodeProfile,
+    NodeProfileSpec,
+)
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.node.pod_placement import Placement, placement_of, unallocated_resources
+from nodewright.node.restart.initial_node import initial_node
+from nodewright.reasons.cpu import CPUsNotFree, CPUsStranded
+from nodewright.reasons.verdict import Refused
 from nodewright.testing.machines import machines, regular_machine
 from nodewright.testing.objects import Amounts, container, pod, sidecar
 from nodewright.values.idset import CPUSet, NUMASet
@@ -71,7 +77,7 @@ def profiles(draw: st.DrawFn) -> NodeProfile:
         kubelet_defects=draw(st.sampled_from(("follow", "avoid"))),
     )
     profile = NodeProfile(spec=spec)
-    assume(not isinstance(start(parts_of(profile)[0]), Refused))
+    assume(not isinstance(initial_node(node_parts(profile)[0]), Refused))
     return profile
 
 
@@ -133,12 +139,12 @@ def scripts(draw: st.DrawFn) -> Script:
     return Script(profile, tuple(events))
 
 
-def played(script: Script) -> Iterator[tuple[Node, Answer | None]]:
+def played(script: Script) -> Iterator[tuple[Node, AdmitResult | None]]:
     """The node after each event, and its answer where a pod came."""
-    node = Node.of(script.profile)
+    node = Node.from_profile(script.profile)
     for event in script.events:
         if isinstance(event, int):
-            node = node.without(f"uid-p{event}")
+            node = node.without_pod(f"uid-p{event}")
             yield settled(node), None
         else:
             answer = node.admit(event)
@@ -148,15 +154,15 @@ def played(script: Script) -> Iterator[tuple[Node, Answer | None]]:
 
 def settled(node: Node) -> Node:
     """The node once the managers have taken back what nobody holds who is there."""
-    return Node(node.state.collected())
+    return Node(node.state.without_stale())
 
 
 def placements(node: Node) -> list[tuple[Pod, Placement]]:
     return [(one, placement_of(node.state, one)) for one in node.pods]
 
 
-def is_flagged(answer: Answer | None) -> bool:
-    """Whether the kubelet hands out CPUs that are not free, or loses some, and we say so."""
+def is_flagged(answer: AdmitResult | None) -> bool:
+    """Whether the kubelet allocates CPUs that are not free, or loses some, and we say so."""
     return answer is not None and any(isinstance(one, CPUsNotFree | CPUsStranded) for one in answer.because)
 
 
@@ -164,8 +170,8 @@ def is_flagged(answer: Answer | None) -> bool:
 
 
 @given(scripts())
-def test_nothing_has_two_owners_and_reserved_cpus_are_nobodys(script: Script) -> None:
-    every_cpu = left_of(Node.of(script.profile).state).shared_cpus
+def test_nothing_has_two_owners_and_reserved_cpus_have_none(script: Script) -> None:
+    every_cpu = unallocated_resources(Node.from_profile(script.profile).state).shared_cpus
     flagged = False
     for node, answer in played(script):
         flagged |= is_flagged(answer)
@@ -177,7 +183,7 @@ def test_nothing_has_two_owners_and_reserved_cpus_are_nobodys(script: Script) ->
 
 
 def check_cpus(node: Node, every: CPUSet) -> None:
-    left = left_of(node.state)
+    left = unallocated_resources(node.state)
     shared = left.shared_cpus or CPUSet()
     owned = [shared]
     for one, held in placements(node):
@@ -211,7 +217,9 @@ def check_devices(node: Node, profile: NodeProfile) -> None:
             for resource in (GPU, KEY)
         )
     assert all(len(uids) == 1 for uids in owners.values())
-    free = {(resource, one) for resource, ids in left_of(node.state).devices.items() for one in ids}
+    free = {
+        (resource, id_) for resource, ids in unallocated_resources(node.state).devices.items() for id_ in ids
+    }
     healthy = {
         (resource, one.id) for resource, ones in profile.spec.devices.items() for one in ones if one.healthy
     }
@@ -243,15 +251,15 @@ def is_passing(pod: Pod, name: str) -> bool:
 
 
 @given(scripts())
-def test_who_comes_and_goes_leaves_everything_as_it_was(script: Script) -> None:
-    before = settled(Node.of(script.profile))
+def test_adding_and_removing_a_pod_restores_the_state(script: Script) -> None:
+    before = settled(Node.from_profile(script.profile))
     flagged = mixed = False
     for node, answer in played(script):
         flagged |= is_flagged(answer)
         mixed |= is_mixed(node)
         # Who had to make way for it does not come back.
         if answer is not None and not answer.preempted and not flagged:
-            gone = settled(node.without(answer.pod.uid))
+            gone = settled(node.without_pod(answer.pod.uid))
             assert holdings(gone, mixed=mixed) == holdings(before, mixed=mixed)
         before = node
 
@@ -274,7 +282,7 @@ def holdings(node: Node, *, mixed: bool) -> dict[str, object]:
         "free": free,
         "assignments": {numa: one.assignments for numa, one in held.memory.machine.items()},
         "memory": (held.memory.assignments, held.memory.pods),
-        "devices": held.devices.held,
+        "devices": held.devices.pod_devices,
         "in use": {resource: ids for resource, ids in held.devices.in_use.items() if ids},
         "hints": held.hints,
         "pods": [one.uid for one in node.pods],
@@ -288,7 +296,7 @@ def is_mixed(node: Node) -> bool:
 
 
 @given(scripts())
-def test_the_same_events_lead_to_the_same_node_by_the_same_reasons(script: Script) -> None:
+def test_the_same_events_give_the_same_node_and_reasons(script: Script) -> None:
     for (node, answer), (again, other) in zip(played(script), played(script), strict=True):
         assert node.state == again.state
         if answer is not None and other is not None:
@@ -300,14 +308,14 @@ def test_the_same_events_lead_to_the_same_node_by_the_same_reasons(script: Scrip
 
 
 @given(scripts())
-def test_a_node_that_is_told_what_pods_hold_is_the_node_on_which_they_came_to_hold_it(script: Script) -> None:
+def test_a_node_with_recorded_allocations_equals_the_node_that_made_them(script: Script) -> None:
     history = list(played(script))
     assume(not any(is_flagged(answer) for _, answer in history))
     node = history[-1][0]
     mixed = any(is_mixed(one) for one, _ in history)
     said = [one for each in node.pods for one in told(each, placement_of(node.state, each))]
     spec = replace(script.profile.spec, pods=node.pods, allocations=tuple(said))
-    again = Node.of(replace(script.profile, spec=spec))
+    again = Node.from_profile(replace(script.profile, spec=spec))
     assert bool(again.warnings) == (
         not again.state.held.cpu.default and bool(again.state.held.cpu.assignments)
     )
@@ -332,7 +340,7 @@ def told(pod: Pod, placement: Placement) -> Iterator[ContainerAllocation]:
 
 
 @given(scripts())
-def test_an_admitted_pod_is_given_what_it_asked_for_where_its_hint_says(script: Script) -> None:
+def test_an_admitted_pod_gets_its_requests_within_its_hint(script: Script) -> None:
     for _, answer in played(script):
         if answer is None or not answer.admitted or is_flagged(answer):
             continue
@@ -358,7 +366,7 @@ def check_counts(pod: Pod, placement: Placement) -> None:
             assert block.size == size or (is_passing(pod, one.name) and block.size < size)
 
 
-def check_places(answer: Answer, placement: Placement, profile: NodeProfile) -> None:
+def check_places(answer: AdmitResult, placement: Placement, profile: NodeProfile) -> None:
     """A preferred hint of a policy that insists on one is kept to, but for align-by-socket, which widens it.
 
     Not so devices that init containers leave behind, nor memory under the scope pod, which follows all containers.

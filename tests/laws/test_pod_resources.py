@@ -3,16 +3,21 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.model.pod_resources import (
+from nodewright.kubernetes.node_profile import MemoryBlock
+from nodewright.kubernetes.pod_resources_api import (
     AllocatableResources,
     ContainerDevices,
     ContainerResources,
     PodResources,
 )
-from nodewright.model.profile import MemoryBlock
+from nodewright.pod_resources import api_pb2 as v1
+from nodewright.pod_resources.lister import (
+    allocatable_from_message,
+    allocatable_message,
+    pod_from_message,
+    pod_message,
+)
 from nodewright.values.idset import CPUSet
-from nodewright.world.podresources import api_pb2 as v1
-from nodewright.world.podresources.messages import allocatable_message, allocatable_of, pod_message, pod_of
 
 NAMES = st.text("abc/-.é", min_size=1, max_size=5)
 NUMA = st.lists(st.integers(0, 63), max_size=3).map(tuple)
@@ -29,9 +34,9 @@ PODS = st.builds(
 
 @given(PODS)
 def test_pods_come_back_from_the_wire_as_they_went(pod: PodResources) -> None:
-    assert pod_of(v1.PodResources.FromString(pod_message(pod).SerializeToString())) == pod
+    assert pod_from_message(v1.PodResources.FromString(pod_message(pod).SerializeToString())) == pod
 
 
 @given(st.builds(AllocatableResources, devices=DEVICES, cpus=CPUS, memory=MEMORY))
 def test_what_is_allocatable_comes_back_as_it_went(found: AllocatableResources) -> None:
-    assert allocatable_of(allocatable_message(found)) == found
+    assert allocatable_from_message(allocatable_message(found)) == found

@@ -8,27 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.ask import Node
-from nodewright.core.topology.pod_wish import POLICY, SCOPE
-from nodewright.model.objects import Pod
-from nodewright.model.profile import NodeProfile
-from nodewright.model.topology_reasons import HintsMerged, NoCommonNUMA
-from nodewright.node.placement import left_of
+from nodewright.core.topology.custom import POLICY_ANNOTATION, SCOPE_ANNOTATION
+from nodewright.engine import Node
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.pod_placement import unallocated_resources
 from nodewright.policies import (
-    Alignment,
     CPUSet,
-    NoPick,
-    PickAsked,
-    PolicyError,
-    Ruling,
+    CustomPolicyError,
+    MergeRequest,
+    MergeResult,
+    PickRefusal,
+    PickRequest,
+    annotated_policy,
     cpu_picker,
-    pod_wish,
     topology_policy,
     whole_caches,
 )
+from nodewright.reasons.topology import HintsMerged, NoCommonNUMA
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod
-from nodewright.testing.policies import alignments, holds_laws, picks_asked, wishing_pods
+from nodewright.testing.policies import alignment_requests, annotated_pods, check_policy_laws, pick_requests
 
 GPUS = {"a.b/gpu": "g0@0 g1@1 g2@1 g3@2"}
 KUBELETS = st.tuples(
@@ -66,9 +66,9 @@ def decided(node: Node, pods: list[Pod]) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("policy", [pod_wish, whole_caches], ids=lambda one: one.name)
+@pytest.mark.parametrize("policy", [annotated_policy, whole_caches], ids=lambda one: one.name)
 def test_ours_hold_the_laws(policy: Any) -> None:
-    holds_laws(policy, examples=40)
+    check_policy_laws(policy, examples=40)
 
 
 @given(KUBELETS, KUBELETS, st.lists(AMOUNTS, min_size=1, max_size=5))
@@ -76,9 +76,9 @@ def test_a_wish_is_judged_as_by_a_kubelet_that_is_configured_so(
     usual: tuple[str, str], wish: tuple[str, str], amounts: list[Any]
 ) -> None:
     plain = [a_guaranteed_pod(f"p{at}", asked) for at, asked in enumerate(amounts)]
-    wishing = [annotated(pod, **{POLICY: wish[0], SCOPE: wish[1]}) for pod in plain]
-    wished = decided(Node.of(of(*usual), policies=[pod_wish]), wishing)
-    configured = decided(Node.of(of(*wish)), plain)
+    wishing = [annotated(pod, **{POLICY_ANNOTATION: wish[0], SCOPE_ANNOTATION: wish[1]}) for pod in plain]
+    wished = decided(Node.from_profile(of(*usual), policies=[annotated_policy]), wishing)
+    configured = decided(Node.from_profile(of(*wish)), plain)
     for one, other in zip(wished, configured, strict=True):
         assert one[:2] == other[:2]
         # Of a node without a topology manager no hints are shown, though it has some of other pods.
@@ -90,11 +90,13 @@ def test_pods_without_a_wish_are_judged_as_if_there_were_no_policy(
     usual: tuple[str, str], amounts: list[Any]
 ) -> None:
     pods = [a_guaranteed_pod(f"p{at}", asked) for at, asked in enumerate(amounts)]
-    assert decided(Node.of(of(*usual), policies=[pod_wish]), pods) == decided(Node.of(of(*usual)), pods)
+    assert decided(Node.from_profile(of(*usual), policies=[annotated_policy]), pods) == decided(
+        Node.from_profile(of(*usual)), pods
+    )
 
 
 @topology_policy("as-usual")
-def as_usual(asked: Alignment) -> Ruling:
+def as_usual(asked: MergeRequest) -> MergeResult:
     return asked.as_kubelet(asked.manager.policy)
 
 
@@ -103,16 +105,16 @@ def test_a_policy_that_asks_the_kubelets_gives_the_kubelets_answer(
     usual: tuple[str, str], amounts: list[Any]
 ) -> None:
     pods = [a_guaranteed_pod(f"p{at}", asked) for at, asked in enumerate(amounts)]
-    mine = decided(Node.of(of(*usual), policies=[as_usual]), pods)
-    kubelets = decided(Node.of(of(*usual)), pods)
-    assert [(one[0], one[2]) for one in mine] == [(one[0], one[2]) for one in kubelets]
+    mine = decided(Node.from_profile(of(*usual), policies=[as_usual]), pods)
+    kubelets = decided(Node.from_profile(of(*usual)), pods)
+    assert [(one[0], one[2]) for one in mine] == [(kubelet[0], kubelet[2]) for kubelet in kubelets]
 
 
 @given(st.lists(AMOUNTS, max_size=8), st.data())
 def test_pods_that_come_and_go_share_no_picked_cpus_and_leave_none_behind(
     amounts: list[Any], data: st.DataObject
 ) -> None:
-    empty = node = Node.of(of("best-effort", "container"), policies=[whole_caches])
+    empty = node = Node.from_profile(of("best-effort", "container"), policies=[whole_caches])
     staying: list[str] = []
     for at, asked in enumerate(amounts):
         answer = node.admit(a_guaranteed_pod(f"p{at}", asked))
@@ -121,18 +123,18 @@ def test_pods_that_come_and_go_share_no_picked_cpus_and_leave_none_behind(
             staying.append(answer.pod.uid)
         leaving = data.draw(st.integers(0, 2 * len(staying)))
         if leaving < len(staying):
-            node = node.without(staying.pop(leaving))
-        live = node.state.collected().held.cpu.assignments
+            node = node.without_pod(staying.pop(leaving))
+        live = node.state.without_stale().held.cpu.assignments
         held = [cpus for pod in live.values() for cpus in pod.values()]
         assert all(one.isdisjoint(other) for one, other in combinations(held, 2))
     for uid in staying:
-        node = node.without(uid)
-    assert left_of(node.state.collected()) == left_of(empty.state)
+        node = node.without_pod(uid)
+    assert unallocated_resources(node.state.without_stale()) == unallocated_resources(empty.state)
 
 
-@given(picks_asked())
-def test_whole_caches_breaks_a_cache_only_where_no_whole_one_would_do(asked: PickAsked) -> None:
-    taken = whole_caches.picks(asked)
+@given(pick_requests())
+def test_whole_caches_breaks_a_cache_only_where_no_whole_one_would_do(asked: PickRequest) -> None:
+    taken = whole_caches.pick(asked)
     assert isinstance(taken, CPUSet)
     caches = [CPUSet(mask) for mask in asked.topology.in_uncore_cache.values()]
     untouched = [cache for cache in caches if cache <= asked.free - taken]
@@ -142,19 +144,19 @@ def test_whole_caches_breaks_a_cache_only_where_no_whole_one_would_do(asked: Pic
 
 
 @cpu_picker("forgetful")
-def forgetful(asked: PickAsked) -> CPUSet:
+def forgetful(asked: PickRequest) -> CPUSet:
     return CPUSet.from_ids(sorted(asked.free)[: asked.count - 1])
 
 
 @cpu_picker("greedy")
-def greedy(asked: PickAsked) -> CPUSet:
+def greedy(asked: PickRequest) -> CPUSet:
     return CPUSet.from_ids(sorted(asked.topology.cpus)[: asked.count])
 
 
 @cpu_picker("broken")
-def broken(asked: PickAsked) -> CPUSet | NoPick:
+def broken(asked: PickRequest) -> CPUSet | PickRefusal:
     if asked.count > 2:
-        return NoPick("more than two are too many")
+        return PickRefusal("more than two are too many")
     raise ZeroDivisionError("nothing to share")
 
 
@@ -162,7 +164,7 @@ _ANSWERS = iter(range(1 << 30))
 
 
 @cpu_picker("moody")
-def moody(asked: PickAsked) -> CPUSet:
+def moody(asked: PickRequest) -> CPUSet:
     start = next(_ANSWERS) % len(asked.free)
     cpus = sorted(asked.free)
     return CPUSet.from_ids((cpus[start:] + cpus[:start])[: asked.count])
@@ -172,25 +174,28 @@ def moody(asked: PickAsked) -> CPUSet:
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (forgetful, "CPU picker forgetful: asked for 1 of the free CPUs 0, picks 0: none"),
-        (greedy, "CPU picker greedy: asked for 1 of the free CPUs 1, picks CPUs 0, of which 0 are not free"),
+        (forgetful, "CPU picker forgetful: must return 1 of the free CPUs 0, but returns 0: none"),
+        (
+            greedy,
+            "CPU picker greedy: must return 1 of the free CPUs 1, but returns CPUs 0, of which 0 are not free",
+        ),
         (broken, "CPU picker broken: fails: ZeroDivisionError: nothing to share"),
     ],
     ids=lambda one: getattr(one, "name", ""),
 )
 def test_the_simplest_question_that_breaks_a_law_is_found(policy: Any, said: str) -> None:
-    with pytest.raises(PolicyError) as caught:
-        holds_laws(policy)
+    with pytest.raises(CustomPolicyError) as caught:
+        check_policy_laws(policy)
     assert str(caught.value).startswith(said)
 
 
 def test_another_answer_to_the_same_question_breaks_a_law() -> None:
-    with pytest.raises(AssertionError, match="the same question got two answers"):
-        holds_laws(moody)
+    with pytest.raises(AssertionError, match="equal inputs got different answers"):
+        check_policy_laws(moody)
 
 
-@given(alignments(), wishing_pods())
-def test_strategies_ask_what_can_be_asked(asked: Alignment, pod: Pod) -> None:
+@given(alignment_requests(), annotated_pods())
+def test_strategies_ask_what_can_be_asked(asked: MergeRequest, pod: Pod) -> None:
     assert asked.as_kubelet("best-effort").admit
     assert all(resource for resource, _ in asked.hints())
-    assert set(pod.metadata.annotations) <= {POLICY, SCOPE}
+    assert set(pod.metadata.annotations) <= {POLICY_ANNOTATION, SCOPE_ANNOTATION}

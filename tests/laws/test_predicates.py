@@ -3,11 +3,11 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.predicates import NodeView, Others, judge, others_of
-from nodewright.core.predicates.room import shortages
-from nodewright.model.objects import Pod
-from nodewright.model.reasons import InsufficientResource
-from nodewright.model.verdict import Refused
+from nodewright.core.predicates.predicate_check import NodeView, check_predicates
+from nodewright.core.predicates.requested_resources import NodeUsage, node_usage, shortages
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.predicates import InsufficientResource
+from nodewright.reasons.verdict import Refused
 from nodewright.testing.objects import a_pod
 
 NAMES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu", "hugepages-2Mi")
@@ -24,12 +24,12 @@ def test_a_shortage_is_exact(
     asked: Mapping[str, int], used: Mapping[str, int], count: int, room: Mapping[str, int]
 ) -> None:
     """Add just what was named missing and the resource suffices; add one less and it does not."""
-    others = Others(pods=count, requests=used)
+    others = NodeUsage(pods=count, requests=used)
     for short in shortages(asked, others, room):
         enough = {**room, short.resource: short.capacity + short.missing}
         one_less = {**room, short.resource: short.capacity + short.missing - 1}
-        assert short.resource not in [one.resource for one in shortages(asked, others, enough)]
-        assert short.resource in [one.resource for one in shortages(asked, others, one_less)]
+        assert short.resource not in [shortage.resource for shortage in shortages(asked, others, enough)]
+        assert short.resource in [shortage.resource for shortage in shortages(asked, others, one_less)]
 
 
 @given(pod=pods, others=st.lists(pods, max_size=3), one_more=pods, room=rooms)
@@ -37,16 +37,18 @@ def test_one_more_pod_never_makes_room(
     pod: Pod, others: list[Pod], one_more: Pod, room: Mapping[str, int]
 ) -> None:
     node = NodeView(allocatable=room)
-    before = judge(pod, node, others_of(others))
-    after = judge(pod, node, others_of([*others, one_more]))
+    before = check_predicates(pod, node, node_usage(others))
+    after = check_predicates(pod, node, node_usage([*others, one_more]))
     assert isinstance(after.verdict, Refused) or not isinstance(before.verdict, Refused)
-    short = {one.resource for one in before.failures if isinstance(one, InsufficientResource)}
-    assert short <= {one.resource for one in after.failures if isinstance(one, InsufficientResource)}
+    short = {failure.resource for failure in before.failures if isinstance(failure, InsufficientResource)}
+    assert short <= {
+        failure.resource for failure in after.failures if isinstance(failure, InsufficientResource)
+    }
 
 
 @given(others=st.lists(pods, max_size=4), gone=pods)
 def test_taking_a_pod_away_undoes_adding_it(others: list[Pod], gone: Pod) -> None:
-    before = others_of(others)
+    before = node_usage(others)
     after = before.plus(gone).minus(gone)
     assert after.pods == before.pods
     assert {name: amount for name, amount in after.requests.items() if amount} == {

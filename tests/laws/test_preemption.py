@@ -3,16 +3,23 @@ from itertools import chain, combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.preemption import Candidate, Missing, Toll, Victims, optimum, preempt, still_missing
-from nodewright.core.requests import QOSClass
-from nodewright.model.objects import Pod
-from nodewright.model.reasons import (
+from nodewright.core.preemption.greedy import (
+    MissingAmount,
+    PreemptionCandidate,
+    PreemptionVictims,
+    remaining_missing,
+    victims_for,
+)
+from nodewright.core.preemption.optimal import PreemptionCost, smallest_preemption
+from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.predicates import (
     InsufficientResource,
     NodeNameMismatch,
     NoVictimsSuffice,
     PredicateFailure,
 )
-from nodewright.model.verdict import Granted, Refused
+from nodewright.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_pod
 
 CRITICAL = a_pod("critical", priority=2_000_000_000)
@@ -45,8 +52,8 @@ shortages = st.lists(
 )
 
 
-def granted(active: list[Pod], failures: list[InsufficientResource]) -> Victims | None:
-    found = preempt(CRITICAL, active, failures)
+def granted(active: list[Pod], failures: list[InsufficientResource]) -> PreemptionVictims | None:
+    found = victims_for(CRITICAL, active, failures)
     return found.value if isinstance(found, Granted) else None
 
 
@@ -54,13 +61,13 @@ def granted(active: list[Pod], failures: list[InsufficientResource]) -> Victims 
 def test_preemption_frees_enough_or_nobody_could(
     active: list[Pod], failures: list[InsufficientResource]
 ) -> None:
-    missing = tuple(Missing(one.resource, one.missing) for one in failures)
-    found = preempt(CRITICAL, active, failures)
+    missing = tuple(MissingAmount(failure.resource, failure.missing) for failure in failures)
+    found = victims_for(CRITICAL, active, failures)
     if isinstance(found, Granted):
         victims = found.value.victims
-        assert not still_missing(missing, victims)
-        assert len({one.pod.uid for one in victims}) == len(victims)
-        assert still_missing(missing, found.value.candidates) == ()
+        assert not remaining_missing(missing, victims)
+        assert len({victim.pod.uid for victim in victims}) == len(victims)
+        assert remaining_missing(missing, found.value.candidates) == ()
     else:
         [reason] = found.because
         assert isinstance(reason, NoVictimsSuffice)
@@ -71,7 +78,7 @@ def test_preemption_frees_enough_or_nobody_could(
 def test_only_a_critical_pod_preempts(
     active: list[Pod], failures: list[InsufficientResource], priority: int | None
 ) -> None:
-    assert preempt(a_pod(priority=priority), active, failures) == Refused(tuple(failures))
+    assert victims_for(a_pod(priority=priority), active, failures) == Refused(tuple(failures))
 
 
 @given(active=pods, failures=shortages, at=st.integers(0, 3))
@@ -80,7 +87,7 @@ def test_nobody_goes_if_anything_but_a_shortage_speaks_against_the_pod(
 ) -> None:
     elsewhere = NodeNameMismatch(wanted="a", actual="b")
     mixed: list[PredicateFailure] = [*failures[:at], elsewhere, *failures[at:]]
-    assert preempt(CRITICAL, active, mixed) == Refused((elsewhere,))
+    assert victims_for(CRITICAL, active, mixed) == Refused((elsewhere,))
 
 
 @given(active=pods, failures=shortages)
@@ -90,9 +97,9 @@ def test_no_guaranteed_pod_goes_while_lesser_ones_hold_enough(
     found = granted(active, failures)
     if found is None:
         return
-    lesser = [one for one in found.candidates if one.qos_class is not QOSClass.GUARANTEED]
-    if not still_missing(found.missing, lesser):
-        assert all(one.qos_class is not QOSClass.GUARANTEED for one in found.victims)
+    lesser = [candidate for candidate in found.candidates if candidate.qos_class is not QOSClass.GUARANTEED]
+    if not remaining_missing(found.missing, lesser):
+        assert all(victim.qos_class is not QOSClass.GUARANTEED for victim in found.victims)
 
 
 @given(active=pods, failures=shortages, budget=st.sampled_from([0, 3, 100_000]))
@@ -102,12 +109,12 @@ def test_the_optimum_frees_enough_spares_whom_it_can_and_is_never_worse_than_the
     found = granted(active, failures)
     if found is None:
         return
-    best = optimum(found, budget=budget)
-    assert not still_missing(found.missing, best.victims)
-    assert best.toll <= best.greedy_toll
+    best = smallest_preemption(found, budget=budget)
+    assert not remaining_missing(found.missing, best.victims)
+    assert best.cost <= best.greedy_cost
     for spared in best.victims:
-        rest = [one for one in best.victims if one is not spared]
-        assert still_missing(found.missing, rest)
+        rest = [victim for victim in best.victims if victim is not spared]
+        assert remaining_missing(found.missing, rest)
 
 
 @given(active=pods, failures=shortages)
@@ -117,20 +124,22 @@ def test_with_budget_enough_no_choice_at_all_is_smaller(
     found = granted(active, failures)
     if found is None:
         return
-    best = optimum(found, budget=100_000)
+    best = smallest_preemption(found, budget=100_000)
     assert best.proved
     choices = chain.from_iterable(
         combinations(found.candidates, size) for size in range(len(found.candidates) + 1)
     )
-    tolls = [toll(chosen, best.resources) for chosen in choices if not still_missing(found.missing, chosen)]
-    assert best.toll == min(tolls)
+    tolls = [
+        toll(chosen, best.resources) for chosen in choices if not remaining_missing(found.missing, chosen)
+    ]
+    assert best.cost == min(tolls)
 
 
-def toll(victims: tuple[Candidate, ...], resources: tuple[str, ...]) -> Toll:
-    classes = [one.qos_class for one in victims]
-    return Toll(
+def toll(victims: tuple[PreemptionCandidate, ...], resources: tuple[str, ...]) -> PreemptionCost:
+    classes = [victim.qos_class for victim in victims]
+    return PreemptionCost(
         classes.count(QOSClass.GUARANTEED),
         classes.count(QOSClass.BURSTABLE),
         classes.count(QOSClass.BEST_EFFORT),
-        tuple(sum(one.frees(name) for one in victims) for name in resources),
+        tuple(sum(victim.frees(name) for victim in victims) for name in resources),
     )

@@ -4,27 +4,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.quota import (
+from nodewright.core.quota.quota_admission import (
     BeyondQuota,
-    Population,
     WithinQuota,
-    billed,
-    calculated,
-    charged,
-    paid,
-    pods,
-    usage_of,
+    quota_delta,
+    quota_verdict,
+    with_delta,
 )
-from nodewright.core.quota.amounts import total
-from nodewright.model.api_request import creation, update
-from nodewright.model.objects import Container, Pod, ResourceList
-from nodewright.model.quota_objects import ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus, ScopeTerm
-from nodewright.model.quota_reasons import MustSpecify, QuotaExceeded
+from nodewright.core.quota.quota_pods import pod_evaluator
+from nodewright.core.quota.quota_usage import NamespaceObjects, total, usage_of, with_calculated_usage
+from nodewright.kubernetes.api_request import create_request, update_request
+from nodewright.kubernetes.namespace_objects import (
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceQuotaStatus,
+    ScopeTerm,
+)
+from nodewright.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.reasons.quota import MustSpecify, QuotaExceeded
 from nodewright.testing.objects import container, pod, sidecar
 from nodewright.values.instant import Instant
 from nodewright.values.quantity import ZERO, Quantity
 
-KIND = pods(Instant(0))
+KIND = pod_evaluator(Instant(0))
 NAMES = (
     "pods",
     "count/pods",
@@ -100,7 +102,7 @@ def test_usage_adds_up(some: list[Pod], more: list[Pod], terms: list[ScopeTerm])
 
 @given(PODS, st.lists(QUOTAS, max_size=3))
 def test_what_gets_in_keeps_within_all_that_it_is_charged_for(one: Pod, held: list[ResourceQuota]) -> None:
-    verdict = charged(creation(one), KIND, held)
+    verdict = quota_verdict(create_request(one), KIND, held)
     if isinstance(verdict, BeyondQuota):
         return
     for before, after in zip(held, verdict.quotas, strict=True):
@@ -111,10 +113,12 @@ def test_what_gets_in_keeps_within_all_that_it_is_charged_for(one: Pod, held: li
 @given(PODS, st.lists(QUOTAS, min_size=1, max_size=3))
 def test_a_refusal_is_exact(one: Pod, held: list[ResourceQuota]) -> None:
     """With just what is missing the quota has room, with any less it has not."""
-    verdict = charged(creation(one), KIND, held)
+    verdict = quota_verdict(create_request(one), KIND, held)
     if isinstance(verdict, WithinQuota) or not isinstance(verdict.because, QuotaExceeded):
         return
-    (full, *_) = (quota for quota in held if isinstance(charged(creation(one), KIND, [quota]), BeyondQuota))
+    (full, *_) = (
+        quota for quota in held if isinstance(quota_verdict(create_request(one), KIND, [quota]), BeyondQuota)
+    )
     enough = {
         **full.status.hard,
         **{over.resource: over.limited + over.missing for over in verdict.because.overruns},
@@ -122,7 +126,7 @@ def test_a_refusal_is_exact(one: Pod, held: list[ResourceQuota]) -> None:
 
     def refused(hard: ResourceList) -> bool:
         quota = replace(full, status=replace(full.status, hard=hard))
-        return isinstance(charged(creation(one), KIND, [quota]), BeyondQuota)
+        return isinstance(quota_verdict(create_request(one), KIND, [quota]), BeyondQuota)
 
     assert not refused(enough)
     for over in verdict.because.overruns:
@@ -132,23 +136,23 @@ def test_a_refusal_is_exact(one: Pod, held: list[ResourceQuota]) -> None:
 
 @given(PODS, PODS, st.lists(QUOTAS, max_size=3))
 def test_an_update_is_charged_its_increase(old: Pod, new: Pod, held: list[ResourceQuota]) -> None:
-    verdict = charged(update(old, new, "resize"), KIND, held)
+    verdict = quota_verdict(update_request(old, new, "resize"), KIND, held)
     if isinstance(verdict, BeyondQuota):
         return
     was, now = KIND.usage(old), KIND.usage(new)
     for before, after in zip(held, verdict.quotas, strict=True):
-        both = KIND.is_bound_by(before, old) and KIND.is_bound_by(before, new)
+        both = KIND.matches_quota(before, old) and KIND.matches_quota(before, new)
         for name in before.status.hard:
             added = after.status.used[name] - before.status.used[name]
             more = now.get(name, ZERO) - (was.get(name, ZERO) if both else ZERO)
-            assert added == (max(more, ZERO) if KIND.is_bound_by(before, new) else ZERO)
+            assert added == (max(more, ZERO) if KIND.matches_quota(before, new) else ZERO)
 
 
 @given(PODS, st.lists(QUOTAS, max_size=3))
 def test_an_update_to_the_same_changes_nothing_and_is_never_without_room(
     one: Pod, held: list[ResourceQuota]
 ) -> None:
-    verdict = charged(update(one, one, "resize"), KIND, held)
+    verdict = quota_verdict(update_request(one, one, "resize"), KIND, held)
     if isinstance(verdict, WithinQuota):
         assert verdict.quotas == tuple(held)
     else:
@@ -158,25 +162,25 @@ def test_an_update_to_the_same_changes_nothing_and_is_never_without_room(
 @given(st.lists(PODS, max_size=3), QUOTAS)
 def test_what_admission_charges_is_what_the_controller_counts(some: list[Pod], quota: ResourceQuota) -> None:
     """Pods that get in one after the other leave the status that counting them afresh gives."""
-    fresh = calculated(
-        replace(quota, status=ResourceQuotaStatus(used={"services": ZERO})), [Population(KIND, [])]
+    fresh = with_calculated_usage(
+        replace(quota, status=ResourceQuotaStatus(used={"services": ZERO})), [NamespaceObjects(KIND, [])]
     )
     held: tuple[ResourceQuota, ...] = (fresh,)
     inside = []
     for one in some:
-        verdict = charged(creation(one), KIND, held)
+        verdict = quota_verdict(create_request(one), KIND, held)
         if isinstance(verdict, WithinQuota):
             held = verdict.quotas
             inside.append(one)
-    assert calculated(fresh, [Population(KIND, inside)]).status == held[0].status
+    assert with_calculated_usage(fresh, [NamespaceObjects(KIND, inside)]).status == held[0].status
 
 
 @given(PODS, st.lists(QUOTAS, max_size=2))
 def test_a_bill_may_be_paid_again(one: Pod, held: list[ResourceQuota]) -> None:
     """Whatever is in use, paying a bill is the same as charging its object."""
-    bill = billed(creation(one), KIND, held)
+    bill = quota_delta(create_request(one), KIND, held)
     now: list[ResourceQuota] | tuple[ResourceQuota, ...] = held
     for _ in range(2):
-        afresh = charged(creation(one), KIND, now)
-        assert afresh == (bill if isinstance(bill, BeyondQuota) else paid(bill, now))
+        afresh = quota_verdict(create_request(one), KIND, now)
+        assert afresh == (bill if isinstance(bill, BeyondQuota) else with_delta(bill, now))
         now = afresh.quotas if isinstance(afresh, WithinQuota) else now

@@ -8,40 +8,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodewright.core.requests import (
-    Derivation,
-    LimitsMissing,
-    QOSClass,
-    RequestFromLimit,
-    RequestsDiffer,
-    Side,
-    computed_qos_class,
+from nodewright.core.requests.effective_resources import (
+    ResourceField,
     container_limits,
     container_requests,
-    defaulted,
-    derivations,
-    oom_score_adjs,
-    oom_scores,
     pod_limits,
     pod_requests,
-    preemption_requests,
-    qos_verdict,
-    scheduler_requests,
-    scheduler_usage,
-    with_defaults,
 )
-from nodewright.model.objects import Container, Pod, ResourceList, ResourceRequirements
+from nodewright.core.requests.integer_requests import preemption_requests, scheduler_requests, scheduler_usage
+from nodewright.core.requests.oom_adjust import oom_score_adjs, oom_scores
+from nodewright.core.requests.qos_and_priority import (
+    LimitsMissing,
+    QOSClass,
+    RequestsDiffer,
+    computed_qos_class,
+    qos_verdict,
+)
+from nodewright.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
+from nodewright.core.requests.resource_defaults import RequestFromLimit, defaulted_pod, with_defaults
+from nodewright.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
 from nodewright.testing.strategies import RESOURCES, pods, requirements
 from nodewright.values.quantity import ZERO, Quantity
 
 
-def in_use_over_time(pod: Pod, name: str, side: Side) -> list[Fraction]:
+def in_use_over_time(pod: Pod, name: str, side: ResourceField) -> list[Fraction]:
     """Plays the pod's life: init containers start one by one, sidecars stay; then everything runs."""
 
     def own(container: Container) -> Fraction:
         resources = container.resources
-        amounts = resources.requests if side is Side.REQUESTS else resources.limits
-        return amounts.get(name, ZERO).exact()
+        amounts = resources.requests if side is ResourceField.REQUESTS else resources.limits
+        return amounts.get(name, ZERO).as_fraction()
 
     history = []
     staying: list[Container] = []
@@ -66,12 +62,12 @@ def covers(large: ResourceList, small: ResourceList) -> bool:
     return all(large.get(name, ZERO) >= amount for name, amount in small.items())
 
 
-@given(pods(), st.sampled_from(RESOURCES), st.sampled_from(tuple(Side)))
+@given(pods(), st.sampled_from(RESOURCES), st.sampled_from(tuple(ResourceField)))
 def test_containers_together_need_the_most_that_is_in_use_at_any_time(
-    pod: Pod, name: str, side: Side
+    pod: Pod, name: str, side: ResourceField
 ) -> None:
-    together = container_requests(pod) if side is Side.REQUESTS else container_limits(pod)
-    assert together.get(name, ZERO).exact() == max(in_use_over_time(pod, name, side))
+    together = container_requests(pod) if side is ResourceField.REQUESTS else container_limits(pod)
+    assert together.get(name, ZERO).as_fraction() == max(in_use_over_time(pod, name, side))
 
 
 @given(pods())
@@ -88,16 +84,16 @@ def test_one_more_container_never_lowers_anything(pod: Pod, resources: ResourceR
     assert covers(pod_limits(more), pod_limits(pod))
 
 
-@given(pods(), st.sampled_from(tuple(Side)))
-def test_derivations_add_up_to_the_amounts(pod: Pod, side: Side) -> None:
-    effective = pod_requests(pod) if side is Side.REQUESTS else pod_limits(pod)
-    found = derivations(pod, side)
+@given(pods(), st.sampled_from(tuple(ResourceField)))
+def test_derivations_add_up_to_the_amounts(pod: Pod, side: ResourceField) -> None:
+    effective = pod_requests(pod) if side is ResourceField.REQUESTS else pod_limits(pod)
+    found = resource_derivations(pod, side)
     assert {each.resource: each.amount for each in found} == effective
     for each in found:
-        assert rebuilt(each) == each.amount.exact()
+        assert rebuilt(each) == each.amount.as_fraction()
 
 
-def rebuilt(derivation: Derivation) -> Fraction:
+def rebuilt(derivation: ResourceDerivation) -> Fraction:
     """The amount, from the numbers of its derivation alone."""
     for moment in derivation.moments:
         assert moment.amount == reduce(add, (addend.amount for addend in moment.addends), ZERO)
@@ -105,19 +101,19 @@ def rebuilt(derivation: Derivation) -> Fraction:
         assert moment.amount <= derivation.deciding.amount
     found = ZERO if derivation.deciding is None else derivation.deciding.amount
     found = derivation.pod_level if derivation.pod_level is not None else found
-    return (found + (derivation.overhead or ZERO)).exact()
+    return (found + (derivation.overhead or ZERO)).as_fraction()
 
 
 @given(pods())
 def test_defaults_are_filled_in_once(pod: Pod) -> None:
     once = with_defaults(pod)
     assert with_defaults(once) == once
-    assert defaulted(once).applied == ()
+    assert defaulted_pod(once).defaults == ()
 
 
 @given(pods())
 def test_defaults_only_add_or_round_up_and_name_what_they_added(pod: Pod) -> None:
-    found = defaulted(pod)
+    found = defaulted_pod(pod)
     assert found.pod == with_defaults(pod)
     before = (*pod.spec.containers, *pod.spec.init_containers)
     after = (*found.pod.spec.containers, *found.pod.spec.init_containers)
@@ -126,7 +122,7 @@ def test_defaults_only_add_or_round_up_and_name_what_they_added(pod: Pod) -> Non
         assert now.resources.limits.keys() <= now.resources.requests.keys()
         named = {
             fact.resource
-            for fact in found.applied
+            for fact in found.defaults
             if isinstance(fact, RequestFromLimit) and fact.container == was.name
         }
         assert named == now.resources.requests.keys() - was.resources.requests.keys()

@@ -3,15 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.memory.policy import MemorySettings, Reservation, StaticPolicy, create_policy
-from nodewright.core.memory.reserve import right_reservations
-from nodewright.model.machine import MachineInfo
-from nodewright.model.verdict import Granted
+from nodewright.core.memory.memory_policy import (
+    MemorySettings,
+    Reservation,
+    StaticMemoryPolicy,
+    create_memory_policy,
+    valid_reservations,
+)
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.reasons.verdict import Granted
 from nodewright.testing.machines import machines
-from nodewright.values.quantity import Format, Quantity
+from nodewright.values.quantity import Quantity, QuantityFormat
 
 MIB = 1 << 20
-AMOUNTS = st.integers(0, 300).map(lambda count: Quantity.of(count * MIB, Format.BINARY_SI))
+AMOUNTS = st.integers(0, 300).map(lambda count: Quantity.of(count * MIB, QuantityFormat.BINARY_SI))
 KINDS = st.dictionaries(st.sampled_from(("memory", "hugepages-2Mi", "hugepages-1Gi", "cpu")), AMOUNTS)
 GIVEN = st.lists(st.builds(Reservation, st.integers(0, 9), KINDS), max_size=3)
 
@@ -20,14 +25,14 @@ GIVEN = st.lists(st.builds(Reservation, st.integers(0, 9), KINDS), max_size=3)
 def test_what_is_proposed_is_taken(
     machine: MachineInfo, reserved: dict[str, Quantity], given_ones: list[Reservation]
 ) -> None:
-    right = right_reservations(machine.topology, reserved, given_ones)
+    right = valid_reservations(machine.topology, reserved, given_ones)
     if "memory" not in reserved or reserved["memory"].is_zero():
         assert right is None
         return
     assert right is not None
     assert all(not amount.is_zero() for one in right for amount in one.limits.values())
     settings = MemorySettings(policy="Static", reserved=right, node_allocatable=reserved)
-    made = create_policy(machine.topology, settings)
+    made = create_memory_policy(machine.topology, settings)
     assert isinstance(made, Granted)
-    assert isinstance(made.value, StaticPolicy)
-    assert right_reservations(machine.topology, reserved, right) == right
+    assert isinstance(made.value, StaticMemoryPolicy)
+    assert valid_reservations(machine.topology, reserved, right) == right

@@ -1,6 +1,7 @@
 """State files give back what was written; any bytes give a state or say why not."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -8,17 +9,29 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.core.cpu.state import CPUState
-from nodewright.core.memory.state import Block, MemoryState, MemoryTable, NUMAMemory
-from nodewright.model.verdict import Granted, Refused, Verdict
-from nodewright.render.messages import start_error
-from nodewright.render.sentences import sentence
+from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.errors import InputError
+from nodewright.formats.go.syntax import GoJSONError, Members, NumberText, parse
+from nodewright.profiles.state_files.cpu_manager_state import (
+    CPUStateReadOptions,
+    cpu_state_file,
+    read_cpu_state,
+)
+from nodewright.profiles.state_files.device_checkpoint import (
+    DeviceCheckpoint,
+    PodDevicesEntry,
+    device_checkpoint_bytes,
+    read_device_checkpoint,
+)
+from nodewright.profiles.state_files.memory_manager_state import (
+    MemoryStateReadOptions,
+    memory_state_file,
+    read_memory_state,
+)
+from nodewright.reasons.texts import kubelet_start_error, sentence
+from nodewright.reasons.verdict import Granted, Refused, Verdict
 from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.world.errors import InputError
-from nodewright.world.state.cpu import CPUStateReading, cpu_state_file, read_cpu_state
-from nodewright.world.state.devices import DeviceEntry, DeviceFile, device_state_file, read_device_state
-from nodewright.world.state.gosyntax import GoJSONError, Members, NumberText, parse
-from nodewright.world.state.memory import MemoryStateReading, memory_state_file, read_memory_state
 
 # Go keeps no halves of pairs in its texts.
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -52,31 +65,31 @@ MEMORY_STATES = st.builds(
 )
 IDS = st.lists(TEXTS, max_size=3).map(tuple)
 ENTRIES = st.builds(
-    DeviceEntry,
+    PodDevicesEntry,
     pod=TEXTS,
     container=TEXTS,
     resource=TEXTS,
     devices=st.dictionaries(st.integers(-1, 12), IDS, max_size=3),
     response=st.binary(max_size=8),
 )
-DEVICE_FILES = st.builds(DeviceFile, st.none() | st.lists(ENTRIES, max_size=3).map(tuple), by_text(IDS))
+DEVICE_FILES = st.builds(DeviceCheckpoint, st.none() | st.lists(ENTRIES, max_size=3).map(tuple), by_text(IDS))
 
 
 @given(state=CPU_STATES, policy=POLICIES)
 def test_cpus_are_read_as_they_were_written(state: CPUState, policy: str) -> None:
-    reading = CPUStateReading(path="", policy=policy, pod_level=True)
+    reading = CPUStateReadOptions(path="", policy=policy, pod_level=True)
     assert read_cpu_state(cpu_state_file(state, policy, pod_level=True), reading) == Granted(state)
 
 
 @given(state=MEMORY_STATES, policy=POLICIES)
 def test_memory_is_read_as_it_was_written(state: MemoryState, policy: str) -> None:
-    reading = MemoryStateReading(path="", policy=policy, pod_level=True)
+    reading = MemoryStateReadOptions(path="", policy=policy, pod_level=True)
     assert read_memory_state(memory_state_file(state, policy, pod_level=True), reading) == Granted(state)
 
 
 @given(file=DEVICE_FILES)
-def test_devices_are_read_as_they_were_written(file: DeviceFile) -> None:
-    assert read_device_state(device_state_file(file), "") == Granted(file)
+def test_devices_are_read_as_they_were_written(file: DeviceCheckpoint) -> None:
+    assert read_device_checkpoint(device_checkpoint_bytes(file), "") == Granted(file)
 
 
 FRAGMENTS = st.sampled_from(
@@ -90,7 +103,7 @@ WHOLE = st.sampled_from(
     (
         cpu_state_file(CPUState(CPUSet.of(0), {"p": {"a": CPUSet.of(1)}}, {"q": CPUSet.of(2)}), "static"),
         memory_state_file(MemoryState({0: NUMAMemory(0, NUMASet.of(0), {})}), "static", pod_level=True),
-        device_state_file(DeviceFile()),
+        device_checkpoint_bytes(DeviceCheckpoint()),
     )
 )
 
@@ -114,22 +127,22 @@ def edited(draw: st.DrawFn) -> bytes:
 )
 def test_any_bytes_give_a_state_or_say_why_not(content: bytes) -> None:
     for pod_level in (False, True):
-        cpus = CPUStateReading(path="", policy="static", pod_level=pod_level)
-        memory = MemoryStateReading(path="", policy="static", pod_level=pod_level)
+        cpus = CPUStateReadOptions(path="", policy="static", pod_level=pod_level)
+        memory = MemoryStateReadOptions(path="", policy="static", pod_level=pod_level)
         assert_answered(partial(read_cpu_state, content, cpus))
         assert_answered(partial(read_memory_state, content, memory))
-    assert_answered(partial(read_device_state, content, ""))
+    assert_answered(partial(read_device_checkpoint, content, ""))
 
 
 def assert_answered(read: Callable[[], Verdict[Any]]) -> None:
     try:
         found = read()
     except InputError as error:
-        # Numbers that the kubelet would take and we do not.
-        assert "are read" in str(error)  # noqa: PT017 - it may be raised or not
+        # Numbers that the kubelet would accept and nodewright does not.
+        assert re.search("CPU numbers must be|NUMA nodes must be", str(error))  # noqa: PT017 - it may be raised or not
         return
     if isinstance(found, Refused):
-        assert start_error(found.because[0])
+        assert kubelet_start_error(found.because[0])
         assert sentence(found.because[0])
 
 
@@ -154,7 +167,7 @@ def test_json_is_read_as_python_reads_it(document: Any, ascii_only: bool, indent
 
 
 @given(text=st.text('{}[]",:0123456789.eE+-truefalsn \\u', max_size=12))
-def test_go_refuses_what_python_refuses(text: str) -> None:
+def test_texts_that_python_rejects_are_rejected(text: str) -> None:
     try:
         json.loads(text)
     except ValueError:

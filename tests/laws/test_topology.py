@@ -6,15 +6,25 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.core.topology import TopologyManager, merge
-from nodewright.core.topology.dense import best_common, best_intersection
-from nodewright.core.topology.lists import resource_lists
-from nodewright.core.topology.sparse import Search, search_common, search_intersections
-from nodewright.model.hints import Hint, HintList, Offer
-from nodewright.testing.hints import demands, distance_tables, fittings, listed, rules
+from nodewright.core.topology.dense_merge import best_common, best_intersection
+from nodewright.core.topology.hint_merge import merged_hint
+from nodewright.core.topology.manager_config import TopologyManager
+from nodewright.core.topology.sparse_merge import (
+    SearchBounds,
+    best_common_by_search,
+    best_intersection_by_search,
+)
+from nodewright.testing.strategies import (
+    distance_tables,
+    hint_lists,
+    hint_rules,
+    numa_demands,
+    rule_hint_lists,
+)
+from nodewright.values.hint_lists import resource_hint_lists
 from nodewright.values.idset import NUMASet
-from nodewright.values.search import Budget, Distances
-from nodewright.values.subsets import fewest, masks
+from nodewright.values.subsets import NUMADistances, StepBudget, minimum_size, nonempty_subsets
+from nodewright.values.topology_hints import Hint, HintList, Offer
 
 POLICIES = ("best-effort", "restricted", "single-numa-node")
 MOST_NODES = 4
@@ -23,7 +33,7 @@ MOST_NODES = 4
 @st.composite
 def questions(draw: st.DrawFn, *, with_rules: bool) -> tuple[TopologyManager, list[Offer]]:
     nodes = draw(st.integers(1, MOST_NODES))
-    hints = st.one_of(listed(nodes), rules(nodes)) if with_rules else listed(nodes)
+    hints = st.one_of(hint_lists(nodes), rule_hint_lists(nodes)) if with_rules else hint_lists(nodes)
     found = draw(st.lists(st.dictionaries(st.sampled_from(("cpu", "gpu")), hints, max_size=2), max_size=3))
     return TopologyManager(
         policy=draw(st.sampled_from(POLICIES)),
@@ -37,7 +47,7 @@ def test_folding_lists_gives_what_every_combination_gives(
     question: tuple[TopologyManager, list[Offer]],
 ) -> None:
     manager, offers = question
-    merged = merge(manager, offers)
+    merged = merged_hint(manager, offers)
     assert (merged.hint, merged.admit, merged.proved) == (*by_every_combination(manager, offers), True)
 
 
@@ -51,41 +61,43 @@ def test_a_rule_stands_for_the_list_that_it_expands_to(question: tuple[TopologyM
         )
         for offer in offers
     ]
-    merged = merge(manager, offers)
-    assert merged == merge(manager, written_out)
+    merged = merged_hint(manager, offers)
+    assert merged == merged_hint(manager, written_out)
     assert (merged.hint, merged.admit) == by_every_combination(manager, written_out)
 
 
 @given(st.data())
 def test_searching_and_writing_out_all_sets_find_the_same_preferred_set(data: st.DataObject) -> None:
     nodes = data.draw(st.integers(1, 5))
-    some = data.draw(st.lists(fittings(nodes), min_size=1, max_size=3))
+    some = data.draw(st.lists(hint_rules(nodes), min_size=1, max_size=3))
     far = data.draw(distance_tables(nodes))
     common, sizes = (1 << nodes) - 1, range(1, nodes + 1)
     for one in some:
         common &= one.nodes.mask
     if common:
-        found = search_common(some, common, sizes, far, Budget())
+        found = best_common_by_search(some, common, sizes, far, StepBudget())
         assert found == best_common(some, common, sizes, far)
 
 
 @given(st.data())
 def test_searching_and_writing_out_all_sets_find_the_same_common_set(data: st.DataObject) -> None:
     nodes = data.draw(st.integers(1, 5))
-    some = data.draw(st.lists(rules(nodes), min_size=1, max_size=3))
+    some = data.draw(st.lists(rule_hint_lists(nodes), min_size=1, max_size=3))
     narrowest = data.draw(st.integers(1, nodes))
     far = data.draw(distance_tables(nodes))
-    lists = resource_lists([Offer("some", {str(at): one for at, one in enumerate(some)})])
+    lists = resource_hint_lists([Offer("some", {str(at): one for at, one in enumerate(some)})])
     common = (1 << nodes) - 1
     for one in lists:
-        reach = one.reach()
+        reach = one.named_nodes()
         common &= common if reach is None else reach
     if common and all(hints for hints in some):
         order = [*range(narrowest, 0, -1), *range(narrowest + 1, nodes + 1)]
         expected = best_intersection(lists, common, order, far)
         found = [
             mask
-            for mask in search_intersections(lists, common, Search(narrowest, far, Budget(), small=0))
+            for mask in best_intersection_by_search(
+                lists, common, SearchBounds(narrowest, far, StepBudget(), small=0)
+            )
             if mask
         ]
         ranked = min(
@@ -98,9 +110,9 @@ def test_searching_and_writing_out_all_sets_find_the_same_common_set(data: st.Da
 def test_the_fewest_places_are_those_of_the_smallest_set_that_has_enough(data: st.DataObject) -> None:
     nodes = data.draw(st.integers(1, 5))
     places = data.draw(st.integers(1, (1 << nodes) - 1))
-    wanted = data.draw(st.lists(demands(nodes), max_size=3))
-    sizes = [mask.bit_count() for mask in masks(places) if all(one.met_by(mask) for one in wanted)]
-    found = fewest(places, wanted)
+    wanted = data.draw(st.lists(numa_demands(nodes), max_size=3))
+    sizes = [mask.bit_count() for mask in nonempty_subsets(places) if all(one.met_by(mask) for one in wanted)]
+    found = minimum_size(places, wanted)
     assert (found.size, found.proved) == (min(sizes, default=places.bit_count()), True)
 
 
@@ -152,7 +164,7 @@ def written_out(offers: Sequence[Offer]) -> list[list[Hint]]:
     return lists
 
 
-def span(mask: int, distances: Distances | None) -> int:
+def span(mask: int, distances: NUMADistances | None) -> int:
     if distances is None:
         return 0
     return sum(distances[one][other] for one in NUMASet(mask) for other in NUMASet(mask))

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.live.containerd import Containerd, lacking
+from tests.support.live_agent import private_cgroups
 
-from nodewright.testing.machine import own_cgroups
-from nodewright.world.cgroupfs import CgroupFS
+from nodewright.host.cgroupfs import CgroupFS
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def containerd() -> Iterator[Containerd]:
 
 @pytest.fixture(scope="module")
 def cgroups() -> Iterator[CgroupFS]:
-    with own_cgroups() as found:
+    with private_cgroups() as found:
         yield found
 
 

@@ -7,12 +7,12 @@ from itertools import count
 
 from tests.live.containerd import APP, Containerd
 
-from nodewright.core.cgroups.facts import ContainerSettings
-from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.model.running import PodFacts
-from nodewright.world.cgroupfs import CgroupFS
-from nodewright.world.cri import Channel, CRIRuntime
-from nodewright.world.ports import ContainerWish, Mount, SandboxWish
+from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.host.cgroupfs import CgroupFS
+from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 
 NUMBERS = count()
 SHARED = PodSpec(share_process_namespace=True)
@@ -28,13 +28,13 @@ class Bench:
         self.pod = Pod(ObjectMeta(name="web", namespace="default", uid=self.uid), spec)
         self.group = f"{cgroups.root}/pod{self.uid}"
         self.logs = containerd.root / "logs" / self.uid
-        self.channel = Channel(containerd.endpoint)
+        self.channel = CRIChannel(containerd.endpoint)
         self.runtime = CRIRuntime(self.channel)
 
     async def sandbox(self, attempt: int = 0) -> str:
         self.cgroups.ensure(self.group, ())
         return await self.runtime.run_sandbox(
-            SandboxWish(
+            PodSandboxConfig(
                 pod=self.pod,
                 attempt=attempt,
                 cgroup_parent=self.group,
@@ -51,8 +51,8 @@ class Bench:
         mounts: tuple[Mount, ...] = (),
         security: dict[str, object] | None = None,
         image: str = APP,
-    ) -> ContainerWish:
-        return ContainerWish(
+    ) -> ContainerConfig:
+        return ContainerConfig(
             pod=self.pod,
             container=Container(
                 name=name, image=image, security_context=security, termination_message_path="/dev/said"
@@ -63,15 +63,15 @@ class Bench:
             log_path=f"{name}/0.log",
             mounts=mounts,
             settings=settings or ContainerSettings(),
-            files=(),
+            cgroup_files=(),
         )
 
-    async def run(self, wish: ContainerWish) -> str:
+    async def run(self, wish: ContainerConfig) -> str:
         id_ = await self.runtime.create_container(await self.sandbox(), wish)
         await self.runtime.start_container(id_)
         return id_
 
-    async def facts(self) -> PodFacts:
+    async def facts(self) -> RuntimePodStatus:
         found = await self.runtime.pod(self.uid)
         assert found is not None
         return found

@@ -7,20 +7,26 @@ from pathlib import Path
 
 from msgspec.structs import replace
 from tests.live.containerd import APP, Containerd
+from tests.support.eviction_race import (
+    AgentRaceBench,
+    DisturbedError,
+    GrowerConfigBuilder,
+    RaceResult,
+    ThresholdScope,
+)
 
-from nodewright.core.cgroups.facts import ContainerSettings
-from nodewright.core.cgroups.files import File
-from nodewright.model.objects import Container, Pod, PodSpec
-from nodewright.model.running import PodFacts
-from nodewright.testing.growth import Bench, DisturbedError, GrowerComposer, Round, Where
-from nodewright.world.cri import Channel, CRIRuntime
-from nodewright.world.ports import ContainerWish, Mount
+from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.host.ports import ContainerConfig, Mount
+from nodewright.kubernetes.objects import Container, Pod, PodSpec
+from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 
 _HOST = "/host"
 _MOST_TRIES = 3
 
 
-class _Composer(GrowerComposer):
+class _Composer(GrowerConfigBuilder):
     """The growing process is the machine's own, in a container that sees the machine's files."""
 
     async def container(
@@ -28,22 +34,22 @@ class _Composer(GrowerComposer):
         pod: Pod,
         container: Container,
         attempt: int,
-        settings: tuple[ContainerSettings, tuple[File, ...]],
-        facts: PodFacts,
-    ) -> ContainerWish:
+        settings: tuple[ContainerSettings, tuple[CgroupFile, ...]],
+        facts: RuntimePodStatus,
+    ) -> ContainerConfig:
         """It runs where the files are that it looks at."""
-        wish = await super().container(pod, container, attempt, settings, facts)
+        wish = await super().container_config(pod, container, attempt, settings, facts)
         mounts = (Mount(host_path="/", container_path=_HOST),)
         return replace(wish, image=APP, command=("chroot", _HOST, *wish.command), mounts=mounts)
 
 
-class ContainerBench(Bench):
+class ContainerBench(AgentRaceBench):
     """An agent with containerd, and the pod that grows."""
 
-    def __init__(self, directory: Path, where: Where, containerd: Containerd) -> None:
-        super().__init__(directory, where, runtime=CRIRuntime(Channel(containerd.endpoint)))
+    def __init__(self, directory: Path, where: ThresholdScope, containerd: Containerd) -> None:
+        super().__init__(directory, where, runtime=CRIRuntime(CRIChannel(containerd.endpoint)))
 
-    def composer(self, directory: Path) -> GrowerComposer:
+    def composer(self, directory: Path) -> GrowerConfigBuilder:
         """With the machine's files in it."""
         return _Composer(directory)
 
@@ -54,17 +60,19 @@ class ContainerBench(Bench):
         return replace(spec, containers=(main,), host_pid=True, host_network=True)
 
 
-async def container_races(containerd: Containerd, where: Where, rounds: int) -> tuple[Round, ...]:
+async def container_races(
+    containerd: Containerd, where: ThresholdScope, rounds: int
+) -> tuple[RaceResult, ...]:
     """So many of them, one after the other.
 
     Errors: DisturbedError if others on the machine leave no chance to measure.
     """
-    found: list[Round] = []
+    found: list[RaceResult] = []
     for number in range(_MOST_TRIES * rounds):
         place = containerd.root / f"race-{os.getpid()}-{where}-{number}"
         place.mkdir()
         with contextlib.suppress(DisturbedError, TimeoutError):
-            found.append(await ContainerBench(place, where, containerd).race())
+            found.append(await ContainerBench(place, where, containerd).run_race())
         if len(found) == rounds:
             return tuple(found)
         # What was freed is to be available again before the next one measures.

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.support.live_agent import LiveAgent, live_agent
 
-from nodewright.agent.reconcile import wanted_groups
-from nodewright.agent.values import PodWanted, Source
-from nodewright.model.objects import Pod
-from nodewright.testing.live import LiveAgent, live_agent
+from nodewright.agent.agent_state import PodSource
+from nodewright.agent.observations import PodApplied
+from nodewright.agent.pods.cgroup_reconcile import desired_cgroups
+from nodewright.kubernetes.objects import Pod
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 
 pytestmark = pytest.mark.live
@@ -18,33 +19,36 @@ RESERVED = {"evictionHard": {}, "kubeReserved": {"cpu": "500m", "memory": "64Mi"
 
 
 def at(agent: LiveAgent, path: str, v1: str, v2: str) -> str:
-    return agent.text(path, v1 if agent.cgroups.version == 1 else v2)
+    return agent.cgroup_file_text(path, v1 if agent.cgroups.version == 1 else v2)
 
 
 def test_groups_are_as_they_should_be_and_are_set_back() -> None:
     async def run() -> None:
         async with live_agent(RESERVED) as agent:
-            main = await agent.want(a_guaranteed_pod("pinned", "500m/64Mi"))
-            await agent.want(a_pod("web"))
-            assert agent.ears.told == []
-            assert len(list(wanted_groups(agent.loop.mind))) >= 7
+            main = await agent.run_pod(a_guaranteed_pod("pinned", "500m/64Mi"))
+            await agent.run_pod(a_pod("web"))
+            assert agent.ears.events == []
+            assert len(list(desired_cgroups(agent.loop.state))) >= 7
             # The kernel has other words for some of it; nothing is found, so nothing would be written for ever.
-            assert agent.reasserted().differences == ()
+            assert agent.reconcile_cgroups().differences == ()
             assert at(agent, main.cgroup, "memory.limit_in_bytes", "memory.max") == str(64 << 20)
             pod = main.cgroup.rpartition("/")[0]
-            assert agent.text(pod, "pids.max") == "200"
+            assert agent.cgroup_file_text(pod, "pids.max") == "200"
             if agent.cgroups.version == 1:
                 name, quota = "cpu.cfs_quota_us", "50000"
             else:
                 name, quota = "cpu.max", "50000 100000"
-            assert agent.text(main.cgroup, name) == quota
+            assert agent.cgroup_file_text(main.cgroup, name) == quota
             for path in (pod, main.cgroup):
                 meddle(agent, path, name, "70000")
-            found = agent.reasserted()
-            assert {(one.path, one.file) for one in found.differences} == {(main.cgroup, name), (pod, name)}
-            assert agent.text(main.cgroup, name) == quota == agent.text(pod, name)
-            await agent.drop("pinned")
-            assert agent.cgroups.texts(pod, ()) is None
+            found = agent.reconcile_cgroups()
+            assert {(difference.path, difference.file) for difference in found.differences} == {
+                (main.cgroup, name),
+                (pod, name),
+            }
+            assert agent.cgroup_file_text(main.cgroup, name) == quota == agent.cgroup_file_text(pod, name)
+            await agent.delete_pod("pinned")
+            assert agent.cgroups.read_files(pod, ()) is None
 
     asyncio.run(run())
 
@@ -52,7 +56,7 @@ def test_groups_are_as_they_should_be_and_are_set_back() -> None:
 def test_a_container_that_needs_too_much_memory_is_told_as_oom_killed() -> None:
     async def run() -> None:
         async with live_agent(RESERVED) as agent:
-            greedy = a_guaranteed_pod("greedy", "100m/32Mi", restartPolicy="Never")
+            greedy = a_guaranteed_pod("greedy", "900m/32Mi", restartPolicy="Never")
             command = ("python3", "-c", "x = b'x' * (200 << 20)")
             await agent_ends(agent, with_command(greedy, command))
             (status,) = agent.record("greedy").status.container_statuses
@@ -64,8 +68,8 @@ def test_a_container_that_needs_too_much_memory_is_told_as_oom_killed() -> None:
 
 
 async def agent_ends(agent: LiveAgent, pod: Pod) -> None:
-    agent.loop.see(PodWanted(Source.API, pod))
-    await agent.until(lambda: agent.record(pod.uid).status.phase == "Failed")
+    agent.loop.observe(PodApplied(PodSource.API, pod))
+    await agent.wait_until(lambda: agent.record(pod.uid).status.phase == "Failed")
 
 
 def with_command(pod: Pod, command: tuple[str, ...]) -> Pod:
@@ -85,23 +89,23 @@ def test_a_pod_of_plain_processes_is_resized_where_it_runs() -> None:
 
     async def run() -> None:
         async with live_agent(RESERVED) as agent:
-            main = await agent.want(sized("500m", "64Mi"))
+            main = await agent.run_pod(sized("500m", "64Mi"))
             pod = main.cgroup.rpartition("/")[0]
             for cpu, memory, quota in (("700m", "128Mi", 70_000), ("200m", "32Mi", 20_000)):
-                agent.loop.see(PodWanted(Source.API, sized(cpu, memory)))
-                await agent.until(lambda: told(agent)[-1] == "ResizeCompleted")
-                agent.ears.told.clear()
+                agent.loop.observe(PodApplied(PodSource.API, sized(cpu, memory)))
+                await agent.wait_until(lambda: told(agent)[-1] == "ResizeCompleted")
+                agent.ears.events.clear()
                 for path in (pod, main.cgroup):
                     found = at(agent, path, "memory.limit_in_bytes", "memory.max")
                     assert found == str(int(memory.removesuffix("Mi")) << 20)
                     assert at(agent, path, "cpu.cfs_quota_us", "cpu.max").split()[0] == str(quota)
-            facts = agent.record("web").facts
+            facts = agent.record("web").runtime_status
             assert facts is not None
-            assert [one.id for one in facts.containers] == [main.id]
-            assert agent.reasserted().differences == ()
+            assert [container.id for container in facts.containers] == [main.id]
+            assert agent.reconcile_cgroups().differences == ()
 
     asyncio.run(run())
 
 
 def told(agent: LiveAgent) -> list[str]:
-    return ["", *(one.reason for one in agent.ears.told)]
+    return ["", *(event.reason for event in agent.ears.events)]

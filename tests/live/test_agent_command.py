@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from nodewright.cli.app import NO, YES, run
-from nodewright.world.cgroupfs import CgroupFS
+from nodewright.cli.app import run
+from nodewright.host.cgroupfs import CgroupFS
+from nodewright.output.exit_codes import NO, YES
 from tools.agent_idle import running
 
 pytestmark = [
@@ -60,9 +61,9 @@ def test_pods_outlive_a_killed_agent_and_end_with_one_that_drains(
     def pod_ids() -> dict[str, str]:
         items = json.loads(says("get", "pods", "-o", "json"))["items"]
         return {
-            one["metadata"]["name"]: one["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
-            for one in items
-            if one["status"].get("phase") == "Running"
+            item["metadata"]["name"]: item["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
+            for item in items
+            if item["status"].get("phase") == "Running"
         }
 
     monkeypatch.setenv("NODEWRIGHT_SOCKET", str(tmp_path / "agent.sock"))
@@ -121,7 +122,7 @@ def test_a_drain_ends_pods_by_priority_and_the_next_agent_starts_the_static_ones
 
     def pods() -> dict[str, dict[str, Any]]:
         items = json.loads(says("get", "pods", "-A", "-o", "json"))["items"]
-        return {one["metadata"]["name"]: one["status"] for one in items}
+        return {item["metadata"]["name"]: item["status"] for item in items}
 
     def phases() -> dict[str, str]:
         return {name: status.get("phase", "") for name, status in pods().items()}
@@ -181,7 +182,7 @@ def test_what_others_change_in_groups_is_set_back_and_told(
         )
         groups = [path for path in _groups(cgroups, f"/{root}") if path.endswith("/main-0")]
         assert len(groups) == 2
-        before = {path: cgroups.texts(path, names) for path in groups}
+        before = {path: cgroups.read_files(path, names) for path in groups}
         others = {names[0]: "0", names[1]: "77", names[2]: str(64 << 20)}
         for path in groups:
             found = before[path] or {}
@@ -191,12 +192,12 @@ def test_what_others_change_in_groups_is_set_back_and_told(
                     # As root on the machine would: the kernel wants both bounds of version 1 in order.
                     with suppress(OSError):
                         (place / path[1:] / name).write_text(others[name])
-        changed = {path: cgroups.texts(path, names) for path in groups}
+        changed = {path: cgroups.read_files(path, names) for path in groups}
         assert all(changed[path] != before[path] for path in groups)
-        until(lambda: {path: cgroups.texts(path, names) for path in groups} == before)
+        until(lambda: {path: cgroups.read_files(path, names) for path in groups} == before)
         told = says("get", "events")
         assert "CgroupChanged" in told
-        assert "and was set back" in told
+        assert "and has been restored" in told
         # What the machine does not allow is said once, however many containers there are.
         log = (tmp_path / "agent.log").read_text()
         assert log.count("oom_score_adj") <= 1
@@ -207,7 +208,7 @@ LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
 
 
 def _groups(cgroups: CgroupFS, path: str) -> list[str]:
-    return [path, *(one for below in cgroups.below(path) for one in _groups(cgroups, below))]
+    return [path, *(group for below in cgroups.children(path) for group in _groups(cgroups, below))]
 
 
 def _nothing_left(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from nodewright.api.client import Client
-from nodewright.cli.app import NO, YES, run
-from nodewright.world.cgroupfs import CgroupFS
+from nodewright.agent.agent_client import AgentClient
+from nodewright.cli.app import run
+from nodewright.host.cgroupfs import CgroupFS
+from nodewright.output.exit_codes import NO, YES
 from tools.agent_idle import running
 
 pytestmark = [
@@ -45,7 +46,7 @@ def found(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     return [(one["pod"], one["field"], one["said"]) for one in document["findings"]]
 
 
-def cpuset_of(client: Client, name: str) -> Path:
+def cpuset_of(client: AgentClient, name: str) -> Path:
     """The file of the CPUs of a pod's container."""
     config = client.get("nodewright/v1/profile")["spec"]["kubeletConfiguration"]
     (uid,) = [
@@ -55,16 +56,16 @@ def cpuset_of(client: Client, name: str) -> Path:
     ]
     groups = CgroupFS(config["cgroupRoot"])
     (door,) = [
-        one
-        for one in groups.doors(f"{config['cgroupRoot']}/kubepods/pod{uid}/main-0")
-        if (Path(one).parent / "cpuset.cpus").exists()
+        file
+        for file in groups.procs_files(f"{config['cgroupRoot']}/kubepods/pod{uid}/main-0")
+        if (Path(file).parent / "cpuset.cpus").exists()
     ]
     return Path(door).parent / "cpuset.cpus"
 
 
-def settled(client: Client, count: int) -> bool:
+def settled(client: AgentClient, count: int) -> bool:
     items = client.get("api/v1/pods")["items"]
-    return bool(sum(one["status"].get("phase") == "Running" for one in items) == count)
+    return bool(sum(item["status"].get("phase") == "Running" for item in items) == count)
 
 
 def test_cpus_that_somebody_changed_are_seen_with_and_without_the_agent(
@@ -107,8 +108,8 @@ def test_cpus_that_somebody_changed_are_seen_with_and_without_the_agent(
         file.write_text(own, "ascii")
         code, document = audited(capsys, *root)
         assert document["findings"] == []
-        # The socket of the agent is still there, and nobody answers.
+        # The socket of the agent is still there, but no process answers.
         reasons = [one["because"] for one in document["notCompared"] if one.get("source") == "podResources"]
-        assert "nobody answers" in reasons[0]
+        assert "no kubelet answers" in reasons[0]
         with running(tmp_path, *options):
             pass

@@ -5,27 +5,27 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.cgroups_port import CGROUPS_CHECKS, CgroupsBench, CgroupsCheck
+from tests.support.live_agent import private_cgroups
 
-from nodewright.core.cgroups.facts import CPUQuota, MemoryCeiling, Origin
-from nodewright.core.cgroups.files import File
-from nodewright.testing.cgroups_port import CHECKS, CgroupsBench, Check
-from nodewright.testing.machine import own_cgroups
+from nodewright.core.cgroups.cgroup_facts import AmountOrigin, CPUQuota, MemoryCeiling
+from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.values.units import Bytes, Microseconds
 
 pytestmark = pytest.mark.live
 
-CEILING = MemoryCeiling(Bytes(0), Origin.LIMIT)
+CEILING = MemoryCeiling(Bytes(0), AmountOrigin.LIMIT)
 QUOTA = CPUQuota(quota_us=Microseconds(0), period_us=Microseconds(0))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_cgroup_fs(check: Check) -> None:
+@pytest.mark.parametrize("check", CGROUPS_CHECKS, ids=lambda check: check.__name__)
+def test_cgroup_fs(check: CgroupsCheck) -> None:
     sleepers: list[subprocess.Popen[bytes]] = []
-    with own_cgroups() as cgroups:
+    with private_cgroups() as cgroups:
 
         def enter(path: str) -> int:
             sleepers.append(subprocess.Popen(["sleep", "1000"]))
-            for door in cgroups.doors(path):
+            for door in cgroups.procs_files(path):
                 Path(door).write_text(str(sleepers[-1].pid))
             return sleepers[-1].pid
 
@@ -38,7 +38,7 @@ def test_cgroup_fs(check: Check) -> None:
 
 
 def test_values_that_depend_on_one_another_are_written_whatever_their_order() -> None:
-    with own_cgroups() as cgroups:
+    with private_cgroups() as cgroups:
         if cgroups.version == 2:
             pytest.skip("version 2 has no such values")
         path = f"{cgroups.root}/a"
@@ -54,31 +54,31 @@ def test_values_that_depend_on_one_another_are_written_whatever_their_order() ->
             (128 << 20, 100_000, 90_000),
         ):
             files = (
-                File(names[0], str(memory), CEILING),
-                File(names[1], str(memory), CEILING),
-                File(names[2], str(period), QUOTA),
-                File(names[3], str(quota), QUOTA),
+                CgroupFile(names[0], str(memory), CEILING),
+                CgroupFile(names[1], str(memory), CEILING),
+                CgroupFile(names[2], str(period), QUOTA),
+                CgroupFile(names[3], str(quota), QUOTA),
             )
             for order in (files, files[::-1]):
                 cgroups.ensure(path, order)
-                found = cgroups.texts(path, names)
+                found = cgroups.read_files(path, names)
                 assert found is not None
-                assert found == {one.name: one.value for one in files if one.name in found}
-        assert cgroups.lacks <= {names[1]}
+                assert found == {file.name: file.value for file in files if file.name in found}
+        assert cgroups.unsupported <= {names[1]}
 
 
 def test_what_the_kernel_rounds_or_words_otherwise_is_not_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with own_cgroups() as cgroups:
+    with private_cgroups() as cgroups:
         path, is_old = f"{cgroups.root}/a", cgroups.version == 1
         limit, unlimited = ("memory.limit_in_bytes", "-1") if is_old else ("memory.max", "max")
         for value in ("5000000", unlimited):
-            files = (File(limit, value, CEILING), File("cpuset.cpus", "0,1", CEILING))
+            files = (CgroupFile(limit, value, CEILING), CgroupFile("cpuset.cpus", "0,1", CEILING))
             cgroups.ensure(path, files)
-            texts = cgroups.texts(path, (limit, "cpuset.cpus"))
+            texts = cgroups.read_files(path, (limit, "cpuset.cpus"))
             assert texts is not None
             assert texts["cpuset.cpus"] == "0-1"
             with monkeypatch.context() as patch:
-                patch.setattr("nodewright.world.cgroupfs._write", lambda place, _: f"{place} is written")
+                patch.setattr("nodewright.host.cgroupfs._write", lambda place, _: f"{place} is written")
                 cgroups.ensure(path, files)

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.live_agent import ProcessBench, process_bench
 
-from nodewright.agent.compose import ProcessComposer
-from nodewright.agent.composing import Site
-from nodewright.agent.rotate import RotateRule, rotate_once
-from nodewright.agent.shelf import Shelf
-from nodewright.agent.values import Source
-from nodewright.core.cgroups.facts import ContainerSettings
-from nodewright.model.config_objects import ConfigMap
-from nodewright.model.objects import ObjectMeta, Pod
-from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts
-from nodewright.testing.machine import ProcessBench, plain_bench
-from nodewright.world.asking import HostAsker
-from nodewright.world.clock import HostClock
-from nodewright.world.decode import decode
-from nodewright.world.volumes import Volumes
+from nodewright.agent.agent_state import PodSource
+from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.pods.container_config import NodeContext
+from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_once
+from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder
+from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.formats.decode import decode
+from nodewright.host.clock import HostClock
+from nodewright.host.prober import HostProber
+from nodewright.host.volumes import Volumes
+from nodewright.kubernetes.namespace_objects import ConfigMap
+from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
 
 pytestmark = pytest.mark.live
 
@@ -51,29 +51,29 @@ class Composed:
 
     def __init__(self, bench: ProcessBench, pod: Pod) -> None:
         self.bench, self.pod, self.root = bench, pod, bench.directory
-        self.shelf = Shelf()
+        self.shelf = ConfigObjectCache()
         meta = ObjectMeta(name="conf", namespace="default")
-        self.shelf.put(Source.FILE, "x", [ConfigMap(metadata=meta, data={"who": "world"})], [])
-        site = Site(log_root=self.root / "logs")
-        self.composer = ProcessComposer(site, Volumes(self.root / "pods", None), self.shelf)
+        self.shelf.put(PodSource.FILE, "x", [ConfigMap(metadata=meta, data={"who": "world"})], [])
+        site = NodeContext(log_root=self.root / "logs")
+        self.composer = ProcessConfigBuilder(site, Volumes(self.root / "pods", None), self.shelf)
 
     async def start(self) -> str:
         runtime, (container,) = self.bench.runtime, self.pod.spec.containers
-        wish = await self.composer.sandbox(self.pod, 0, self.bench.cgroup_parent)
+        wish = await self.composer.sandbox_config(self.pod, 0, self.bench.cgroup_parent)
         sandbox = await runtime.run_sandbox(wish)
         facts = await self.facts()
-        made = await self.composer.container(self.pod, container, 0, (ContainerSettings(), ()), facts)
+        made = await self.composer.container_config(self.pod, container, 0, (ContainerSettings(), ()), facts)
         id_ = await runtime.create_container(sandbox, made)
         await runtime.start_container(id_)
         return id_
 
-    async def facts(self) -> PodFacts:
+    async def facts(self) -> RuntimePodStatus:
         found = await self.bench.runtime.pod(self.pod.uid)
-        return found or PodFacts(uid=self.pod.uid, namespace="default", name="web")
+        return found or RuntimePodStatus(uid=self.pod.uid, namespace="default", name="web")
 
-    async def ended(self) -> ContainerFacts:
+    async def ended(self) -> RuntimeContainerStatus:
         while True:
-            found = (await self.facts()).newest("main")
+            found = (await self.facts()).newest_attempt("main")
             if found is not None and found.phase is ContainerPhase.EXITED:
                 return found
             await asyncio.sleep(0.01)
@@ -89,7 +89,7 @@ class Composed:
         for sandbox in (await self.facts()).sandboxes:
             await self.bench.runtime.stop_sandbox(sandbox.id)
             await self.bench.runtime.remove_sandbox(sandbox.id)
-        await self.composer.forget(self.pod)
+        await self.composer.remove_pod_files(self.pod)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -99,7 +99,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_a_process_says_what_it_was_given_and_leaves_its_last_words() -> None:
     async def check() -> None:
-        async with plain_bench() as bench:
+        async with process_bench() as bench:
             pod = a_pod(
                 ["sh", "-c", "echo $(WHO) $WHO; echo bye > $TERMINATION_MESSAGE_PATH; exit 3"],
                 env=[{"name": "WHO", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "who"}}}],
@@ -118,7 +118,7 @@ def test_a_process_says_what_it_was_given_and_leaves_its_last_words() -> None:
 
 def test_a_process_is_probed_and_its_log_rotated() -> None:
     async def check() -> None:
-        async with plain_bench() as bench:
+        async with process_bench() as bench:
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 port = free.getsockname()[1]
@@ -126,25 +126,25 @@ def test_a_process_is_probed_and_its_log_rotated() -> None:
             pod = a_pod(command, env=[{"name": "GREETING", "value": "hello"}])
             one = Composed(bench, pod)
             id_ = await one.start()
-            asker = HostAsker(bench.runtime, HostClock())
+            asker = HostProber(bench.runtime, HostClock())
             await until(lambda: one.log.exists() and "hello" in one.said())
-            while not (await asker.ask({"tcpSocket": {"port": port}}, id_, "", 5))[0]:
+            while not (await asker.probe({"tcpSocket": {"port": port}}, id_, "", 5))[0]:
                 await asyncio.sleep(0.01)
-            assert await asker.ask({"httpGet": {"port": port, "path": "/good"}}, id_, "", 5) == (True, "")
-            assert await asker.ask({"httpGet": {"port": port, "path": "/bad"}}, id_, "", 5) == (
+            assert await asker.probe({"httpGet": {"port": port, "path": "/good"}}, id_, "", 5) == (True, "")
+            assert await asker.probe({"httpGet": {"port": port, "path": "/bad"}}, id_, "", 5) == (
                 False,
                 "HTTP probe failed with statuscode: 500",
             )
             shell = {"exec": {"command": ["sh", "-c", "echo $GREETING; exit 1"]}}
-            assert await asker.ask(shell, id_, "", 5) == (False, "hello\n")
+            assert await asker.probe(shell, id_, "", 5) == (False, "hello\n")
             forever = {"exec": {"command": ["sleep", "60"]}}
             said = 'command timed out: "sleep 60" timed out after 200ms'
-            assert await asker.ask(forever, id_, "", 0.2) == (False, said)
+            assert await asker.probe(forever, id_, "", 0.2) == (False, said)
             await until(lambda: "asked kube-probe/1.36" in one.said())
-            rule = RotateRule(max_bytes=10, max_files=3)
+            rule = LogRotatePolicy(max_bytes=10, max_files=3)
             await rotate_once(bench.runtime, one.root / "logs", rule, HostClock())
             await until(one.log.exists)
-            await asker.ask({"httpGet": {"port": port, "path": "/good"}}, id_, "", 5)
+            await asker.probe({"httpGet": {"port": port, "path": "/good"}}, id_, "", 5)
             await until(lambda: one.said() == ["asked kube-probe/1.36"])
             assert len(list(one.log.parent.iterdir())) == 2
             await one.gone()

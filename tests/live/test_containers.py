@@ -9,20 +9,20 @@ from msgspec.structs import replace
 from tests.live.containerd import APP, Containerd
 from tests.live.cri_bench import Bench, a_bench
 
-from nodewright.agent.compose import ContainerComposer
-from nodewright.agent.composing import Site
-from nodewright.agent.shelf import Shelf
-from nodewright.agent.values import Source
-from nodewright.core.cgroups.facts import ContainerSettings
-from nodewright.model.config_objects import ConfigMap, Secret
-from nodewright.model.objects import Container, ObjectMeta, PodSpec
-from nodewright.model.running import ContainerFacts, ContainerPhase
+from nodewright.agent.agent_state import PodSource
+from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.pods.container_config import NodeContext
+from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder
+from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.formats.decode import decode
+from nodewright.host.cgroupfs import CgroupFS
+from nodewright.host.clock import HostClock
+from nodewright.host.prober import HostProber
+from nodewright.host.volumes import Volumes
+from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.kubernetes.objects import Container, ObjectMeta, PodSpec
+from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.testing.objects import amounts
-from nodewright.world.asking import HostAsker
-from nodewright.world.cgroupfs import CgroupFS
-from nodewright.world.clock import HostClock
-from nodewright.world.decode import decode
-from nodewright.world.volumes import Volumes
 
 pytestmark = pytest.mark.live
 
@@ -64,31 +64,31 @@ class Composed:
     """The pod above in a containerd."""
 
     def __init__(self, bench: Bench, root: Any) -> None:
-        self.bench, self.shelf = bench, Shelf()
+        self.bench, self.shelf = bench, ConfigObjectCache()
         self.put("world")
-        site = Site(log_root=root / "logs", allocatable=amounts("cpu=1 memory=1Gi"))
-        self.composer = ContainerComposer(site, Volumes(root / "pods", None), self.shelf)
+        site = NodeContext(log_root=root / "logs", allocatable=amounts("cpu=1 memory=1Gi"))
+        self.composer = ContainerConfigBuilder(site, Volumes(root / "pods", None), self.shelf)
         spec = decode(SPEC, PodSpec)
         self.bench.pod = replace(bench.pod, spec=spec)
 
     def put(self, who: str) -> None:
         meta = ObjectMeta(name="conf", namespace="default")
         secret = Secret(metadata=replace(meta, name="key"), data={"token": b"s3cret"})
-        self.shelf.put(Source.FILE, "x", [ConfigMap(metadata=meta, data={"who": who})], [secret])
+        self.shelf.put(PodSource.FILE, "x", [ConfigMap(metadata=meta, data={"who": who})], [secret])
 
     async def start(self, container: Container) -> str:
         runtime, pod = self.bench.runtime, self.bench.pod
         self.bench.cgroups.ensure(self.bench.group, ())
-        sandbox = await runtime.run_sandbox(await self.composer.sandbox(pod, 0, self.bench.group))
+        sandbox = await runtime.run_sandbox(await self.composer.sandbox_config(pod, 0, self.bench.group))
         settings = (ContainerSettings(), ())
-        wish = await self.composer.container(pod, container, 0, settings, await self.bench.facts())
+        wish = await self.composer.container_config(pod, container, 0, settings, await self.bench.facts())
         id_ = await runtime.create_container(sandbox, wish)
         await runtime.start_container(id_)
         return id_
 
-    async def ended(self, name: str) -> ContainerFacts:
+    async def ended(self, name: str) -> RuntimeContainerStatus:
         while True:
-            found = (await self.bench.facts()).newest(name)
+            found = (await self.bench.facts()).newest_attempt(name)
             if found is not None and found.phase is ContainerPhase.EXITED:
                 return found
             await asyncio.sleep(0.02)
@@ -121,21 +121,24 @@ def test_a_container_sees_what_it_was_promised(containerd: Containerd, cgroups: 
             assert hosts.endswith("# Entries added by HostAliases.\n192.0.2.9\tdb")
             assert await says(["sh", "-c", "touch /conf/x 2>/dev/null || touch /data/y && ls /data"]) == "y"
             one.put("moon")
-            await one.composer.refresh([bench.pod])
+            await one.composer.refresh_volumes([bench.pod])
             assert await says(["cat", "/conf/who", "/etc/who"]) == "moonworld"
-            asker = HostAsker(bench.runtime, HostClock())
-            assert await asker.ask({"exec": {"command": ["test", "-f", "/data/y"]}}, id_, ip, 5) == (True, "")
-            assert await asker.ask({"exec": {"command": ["ls", "/no"]}}, id_, ip, 5) == (
+            asker = HostProber(bench.runtime, HostClock())
+            assert await asker.probe({"exec": {"command": ["test", "-f", "/data/y"]}}, id_, ip, 5) == (
+                True,
+                "",
+            )
+            assert await asker.probe({"exec": {"command": ["ls", "/no"]}}, id_, ip, 5) == (
                 False,
                 "ls: /no: No such file or directory\n",
             )
-            assert set(one.composer.places(bench.pod).volumes) == {"work", "conf", "key", "me"}
+            assert set(one.composer.storage_paths(bench.pod).volumes) == {"work", "conf", "key", "me"}
             words = replace(app, name="last", command=("sh", "-c", "echo bye > /dev/termination-log; exit 3"))
             await one.start(replace(words, termination_message_path="/dev/termination-log"))
             ended = await one.ended("last")
             assert (ended.exit_code, ended.message.strip()) == (3, "bye")
             await bench.runtime.stop_container(id_, 0)
-            await one.composer.forget(bench.pod)
+            await one.composer.remove_pod_files(bench.pod)
             assert list((containerd.root / bench.uid / "pods").iterdir()) == []
 
     asyncio.run(asyncio.wait_for(check(), 120))

@@ -7,41 +7,41 @@ from pathlib import Path
 import pytest
 from tests.live.containerd import APP, PAUSE, USER, Containerd
 from tests.live.cri_bench import SHARED, a_bench
+from tests.support.runtime_port import RUNTIME_CHECKS, RuntimeBench, RuntimeCheck
 
-from nodewright.core.cgroups.facts import (
+from nodewright.core.cgroups.cgroup_facts import (
+    AmountOrigin,
     ContainerSettings,
+    CPUPool,
     CPUQuota,
     CPUShares,
     MemoryCeiling,
     MemoryFrom,
-    Origin,
-    Pool,
     RunsOn,
 )
-from nodewright.model.objects import PodSpec
-from nodewright.model.pod_settings import PodSecurityContext
-from nodewright.model.running import ContainerPhase
-from nodewright.testing.runtime_port import CHECKS, Check, RuntimeBench
+from nodewright.errors import HostError
+from nodewright.host.cgroupfs import CgroupFS
+from nodewright.host.ports import Mount
+from nodewright.kubernetes.objects import PodSpec
+from nodewright.kubernetes.pod_spec_fields import PodSecurityContext
+from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime
 from nodewright.values.cpu_time import Shares
 from nodewright.values.idset import CPUSet, NUMASet
 from nodewright.values.units import Bytes, Microseconds, MilliCPU
-from nodewright.world.cgroupfs import CgroupFS
-from nodewright.world.cri import Channel, CRIImages, CRIRuntime
-from nodewright.world.errors import WorldError
-from nodewright.world.ports import Mount
 
 pytestmark = pytest.mark.live
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_promises_of_the_port(check: Check, containerd: Containerd, cgroups: CgroupFS) -> None:
+@pytest.mark.parametrize("check", RUNTIME_CHECKS, ids=lambda check: check.__name__)
+def test_promises_of_the_port(check: RuntimeCheck, containerd: Containerd, cgroups: CgroupFS) -> None:
     async def run() -> None:
         async with a_bench(containerd, cgroups) as bench:
             cgroups.ensure(bench.group, ())
 
             async def reopened() -> CRIRuntime:
                 await bench.runtime.close()
-                bench.runtime = CRIRuntime(Channel(containerd.endpoint))
+                bench.runtime = CRIRuntime(CRIChannel(containerd.endpoint))
                 return bench.runtime
 
             await check(
@@ -52,7 +52,7 @@ def test_promises_of_the_port(check: Check, containerd: Containerd, cgroups: Cgr
                     cgroup_parent=bench.group,
                     log_directory=str(bench.logs),
                     image=APP,
-                    reopened=reopened,
+                    restart_agent=reopened,
                 )
             )
 
@@ -61,12 +61,12 @@ def test_promises_of_the_port(check: Check, containerd: Containerd, cgroups: Cgr
 
 def test_what_containerd_can_do_is_found_out(containerd: Containerd) -> None:
     async def run() -> None:
-        runtime = CRIRuntime(Channel(containerd.endpoint))
+        runtime = CRIRuntime(CRIChannel(containerd.endpoint))
         facts = await runtime.facts()
         await runtime.close()
         assert (facts.name, facts.has_images, facts.has_events) == ("containerd", True, True)
         if facts.version.startswith("1.6."):
-            assert facts.missing == ("RuntimeConfig", "GetContainerEvents")
+            assert facts.unimplemented_calls == ("RuntimeConfig", "GetContainerEvents")
         assert facts.cgroup_driver == "cgroupfs"
 
     asyncio.run(run())
@@ -76,10 +76,10 @@ def test_the_kernel_is_told_what_was_decided(containerd: Containerd, cgroups: Cg
     if cgroups.version != 1:
         pytest.skip("names files of version 1 of cgroups")
     settings = ContainerSettings(
-        cpu=CPUShares(Shares(512), MilliCPU(500), Origin.REQUEST),
+        cpu=CPUShares(Shares(512), MilliCPU(500), AmountOrigin.REQUEST),
         quota=CPUQuota(quota_us=Microseconds(50_000), period_us=Microseconds(100_000)),
-        memory=MemoryCeiling(Bytes(64 << 20), Origin.LIMIT),
-        cpus=RunsOn(CPUSet.parse("0"), Pool.OWN),
+        memory=MemoryCeiling(Bytes(64 << 20), AmountOrigin.LIMIT),
+        cpus=RunsOn(CPUSet.parse("0"), CPUPool.EXCLUSIVE),
         mems=MemoryFrom(NUMASet.parse("0")),
     )
     names = ("cpu.shares", "cpu.cfs_quota_us", "memory.limit_in_bytes", "cpuset.cpus", "cpuset.mems")
@@ -88,11 +88,11 @@ def test_the_kernel_is_told_what_was_decided(containerd: Containerd, cgroups: Cg
         async with a_bench(containerd, cgroups) as bench:
             id_ = await bench.run(bench.wish("sleep", "1000", settings=settings))
             (found,) = (await bench.facts()).containers
-            told = cgroups.texts(found.cgroup, names) or {}
+            told = cgroups.read_files(found.cgroup, names) or {}
             assert [told[name].strip() for name in names] == ["512", "50000", str(64 << 20), "0", "0"]
-            shared = ContainerSettings(cpus=RunsOn(CPUSet.parse("0-1"), Pool.SHARED))
+            shared = ContainerSettings(cpus=RunsOn(CPUSet.parse("0-1"), CPUPool.SHARED))
             await bench.runtime.update_container(id_, shared, ())
-            told = cgroups.texts(found.cgroup, names) or {}
+            told = cgroups.read_files(found.cgroup, names) or {}
             assert told["cpuset.cpus"].strip() in ("0-1", "0,1")
             assert told["cpu.shares"].strip() == "512"
 
@@ -102,7 +102,7 @@ def test_the_kernel_is_told_what_was_decided(containerd: Containerd, cgroups: Cg
 def test_a_container_that_takes_too_much_memory_was_killed_for_it(
     containerd: Containerd, cgroups: CgroupFS
 ) -> None:
-    settings = ContainerSettings(memory=MemoryCeiling(Bytes(16 << 20), Origin.LIMIT))
+    settings = ContainerSettings(memory=MemoryCeiling(Bytes(16 << 20), AmountOrigin.LIMIT))
 
     async def run() -> None:
         async with a_bench(containerd, cgroups) as bench:
@@ -154,7 +154,7 @@ def test_an_image_says_who_runs_it_unless_the_pod_does(containerd: Containerd, c
         async with a_bench(containerd, cgroups, must) as bench:
             id_ = await bench.run(bench.wish("sleep", "1000", image=USER))
             assert (await bench.says(id_, "id", "-u")) == "1234\n"
-            with pytest.raises(WorldError, match="image will run as root"):
+            with pytest.raises(HostError, match="image will run as root"):
                 await bench.run(bench.wish("sleep", "1000", name="root"))
 
     asyncio.run(run())
@@ -167,11 +167,13 @@ def test_a_pod_has_a_name_and_an_address_or_those_of_its_host(
         async with a_bench(containerd, cgroups, PodSpec()) as bench:
             id_ = await bench.run(bench.wish("sleep", "1000"))
             assert (await bench.says(id_, "hostname")) == "web\n"
-            assert [one.ip for one in (await bench.facts()).sandboxes] == ["10.99.0.7"]
+            assert [sandbox.ip for sandbox in (await bench.facts()).sandboxes] == ["10.99.0.7"]
         async with a_bench(containerd, cgroups, PodSpec(host_network=True)) as bench:
             id_ = await bench.run(bench.wish("sleep", "1000"))
             assert (await bench.says(id_, "hostname")) == f"{os.uname().nodename}\n"
-            assert [(one.ip, one.is_ready) for one in (await bench.facts()).sandboxes] == [("", True)]
+            assert [(sandbox.ip, sandbox.is_ready) for sandbox in (await bench.facts()).sandboxes] == [
+                ("", True)
+            ]
 
     asyncio.run(run())
 
@@ -236,7 +238,7 @@ def test_pods_of_others_are_none_of_ours(containerd: Containerd, cgroups: Cgroup
             await bench.run(bench.wish("sleep", "1000"))
             somebody_else = CRIRuntime(bench.channel, owner="somebody-else")
             assert await somebody_else.pod(bench.uid) is None
-            assert bench.uid not in [one.uid for one in await somebody_else.pods()]
+            assert bench.uid not in [pod.uid for pod in await somebody_else.pods()]
             assert not await somebody_else.usage()
 
     asyncio.run(run())
@@ -247,8 +249,8 @@ def test_images_are_listed_used_kept_and_removed(containerd: Containerd, cgroups
 
     async def run() -> None:
         async with a_bench(containerd, cgroups) as bench:
-            images = CRIImages(bench.channel)
-            by_tag = {tag: one for one in await images.images() for tag in one.tags}
+            images = CRIImageStore(bench.channel)
+            by_tag = {tag: image for image in await images.images() for tag in image.tags}
             old = by_tag["docker.io/nodewright/old:1"]
             assert await images.image_id("nodewright/old:1") == old.id
             assert old.size_bytes > 100_000
@@ -258,8 +260,8 @@ def test_images_are_listed_used_kept_and_removed(containerd: Containerd, cgroups
             await images.remove(old.id)
             await images.remove(old.id)
             assert await images.image_id("nodewright/old:1") is None
-            assert (await images.room()).capacity_bytes > 0
-            with pytest.raises(WorldError, match="nowhere"):
+            assert (await images.image_fs_stats()).capacity_bytes > 0
+            with pytest.raises(HostError, match="nowhere"):
                 await images.pull("localhost:1/nowhere:1")
 
     asyncio.run(run())
@@ -268,9 +270,9 @@ def test_images_are_listed_used_kept_and_removed(containerd: Containerd, cgroups
 def test_what_cannot_run_is_told(containerd: Containerd, cgroups: CgroupFS) -> None:
     async def run() -> None:
         async with a_bench(containerd, cgroups) as bench:
-            with pytest.raises(WorldError, match="no/such"):
+            with pytest.raises(HostError, match="no/such"):
                 await bench.run(bench.wish("sleep", name="missing", image="localhost:1/no/such:1"))
-            with pytest.raises(WorldError, match="no-such-command"):
+            with pytest.raises(HostError, match="no-such-command"):
                 await bench.run(bench.wish("no-such-command"))
             (found,) = (await bench.facts()).containers
             assert (found.phase, found.exit_code, found.reason) == (ContainerPhase.EXITED, 128, "StartError")

@@ -11,11 +11,11 @@ import pytest
 from tests.live.containerd import Containerd, lacking
 from tests.live.cri_bench import a_bench
 
-from nodewright.model.running import ContainerPhase
-from nodewright.world.cgroupfs import CgroupFS
-from nodewright.world.cri import Channel, CRIRuntime
-from nodewright.world.errors import WorldError
-from nodewright.world.ports import Executed, Mount
+from nodewright.errors import HostError
+from nodewright.host.cgroupfs import CgroupFS
+from nodewright.host.ports import ExecResult, Mount
+from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.runtimes.cri import CRIChannel, CRIRuntime
 
 pytestmark = pytest.mark.live
 
@@ -28,11 +28,11 @@ def test_pods_go_on_while_the_runtime_is_away(fragile: Containerd, cgroups: Cgro
             id_ = await bench.run(bench.wish("sleep", "1000"))
             before = await bench.facts()
             fragile.stop(signal.SIGKILL)
-            with pytest.raises(WorldError):
+            with pytest.raises(HostError):
                 await bench.runtime.pod(bench.uid)
             fragile.start()
             assert await _once_it_answers(bench.facts) == before
-            assert await bench.runtime.execute(id_, ("true",), 20) == Executed(0)
+            assert await bench.runtime.execute(id_, ("true",), 20) == ExecResult(0)
 
     asyncio.run(run())
 
@@ -41,11 +41,11 @@ def test_a_runtime_that_hangs_is_not_waited_for(fragile: Containerd, cgroups: Cg
     async def run() -> None:
         async with a_bench(fragile, cgroups) as bench:
             await bench.run(bench.wish("sleep", "1000"))
-            hasty = CRIRuntime(Channel(fragile.endpoint, patience=0.05))
+            hasty = CRIRuntime(CRIChannel(fragile.endpoint, timeout_factor=0.05))
             assert await hasty.pod(bench.uid) == await bench.facts()
             fragile.freeze()
             began = time.monotonic()
-            with pytest.raises(WorldError, match=r"no answer within 0\.5 s"):
+            with pytest.raises(HostError, match=r"no answer within 0\.5 s"):
                 await hasty.pod(bench.uid)
             assert time.monotonic() - began < 5
             fragile.thaw()
@@ -62,7 +62,7 @@ def test_without_a_pause_image_no_pod_runs_and_it_is_told_why(cgroups: CgroupFS)
 
         async def run() -> None:
             async with a_bench(instance, cgroups) as bench:
-                with pytest.raises(WorldError, match="no/pause:1"):
+                with pytest.raises(HostError, match="no/pause:1"):
                     await bench.sandbox()
 
         asyncio.run(run())
@@ -89,10 +89,10 @@ def test_what_is_cut_off_is_done_once(
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
             await bench.runtime.close()
-            bench.runtime = CRIRuntime(Channel(containerd.endpoint))
+            bench.runtime = CRIRuntime(CRIChannel(containerd.endpoint))
             await _once_it_answers(lambda: bench.run(wish))
             facts = await bench.facts()
-            assert [one.is_ready for one in facts.sandboxes] == [True]
+            assert [sandbox.is_ready for sandbox in facts.sandboxes] == [True]
             (found,) = facts.containers
             await asyncio.sleep(0.1)
             if found.phase is ContainerPhase.EXITED:
@@ -110,5 +110,5 @@ async def _once_it_answers(ask: Callable[[], Awaitable[Found]]) -> Found:
         while True:
             try:
                 return await ask()
-            except WorldError:
+            except HostError:
                 await asyncio.sleep(0.1)

@@ -37,7 +37,7 @@ def with_volumes(
 
 def says(agent: Agent, *parts: str) -> bool:
     told = agent.ask("get", "events", "-A") + agent.ask("get", "pods", "-A", "-o", "json")
-    return all(one in told for one in parts)
+    return all(part in told for part in parts)
 
 
 def test_volumes_in_memory_paths_below_volumes_and_pinned_cpus() -> None:
@@ -154,7 +154,7 @@ def test_an_agent_waits_for_a_runtime_and_outlives_garbage_in_its_place(tmp_path
             agent.write("later")
             later = f"later-{os.uname().nodename}"
             agent.until(
-                lambda: "HTTP/2" in agent.ask("describe", "pod", later).partition("Events:")[2],
+                lambda: "RuntimeUnavailable" in agent.ask("describe", "pod", later).partition("Events:")[2],
                 "the pod's events say why",
             )
             assert '"phase": "Pending"' in agent.ask("get", "pod", later, "-o", "json")

@@ -7,7 +7,6 @@ import ssl
 import stat
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +16,8 @@ from typing import Any
 import pytest
 from tests.live.containerd import lacking
 
-from nodewright.model.pod_resources import ContainerDevices
-from nodewright.world.podresources.client import PodResourcesClient
+from nodewright.kubernetes.pod_resources_api import ContainerDevices
+from nodewright.pod_resources.lister import PodResourcesClient
 from tools.container_agent import Agent, a_pod, an_agent
 from tools.source import ROOT
 
@@ -90,8 +89,15 @@ def test_what_containers_use_and_say_is_told_as_by_a_kubelet(tmp_path: Path) -> 
         pod["spec"]["terminationGracePeriodSeconds"] = 1
         agent.put("busy", pod)
         agent.until(lambda: agent.runs("busy"), "the pod runs")
-        asked(agent, port, "/stats/summary")
-        time.sleep(2)
+
+        def containers() -> list[dict[str, Any]]:
+            pods = json.loads(asked(agent, port, "/stats/summary"))["pods"]
+            return [container for pod in pods for container in pod["containers"]]
+
+        # A rate takes two readings of the runtime's figures.
+        agent.until(
+            lambda: any("usageNanoCores" in container.get("cpu", {}) for container in containers()), "a rate"
+        )
         (use,) = json.loads(asked(agent, port, "/stats/summary"))["pods"]
         (told,) = use["containers"]
         assert (use["podRef"]["name"], told["name"]) == ("busy", "app")
@@ -103,7 +109,7 @@ def test_what_containers_use_and_say_is_told_as_by_a_kubelet(tmp_path: Path) -> 
         metrics = asked(agent, port, "/metrics/resource")
         for name in ("container_cpu_usage_seconds_total", "container_memory_working_set_bytes"):
             line = f'{name}{{container="app",pod="busy",namespace="default"}} '
-            (value,) = [one for one in metrics.splitlines() if one.startswith(line)]
+            (value,) = [splitline for splitline in metrics.splitlines() if splitline.startswith(line)]
             assert float(value.split()[1]) > 0
         assert asked(agent, port, "/containerLogs/default/busy/app") == "hello\n"
         (running,) = json.loads(asked(agent, port, "/runningpods/"))["items"]

@@ -9,16 +9,16 @@ from urllib.parse import urlsplit
 
 import pytest
 from msgspec.structs import replace
+from tests.support.chromium import COMMAND, BrowserPage, Chromium
+from tests.support.dashboards import DashboardAgent, ServedView, admission_plan
 
-from nodewright.api.dashboard_plan import PlanView
-from nodewright.ask import Node
-from nodewright.model.objects import Pod
-from nodewright.model.profile import NodeProfile
-from nodewright.testing.chromium import COMMAND, Chromium, Page
-from nodewright.testing.dashboards import AgentStand, Served, planned
+from nodewright.api.dashboard.agent_view import PlanView
+from nodewright.engine import Node
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.profiles.node_lookup import find_profile
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
-from nodewright.world.nodes import find_profile
 
 pytestmark = [
     pytest.mark.live,
@@ -36,31 +36,31 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
         yield found
 
 
-def opened(browser: Chromium, served: Served, **size: Any) -> Page:
+def opened(browser: Chromium, served: ServedView, **size: Any) -> BrowserPage:
     page = browser.page(served.link, **size)
     page.wait(LIVE)
     return page
 
 
-def an_agent(profile: NodeProfile | None = None) -> Served:
-    return Served(
-        lambda: AgentStand(profile or a_profile(**STATIC_CPUS)),
+def an_agent(profile: NodeProfile | None = None) -> ServedView:
+    return ServedView(
+        lambda: DashboardAgent(profile or a_profile(**STATIC_CPUS)),
         lambda stand: stand.view,
         lambda stand: stand.board.close(),
     )
 
 
-async def wanted(stand: AgentStand, *pods: Pod) -> None:
-    await stand.bench.want(*pods)
+async def wanted(stand: DashboardAgent, *pods: Pod) -> None:
+    await stand.bench.add_pods(*pods)
 
 
-def a_plan(profile: NodeProfile, *pods: Pod) -> Served:
+def a_plan(profile: NodeProfile, *pods: Pod) -> ServedView:
     @asynccontextmanager
     async def made() -> Any:
-        plan = planned(Node.of(profile), pods)
+        plan = admission_plan(Node.from_profile(profile), pods)
         yield PlanView(plan, lambda: plan, lambda: 0)
 
-    return Served(made, lambda view: view, PlanView.close)
+    return ServedView(made, lambda view: view, PlanView.close)
 
 
 def large(name: str) -> NodeProfile:
@@ -71,15 +71,17 @@ def large(name: str) -> NodeProfile:
 
 def test_each_cpu_is_a_cell_in_the_colour_of_who_has_it(browser: Chromium) -> None:
     with an_agent() as served:
-        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi"), a_guaranteed_pod("web", "1/1Gi")))
+        served.run_in_server(
+            wanted(served.made, a_guaranteed_pod("db", "2/1Gi"), a_guaranteed_pod("web", "1/1Gi"))
+        )
         page = opened(browser, served)
-        said = page.value(f"{CELLS}.map(cell => cell.getAttribute('aria-label'))")
+        said = page.evaluate(f"{CELLS}.map(cell => cell.getAttribute('aria-label'))")
         assert len(said) == 8
         assert said[0] == "CPU 0, core 0, NUMA node 0: reserved for the system"
         assert said[1] == "CPU 1, core 1, NUMA node 0: default/db, container main"
-        letters = page.value(f"{CELLS}.map(cell => cell.querySelector('.letters').textContent)")
+        letters = page.evaluate(f"{CELLS}.map(cell => cell.querySelector('.letters').textContent)")
         assert letters == ["R", "A", "A", "B", "", "", "", ""]
-        colours = page.value(f"{CELLS}.map(cell => getComputedStyle(cell).backgroundColor)")
+        colours = page.evaluate(f"{CELLS}.map(cell => getComputedStyle(cell).backgroundColor)")
         assert colours[1] == colours[2]
         assert len({colours[0], colours[1], colours[3], colours[4]}) == 4
         assert page.complaints == []
@@ -88,12 +90,12 @@ def test_each_cpu_is_a_cell_in_the_colour_of_who_has_it(browser: Chromium) -> No
 def test_what_happens_is_shown_within_a_second_and_spoken(browser: Chromium) -> None:
     with an_agent() as served:
         page = opened(browser, served)
-        assert page.value("document.querySelectorAll('.pod').length") == 0
-        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi")))
+        assert page.evaluate("document.querySelectorAll('.pod').length") == 0
+        served.run_in_server(wanted(served.made, a_guaranteed_pod("db", "2/1Gi")))
         page.wait("document.querySelector('.pod .word')?.textContent === 'Running'", 1.5)
         page.wait(f"{CELLS}[1].dataset.pod === 'db'", 1.5)
         page.wait("document.getElementById('said').textContent.includes('default/db: Started')", 1.5)
-        served.do(served.made.bench.drop("db", 0))
+        served.run_in_server(served.made.bench.remove_pod("db", 0))
         page.wait(f"{CELLS}[1].dataset.pod === ''", 3)
         assert page.complaints == []
 
@@ -101,41 +103,45 @@ def test_what_happens_is_shown_within_a_second_and_spoken(browser: Chromium) -> 
 def test_the_machine_is_walked_with_keys(browser: Chromium) -> None:
     at = "Number(document.activeElement.dataset.cpu)"
     with an_agent() as served:
-        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi")))
+        served.run_in_server(wanted(served.made, a_guaranteed_pod("db", "2/1Gi")))
         page = opened(browser, served)
-        assert page.value(f"{CELLS}.filter(cell => cell.tabIndex === 0).length") == 1
-        page.value("document.getElementById('as-table').focus()")
+        assert page.evaluate(f"{CELLS}.filter(cell => cell.tabIndex === 0).length") == 1
+        page.evaluate("document.getElementById('as-table').focus()")
         page.press("Tab")
-        assert page.value(at) == 0
+        assert page.evaluate(at) == 0
         walked = []
         for key in ("ArrowRight", "End", "PageDown", "ArrowLeft", "Home", "PageUp"):
             page.press(key)
-            walked.append(page.value(at))
+            walked.append(page.evaluate(at))
         assert walked == [1, 3, 4, 3, 0, 0]
-        assert page.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-        assert page.value("document.getElementById('tip').textContent").startswith("reserved for the system")
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        assert page.evaluate("document.getElementById('tip').textContent").startswith(
+            "reserved for the system"
+        )
         page.press("ArrowRight")
         page.press("Enter")
         page.wait("!document.getElementById('panel').hidden")
-        assert page.value("document.getElementById('panel-title').textContent") == "Adefault/db"
+        assert page.evaluate("document.getElementById('panel-title').textContent") == "Adefault/db"
         page.wait("document.querySelector('.why')?.getAttribute('aria-busy') === 'false'")
-        assert "Were it to come now" in page.value("document.querySelector('.why').textContent")
+        assert "If it arrived now" in page.evaluate("document.querySelector('.why').textContent")
         page.press("Escape")
-        assert page.value("document.getElementById('panel').hidden")
-        assert page.value(at) == 1, "the focus is back where it was"
+        assert page.evaluate("document.getElementById('panel').hidden")
+        assert page.evaluate(at) == 1, "the focus is back where it was"
         assert page.complaints == []
 
 
 def test_a_refused_pod_says_why_and_what_would_help(browser: Chromium) -> None:
     with a_plan(a_profile(**STATIC_CPUS), a_pod("big", "cpu=64"), a_pod("web", "cpu=1")) as served:
         page = opened(browser, served)
-        assert page.value("document.querySelector('#list h3').firstChild.textContent") == "Refused or failing"
-        page.value("document.querySelector('.pod').click()")
+        assert (
+            page.evaluate("document.querySelector('#list h3').firstChild.textContent") == "Refused or failing"
+        )
+        page.evaluate("document.querySelector('.pod').click()")
         page.wait("document.querySelector('.fixes li')")
-        told = page.value("document.getElementById('panel').textContent")
+        told = page.evaluate("document.getElementById('panel').textContent")
         assert "requested: 64000" in told
         assert "container main: 7 CPUs instead of 64" in told
-        assert "What speaks against it" in told
+        assert "Why it is not admitted" in told
         assert page.complaints == []
 
 
@@ -143,16 +149,16 @@ def test_light_and_dark_are_switched_and_kept(browser: Chromium) -> None:
     paper = "getComputedStyle(document.documentElement).backgroundColor"
     with an_agent() as served:
         page = opened(browser, served, dark=True)
-        dark = page.value(paper)
-        page.value("document.getElementById('theme').click()")
-        light = page.value(paper)
+        dark = page.evaluate(paper)
+        page.evaluate("document.getElementById('theme').click()")
+        light = page.evaluate(paper)
         assert light != dark
-        assert page.value("document.getElementById('theme').textContent") == "Theme: light"
-        page.go(re.sub(r"\?.*", "", page.value("location.href")))
+        assert page.evaluate("document.getElementById('theme').textContent") == "Theme: light"
+        page.navigate(re.sub(r"\?.*", "", page.evaluate("location.href")))
         page.wait(LIVE)
-        assert page.value(paper) == light
-        page.value("document.getElementById('theme').click(); document.getElementById('theme').click()")
-        assert page.value(paper) == dark
+        assert page.evaluate(paper) == light
+        page.evaluate("document.getElementById('theme').click(); document.getElementById('theme').click()")
+        assert page.evaluate(paper) == dark
 
 
 CONTRASTS = """(() => {
@@ -178,7 +184,7 @@ def test_text_stands_out_from_what_is_behind_it(browser: Chromium, dark: bool) -
     with a_plan(large("epyc-7742-2s-nps4"), *pods, a_pod("big", "cpu=640")) as served:
         page = opened(browser, served, dark=dark)
         page.wait("document.querySelectorAll('.cell.own').length === 110")
-        assert page.value(CONTRASTS) == []
+        assert page.evaluate(CONTRASTS) == []
 
 
 def test_110_pods_differ_in_more_than_their_letters(browser: Chromium) -> None:
@@ -190,7 +196,7 @@ def test_110_pods_differ_in_more_than_their_letters(browser: Chromium) -> None:
     with a_plan(large("epyc-7742-2s-nps4"), *pods) as served:
         page = opened(browser, served)
         page.wait("document.querySelectorAll('.cell.own').length === 110")
-        assert len(set(page.value(looks))) == 110
+        assert len(set(page.evaluate(looks))) == 110
 
 
 @pytest.mark.parametrize(
@@ -212,21 +218,21 @@ def test_machines_of_any_size_fit_the_width(browser: Chromium, machine: str, wid
     with a_plan(profile, a_pod("web", "cpu=1")) as served:
         page = opened(browser, served, width=width, height=height)
         cpus = profile.spec.machine_info.num_cores
-        assert page.value(f"{CELLS}.length") == cpus
-        assert page.value("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(f"{CELLS}.length") == cpus
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
         outside = f"{CELLS}.filter(cell => cell.getBoundingClientRect().right > innerWidth).length"
-        assert page.value(outside) == 0
+        assert page.evaluate(outside) == 0
         if width >= 1400 and cpus <= 256:
-            lowest = page.value(f"Math.max(...{CELLS}.map(cell => cell.getBoundingClientRect().bottom))")
+            lowest = page.evaluate(f"Math.max(...{CELLS}.map(cell => cell.getBoundingClientRect().bottom))")
             assert lowest <= height, "the whole machine is seen at once"
 
 
 def test_all_that_can_be_used_has_a_name(browser: Chromium) -> None:
     with an_agent() as served:
-        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi"), a_pod("big", "cpu=64")))
+        served.run_in_server(wanted(served.made, a_guaranteed_pod("db", "2/1Gi"), a_pod("big", "cpu=64")))
         page = opened(browser, served)
         page.wait("document.querySelectorAll('.pod').length === 2")
-        nodes = page.nodes()
+        nodes = page.accessibility_nodes()
         assert [
             role for role, name in nodes if role in ("button", "searchbox", "link", "dialog") and not name
         ] == []
@@ -234,10 +240,10 @@ def test_all_that_can_be_used_has_a_name(browser: Chromium) -> None:
         assert ("button", "CPU 1, core 1, NUMA node 0: default/db, container main") in nodes
         headings = [name for role, name in nodes if role == "heading"]
         assert {"Machine", "Pods", "Pressure", "Events"} <= set(headings)
-        page.value("document.getElementById('as-table').click()")
-        roles = {role for role, _ in page.nodes()}
+        page.evaluate("document.getElementById('as-table').click()")
+        roles = {role for role, _ in page.accessibility_nodes()}
         assert {"table", "columnheader", "rowheader"} <= roles
-        assert page.value("document.querySelectorAll('#table tbody tr').length") >= 8
+        assert page.evaluate("document.querySelectorAll('#table tbody tr').length") >= 8
 
 
 def test_nothing_is_asked_of_other_places(browser: Chromium) -> None:
@@ -245,7 +251,7 @@ def test_nothing_is_asked_of_other_places(browser: Chromium) -> None:
         page = opened(browser, served)
         page.wait("document.querySelectorAll('.plot canvas').length >= 3")
         own = urlsplit(served.link).netloc
-        assert {urlsplit(one).netloc for one in page.requests} == {own}
+        assert {urlsplit(request).netloc for request in page.requests} == {own}
         assert page.complaints == []
 
 
@@ -253,46 +259,46 @@ def test_charts_show_what_is_left_and_the_threshold(browser: Chromium) -> None:
     profile = a_profile(evictionHard={"memory.available": "1Gi"})
     memory = "document.querySelector('[data-chart=\"memory.available\"]')"
     with an_agent(profile) as served:
-        served.made.bench.gauges.show(memory="3Gi/16Gi")
+        served.made.bench.memory_readings.set_readings(memory="3Gi/16Gi")
         page = opened(browser, served)
         page.wait(f"{memory}?.querySelector('.value').textContent === '3 GiB'")
-        assert "evicts below 1 GiB at once" in page.value(f"{memory}.querySelector('.note').textContent")
-        served.made.bench.gauges.show(memory="512Mi/16Gi")
+        assert "evicts below 1 GiB at once" in page.evaluate(f"{memory}.querySelector('.note').textContent")
+        served.made.bench.memory_readings.set_readings(memory="512Mi/16Gi")
         page.wait(f"{memory}.classList.contains('met')", 3)
 
 
 def test_names_and_messages_are_text_and_never_markup(browser: Chromium) -> None:
     pod = a_pod("web", "cpu=64", metadata={"namespace": HOSTILE, "name": HOSTILE, "labels": {"a": HOSTILE}})
     with an_agent() as served:
-        served.do(wanted(served.made, pod))
+        served.run_in_server(wanted(served.made, pod))
         page = opened(browser, served)
         page.wait("document.querySelector('.pod .name')")
-        assert page.value("document.querySelector('.pod .name').textContent") == f"{HOSTILE}/{HOSTILE}"
-        page.value("document.querySelector('.pod').click()")
+        assert page.evaluate("document.querySelector('.pod .name').textContent") == f"{HOSTILE}/{HOSTILE}"
+        page.evaluate("document.querySelector('.pod').click()")
         page.wait("document.querySelector('.why')?.getAttribute('aria-busy') === 'false'")
-        assert page.value("document.querySelectorAll('img, #panel script, #list script').length") == 0
-        assert page.value("window.struck === undefined")
+        assert page.evaluate("document.querySelectorAll('img, #panel script, #list script').length") == 0
+        assert page.evaluate("window.struck === undefined")
         assert page.complaints == []
 
 
 def test_markup_that_came_in_all_the_same_would_be_stopped(browser: Chromium) -> None:
     with an_agent() as served:
         page = opened(browser, served)
-        page.value(
+        page.evaluate(
             "document.body.insertAdjacentHTML('beforeend', '<img src=x: onerror=\"window.struck=1\">')"
         )
-        page.value("new Promise(done => setTimeout(done, 200))")
-        assert page.value("window.struck === undefined")
-        assert any("Content Security Policy" in one for one in page.complaints)
+        page.evaluate("new Promise(done => setTimeout(done, 200))")
+        assert page.evaluate("window.struck === undefined")
+        assert any("Content Security Policy" in complaint for complaint in page.complaints)
 
 
 def test_a_server_that_ends_is_told(browser: Chromium) -> None:
     with an_agent() as served:
-        served.do(wanted(served.made, a_guaranteed_pod("db", "2/1Gi")))
+        served.run_in_server(wanted(served.made, a_guaranteed_pod("db", "2/1Gi")))
         page = opened(browser, served)
         page.wait("document.querySelectorAll('.pod').length === 1")
     page.wait("document.getElementById('live').textContent.startsWith('no connection')")
-    assert page.value("document.querySelectorAll('.pod').length") == 1, "what was there stays"
+    assert page.evaluate("document.querySelectorAll('.pod').length") == 1, "what was there stays"
 
 
 def test_a_plan_that_changes_is_followed(browser: Chromium) -> None:
@@ -301,13 +307,15 @@ def test_a_plan_that_changes_is_followed(browser: Chromium) -> None:
 
     @asynccontextmanager
     async def made() -> Any:
-        first = planned(Node.of(profile), [a_pod("web", "cpu=1")])
-        second = planned(Node.of(profile), [a_pod("web", "cpu=1"), a_guaranteed_pod("db", "2/1Gi")])
+        first = admission_plan(Node.from_profile(profile), [a_pod("web", "cpu=1")])
+        second = admission_plan(
+            Node.from_profile(profile), [a_pod("web", "cpu=1"), a_guaranteed_pod("db", "2/1Gi")]
+        )
         yield PlanView(first, lambda: second, lambda: edited[0])
 
-    with Served(made, lambda view: view, PlanView.close) as served:
+    with ServedView(made, lambda view: view, PlanView.close) as served:
         page = opened(browser, served)
-        assert page.value("document.querySelectorAll('.pod').length") == 1
+        assert page.evaluate("document.querySelectorAll('.pod').length") == 1
         edited[0] = 1
         page.wait("document.querySelectorAll('.pod').length === 2", 2)
-        assert page.value(f"{CELLS}[1].dataset.pod") == "db"
+        assert page.evaluate(f"{CELLS}[1].dataset.pod") == "db"

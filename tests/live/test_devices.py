@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.api.client import Client
-from nodewright.cli.app import NO, YES, run
+from nodewright.agent.agent_client import AgentClient
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import NO, YES
 from tools.agent_idle import running
 from tools.source import ROOT
 
@@ -55,7 +56,7 @@ def plugin(directory: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def counted(client: Client) -> tuple[str, str]:
+def counted(client: AgentClient) -> tuple[str, str]:
     (node,) = client.get("api/v1/nodes")["items"]
     status = node["status"]
     return status["capacity"].get(GPU, ""), status["allocatable"].get(GPU, "")
@@ -79,9 +80,9 @@ def test_pods_keep_their_devices_when_agent_and_plugin_come_and_go(
             assert run(["get", "pods", "-o", "json"]) == YES
             items = json.loads(capsys.readouterr().out)["items"]
             return {
-                one["metadata"]["name"]: one["metadata"]["annotations"].get("nodewright.dev/devices", "")
-                for one in items
-                if one["status"].get("phase") == "Running"
+                item["metadata"]["name"]: item["metadata"]["annotations"].get("nodewright.dev/devices", "")
+                for item in items
+                if item["status"].get("phase") == "Running"
             }
 
         words = ["--prefers", "highest", "gpu-0@0", "gpu-1@0", "gpu-2@0"]

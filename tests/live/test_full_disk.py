@@ -1,13 +1,18 @@
 """The real command where its files cannot be written, or are damaged: nothing starts that would be forgotten, nothing is overwritten."""
 
+import os
 import resource
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
+from tests.support.agent_command import AgentCommand
+from tests.support.live_agent import private_cgroups
 
-from nodewright.testing.agent_command import AgentCommand
-from nodewright.testing.machine import own_cgroups
+from nodewright.agent.agent_client import AgentStatusError
 
 pytestmark = pytest.mark.live
 
@@ -24,7 +29,7 @@ UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[AgentCommand]:
-    with own_cgroups() as cgroups:
+    with private_cgroups() as cgroups:
         (tmp_path / "pods").mkdir()
         made = AgentCommand(tmp_path, cgroups.root, "--workload-dir", str(tmp_path / "pods"))
         try:
@@ -40,7 +45,7 @@ def want(agent: AgentCommand, name: str) -> None:
 
 
 def phases(agent: AgentCommand) -> dict[str, str]:
-    return {one["metadata"]["name"]: one["status"].get("phase", "") for one in agent.pods()}
+    return {pod["metadata"]["name"]: pod["status"].get("phase", "") for pod in agent.pods()}
 
 
 def waits_for(agent: AgentCommand, name: str) -> str:
@@ -54,30 +59,102 @@ def waits_for(agent: AgentCommand, name: str) -> str:
 def test_a_disk_that_takes_nothing_keeps_pods_waiting_and_the_agent_alive(agent: AgentCommand) -> None:
     agent.start()
     want(agent, "first")
-    agent.until(lambda: phases(agent) == {"first": "Running"})
+    agent.wait_until(lambda: phases(agent) == {"first": "Running"})
     # Every file may have 0 bytes: no write of the agent succeeds, that of its messages neither.
     resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     want(agent, "second")
-    agent.until(lambda: waits_for(agent, "second") == "StateNotKept")
+    agent.wait_until(lambda: waits_for(agent, "second") == "StateNotKept")
     assert phases(agent) == {"first": "Running", "second": "Pending"}
     resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, UNLIMITED)
-    agent.until(lambda: phases(agent) == {"first": "Running", "second": "Running"})
+    agent.wait_until(lambda: phases(agent) == {"first": "Running", "second": "Running"})
 
 
-@pytest.mark.parametrize("place", ["pods/*.json", "cpu_manager_state"])
-def test_a_damaged_file_is_refused_with_what_to_do_and_left_alone(agent: AgentCommand, place: str) -> None:
+def test_a_pod_that_cannot_be_stored_is_not_reported_as_created(agent: AgentCommand) -> None:
+    agent.start()
+    agent.wait_until(agent.is_ready)
+    pod = yaml.safe_load(POD.format(name="lost"))
+    resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    with pytest.raises(
+        AgentStatusError, match=r'pods "lost" is not created: it cannot be stored: write .*: File too large'
+    ):
+        agent.client.post("api", "v1", "namespaces", "default", "pods", body=pod)
+    agent.wait_until(lambda: phases(agent) == {})
+    resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, UNLIMITED)
+    # What is acknowledged outlives the agent, also one that is killed at once.
+    agent.wait_until(lambda: _created(agent, pod))
+    agent.kill()
+    agent.start()
+    agent.wait_until(lambda: phases(agent) == {"lost": "Running"})
+
+
+def _created(agent: AgentCommand, pod: dict[str, object]) -> bool:
+    try:
+        agent.client.post("api", "v1", "namespaces", "default", "pods", body=pod)
+    except AgentStatusError:
+        return False
+    return True
+
+
+def _put_fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b"{"), _put_fifo])
+def test_a_damaged_state_file_of_the_cpu_manager_is_set_aside(
+    agent: AgentCommand, damage: Callable[[Path], object]
+) -> None:
     agent.start()
     want(agent, "first")
-    agent.until(lambda: phases(agent) == {"first": "Running"})
+    agent.wait_until(lambda: phases(agent) == {"first": "Running"})
     agent.kill()
-    (file,) = (agent.folder / "root").glob(place)
-    whole = file.read_bytes()
-    file.write_bytes(whole[:20])
+    file = agent.folder / "root" / "cpu_manager_state"
+    damage(file)
     agent.start()
-    assert agent.wait() == 1
-    assert str(file) in agent.said()
-    assert "delete" in agent.said()
-    assert file.read_bytes() == whole[:20]
-    file.write_bytes(whole)
+    agent.wait_until(lambda: phases(agent) == {"first": "Running"})
+    assert "the file is kept as cpu_manager_state.damaged" in agent.log_tail()
+    assert file.is_file()
+
+
+def test_a_damaged_record_of_a_pod_is_set_aside_and_the_others_run_on(agent: AgentCommand) -> None:
     agent.start()
-    agent.until(lambda: phases(agent) == {"first": "Running"})
+    want(agent, "first")
+    want(agent, "second")
+    agent.wait_until(lambda: phases(agent) == {"first": "Running", "second": "Running"})
+    agent.kill()
+    (file,) = (
+        file for file in (agent.folder / "root").glob("pods/*.json") if b'"first"' in file.read_bytes()
+    )
+    file.write_bytes(file.read_bytes()[:20])
+    agent.start()
+    agent.wait_until(lambda: phases(agent).get("second") == "Running")
+    assert "RecordSetAside" in agent.log_tail() or f"{file.name}.damaged" in agent.log_tail()
+    # Its source lists it still, so that it is admitted again.
+    agent.wait_until(lambda: phases(agent) == {"first": "Running", "second": "Running"})
+
+
+def test_an_agent_starts_on_a_full_disk_and_stores_its_state_once_there_is_room(agent: AgentCommand) -> None:
+    root = agent.folder / "root"
+    root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0711", "nodewright-full", root], check=True)
+    try:
+        agent.start()
+        want(agent, "first")
+        agent.wait_until(lambda: phases(agent) == {"first": "Running"})
+        agent.kill()
+        (root / "changes.log").write_bytes(b"")
+        with suppress(OSError), (root / "filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+        agent.start()
+        agent.wait_until(lambda: phases(agent) == {"first": "Running"})
+        assert "StateNotKept" in agent.log_tail()
+        (root / "filler").unlink()
+        want(agent, "second")
+        agent.wait_until(lambda: phases(agent) == {"first": "Running", "second": "Running"})
+        agent.kill()
+        agent.start()
+        agent.wait_until(lambda: phases(agent) == {"first": "Running", "second": "Running"})
+    finally:
+        agent.stop()
+        subprocess.run(["umount", "--lazy", root], check=True)

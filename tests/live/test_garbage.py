@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import grpc
 import pytest
 
-from nodewright.api.client import Client
-from nodewright.world.podresources.client import PodResourcesClient
+from nodewright.agent.agent_client import AgentClient
+from nodewright.pod_resources.lister import PodResourcesClient
 from tools.agent_idle import running
 from tools.source import ROOT
 
@@ -151,7 +151,7 @@ def test_garbage_on_every_socket_disturbs_nothing() -> None:
                     door.answers()
                 assert pods(client) == [("web", "Running", 0)]
                 told = [one["message"] for one in client.get("api/v1/events")["items"]]
-                for why in ("no TLS: ", "what it said is no HTTP request"):
+                for why in ("TLS handshake failed: ", "malformed HTTP request"):
                     assert any(why in one for one in told)
                 until(lambda: files(agent) <= before)
                 assert rss_mib(agent) < weight + 16
@@ -178,7 +178,7 @@ def dashboard(home: Path) -> list[str]:
     return ["-u", "-m", "nodewright", "dashboard", "--socket", str(home / "agent.sock")]
 
 
-def all_doors(client: Client, root: Path, ports: tuple[int, int], link: str) -> list[Door]:
+def all_doors(client: AgentClient, root: Path, ports: tuple[int, int], link: str) -> list[Door]:
     """Every socket of the agent, and that of the dashboard beside it."""
     page = urlsplit(link)
     assert page.hostname is not None
@@ -205,7 +205,7 @@ def all_doors(client: Client, root: Path, ports: tuple[int, int], link: str) -> 
 
     def listed() -> None:
         (told,) = PodResourcesClient(root / "pod-resources" / "kubelet.sock").pods()
-        assert [one.ids for one in told.containers[0].devices] == [("gpu-0",)]
+        assert [device.ids for device in told.containers[0].devices] == [("gpu-0",)]
 
     def registered() -> None:
         (node,) = client.get("api/v1/nodes")["items"]
@@ -222,7 +222,7 @@ def all_doors(client: Client, root: Path, ports: tuple[int, int], link: str) -> 
     ]
 
 
-def pods(client: Client) -> list[tuple[str, str, int]]:
+def pods(client: AgentClient) -> list[tuple[str, str, int]]:
     return [
         (one["metadata"]["name"], one["status"]["phase"], status["restartCount"])
         for one in client.get("api/v1/pods")["items"]

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.agent_command import AgentCommand, ProcessFootprint
+from tests.support.live_agent import private_cgroups
 
-from nodewright.testing.agent_command import AgentCommand, Weight
-from nodewright.testing.machine import own_cgroups
-from nodewright.world.cgroupfs import CgroupFS
+from nodewright.host.cgroupfs import CgroupFS
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 SEED = int(os.environ.get("FAULT_SEED") or random.SystemRandom().randrange(1_000_000))
-KILLS = int(os.environ.get("KILL_POINTS") or 40)
+KILLS = int(os.environ.get("KILL_POINTS") or 24)
 IS_SOAK = KILLS > 40
-LIMIT_S = 7200.0 if IS_SOAK else 90.0
+LIMIT_S = 7200.0 if IS_SOAK else 60.0
 """Fewer kills than wanted will do where the machine is busy."""
 WAVES, WAVE, WARM = (10 if IS_SOAK else 1), 110, (4 if IS_SOAK else 1)
 """Before it is weighed, what is loaded once is loaded, and what is kept of events up to a number is full."""
@@ -80,7 +80,7 @@ class Machine:
         """Whether so many pods are there, and so many of them run."""
 
         def holds() -> bool:
-            found = self.agent.pods() if self.agent.answers() else None
+            found = self.agent.pods() if self.agent.is_ready() else None
             if found is None:
                 return False
             return (len(found), sum(one["status"].get("phase") == "Running" for one in found)) == (
@@ -131,7 +131,7 @@ class Machine:
     def left(self) -> tuple[list[str], tuple[int, ...], list[int], list[str]]:
         """Groups of pods, processes in groups, others that name our directory, and what is kept of pods."""
         root = self.cgroups.root
-        groups = [path for level in self.cgroups.below(root) for path in _all_below(self.cgroups, level)]
+        groups = [path for level in self.cgroups.children(root) for path in _all_below(self.cgroups, level)]
         pods = [path for path in groups if "/pod" in path.removeprefix(f"{root}/kubepods")]
         mine = [pid for pid in _processes_that_name(str(self.directory)) if pid != self.agent.pid]
         kept = [str(place) for place in self.directory.glob("root/pods/*")]
@@ -140,7 +140,7 @@ class Machine:
 
 @pytest.fixture
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    with own_cgroups() as cgroups:
+    with private_cgroups() as cgroups:
         directory = Path(tempfile.mkdtemp(prefix="nodewright-kills-"))
         directory.chmod(0o755)
         made = Machine(directory, cgroups, request.param())
@@ -161,7 +161,7 @@ def test_what_runs_goes_on_however_often_the_agent_is_killed(machine: Machine) -
     before = _weight_after_a_pod(machine)
     machine.want("steady", "sleep", STEADY)
     machine.want("pinned", "sleep", PINNED, amounts={"cpu": "1", "memory": "32Mi"})
-    agent.until(machine.has(2, 2))
+    agent.wait_until(machine.has(2, 2))
     steady, pinned = machine.sleepers(STEADY), machine.sleepers(PINNED)
     assert (len(steady), len(pinned)) == (1, 1)
     agent.kill()
@@ -173,13 +173,13 @@ def test_what_runs_goes_on_however_often_the_agent_is_killed(machine: Machine) -
         reasons |= _lives_for(agent, choose.uniform(3, 5) if kills % 4 == 3 else choose.uniform(0.2, 3))
         agent.kill()
         kills += 1
-        assert machine.sleepers(STEADY) == steady, (kills, SEED, agent.said())
-        assert machine.sleepers(PINNED) == pinned, (kills, SEED, agent.said())
+        assert machine.sleepers(STEADY) == steady, (kills, SEED, agent.log_tail())
+        assert machine.sleepers(PINNED) == pinned, (kills, SEED, agent.log_tail())
     assert kills > 3
     assert kills < FEW or {"Preempting", "Evicted"} <= reasons
     machine.unwant_all()
     agent.start()
-    agent.until(machine.has(0, 0))
+    agent.wait_until(machine.has(0, 0))
     after = _weight_after_a_pod(machine)
     assert machine.left() == ([], (), [], [])
     assert after.files == before.files
@@ -187,14 +187,14 @@ def test_what_runs_goes_on_however_often_the_agent_is_killed(machine: Machine) -
     _keep_figures("live", before, after, kills=kills, seen=sorted(reasons))
 
 
-def _weight_after_a_pod(machine: Machine) -> Weight:
+def _weight_after_a_pod(machine: Machine) -> ProcessFootprint:
     """What the agent takes once it has done all that it does for a pod: what is opened and loaded once is there."""
     machine.want("first", "sleep", "1000")
-    machine.agent.until(machine.has(1, 1))
+    machine.agent.wait_until(machine.has(1, 1))
     machine.unwant("first")
-    machine.agent.until(machine.has(0, 0))
+    machine.agent.wait_until(machine.has(0, 0))
     time.sleep(REST_S)
-    return machine.agent.weight()
+    return machine.agent.footprint()
 
 
 def _something_happens(machine: Machine, number: int, choose: random.Random) -> None:
@@ -215,7 +215,7 @@ def _lives_for(agent: AgentCommand, seconds: float) -> set[str]:
     """The agent may do what it does for so long; why pods ended meanwhile."""
     until_s, reasons = time.monotonic() + seconds, set[str]()
     while (left_s := until_s - time.monotonic()) > 0:
-        reasons |= {one["status"].get("reason", "") for one in agent.pods()}
+        reasons |= {pod["status"].get("reason", "") for pod in agent.pods()}
         time.sleep(min(0.1, max(left_s, 0)))
     return reasons - {""}
 
@@ -224,19 +224,19 @@ def _lives_for(agent: AgentCommand, seconds: float) -> set[str]:
 def test_pods_come_and_go_by_the_hundred_and_leave_nothing(machine: Machine) -> None:
     agent = machine.agent
     agent.start()
-    before = Weight(0, 0, 0)
+    before = ProcessFootprint(0, 0, 0)
     for wave in range(-WARM, WAVES):
         count = WAVE if IS_SOAK or wave >= 0 else 10
         for number in range(count):
             machine.want(f"pod-{wave}-{number}", "sleep", "1000")
-        agent.until(machine.has(count, count), limit_s=300)
+        agent.wait_until(machine.has(count, count), limit_s=300)
         machine.unwant_all()
-        agent.until(machine.has(0, 0), limit_s=300)
+        agent.wait_until(machine.has(0, 0), limit_s=300)
         if wave == -1:
             time.sleep(REST_S)
-            before = agent.weight()
+            before = agent.footprint()
     time.sleep(REST_S)
-    after = agent.weight()
+    after = agent.footprint()
     assert machine.left() == ([], (), [], [])
     assert after.files == before.files
     assert after.rss_kib - before.rss_kib < RSS_BOUND_KIB
@@ -244,7 +244,7 @@ def test_pods_come_and_go_by_the_hundred_and_leave_nothing(machine: Machine) -> 
 
 
 def _all_below(cgroups: CgroupFS, path: str) -> list[str]:
-    return [path, *(one for below in cgroups.below(path) for one in _all_below(cgroups, below))]
+    return [path, *(one for below in cgroups.children(path) for one in _all_below(cgroups, below))]
 
 
 def _processes_that_name(text: str) -> list[int]:
@@ -259,7 +259,7 @@ def _processes_that_name(text: str) -> list[int]:
     return found
 
 
-def _keep_figures(name: str, before: Weight, after: Weight, **more: object) -> None:
+def _keep_figures(name: str, before: ProcessFootprint, after: ProcessFootprint, **more: object) -> None:
     kept = os.environ.get("KILL_FIGURES")
     if kept is None:
         return

@@ -12,14 +12,14 @@ pytestmark = pytest.mark.live
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from nodewright.world.mounts import KernelMounts, mounted_below
-from nodewright.world.volumes import Volumes
+from nodewright.host.mounts import KernelMounter, mount_points_below
+from nodewright.host.volumes import Volumes
 
 root = Path(sys.argv[1])
-mounts = KernelMounts()
+mounts = KernelMounter()
 volumes = Volumes(root, mounts)
-fast = volumes.empty("u", {"name": "fast one", "emptyDir": {"medium": "Memory"}}, 7, 1 << 20)
-volumes.empty("u", {"name": "fast one", "emptyDir": {"medium": "Memory"}}, 7, 1 << 20)
+fast = volumes.set_up_empty_dir("u", {"name": "fast one", "emptyDir": {"medium": "Memory"}}, 7, 1 << 20)
+volumes.set_up_empty_dir("u", {"name": "fast one", "emptyDir": {"medium": "Memory"}}, 7, 1 << 20)
 told = os.statvfs(fast)
 assert told.f_blocks * told.f_frsize == 1 << 20, told
 assert (fast.stat().st_mode & 0o7777, fast.stat().st_gid) == (0o2777, 7)
@@ -27,16 +27,16 @@ try:
     (fast / "much").write_bytes(b"x" * (2 << 20))
 except OSError as error:
     print(error.strerror)
-work = volumes.empty("u", {"name": "work", "emptyDir": {}}, None, 0)
-pinned = volumes.below("u", work, "data", ("work", "app", 0))
+work = volumes.set_up_empty_dir("u", {"name": "work", "emptyDir": {}}, None, 0)
+pinned = volumes.prepare_subpath("u", work, "data", ("work", "app", 0))
 (pinned / "a").write_text("seen")
 assert (work / "data" / "a").read_text() == "seen"
 (work / "data").rename(work / "old")
 (work / "data").symlink_to("/etc")
 assert [one.name for one in pinned.iterdir()] == ["a"]
-assert len(mounted_below(root)) == 2, mounted_below(root)
+assert len(mount_points_below(root)) == 2, mount_points_below(root)
 volumes.remove("u")
-assert mounted_below(root) == []
+assert mount_points_below(root) == []
 assert list(root.iterdir()) == []
 """
 

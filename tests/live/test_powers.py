@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.live.test_composed import Composed, a_pod
+from tests.support.live_agent import process_bench
 
-from nodewright.agent.starting import ConfigError
-from nodewright.core.security import CAPABILITIES
-from nodewright.testing.machine import plain_bench
+from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.core.container_security import CAPABILITIES
 
 pytestmark = pytest.mark.live
 
@@ -30,7 +30,7 @@ def status(context: dict[str, Any]) -> dict[str, str]:
     """What the kernel says of a process with this security context."""
 
     async def ask() -> dict[str, str]:
-        async with plain_bench() as bench:
+        async with process_bench() as bench:
             one = Composed(bench, a_pod(ASKS, securityContext=context))
             await one.start()
             assert (await one.ended()).exit_code == 0
@@ -74,12 +74,14 @@ def test_another_user_gains_nothing() -> None:
 
 
 def test_who_must_not_be_root_and_would_be_is_refused() -> None:
-    with pytest.raises(ConfigError, match="container has runAsNonRoot and image will run as root"):
+    with pytest.raises(ContainerConfigError, match="container has runAsNonRoot and image will run as root"):
         status({"runAsNonRoot": True})
 
 
 def test_what_a_process_cannot_be_held_to_is_refused() -> None:
-    with pytest.raises(ConfigError, match="readOnlyRootFilesystem: it sees the machine's own files"):
+    with pytest.raises(
+        ContainerConfigError, match="readOnlyRootFilesystem: the process uses the host's file system"
+    ):
         status({"readOnlyRootFilesystem": True})
 
 
@@ -87,10 +89,10 @@ def asked_with(*, has_gate: bool) -> list[str]:
     """What a container hears that wants to end by SIGUSR1."""
 
     async def ask() -> list[str]:
-        async with plain_bench() as bench:
+        async with process_bench() as bench:
             script = "trap 'echo USR1; exit 0' USR1; trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
             one = Composed(bench, a_pod(["sh", "-c", script], lifecycle={"stopSignal": "SIGUSR1"}))
-            one.composer.site = replace(one.composer.site, has_stop_signals=has_gate)
+            one.composer.node_context = replace(one.composer.node_context, has_stop_signals=has_gate)
             id_ = await one.start()
             while not one.log.exists() or "ready" not in one.said():
                 await asyncio.sleep(0.01)

@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-
-from nodewright.testing.growth import DisturbedError, Where, cost_of_a_look, why_not
-from nodewright.testing.races import races
+from tests.support.command_race import run_races
+from tests.support.eviction_race import DisturbedError, ThresholdScope, reading_cost, unavailable_reason
 
 ROUNDS = 3
 WITHIN_MS = 100
@@ -15,14 +14,14 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 @pytest.fixture(autouse=True)
 def _has_all_it_needs() -> None:
-    if lacks := why_not():
+    if lacks := unavailable_reason():
         pytest.skip(lacks)
 
 
-@pytest.mark.parametrize("where", list(Where))
-def test_a_growing_pod_is_evicted_in_time(tmp_path: Path, where: Where) -> None:
+@pytest.mark.parametrize("where", list(ThresholdScope))
+def test_a_growing_pod_is_evicted_in_time(tmp_path: Path, where: ThresholdScope) -> None:
     try:
-        rounds = races(tmp_path, where, ROUNDS)
+        rounds = run_races(tmp_path, where, ROUNDS)
     except DisturbedError:
         pytest.skip(
             "others on this machine take so much time that nothing can be measured; make soak measures alone"
@@ -34,10 +33,10 @@ def test_a_growing_pod_is_evicted_in_time(tmp_path: Path, where: Where) -> None:
 
 
 def test_by_the_kubelets_policy_it_is_evicted_late(tmp_path: Path) -> None:
-    (late,) = races(tmp_path, Where.NODE, 1, policy="kubelet")
+    (late,) = run_races(tmp_path, ThresholdScope.NODE, 1, policy="kubelet")
     assert late.signalled_ms > 10 * WITHIN_MS
 
 
 def test_a_look_is_cheap(tmp_path: Path) -> None:
     # At 20 looks a second less than half a percent of a CPU.
-    assert cost_of_a_look(tmp_path) < 250
+    assert reading_cost(tmp_path) < 250

@@ -10,19 +10,18 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.support.live_agent import ProcessBench, process_bench
+from tests.support.runtime_port import RUNTIME_CHECKS, RuntimeCheck, RuntimeTestContainer
 
-from nodewright.core.cgroups.facts import ContainerSettings, MemoryCeiling, Origin
-from nodewright.core.cgroups.files import File
-from nodewright.core.requests import OOMScore
-from nodewright.core.requests.oom import NodeCritical
-from nodewright.model.objects import Container
-from nodewright.model.running import OOM_KILLED, ContainerPhase
-from nodewright.testing.machine import ProcessBench, plain_bench
-from nodewright.testing.runtime_port import CHECKS, Check, Kind
+from nodewright.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling
+from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.core.requests.oom_adjust import NodeCritical, OOMScore
+from nodewright.errors import HostError
+from nodewright.host.ports import ContainerConfig, ContainerRuntime
+from nodewright.kubernetes.objects import Container
+from nodewright.kubernetes.runtime_status import OOM_KILLED, ContainerPhase
+from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.values.units import Bytes
-from nodewright.world.errors import WorldError
-from nodewright.world.ports import ContainerRuntime, ContainerWish
-from nodewright.world.processes.runtime import ProcessRuntime
 
 pytestmark = pytest.mark.live
 
@@ -32,18 +31,24 @@ class Bench:
 
     def __init__(self, made: ProcessBench) -> None:
         self.made, self.cgroups, self.directory = made, made.cgroups, made.directory
-        self.uid, self.facts, self.sandbox = made.uid, made.facts, made.sandbox
+        self.uid, self.facts, self.sandbox = made.uid, made.pod_facts, made.sandbox
         self.cgroup_parent, self.log_directory = made.cgroup_parent, made.log_directory
 
     @property
     def runtime(self) -> ContainerRuntime:
         return self.made.runtime
 
-    def command(self, name: str, *command: str, **more: object) -> ContainerWish:
+    def command(self, name: str, *command: str, **more: object) -> ContainerConfig:
         """A container that runs a command of ours."""
-        wish = self.made.wish(Kind.RUNS)
-        settings = {"env": {**wish.env}, "files": (), "attempt": 0, "container": Container(name=name), **more}
-        return ContainerWish(
+        wish = self.made.container_config(RuntimeTestContainer.RUNS)
+        settings = {
+            "env": {**wish.env},
+            "cgroup_files": (),
+            "attempt": 0,
+            "container": Container(name=name),
+            **more,
+        }
+        return ContainerConfig(
             pod=wish.pod,
             spec_hash="1",
             command=command,
@@ -59,7 +64,7 @@ class Bench:
 
     async def end_of(self, name: str) -> tuple[int, str, str]:
         for _ in range(3000):
-            found = (await self.facts()).newest(name)
+            found = (await self.facts()).newest_attempt(name)
             assert found is not None
             if found.phase is ContainerPhase.EXITED:
                 return found.exit_code, found.reason, found.message
@@ -76,7 +81,7 @@ class Bench:
 
 @asynccontextmanager
 async def bench() -> AsyncIterator[Bench]:
-    async with plain_bench() as made:
+    async with process_bench() as made:
         yield Bench(made)
 
 
@@ -93,8 +98,8 @@ def alone(check: Callable[[Bench], Awaitable[None]]) -> Callable[[], None]:
     return test
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_process_runtime(check: Check) -> None:
+@pytest.mark.parametrize("check", RUNTIME_CHECKS, ids=lambda check: check.__name__)
+def test_process_runtime(check: RuntimeCheck) -> None:
     alone(lambda bench: check(bench.made))()
 
 
@@ -141,8 +146,8 @@ async def test_a_log_that_cannot_be_written_does_not_keep_its_container_from_run
 @alone
 async def test_memory_beyond_the_limit_ends_a_container_as_oom_killed(bench: Bench) -> None:
     name = "memory.max" if bench.cgroups.version == 2 else "memory.limit_in_bytes"
-    limit = File(name, str(32 << 20), MemoryCeiling(Bytes(32 << 20), Origin.LIMIT))
-    await bench.run("app", sys.executable, "-c", "x = b'x' * (200 << 20)", files=(limit,))
+    limit = CgroupFile(name, str(32 << 20), MemoryCeiling(Bytes(32 << 20), AmountOrigin.LIMIT))
+    await bench.run("app", sys.executable, "-c", "x = b'x' * (200 << 20)", cgroup_files=(limit,))
     assert await bench.end_of("app") == (137, OOM_KILLED, "")
 
 
@@ -175,7 +180,7 @@ async def test_a_container_that_closes_its_streams_lives_on(bench: Bench) -> Non
 
 @alone
 async def test_a_fork_bomb_ends(bench: Bench) -> None:
-    bench.cgroups.ensure(bench.cgroup_parent, (File("pids.max", "100", None),))  # type: ignore[arg-type] # no fact
+    bench.cgroups.ensure(bench.cgroup_parent, (CgroupFile("pids.max", "100", None),))  # type: ignore[arg-type] # no fact
     bomb = "f() { f | f & f; }; (f) 2>/dev/null & while :; do :; done"
     id_ = await bench.run("app", "sh", "-c", bomb)
     while len(bench.members("app")) < 50:
@@ -193,7 +198,7 @@ async def test_a_command_that_takes_too_long_ends_with_all_its_children(bench: B
             id_, ("sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & sleep 1000"), 0.5
         )
     assert len(bench.members("app")) == 1
-    assert bench.cgroups.below(f"{bench.cgroup_parent}/app-0") == ()
+    assert bench.cgroups.children(f"{bench.cgroup_parent}/app-0") == ()
 
 
 @alone
@@ -234,7 +239,7 @@ async def test_what_cannot_be_run_says_why(bench: Bench) -> None:
         ("dir", ("/tmp",), "/tmp: Permission denied"),
         ("cwd", ("true",), "/nonesuch: No such file or directory"),
     ):
-        with pytest.raises(WorldError) as failed:
+        with pytest.raises(HostError) as failed:
             await bench.run(name, *command, working_dir="/nonesuch" if name == "cwd" else "")
         assert failed.value.error == why
         assert await bench.end_of(name) == (128, "StartError", why)
@@ -269,7 +274,7 @@ async def test_a_container_and_its_commands_have_a_score_and_a_session_of_their_
 
 @alone
 async def test_a_directory_has_one_agent(bench: Bench) -> None:
-    with pytest.raises(WorldError, match="another agent has it"):
+    with pytest.raises(HostError, match="another agent uses it"):
         ProcessRuntime(bench.directory / "runtime", bench.cgroups)
 
 
@@ -282,7 +287,7 @@ async def test_an_agent_that_dies_while_it_starts_a_container_starts_it_once(ben
         task = asyncio.ensure_future(bench.runtime.start_container(id_))
         await asyncio.sleep(delay)
         task.cancel()
-        bench.made.runtime = await bench.made.reopened()
+        bench.made.runtime = await bench.made.restart_agent()
         await asyncio.gather(bench.runtime.start_container(id_), bench.runtime.start_container(id_))
         assert len(bench.members("app")) == 1
         await bench.runtime.remove_container(id_)
@@ -294,6 +299,6 @@ async def test_torn_files_are_as_if_they_were_not_there(bench: Bench) -> None:
     place = bench.directory / "runtime" / bench.uid / "app"
     (place / "1").mkdir()
     (place / "1" / "created.json").write_text("")
-    assert [one.attempt for one in (await bench.facts()).containers] == [0]
+    assert [container.attempt for container in (await bench.facts()).containers] == [0]
     (place / "0" / "started").write_text("")
-    assert [one.phase for one in (await bench.facts()).containers] == [ContainerPhase.RUNNING]
+    assert [container.phase for container in (await bench.facts()).containers] == [ContainerPhase.RUNNING]

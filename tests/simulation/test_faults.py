@@ -1,28 +1,29 @@
 """Disks that are full, runtimes that fail or hang, clocks that jump and power that fails: in the end all is as it would have been."""
 
 import asyncio
+import os
 import random
 from functools import cache
 from typing import Any
 
 import pytest
 from tests.simulation.day import PROFILE, SCRIPTS, SEED, a_day, nothing_is_left
+from tests.support.agent_restarts import AgentRestarts
+from tests.support.fault_injection import Fault, FaultInjector
 
-from nodewright.testing.faults import Fault, Faults
-from nodewright.testing.lives import Lives
-
+FAULTS = int(os.environ.get("FAULT_POINTS") or 10)
 SLACK_S = 200
 """What takes two minutes to be given up on, and is tried again, is done by then."""
 
 
 @cache
 def a_long_calm_day() -> tuple[dict[str, Any], int]:
-    lives = Lives(PROFILE, SCRIPTS)
+    lives = AgentRestarts(PROFILE, SCRIPTS)
     return asyncio.run(a_day(lives, slack_s=SLACK_S)), lives.now_faults.count
 
 
-def comes_right(faults: Faults) -> None:
-    lives = Lives(PROFILE, SCRIPTS, [faults])
+def comes_right(faults: FaultInjector) -> None:
+    lives = AgentRestarts(PROFILE, SCRIPTS, [faults])
     lives.is_careful = False
     after = asyncio.run(a_day(lives, slack_s=SLACK_S))
     assert lives.wrong == [], (faults.place, SEED)
@@ -39,28 +40,30 @@ def places(count: int, seed: int) -> list[int]:
 def test_what_fails_now_and_then_is_done_later() -> None:
     choose = random.Random(1)
     for at in places(4, 1):
-        comes_right(Faults(at, Fault.FAILS, times=choose.choice((1, 2, 5, 20))))
+        comes_right(FaultInjector(at, Fault.FAILS, times=choose.choice((1, 2, 5, 20))))
 
 
 @pytest.mark.slow
 def test_what_never_comes_back_is_given_up_and_tried_again() -> None:
     for at in places(2, 2):
-        comes_right(Faults(at, Fault.HANGS))
+        comes_right(FaultInjector(at, Fault.HANGS))
 
 
 @pytest.mark.slow
 def test_what_fails_anywhere_is_done_later() -> None:
     choose = random.Random(SEED)
-    for number, at in enumerate(places(25, SEED)):
+    for number, at in enumerate(places(FAULTS, SEED)):
         hangs = number % 3 == 2
         comes_right(
-            Faults(at, Fault.HANGS) if hangs else Faults(at, Fault.FAILS, times=choose.choice((1, 3, 10, 40)))
+            FaultInjector(at, Fault.HANGS)
+            if hangs
+            else FaultInjector(at, Fault.FAILS, times=choose.choice((1, 3, 10, 40)))
         )
 
 
 @pytest.mark.parametrize("hours", [-30, 1])
 def test_a_clock_that_jumps_changes_nothing(hours: int) -> None:
-    lives = Lives(PROFILE, SCRIPTS)
+    lives = AgentRestarts(PROFILE, SCRIPTS)
     lives.jumps = {9: hours * 3600, 30: -hours * 1800, 52: hours * 60}
     assert asyncio.run(a_day(lives, slack_s=SLACK_S)) == a_long_calm_day()[0]
     nothing_is_left(lives)
@@ -68,7 +71,7 @@ def test_a_clock_that_jumps_changes_nothing(hours: int) -> None:
 
 @pytest.mark.parametrize("second", [2, *(pytest.param(one, marks=pytest.mark.slow) for one in (6, 17))])
 def test_after_a_power_failure_pods_start_anew_where_they_were(second: int) -> None:
-    lives = Lives(PROFILE, SCRIPTS)
+    lives = AgentRestarts(PROFILE, SCRIPTS)
     lives.failures = frozenset({second})
     after, calm = asyncio.run(a_day(lives, slack_s=SLACK_S)), a_long_calm_day()[0]
     assert lives.wrong == []

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 from tests.simulation.day import PROFILE, SCRIPTS, SEED, a_day, journals_decide_the_same, nothing_is_left
+from tests.support.agent_restarts import AgentRestarts
+from tests.support.fault_injection import Fault, FaultInjector
 
-from nodewright.agent.values import Source
-from nodewright.testing.faults import Fault, Faults
-from nodewright.testing.lives import Lives
+from nodewright.agent.agent_state import PodSource
 from nodewright.testing.objects import a_pod
 
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_WITHIN, Fault.KILLED_AFTER)
-COUNT = int(os.environ.get("KILL_POINTS") or 40)
+COUNT = int(os.environ.get("KILL_POINTS") or 20)
 
 
 @cache
 def a_calm_day() -> tuple[dict[str, Any], int]:
     """What comes of it when nobody is killed, and how many operations it takes."""
-    lives = Lives(PROFILE, SCRIPTS)
+    lives = AgentRestarts(PROFILE, SCRIPTS)
     after = asyncio.run(a_day(lives))
     assert lives.wrong == []
     nothing_is_left(lives)
@@ -52,12 +52,12 @@ def test_a_calm_day_has_all_that_happens_to_pods() -> None:
     assert count > 300
 
 
-def survives(faults: list[Faults], downtime_s: float, disk_s: float) -> str:
+def survives(faults: list[FaultInjector], downtime_s: float, disk_s: float) -> str:
     """Where the agent was killed, if all is as on a calm day."""
-    lives = Lives(PROFILE, SCRIPTS, faults, downtime_s)
+    lives = AgentRestarts(PROFILE, SCRIPTS, faults, downtime_s)
     lives.disk_s = disk_s
     after = asyncio.run(a_day(lives))
-    place = ", then ".join(one.place or "nowhere" for one in faults)
+    place = ", then ".join(fault.place or "nowhere" for fault in faults)
     assert lives.wrong == [], (place, downtime_s, disk_s, SEED)
     assert after == a_calm_day()[0], (place, downtime_s, disk_s, SEED)
     nothing_is_left(lives)
@@ -65,19 +65,19 @@ def survives(faults: list[Faults], downtime_s: float, disk_s: float) -> str:
     return place
 
 
-def kill_points(count: int, seed: int) -> list[tuple[list[Faults], float, float]]:
+def kill_points(count: int, seed: int) -> list[tuple[list[FaultInjector], float, float]]:
     """The agent is killed at so many places, spread over the day; every fourth time the next one is, too.
 
     Some agents are gone for a while; some disks take longer than what depends on them.
     """
     steps = a_calm_day()[1]
     choose = random.Random(seed)
-    found: list[tuple[list[Faults], float, float]] = []
+    found: list[tuple[list[FaultInjector], float, float]] = []
     for number in range(count):
         at = (number * steps + choose.randrange(steps)) // count
-        faults = [Faults(at, choose.choice(KILLS))]
+        faults = [FaultInjector(at, choose.choice(KILLS))]
         if number % 4 == 3:
-            faults.append(Faults(choose.randrange(40), choose.choice(KILLS)))
+            faults.append(FaultInjector(choose.randrange(40), choose.choice(KILLS)))
         found.append((faults, choose.choice((0, 0, 3)), choose.choice((0, 0.05, 0.4))))
     return found
 
@@ -99,14 +99,14 @@ def test_wherever_the_agent_is_killed_all_comes_as_it_would_have_come() -> None:
 
 @pytest.mark.slow
 def test_pods_that_come_and_go_by_hundreds_leave_nothing_behind() -> None:
-    async def churn() -> Lives:
-        lives = Lives(PROFILE, SCRIPTS)
+    async def churn() -> AgentRestarts:
+        lives = AgentRestarts(PROFILE, SCRIPTS)
         for number in range(10 if COUNT > 40 else 3):
-            lives.have(Source.WORKLOAD, *(a_pod(f"pod-{number}-{each}") for each in range(100)))
-            await lives.live(2)
-            assert len(lives.running()) == 100
-            lives.have(Source.WORKLOAD)
-            await lives.live(2)
+            lives.set_source_pods(PodSource.WORKLOAD, *(a_pod(f"pod-{number}-{each}") for each in range(100)))
+            await lives.run_for(2)
+            assert len(lives.running_containers()) == 100
+            lives.set_source_pods(PodSource.WORKLOAD)
+            await lives.run_for(2)
         await lives.stop()
         return lives
 

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.cli.app import NO, USAGE
+from nodewright.output.exit_codes import NO, USAGE
 from tools.consoles import Shown, blocks, execute, is_as_shown, outputs, refreshed, shown
 
 PAGE = """# Page

@@ -1,6 +1,6 @@
-from nodewright.lint.rules import BY_ID
+from nodewright.lint.rules import RULES_BY_ID
 from tools.changelog import CHANGELOG, with_release
-from tools.reference import DEPARTURES, FLOORS, LINT, departures, followed, lint_pages, page
+from tools.reference import DEPARTURES, LAYERS, LINT, departures, followed, lint_pages, page
 from tools.source import PACKAGE, Module, modules
 
 
@@ -10,7 +10,7 @@ def test_the_page_of_departures_is_what_docstrings_say() -> None:
 
 def test_the_pages_of_lint_rules_are_what_the_code_says() -> None:
     assert all(path.read_text("utf-8") == text for path, text in lint_pages()), "make docs"
-    assert {path.name for path in LINT.glob("NW*.md")} == {f"{rule}.md" for rule in BY_ID}
+    assert {path.name for path in LINT.glob("NW*.md")} == {f"{rule}.md" for rule in RULES_BY_ID}
 
 
 def test_a_departure_is_listed_with_its_symbol() -> None:
@@ -31,7 +31,7 @@ def test_the_page_of_a_module_shows_what_is_public() -> None:
 
 def test_every_floor_has_its_place() -> None:
     assert {module.name.split(".")[1] for module in modules("src") if "." in module.name} == {
-        *FLOORS,
+        *LAYERS,
         "__main__",
     }
 

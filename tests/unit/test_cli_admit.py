@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodewright.cli.app import ERROR, NO, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, NO, YES
 
 WORKER = "examples/nodes/worker.yaml"
 PODS = "examples/admission"
@@ -32,7 +33,7 @@ def test_one_pod_out_means_no(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "pod/web\npod/agent\npod/idler\n"
 
 
-def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_yaml_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
     run(["admit", "-f", PODS, "--node", WORKER, "-o", "json"])
     as_json = json.loads(capsys.readouterr().out)
     run(["admit", "-f", PODS, "--node", WORKER, "-o", "yaml"])
@@ -50,7 +51,7 @@ def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert as_json["remaining"]["cpu"] == "500m"
 
 
-def test_wide_shows_where_a_pod_comes_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wide_shows_the_origin_of_a_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     manifest = tmp_path / "deployment.yaml"
     manifest.write_text(pod("web", "1", kind="Deployment"))
     assert run(["admit", "-f", str(manifest), "--node", WORKER, "-o", "wide"]) == YES
@@ -65,28 +66,28 @@ def profile(tmp_path: Path, **spec: object) -> str:
     return str(path)
 
 
-def test_a_release_without_rules_of_its_own_is_told_and_refused_where_people_are_strict(
+def test_a_release_without_its_own_rules_warns_and_fails_under_strict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = profile(tmp_path, kubernetesVersion="v1.31.4")
     assert run(["admit", "-f", PODS, "--node", node, "-o", "json"]) == NO
     captured = capsys.readouterr()
     assert "Kubernetes v1.31.4 has no rules of its own here" in captured.err
-    assert json.loads(captured.out)["rulesOf"] == "1.36"
+    assert json.loads(captured.out)["rulesOf"] == "1.32"
     assert run(["admit", "-f", PODS, "--node", node, "--strict"]) == ERROR
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("error: Kubernetes v1.31.4 has no rules of its own here")
 
 
-def test_no_pods_at_all_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_input_without_pods_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "empty.yaml"
     empty.touch()
     assert run(["admit", "-f", str(empty), "--node", WORKER]) == YES
     assert capsys.readouterr().err == "no pods found\n"
 
 
-def test_a_version_that_is_none_is_an_error_with_its_path(
+def test_an_invalid_version_is_an_error_with_its_path(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["admit", "-f", PODS, "--node", profile(tmp_path, kubernetesVersion="latest")]) == ERROR
@@ -118,9 +119,7 @@ def test_a_configuration_that_contradicts_itself_stops_with_the_kubelets_message
     assert "podsPerCore" in errors
 
 
-def test_what_the_engine_does_not_know_is_undecided(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_facts_are_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = yaml.safe_load(pod("web", "1"))
     document["spec"]["securityContext"] = {"appArmorProfile": {"type": "RuntimeDefault"}}
     manifest = tmp_path / "pod.yaml"
@@ -129,7 +128,7 @@ def test_what_the_engine_does_not_know_is_undecided(
     assert "undecided" in capsys.readouterr().out
 
 
-def test_a_node_that_keeps_more_than_it_has_does_not_start(
+def test_a_node_with_over_reservation_does_not_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = profile(tmp_path, kubeletConfiguration={"systemReserved": {"cpu": "5"}})
@@ -137,7 +136,7 @@ def test_a_node_that_keeps_more_than_it_has_does_not_start(
     assert "the kubelet does not start: invalid Node Allocatable configuration" in capsys.readouterr().err
 
 
-def test_who_holds_missing_cpus_is_told_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_holders_of_missing_cpus_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = {"cpu": "2", "memory": "64Mi"}
     pods = [
         {

@@ -1,6 +1,7 @@
 import pytest
 
-from nodewright.cli.app import COMMANDS, SUMMARIES, USAGE, YES, run
+from nodewright.cli.app import COMMANDS, SUMMARIES, run
+from nodewright.output.exit_codes import USAGE, YES
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -11,7 +12,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed == [*COMMANDS] == [*SUMMARIES]
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == YES
     assert capsys.readouterr().out.startswith("nodewright ")
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodewright.cli.app import ERROR, NO, USAGE, YES, run
-from nodewright.lint.rules import BY_ID
+from nodewright.cli.app import run
+from nodewright.lint.rules import RULES_BY_ID
+from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
 
 SHOP = "examples/lint/shop.yaml"
 KUBELET = "examples/lint/kubelet.yaml"
@@ -25,17 +26,17 @@ def test_only_and_disable_choose_the_rules(capsys: pytest.CaptureFixture[str]) -
     assert [one["rule"] for one in document["findings"]] == ["NW102"]
 
 
-def test_rules_that_there_are_not_are_errors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_rules_are_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lint", "-f", SHOP, "--only", "NW999"]) == ERROR
     assert run(["lint", "--explain", "101"]) == ERROR
-    assert capsys.readouterr().err.count("is no rule") == 2
+    assert capsys.readouterr().err.count("is not a rule") == 2
 
 
 def test_a_rule_is_explained_without_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lint", "--explain", "NW103"]) == YES
     assert capsys.readouterr().out.startswith("# NW103: Limits without requests\n")
     assert run(["lint", "--explain", "all"]) == YES
-    assert len(capsys.readouterr().out.splitlines()) == len(BY_ID) + 1
+    assert len(capsys.readouterr().out.splitlines()) == len(RULES_BY_ID) + 1
     assert run(["lint"]) == USAGE
 
 
@@ -51,13 +52,13 @@ def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert odd["fix"][0] == {"path": "spec.template.spec.containers[0].resources.requests[cpu]", "value": "6"}
 
 
-def test_sarif_has_the_form_that_code_hosts_want(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sarif_has_the_form_that_code_hosts_require(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*ON_NODE, "-o", "sarif"]) == NO
     log = json.loads(capsys.readouterr().out)
     [one_run] = log["runs"]
     rules = one_run["tool"]["driver"]["rules"]
     assert log["version"] == "2.1.0"
-    assert [rule["id"] for rule in rules] == list(BY_ID)
+    assert [rule["id"] for rule in rules] == list(RULES_BY_ID)
     assert {rule["defaultConfiguration"]["level"] for rule in rules} == {"error", "warning", "note"}
     assert len(one_run["results"]) == 6
     for result in one_run["results"]:
@@ -81,7 +82,7 @@ def test_junit_has_a_test_an_object_that_fails_from_fail_on_upwards(
     assert capsys.readouterr().out.count("<failure") == 4
 
 
-def test_a_broken_file_does_not_hide_what_the_others_hold(
+def test_a_broken_file_does_not_hide_findings_in_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "shop.yaml").write_text(Path(SHOP).read_text())
@@ -116,7 +117,7 @@ def test_a_configuration_of_another_version_is_one_that_the_kubelet_refuses(
     assert (one["rule"], one["path"], one["line"]) == ("NW301", "apiVersion", 1)
 
 
-def test_kinds_of_the_same_name_elsewhere_are_left_alone(
+def test_kinds_of_the_same_name_in_other_groups_are_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.yaml"
@@ -125,7 +126,7 @@ def test_kinds_of_the_same_name_elsewhere_are_left_alone(
         "apiVersion: example.com/v1\nkind: NodeProfile\nmetadata: {name: a}\n"
     )
     assert run(["lint", "-f", str(other)]) == YES
-    assert capsys.readouterr().out == "nothing found in 0 objects\n"
+    assert capsys.readouterr().out == "no findings in 0 objects\n"
 
 
 def test_nothing_but_broken_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +136,7 @@ def test_nothing_but_broken_files_is_an_error(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out == ""
 
 
-def test_the_configuration_of_a_profile_is_looked_at_where_it_stands(
+def test_findings_in_a_profiles_configuration_have_its_position(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = yaml.safe_load(Path("examples/nodes/worker.yaml").read_text())

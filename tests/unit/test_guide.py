@@ -3,12 +3,14 @@
 import contextlib
 import difflib
 import doctest
+import re
 from pathlib import Path
 
 import pytest
 
-from nodewright.testing.conformance.families import FAMILIES, is_answered
+from nodewright.conformance.vectors import FAMILIES, is_answered
 from tools.consoles import blocks, is_as_shown, outputs
+from tools.reference import CLI
 from tools.refresh_guide import documents
 from tools.source import ROOT
 
@@ -26,6 +28,22 @@ def test_commands_print_what_is_shown(page: str) -> None:
                 )
                 wrong += [f"{page}:{each.line}: $ {each.command}", *difference, ""]
     assert not wrong, "\n".join(["refresh with `make guide`", *wrong])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_error_that_is_shown_is_announced(page: str) -> None:
+    """A page that shows an error by mistake teaches it; the paragraph above says that an error follows."""
+    text = (ROOT / page).read_text("utf-8")
+    silent = [
+        f"{page}:{each.line}: $ {each.command}"
+        for block in blocks(text, "console")
+        for each, printed in outputs(block)
+        if re.search(r"^(Error|error|Usage): ", printed, re.MULTILINE)
+        and not re.search(
+            r"error|fails|refuse", text[: text.rindex("```", 0, block.start)].strip().rpartition("\n\n")[2]
+        )
+    ]
+    assert not silent, "\n".join(silent)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -63,5 +81,6 @@ def links(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    astray = [target for target in links(ROOT / page) if not (ROOT / page).parent.joinpath(target).exists()]
-    assert not astray
+    """Pages of commands are not kept in the checkout: `make docs` writes them."""
+    targets = {target: (ROOT / page).parent.joinpath(target).resolve() for target in links(ROOT / page)}
+    assert not [target for target, path in targets.items() if CLI not in path.parents and not path.exists()]

@@ -2,19 +2,23 @@
 
 import ast
 import inspect
+import io
 import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from nodewright.cli.app import COMMANDS
-from nodewright.testing.conformance.families import FAMILIES
+from nodewright.conformance.vectors import FAMILIES
 from tools.source import ROOT, SECTIONS, Module, Symbol, modules, sections
 
 MODULE_LINES = 400
 FUNCTION_LINES = 40
-PURE_FLOORS = ("values", "model", "core", "node", "namespace", "render")
+PURE_LAYERS = ("values", "hardware", "kubernetes", "releases", "reasons", "core", "node")
 
 SOURCE = modules("src")
 WRITTEN = modules("src", "tests", "benchmarks", "tools")
@@ -22,7 +26,13 @@ WRITTEN = modules("src", "tests", "benchmarks", "tools")
 IMPURE = re.compile(r"\b(open|print|input|__import__|eval|exec)\s*\(")
 
 # A name that a library calls by, and a noun.
-NAMED_WELL = {"LazyGroup.get_command", "process_limit"}
+NAMED_WELL = {
+    "GRPCPluginRegistrationClient.get_info",
+    "LazyGroup.get_command",
+    "PluginRegistrationClient.get_info",
+    "process_identity",
+    "process_limit",
+}
 
 # `v1.36, file, symbol`; other software by name and version; a KEP; a document of the kernel.
 SOURCE_OF_A_RULE = re.compile(
@@ -137,11 +147,13 @@ def test_what_we_follow_is_named_so_that_it_can_be_found() -> None:
 def test_every_module_is_used() -> None:
     used = {name for module in SOURCE for name in module.imported() if module.name != name}
     used |= {"nodewright.__main__", *COMMANDS.values()}
-    used |= {f"nodewright.testing.conformance.{family.replace('-', '_')}" for family in FAMILIES}
+    used |= {f"nodewright.conformance.{family.replace('-', '_')}" for family in FAMILIES}
     # What is there for tests of other projects, ours use.
     testing = "nodewright.testing"
     by_tests = [module for module in modules("tests", "benchmarks", "tools") if testing in module.text]
     used |= {name for module in by_tests for name in module.imported() if name.startswith(f"{testing}.")}
+    # Modules that are started by name.
+    used |= {name for module in SOURCE for name in re.findall(r'"(nodewright(?:\.\w+)+)"', module.text)}
     # What the guide shows, its readers use.
     guide = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "guide").glob("*.md"))
     used |= set(re.findall(r"from (nodewright[\w.]*) import", guide))
@@ -151,12 +163,12 @@ def test_every_module_is_used() -> None:
     assert not unused, places(unused)
 
 
-@pytest.mark.parametrize("floor", PURE_FLOORS)
-def test_pure_floors_open_print_and_ask_nothing(floor: str) -> None:
+@pytest.mark.parametrize("layer", PURE_LAYERS)
+def test_pure_layers_open_print_and_ask_nothing(layer: str) -> None:
     # Few modules have such a call in their text, if only in an example; those are parsed.
     impure = [
         f"{module.place}:{node.lineno}: {node.func.id}()"
-        for module in modules(f"src/nodewright/{floor}")
+        for module in modules(f"src/nodewright/{layer}")
         if IMPURE.search(module.text)
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call)
@@ -164,6 +176,19 @@ def test_pure_floors_open_print_and_ask_nothing(floor: str) -> None:
         and IMPURE.fullmatch(f"{node.func.id}(")
     ]
     assert not impure, places(impure)
+
+
+def test_no_file_is_read_by_a_module_that_can_run_code() -> None:
+    # A shim reads what its parent wrote into a memfd: nobody else has it, and json would delay every start.
+    allowed = {("children", "marshal"), ("shim", "marshal")}
+    bad = [
+        f"{module.place}: {name}"
+        for module in SOURCE
+        for name in module.imported()
+        if name.split(".")[0] in {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+        and (module.path.stem, name) not in allowed
+    ]
+    assert not bad, places(bad)
 
 
 def test_silenced_checks_say_why() -> None:
@@ -224,6 +249,89 @@ def test_a_change_is_told_in_a_sentence_or_two() -> None:
         path.name for path in (ROOT / "changes").glob("*.md") if len(path.read_text("utf-8").split()) > 80
     ]
     assert not long, places(long)
+
+
+# Private idiom and personification: standard terms exist for all of these (CONTRIBUTING.md, Language).
+UNUSED_WORDS = re.compile(
+    r"\b(anew|in vain|what comes of|comes of it|bears? with|puts? up with|makes? way|is told of|said is|whoever|"
+    r"in (its|their) stead|nobody else|has to go|have to go|who goes|who has to)\b",
+    re.IGNORECASE,
+)
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that people read: all of a page but what Kubernetes prints, docstrings and comments of a module."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".py":
+        yield from enumerate(text.splitlines(), 1)
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING):
+            yield from enumerate(token.string.splitlines(), token.start[0])
+
+
+def test_words_of_a_private_idiom_are_not_used() -> None:
+    pages = [path for path in texts() if path.suffix == ".md" and "shots" not in path.parts]
+    bad = [
+        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        for path in [*pages, *(module.path for module in SOURCE)]
+        for number, line in prose(path)
+        if (match := UNUSED_WORDS.search(line)) and "Follows:" not in line
+    ]
+    assert not bad, places(bad)
+
+
+# Carriers of any value: a local is named for its content.
+UNUSED_NAMES = frozenset({"one", "found", "told", "said", "asked", "done", "wish", "mind"})
+
+
+def document_fields(tree: ast.AST) -> set[ast.AST]:
+    """The names that declare fields of classes: documents have them as keys."""
+    return {
+        statement.target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+
+
+def test_locals_are_named_for_their_content() -> None:
+    bad = [
+        f"{module.place}:{node.lineno}: {node.id}"
+        for module in SOURCE
+        for fields in [document_fields(module.tree)]
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in UNUSED_NAMES
+        if node not in fields
+    ]
+    assert not bad, places(bad)
+
+
+def test_a_class_name_stands_for_one_class() -> None:
+    where: dict[str, list[str]] = defaultdict(list)
+    for module in SOURCE:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where[node.name].append(f"{module.place}:{node.lineno}")
+    assert not (bad := [f"{name}: {', '.join(at)}" for name, at in where.items() if len(at) > 1]), places(bad)
+
+
+def test_decisions_are_numbered_without_gaps_and_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    pages = sorted(folder.glob("0*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    assert not [
+        page.name for page in pages if f"({page.name})" not in (folder / "README.md").read_text("utf-8")
+    ]
+    titles = [page.read_text("utf-8").splitlines()[0] for page in pages]
+    assert not [title for number, title in enumerate(titles, 1) if not title.startswith(f"# {number}. ")]
+
+
+def test_every_page_is_reachable() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs" / "guide").glob("*.md")]
+    assert not [page for page in pages if f": {page}" not in navigation]
 
 
 def test_the_modules_are_found() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.vm.inside import TOUCHES, pages_by_node
 
-from nodewright.api.client import Client
-from nodewright.world.cgroupfs import CgroupFS
+from nodewright.agent.agent_client import AgentClient
+from nodewright.host.cgroupfs import CgroupFS
 from tools.agent_idle import running
 
 CONFIGURATION = {
@@ -44,7 +44,7 @@ PATIENCE_S = 180
 class Agent:
     """The command, as its users see it."""
 
-    def __init__(self, folder: Path, client: Client) -> None:
+    def __init__(self, folder: Path, client: AgentClient) -> None:
         self.folder, self.client = folder, client
         self.cgroups = CgroupFS(f"/nodewright-idle-{os.getpid()}")
 
@@ -63,7 +63,7 @@ class Agent:
     def pods(self) -> dict[str, dict[str, Any]]:
         """The status of each pod by its name."""
         items = self.client.get("api/v1/pods")["items"]
-        return {one["metadata"]["name"]: one for one in items}
+        return {item["metadata"]["name"]: item for item in items}
 
     def phase(self, name: str) -> str:
         return str(self.pods().get(name, {}).get("status", {}).get("phase"))
@@ -81,7 +81,7 @@ class Agent:
         return found
 
     def says(self, path: str, file: str) -> str:
-        return (self.cgroups.texts(path, (file,)) or {})[file]
+        return (self.cgroups.read_files(path, (file,)) or {})[file]
 
     def until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -90,7 +90,7 @@ class Agent:
             time.sleep(0.1)
 
     def _below(self, path: str) -> list[str]:
-        return [path, *(one for below in self.cgroups.below(path) for one in self._below(below))]
+        return [path, *(one for below in self.cgroups.children(path) for one in self._below(below))]
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_the_command_evicts_a_pod_that_grows_before_the_kernel_would(agent: Agen
         return int(words[words.index("oom_kill") + 1])
 
     before = kills()
-    agent.want("grows", "python3", "-c", GROWS.format(place=place, step=16), requests={"memory": "16Mi"})
+    agent.want("grows", "python3", "-c", GROWS.format(place=place, step=48), requests={"memory": "16Mi"})
     agent.until(lambda: agent.pods().get("grows", {}).get("status", {}).get("reason") == "Evicted")
     agent.until(lambda: bool(agent.ended("grows")))
     status = agent.pods()["grows"]["status"]

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.support.live_agent import live_agent, process_bench
+from tests.support.runtime_port import RuntimeTestContainer
 
-from nodewright.model.objects import Pod
-from nodewright.model.running import ContainerPhase
-from nodewright.testing.live import live_agent
-from nodewright.testing.machine import plain_bench
+from nodewright.errors import HostError
+from nodewright.host.cgroupfs import CgroupFS
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.runtime_status import ContainerPhase
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
-from nodewright.testing.runtime_port import Kind
-from nodewright.world.cgroupfs import CgroupFS
-from nodewright.world.errors import WorldError
 
 PINNING = {
     "cpuManagerPolicy": "static",
@@ -66,7 +65,7 @@ def pages_by_node(pid: int) -> dict[str, int]:
 def test_the_tree_is_of_version_2_with_every_controller() -> None:
     cgroups = CgroupFS("/check")
     cgroups.ensure("/check/a", ())
-    said = cgroups.texts("/check/a", ("cgroup.controllers",))
+    said = cgroups.read_files("/check/a", ("cgroup.controllers",))
     cgroups.remove("/check")
     assert cgroups.version == 2
     assert said is not None
@@ -76,53 +75,56 @@ def test_the_tree_is_of_version_2_with_every_controller() -> None:
 def test_pinned_pods_have_a_numa_node_each_and_the_others_what_is_left() -> None:
     async def run() -> None:
         async with live_agent(PINNING) as agent:
-            shared = await agent.want(a_pod("shared"))
-            first = await agent.want(running(a_guaranteed_pod("first", "3/128Mi"), "python3", "-c", TOUCHES))
-            second = await agent.want(
+            shared = await agent.run_pod(a_pod("shared"))
+            first = await agent.run_pod(
+                running(a_guaranteed_pod("first", "3/128Mi"), "python3", "-c", TOUCHES)
+            )
+            second = await agent.run_pod(
                 running(a_guaranteed_pod("second", "3/128Mi"), "python3", "-c", TOUCHES)
             )
             found = [
                 (
-                    agent.text(one.cgroup, "cpuset.cpus.effective"),
-                    agent.text(one.cgroup, "cpuset.mems.effective"),
+                    agent.cgroup_file_text(one.cgroup, "cpuset.cpus.effective"),
+                    agent.cgroup_file_text(one.cgroup, "cpuset.mems.effective"),
                 )
                 for one in (first, second, shared)
             ]
             assert found == [("1-3", "0"), ("4-6", "1"), ("0,7", "0-1")]
             for one, node in ((first, "N0"), (second, "N1")):
-                await agent.until(partial(says_ready, Path(one.log_path)))
+                await agent.wait_until(partial(says_ready, Path(one.log_path)))
                 (pid,) = agent.cgroups.processes(one.cgroup)
                 pages = pages_by_node(pid)
                 assert pages[node] >= 8192
                 assert set(pages) == {node}
-            await agent.drop("first")
-            assert agent.text(shared.cgroup, "cpuset.cpus.effective") == "0-3,7"
+            await agent.delete_pod("first")
+            assert agent.cgroup_file_text(shared.cgroup, "cpuset.cpus.effective") == "0-3,7"
 
     asyncio.run(run())
 
 
 def test_a_full_disk_delays_how_an_end_is_told_and_keeps_nobody_from_ending() -> None:
     async def run(small: Path, go: Path) -> None:
-        async with plain_bench(str(small)) as bench:
+        async with process_bench(str(small)) as bench:
             wish = replace(
-                bench.wish(Kind.FAILS), command=("sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; exit 9")
+                bench.container_config(RuntimeTestContainer.FAILS),
+                command=("sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; exit 9"),
             )
             await bench.runtime.start_container(
                 await bench.runtime.create_container(await bench.sandbox(), wish)
             )
-            endless = await bench.started(Kind.RUNS)
+            endless = await bench.start_container(RuntimeTestContainer.RUNS)
             fill(small / "filler")
             go.touch()
             await asyncio.sleep(3)
-            assert (await bench.newest(Kind.FAILS)).phase is ContainerPhase.RUNNING
+            assert (await bench.newest(RuntimeTestContainer.FAILS)).phase is ContainerPhase.RUNNING
             await bench.runtime.stop_container(endless, 0)
-            ended = await bench.newest(Kind.RUNS)
+            ended = await bench.newest(RuntimeTestContainer.RUNS)
             assert (ended.phase, ended.exit_code) == (ContainerPhase.EXITED, 137)
             assert bench.cgroups.processes(ended.cgroup) == ()
-            with pytest.raises(WorldError, match="No space left"):
-                await bench.started(Kind.SUCCEEDS)
+            with pytest.raises(HostError, match="No space left"):
+                await bench.start_container(RuntimeTestContainer.SUCCEEDS)
             (small / "filler").unlink()
-            assert (await bench.ended(Kind.FAILS)).exit_code == 9
+            assert (await bench.wait_exited(RuntimeTestContainer.FAILS)).exit_code == 9
 
     with tempfile.TemporaryDirectory() as small, tempfile.TemporaryDirectory() as beside:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", small], check=True)
@@ -135,36 +137,40 @@ def test_a_full_disk_delays_how_an_end_is_told_and_keeps_nobody_from_ending() ->
 def test_files_are_as_the_kubelet_writes_them_and_nothing_is_written_twice() -> None:
     async def run() -> None:
         async with live_agent(PINNING) as agent:
-            pinned = await agent.want(a_guaranteed_pod("pinned", "1/64Mi"))
-            limited = await agent.want(a_pod("limited", "100m/32Mi", "500m/64Mi"))
-            assert agent.ears.told == []
-            assert agent.cgroups.lacks == set()
-            assert agent.reasserted().differences == ()
+            pinned = await agent.run_pod(a_guaranteed_pod("pinned", "1/64Mi"))
+            limited = await agent.run_pod(a_pod("limited", "100m/32Mi", "500m/64Mi"))
+            assert agent.ears.events == []
+            assert agent.cgroups.unsupported == set()
+            assert agent.reconcile_cgroups().differences == ()
             pod = limited.cgroup.rpartition("/")[0]
             assert pod.endswith("/kubepods/burstable/podlimited")
-            assert [agent.text(limited.cgroup, name) for name in ("cpu.max", "cpu.weight", "memory.max")] == [
+            assert [
+                agent.cgroup_file_text(limited.cgroup, name)
+                for name in ("cpu.max", "cpu.weight", "memory.max")
+            ] == [
                 "50000 100000",
                 "17",
                 str(64 << 20),
             ]
             assert [
-                agent.text(pod, name) for name in ("cpu.max", "cpu.weight", "memory.max", "pids.max")
+                agent.cgroup_file_text(pod, name)
+                for name in ("cpu.max", "cpu.weight", "memory.max", "pids.max")
             ] == [
                 "50000 100000",
                 "4",
                 str(64 << 20),
                 "100",
             ]
-            assert agent.text(pinned.cgroup, "cpu.max") == "max 100000"
+            assert agent.cgroup_file_text(pinned.cgroup, "cpu.max") == "max 100000"
             cgroups = Path("/sys/fs/cgroup")
             (cgroups / pinned.cgroup[1:] / "cpuset.cpus").write_text("0-7")
             (cgroups / limited.cgroup[1:] / "memory.max").write_text("max")
-            found = agent.reasserted().differences
-            assert sorted((one.file, one.found) for one in found) == [
+            found = agent.reconcile_cgroups().differences
+            assert sorted((one.file, one.actual) for one in found) == [
                 ("cpuset.cpus", "0-7"),
                 ("memory.max", "max"),
             ]
-            assert agent.text(limited.cgroup, "memory.max") == str(64 << 20)
-            assert agent.text(pinned.cgroup, "cpuset.cpus.effective") == "1"
+            assert agent.cgroup_file_text(limited.cgroup, "memory.max") == str(64 << 20)
+            assert agent.cgroup_file_text(pinned.cgroup, "cpuset.cpus.effective") == "1"
 
     asyncio.run(run())

@@ -1,1 +1,1 @@
-"""Floor 5: observe, step, perform, journal."""
+"""The agent: observes, decides, persists, and runs effects."""

@@ -1,251 +1,314 @@
-"""What the agent makes of what it sees: one pure function, from the mind and an observation to the mind and works."""
+"""The agent's decision: a pure function from a state and an observation to a new state and effects."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from nodewright.agent.advance import advance
-from nodewright.agent.allocating import allocated, devices_seen
-from nodewright.agent.coming import all_wanted, deferred_come, drained, unwanted, wanted
-from nodewright.agent.device_values import AllocateDevices, DevicesSeen, PreferenceAnswered
-from nodewright.agent.ending import ends, tell_late
-from nodewright.agent.found import orphans_end, runtime_seen, with_facts
-from nodewright.agent.news import failed
-from nodewright.agent.outcome import Decided
-from nodewright.agent.relief import patience_ns, still_leaving
-from nodewright.agent.resizing import RESIZE_ERROR, after_resize, follow_resizes
-from nodewright.agent.turn import Turn
-from nodewright.agent.values import (
+from nodewright.agent.agent_state import AgentConstants, AgentState, ClockReading, PodRecord, PodStage
+from nodewright.agent.devices.device_admission import observe_devices, with_allocation_result
+from nodewright.agent.devices.device_observations import (
+    AllocateDevices,
+    PluginDevicesListed,
+    PreferredAllocationReceived,
+)
+from nodewright.agent.effects import CleanUpPod, ReclaimNodeResources, SyncPod, TerminatePod
+from nodewright.agent.iteration import Iteration
+from nodewright.agent.observations import (
     HOOK_ERROR,
     MOUNT_ERROR,
-    CleanPod,
-    Drained,
-    EndPod,
-    Failure,
-    Mind,
-    Now,
-    PodDone,
-    PodRecord,
-    PodSeen,
-    PodsWanted,
-    PodUnwanted,
-    PodWanted,
-    ProbeAnswered,
-    ReclaimNode,
-    Rules,
-    RuntimeSeen,
-    Seen,
-    Stage,
-    SyncPod,
+    ContainerUpdateFailed,
+    DrainRequested,
+    EffectFailure,
+    NodeUsageObserved,
+    Observation,
+    PodApplied,
+    PodDeletionRequested,
+    PodEffectCompleted,
+    PodStatusObserved,
+    ProbeCompleted,
+    RuntimeRelisted,
+    SourcePodsListed,
     Ticked,
-    TuneFailed,
-    UsageSeen,
 )
-from nodewright.core.eviction import Eviction, Situation, look, relieve
-from nodewright.core.lifecycle import Health, ProbeState, answered
-from nodewright.model.objects import Waiting
+from nodewright.agent.observe.pod_events import failure_events
+from nodewright.agent.outcome import IterationResult
+from nodewright.agent.pods.adoption import adopt_runtime_pods, terminate_orphans, with_runtime_status
+from nodewright.agent.pods.pod_resize import RESIZE_ERROR, apply_resize_decisions, with_resize_result
+from nodewright.agent.pods.pod_sources import (
+    admit_deferred,
+    apply_pod,
+    apply_waiting_pods,
+    delete_pod,
+    set_source_pods,
+    start_drain,
+)
+from nodewright.agent.pods.pod_sync import sync_pod
+from nodewright.agent.pods.termination import (
+    eviction_wait_ns,
+    pending_evictions,
+    report_overdue_terminations,
+    terminate_pod,
+)
+from nodewright.agent.supervision import error_text
+from nodewright.core.eviction.eviction_manager import begin_pass, finish_pass
+from nodewright.core.eviction.eviction_state import Eviction, PendingPass
+from nodewright.core.lifecycle.pod_actions import ProbeResult
+from nodewright.core.lifecycle.probe_state import ProbeState, probe_state_after
+from nodewright.kubernetes.objects import ContainerStateWaiting
 from nodewright.node.events import ConditionsObserved
-from nodewright.node.state import container_names
+from nodewright.node.node_state import container_names
 
 
-def decide(mind: Mind, seen: Seen, now: Now, rules: Rules) -> Decided:
-    """The mind after an observation and what is to be done; same arguments, same result."""
-    turn = Turn(mind, now, rules)
-    match seen:
-        case PodsWanted(source, pods):
-            all_wanted(turn, source, pods)
-        case PodWanted(source, pod):
-            wanted(turn, source, pod)
-        case PodUnwanted(uid, grace_period_s):
-            unwanted(turn, uid, grace_period_s)
-        case PodSeen(uid, facts, asked_ns):
-            if uid in turn.pods:
-                turn.put(with_facts(turn.pods[uid], facts, asked_ns))
-        case RuntimeSeen():
-            runtime_seen(turn, seen)
-        case PodDone():
-            _done(turn, seen)
-        case TuneFailed():
-            _tune_failed(turn, seen)
-        case ProbeAnswered():
-            _probe_answered(turn, seen)
-        case UsageSeen():
-            _pressure(turn, seen)
-        case DevicesSeen() | PreferenceAnswered():
-            devices_seen(turn, seen)
-        case Drained():
-            drained(turn, seen)
+def decide(
+    state: AgentState, observation: Observation, now: ClockReading, constants: AgentConstants
+) -> IterationResult:
+    """The state after an observation, and the effects to run; equal arguments give equal results."""
+    iteration = Iteration(state, now, constants)
+    match observation:
+        case SourcePodsListed(source, pods):
+            set_source_pods(iteration, source, pods)
+        case PodApplied(source, pod):
+            apply_pod(iteration, source, pod)
+        case PodDeletionRequested(uid, grace_period_s):
+            delete_pod(iteration, uid, grace_period_s)
+        case PodStatusObserved(uid, runtime_status, observed_at_ns):
+            if uid in iteration.pods:
+                iteration.put_record(with_runtime_status(iteration.pods[uid], runtime_status, observed_at_ns))
+        case RuntimeRelisted():
+            adopt_runtime_pods(iteration, observation)
+        case PodEffectCompleted():
+            _complete_effect(iteration, observation)
+        case ContainerUpdateFailed():
+            _retry_update(iteration, observation)
+        case ProbeCompleted():
+            _record_probe_result(iteration, observation)
+        case NodeUsageObserved():
+            _manage_eviction(iteration, observation)
+        case PluginDevicesListed() | PreferredAllocationReceived():
+            observe_devices(iteration, observation)
+        case DrainRequested():
+            start_drain(iteration, observation)
         case Ticked():
             pass
         case _:
-            assert_never(seen)
-    orphans_end(turn)
-    follow_resizes(turn)
-    tell_late(turn)
-    for uid in [uid for uid, record in turn.pods.items() if uid in turn.touched or _is_due(record, now)]:
-        advance(turn, uid)
-    deferred_come(turn)
-    return turn.decided()
+            assert_never(observation)
+    apply_waiting_pods(iteration)
+    terminate_orphans(iteration)
+    apply_resize_decisions(iteration)
+    report_overdue_terminations(iteration)
+    _sync_pods(iteration)
+    admit_deferred(iteration)
+    return iteration.finish()
 
 
-def _is_due(record: PodRecord, now: Now) -> bool:
-    """Whether something is to be done for a pod of which nothing was seen."""
-    return record.stage is Stage.WAITING or any(moment <= now.steady_ns for moment in _moments(record))
+def _sync_pods(iteration: Iteration) -> None:
+    """Syncs the pods that have changed or are due."""
+    uids = [
+        uid
+        for uid, record in iteration.pods.items()
+        if iteration.has_changed(uid) or _is_due(record, iteration.now)
+    ]
+    for uid in uids:
+        try:
+            sync_pod(iteration, uid)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this pod alone
+            iteration.postpone(uid)
+            iteration.record_event(uid, "FailedSync", error_text(error), warning=True)
 
 
-def _moments(record: PodRecord) -> Iterator[int]:
-    if record.late_at_ns is not None:
-        yield record.late_at_ns
-    if not record.is_busy:
-        yield from record.asks_at_ns.values()
-        for moment in (record.look_at_ns, record.retry_at_ns):
-            if moment is not None:
-                yield moment
+def _is_due(record: PodRecord, now: ClockReading) -> bool:
+    """Whether a pod must be synced although nothing about it was observed."""
+    if record.stage is PodStage.WAITING:
+        return True
+    moment = _next_moment_ns(record)
+    return moment is not None and moment <= now.monotonic_ns
 
 
-def wake_at_ns(mind: Mind) -> int | None:
-    """When there is something to be done though nothing has been seen; None: never.
+def _next_moment_ns(record: PodRecord) -> int | None:
+    """When something is due for the pod; None: never. For most pods nothing is, and this is asked of each."""
+    moment = record.kill_deadline_ns
+    if record.has_running_effect:
+        return moment
+    for other in (record.next_sync_at_ns, record.retry_at_ns):
+        if other is not None and (moment is None or other < moment):
+            moment = other
+    if record.next_probe_at_ns:
+        probe = min(record.next_probe_at_ns.values())
+        moment = probe if moment is None else min(moment, probe)
+    return moment
 
-    Units: nanoseconds on the steady clock.
+
+def next_due_ns(state: AgentState) -> int | None:
+    """When the next decision is due without an observation; None: never.
+
+    Units: nanoseconds on the monotonic clock.
     """
-    moments = (moment for one in mind.pods.values() for moment in _moments(one))
-    return min(moments, default=None)
+    moments = map(_next_moment_ns, state.pods.values())
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
-# ---------------------------------------------------------------- what came of works
+# ---------------------------------------------------------------- completed effects
 
 
-def _done(turn: Turn, seen: PodDone) -> None:
-    """Work for a pod has ended: what failed holds its containers back for a while."""
-    record = turn.pods.get(seen.uid)
+def _complete_effect(iteration: Iteration, observation: PodEffectCompleted) -> None:
+    """Processes the end of a pod's effect; containers that failed wait before the next attempt."""
+    record = iteration.pods.get(observation.uid)
     if record is None:
         return
-    record = replace(with_facts(record, seen.facts, seen.asked_ns), is_busy=False)
-    match seen.work:
+    record = replace(
+        with_runtime_status(record, observation.runtime_status, observation.observed_at_ns),
+        has_running_effect=False,
+    )
+    match observation.effect:
         case AllocateDevices():
-            record = allocated(turn, record, seen)
+            record = with_allocation_result(iteration, record, observation)
         case SyncPod():
-            record = _after_sync(turn, record, seen, seen.work)
-        case EndPod():
-            if seen.failures and not seen.is_cancelled:
-                record = _retry(turn, record, seen.failures)
-            elif not seen.is_cancelled:
-                record = replace(record, stage=Stage.ENDED, is_clean=True)
-                turn.gone(record)
-        case CleanPod():
-            if not seen.failures and not seen.is_cancelled:
-                turn.forget(seen.uid)
+            record = _after_sync(iteration, record, observation, observation.effect)
+        case TerminatePod():
+            if observation.failures and not observation.is_cancelled:
+                record = _retry(iteration, record, observation.failures)
+            elif not observation.is_cancelled:
+                record = replace(record, stage=PodStage.TERMINATED, is_cgroup_removed=True)
+                iteration.remove_from_node(record)
+        case CleanUpPod():
+            if not observation.failures and not observation.is_cancelled:
+                iteration.delete_record(observation.uid)
                 return
-            record = _retry(turn, record, seen.failures)
+            record = _retry(iteration, record, observation.failures)
         case _:
-            assert_never(seen.work)
-    turn.put(record)
+            assert_never(observation.effect)
+    iteration.put_record(record)
 
 
-def _after_sync(turn: Turn, record: PodRecord, seen: PodDone, work: SyncPod) -> PodRecord:
-    """Who started is held back no longer, and was told what its group was set to; who could not be started waits."""
-    held_back = {name: why for name, why in record.held_back.items() if name not in work.plan.starts}
-    failures = tuple(one for one in seen.failures if one.reason != RESIZE_ERROR)
+def _after_sync(
+    iteration: Iteration, record: PodRecord, observation: PodEffectCompleted, effect: SyncPod
+) -> PodRecord:
+    """The record after a sync: which containers run with which resources, and which wait for the next attempt."""
+    waiting = {
+        name: state
+        for name, state in record.container_waiting.items()
+        if name not in effect.plan.containers_to_start
+    }
+    failures = tuple(failure for failure in observation.failures if failure.reason != RESIZE_ERROR)
     for failure in failures:
         if failure.reason == MOUNT_ERROR:
-            # Until its volumes are there a container is just being created; why that takes so long, events say.
+            # Until its volumes are mounted a container is in ContainerCreating; events explain the delay.
             continue
         names = (failure.container,) if failure.container else container_names(record.pod)
-        held_back |= dict.fromkeys(names, Waiting(failure.reason, failure.message))
-    told = dict(record.told)
-    for name in work.plan.starts:
-        newest = seen.facts.newest(name) if seen.facts is not None else None
-        if newest is not None and name in record.starting:
-            told[newest.id] = record.starting[name]
-    turn.to_tune.add(seen.uid)
+        waiting |= dict.fromkeys(names, ContainerStateWaiting(failure.reason, failure.message))
+    applied = dict(record.applied_resources)
+    for name in effect.plan.containers_to_start:
+        runtime_status = observation.runtime_status
+        newest = runtime_status.newest_attempt(name) if runtime_status is not None else None
+        if newest is not None and name in record.starting_resources:
+            applied[newest.id] = record.starting_resources[name]
+    iteration.update_resources_of(observation.uid)
     record = replace(
-        record, held_back=held_back, told=told, starting={}, hooks=_unhooked(record, seen.failures)
+        record,
+        container_waiting=waiting,
+        applied_resources=applied,
+        starting_resources={},
+        pending_post_start_hooks=_hooks_still_pending(record, observation.failures),
     )
-    record = after_resize(turn, record, seen, work)
-    return _retry(turn, record, failures) if seen.failures else record
+    record = with_resize_result(iteration, record, observation, effect)
+    return _retry(iteration, record, failures) if observation.failures else record
 
 
-def _unhooked(record: PodRecord, failures: Iterable[Failure]) -> dict[str, int]:
-    """The containers that may run by now though their hooks did not: their starts were given up before."""
-    names = {one.container for one in failures if one.reason != HOOK_ERROR}
-    return {name: attempt for name, attempt in record.hooks.items() if names & {name, ""}}
+def _hooks_still_pending(record: PodRecord, failures: Iterable[EffectFailure]) -> dict[str, int]:
+    """The postStart hooks that stay pending: of containers that failed otherwise, and may run all the same."""
+    names = {failure.container for failure in failures if failure.reason != HOOK_ERROR}
+    return {name: attempt for name, attempt in record.pending_post_start_hooks.items() if names & {name, ""}}
 
 
-def _retry(turn: Turn, record: PodRecord, failures: Iterable[Failure]) -> PodRecord:
+def _retry(iteration: Iteration, record: PodRecord, failures: Iterable[EffectFailure]) -> PodRecord:
     for failure in failures:
-        turn.works += failed(record, failure)
-    return replace(record, retry_at_ns=turn.now.steady_ns + turn.rules.retry_ns)
+        iteration.add_effects(*failure_events(record, failure))
+    return replace(record, retry_at_ns=iteration.now.monotonic_ns + iteration.constants.retry_ns)
 
 
-def _tune_failed(turn: Turn, seen: TuneFailed) -> None:
-    """It is told again, after a while."""
-    record = turn.pods.get(seen.uid)
+def _retry_update(iteration: Iteration, observation: ContainerUpdateFailed) -> None:
+    """Repeats a failed resource update after a delay."""
+    record = iteration.pods.get(observation.uid)
     if record is None:
         return
-    told = {id_: files for id_, files in record.told.items() if id_ != seen.container_id}
-    retry_at_ns = record.retry_at_ns or turn.now.steady_ns + turn.rules.retry_ns
-    turn.put(replace(record, told=told, retry_at_ns=retry_at_ns))
+    applied = {
+        id_: files for id_, files in record.applied_resources.items() if id_ != observation.container_id
+    }
+    retry_at_ns = record.retry_at_ns or iteration.now.monotonic_ns + iteration.constants.retry_ns
+    iteration.put_record(replace(record, applied_resources=applied, retry_at_ns=retry_at_ns))
 
 
-def _probe_answered(turn: Turn, seen: ProbeAnswered) -> None:
-    record = turn.pods.get(seen.uid)
-    key = (seen.container, seen.probe.kind)
+def _record_probe_result(iteration: Iteration, observation: ProbeCompleted) -> None:
+    record = iteration.pods.get(observation.uid)
+    key = (observation.container, observation.probe.kind)
     if record is None or key not in record.probes:
         return
     state: ProbeState = record.probes[key]
-    asks = {**record.asks_at_ns, key: turn.now.steady_ns + seen.probe.period_s * 10**9}
-    if seen.answer is not Health.SUCCESS:
-        outcome = "failed" if seen.answer is not None else "errored and resulted in unknown state"
-        message = f"{seen.probe.kind.value.capitalize()} probe {outcome}: {seen.said}"
-        turn.tell(seen.uid, "Unhealthy", message, warning=True)
-    elif seen.is_odd:
-        kind = seen.probe.kind.value.capitalize()
-        turn.tell(seen.uid, "ProbeWarning", f"{kind} probe warning: {seen.said}", warning=True)
-    if seen.answer is not None and state.container_id == seen.container_id:
-        state = answered(seen.probe, state, seen.answer)
-    turn.put(replace(record, probes={**record.probes, key: state}, asks_at_ns=asks))
+    next_probe_at_ns = {
+        **record.next_probe_at_ns,
+        key: iteration.now.monotonic_ns + observation.probe.period_s * 10**9,
+    }
+    if observation.health is not ProbeResult.SUCCESS:
+        outcome = "failed" if observation.health is not None else "errored and resulted in unknown state"
+        message = f"{observation.probe.kind.value.capitalize()} probe {outcome}: {observation.output}"
+        iteration.record_event(observation.uid, "Unhealthy", message, warning=True)
+    elif observation.is_warning:
+        kind = observation.probe.kind.value.capitalize()
+        iteration.record_event(
+            observation.uid, "ProbeWarning", f"{kind} probe warning: {observation.output}", warning=True
+        )
+    if observation.health is not None and state.container_id == observation.container_id:
+        state = probe_state_after(observation.probe, state, observation.health)
+    probes = {**record.probes, key: state}
+    iteration.put_record(replace(record, probes=probes, next_probe_at_ns=next_probe_at_ns))
 
 
 # ---------------------------------------------------------------- pressure
 
 
-def _pressure(turn: Turn, seen: UsageSeen) -> None:
-    """A pass of the eviction manager; where the node may give something back first, it is asked to.
+def _manage_eviction(iteration: Iteration, observation: NodeUsageObserved) -> None:
+    """Runs a pass of the eviction manager; first the node reclaims what it can without ending pods.
 
     Follows: v1.36, eviction/eviction_manager.go, synchronize, waitForPodsCleanup.
     """
-    config, now_ns = turn.node.config, turn.now.steady_ns
-    situation = look(config.eviction, turn.eviction, seen.observation, now_ns / 10**9)
-    turn.eviction = situation.state
-    if not still_leaving(turn.leaving, turn.pods, now_ns):
-        _relief(turn, situation, seen)
-    before, after = turn.node.conditions, turn.eviction.conditions
+    config, now_ns = iteration.node.config, iteration.now.monotonic_ns
+    pending_pass = begin_pass(
+        config.eviction, iteration.eviction, observation.eviction_observation, now_ns / 10**9
+    )
+    iteration.set_eviction_state(pending_pass.state)
+    if not pending_evictions(iteration.evicted_until_ns, iteration.pods, now_ns):
+        _relieve_pressure(iteration, pending_pass, observation)
+    before, after = iteration.node.conditions, iteration.eviction.conditions
     if after != before:
-        turn.step(ConditionsObserved(after))
-        for reason, message in turn.rules.words.conditions(before, after, config.parts.facts.name):
-            turn.tell("", reason, message)
+        iteration.step(ConditionsObserved(after))
+        for reason, message in iteration.constants.status_text.condition_events(
+            before, after, config.parts.facts.name
+        ):
+            iteration.record_event("", reason, message)
 
 
-def _relief(turn: Turn, situation: Situation, seen: UsageSeen) -> None:
-    """What ends the pressure: what the node can give back, and then pods."""
-    if situation.target is not None and not seen.is_after_reclaim:
-        reason, message = turn.rules.words.reclaiming(situation.target)
-        turn.tell("", reason, message, warning=True)
-    if situation.reclaim and not seen.is_after_reclaim:
-        turn.works.append(ReclaimNode(situation.reclaim))
+def _relieve_pressure(
+    iteration: Iteration, pending_pass: PendingPass, observation: NodeUsageObserved
+) -> None:
+    """Reclaims node resources, and evicts pods if that is not enough."""
+    if pending_pass.target is not None and not observation.is_after_reclaim:
+        reason, message = iteration.constants.status_text.reclaim_event(pending_pass.target)
+        iteration.record_event("", reason, message, warning=True)
+    if pending_pass.reclaim and not observation.is_after_reclaim:
+        iteration.add_effects(ReclaimNodeResources(pending_pass.reclaim))
         return
-    done = relieve(turn.node.config.eviction, situation, seen.observation.usage)
-    turn.eviction = done.state
-    for eviction in done.evictions:
-        _evicted(turn, eviction)
+    finished = finish_pass(
+        iteration.node.config.eviction, pending_pass, observation.eviction_observation.usage
+    )
+    iteration.set_eviction_state(finished.state)
+    for eviction in finished.evictions:
+        _evict(iteration, eviction)
 
 
-def _evicted(turn: Turn, eviction: Eviction) -> None:
-    uid, grace_period_s = eviction.claim.uid, eviction.grace_period_s
-    override = turn.rules.words.evicted(eviction)
-    turn.tell(uid, override.reason, override.message, warning=True)
-    turn.evictions += 1
-    turn.evicted.append(eviction)
-    turn.leaving[uid] = turn.now.steady_ns + patience_ns(grace_period_s)
-    ends(turn, uid, override, grace_period_s)
+def _evict(iteration: Iteration, eviction: Eviction) -> None:
+    uid, grace_period_s = eviction.active_pod.uid, eviction.grace_period_s
+    override = iteration.constants.status_text.evicted_status(eviction)
+    iteration.record_event(uid, override.reason, override.message, warning=True)
+    iteration.add_eviction(eviction, iteration.now.monotonic_ns + eviction_wait_ns(grace_period_s))
+    terminate_pod(iteration, uid, override, grace_period_s)

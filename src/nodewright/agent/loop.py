@@ -1,4 +1,4 @@
-"""The agent's loop: it takes what is seen, decides, has it written down, and gives out works. It never waits while deciding."""
+"""The agent's loop: it queues observations, decides on one after the other, persists the result and starts effects."""
 
 import asyncio
 import contextlib
@@ -8,149 +8,169 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple, Protocol
 
-from nodewright.agent.decide import decide, wake_at_ns
-from nodewright.agent.ledger import Held, Ledger, Memory, may_go_first
-from nodewright.agent.outcome import Decided
-from nodewright.agent.perform import Performer
-from nodewright.agent.timing import steady_ns
-from nodewright.agent.values import (
-    CancelWork,
-    EndPod,
-    Failure,
-    Mind,
-    Now,
-    PodDone,
-    PodSeen,
-    PodWork,
-    ReclaimNode,
-    Rules,
-    RuntimeSeen,
-    Seen,
+from nodewright.agent.agent_state import AgentConstants, AgentState, ClockReading
+from nodewright.agent.decide import decide, next_due_ns
+from nodewright.agent.effects import (
+    CancelEffect,
+    Effect,
+    PodEffect,
+    ReclaimNodeResources,
+    RecordEvent,
     SyncPod,
-    Tell,
-    Ticked,
-    UsageSeen,
-    Work,
-    WriteGroups,
+    TerminatePod,
+    WriteCgroups,
 )
-from nodewright.world.errors import WorldError
-from nodewright.world.ports import Clock
+from nodewright.agent.observations import (
+    EffectFailure,
+    NodeUsageObserved,
+    Observation,
+    PodEffectCompleted,
+    PodStatusObserved,
+    RuntimeRelisted,
+    Ticked,
+)
+from nodewright.agent.outcome import IterationResult
+from nodewright.agent.pods.effect_runner import EffectRunner
+from nodewright.agent.pods.stray_cgroups import end_stray_pods
+from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
+from nodewright.agent.supervision import error_text
+from nodewright.agent.timing import monotonic_ns
+from nodewright.host.ports import Clock
 
 
-class Ears(Protocol):
-    """Those who want to know."""
+class LoopSubscriber(Protocol):
+    """What the loop reports to."""
 
-    def tell(self, told: Tell) -> None:
-        """Something that happened."""
+    def record(self, event: RecordEvent) -> None:
+        """Publishes an event that no decision produced."""
 
-    def decided(self, decided: Decided) -> None:
-        """The mind has changed; what is to be told among the works is heard by this."""
+    def publish(self, result: IterationResult) -> None:
+        """Publishes the result of an iteration, its RecordEvent effects included."""
 
-    def reclaim(self, work: ReclaimNode) -> None:
-        """The node is to give back what it can."""
+    def reclaim(self, effect: ReclaimNodeResources) -> None:
+        """Reclaims node resources without ending pods."""
 
 
-class Turned(NamedTuple):
-    """A turn, for those who count: what was seen, and what came of it.
+class IterationTrace(NamedTuple):
+    """One iteration, for metrics and traces.
 
     Units: nanoseconds.
     """
 
-    before: Mind
-    seen: Seen
-    decided: Decided
+    state_before: AgentState
+    observation: Observation
+    result: IterationResult
     at_ns: int
-    """When, on the steady clock."""
-    took_ns: int
-    """How long deciding took."""
+    """When, on the monotonic clock."""
+    duration_ns: int
+    """Time spent in `decide`."""
 
 
-NOT_KEPT = "StateNotKept"
-_TURNS_TO_SIGNAL = 10
-"""So often others have a turn before the next decision when somebody is evicted: enough for a signal to be sent."""
+STATE_NOT_SAVED = "StateNotKept"
+_YIELDS_BEFORE_NEXT_DECISION = 10
+"""How often the loop yields after an urgent effect, enough for the runtime to send the signal; and between the
+decisions on a long list of pods, so that servers answer."""
 
 
-class Loop:
-    """Decides, one observation after the other."""
+class AgentLoop:
+    """Decides on one observation after the other; no decision awaits."""
 
     def __init__(
-        self, mind: Mind, performer: Performer, memory: Memory, ears: Ears, clock: Clock, rules: Rules
+        self,
+        state: AgentState,
+        effect_runner: EffectRunner,
+        state_writer: StateWriter,
+        subscriber: LoopSubscriber,
+        clock: Clock,
+        constants: AgentConstants,
     ) -> None:
-        self.mind, self.performer, self.ears = mind, performer, ears
-        self.clock, self.rules = clock, rules
-        self._seen: list[tuple[int, int, Seen]] = []
-        self._numbers, self._wake = count(), asyncio.Event()
-        self.ledger = Ledger(memory, self._pass_on, self._wake.set)
-        self.ledger.on_error = partial(self._warn, NOT_KEPT)
-        self.has_begun = False
-        """Whether it is known what runs, and the groups of all pods are there."""
+        self.state, self.effect_runner, self.subscriber = state, effect_runner, subscriber
+        self.clock, self.constants = clock, constants
+        self._observations: list[tuple[int, int, Observation]] = []
+        self._sequence, self._wake = count(), asyncio.Event()
+        self.write_queue = WriteQueue(state_writer, self._on_persisted, self._wake.set)
+        self.write_queue.on_error = partial(self._warn, STATE_NOT_SAVED)
+        self.has_observed_runtime = False
+        """Whether the runtime's pods are known, and the cgroups above all pods exist."""
         self._is_closing = False
-        self.on_turn: Callable[[Turned], None] = lambda _: None
-        """Hears of every turn when it has been decided."""
-        performer.report, performer.tell = self.see, ears.tell
+        self.on_iteration: Callable[[IterationTrace], None] = lambda _: None
+        """Called after every iteration."""
+        effect_runner.observe, effect_runner.record_event = self.observe, subscriber.record
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether all that was seen has been decided on, kept and passed on."""
-        return not self._seen and self.ledger.is_empty
+    def is_idle(self) -> bool:
+        """Whether every observation is decided on, persisted, and its effects started."""
+        return not self._observations and not self.state.waiting_pods and self.write_queue.is_empty
 
     @property
-    def waiting(self) -> int:
-        """How much was seen and is not decided on yet."""
-        return len(self._seen)
+    def queue_length(self) -> int:
+        """Number of observations that wait for a decision."""
+        return len(self._observations)
 
-    def see(self, seen: Seen) -> None:
-        """Take an observation; it is looked at when its turn comes."""
-        # Whoever takes the node's memory does not wait for pods that come and go.
-        rank = 0 if isinstance(seen, UsageSeen) else 1
-        heappush(self._seen, (rank, next(self._numbers), seen))
+    def observe(self, observation: Observation) -> None:
+        """Queues an observation."""
+        # Usage of the node takes precedence: under memory pressure an eviction does not wait for other pods.
+        rank = 0 if isinstance(observation, NodeUsageObserved) else 1
+        heappush(self._observations, (rank, next(self._sequence), observation))
         self._wake.set()
 
     async def run(self) -> None:
-        """Decide until it is cancelled."""
-        watcher = asyncio.create_task(self._watch())
+        """Decides until it is cancelled."""
+        runtime_watch = asyncio.create_task(self._watch_runtime())
         try:
-            # Nothing is decided before it is known what runs.
-            self.turn(await self._everything())
+            # No decision is made before the running pods are known, and no pod starts beside a stray one.
+            relisted = await self._relist()
+            for event in end_stray_pods(self.state, relisted.pods, self.effect_runner.cgroups):
+                self.subscriber.record(event)
+            self.iterate(relisted)
             while True:
-                is_urgent = self.turn(await self._next())
-                for _ in range(_TURNS_TO_SIGNAL if is_urgent else 1):
+                is_urgent = self.iterate(await self._next_observation())
+                yields = _YIELDS_BEFORE_NEXT_DECISION if is_urgent or self.state.waiting_pods else 1
+                for _ in range(yields):
                     await asyncio.sleep(0)
         finally:
-            await self._close(watcher)
+            await self._close(runtime_watch)
 
-    def turn(self, seen: Seen) -> bool:
-        """One observation: decide, have it kept, give out; whether something was given out before all else."""
-        now = Now(self.clock.now_ns(), steady_ns(self.clock))
-        before, began_s = self.mind, self.clock.monotonic_s()
-        decided = decide(before, seen, now, self.rules)
-        took_ns = round((self.clock.monotonic_s() - began_s) * 10**9)
-        self.mind = decided.mind
-        first = tuple(work for work in decided.works if may_go_first(work, self.mind))
-        for work in first:
-            self._give_first(work)
-        self.ledger.add(Held(decided, tuple(work for work in decided.works if work not in first)))
-        self.has_begun = True
-        self.on_turn(Turned(before, seen, decided, now.steady_ns, took_ns))
-        return any(isinstance(work, EndPod | CancelWork) for work in first)
+    def iterate(self, observation: Observation) -> bool:
+        """Decides on one observation and queues the result; whether a kill or cancellation was started at once."""
+        now = ClockReading(self.clock.now_ns(), monotonic_ns(self.clock))
+        state_before, began_s = self.state, self.clock.monotonic_s()
+        try:
+            result = decide(state_before, observation, now, self.constants)
+        except Exception as error:  # noqa: BLE001 - without this observation the state is still consistent
+            self._warn("DecisionFailed", f"{type(observation).__name__}: {error_text(error)}")
+            return False
+        duration_ns = round((self.clock.monotonic_s() - began_s) * 10**9)
+        self.state = result.state
+        urgent = tuple(effect for effect in result.effects if bypasses_queue(effect, self.state))
+        for effect in urgent:
+            self._start_urgent(effect)
+        self.write_queue.add(
+            QueuedIteration(result, tuple(effect for effect in result.effects if effect not in urgent))
+        )
+        self.has_observed_runtime = True
+        self.on_iteration(IterationTrace(state_before, observation, result, now.monotonic_ns, duration_ns))
+        return any(isinstance(effect, TerminatePod | CancelEffect) for effect in urgent)
 
-    async def _next(self) -> Seen:
-        """What is seen next; when nothing is, the tick at which something is due."""
+    async def _next_observation(self) -> Observation:
+        """The next observation; Ticked if a moment becomes due first."""
         while True:
             self._wake.clear()
-            self.ledger.look()
-            if self._seen:
-                return heappop(self._seen)[-1]
-            if await self._is_due():
+            self.write_queue.poll()
+            if self._observations:
+                return heappop(self._observations)[-1]
+            if self.state.waiting_pods:
+                return Ticked()
+            if await self._wait_until_due():
                 return Ticked()
 
-    async def _is_due(self) -> bool:
-        """Wait until there is something to look at; whether it is only that time has passed."""
-        moment = wake_at_ns(self.mind)
-        if moment is None:
+    async def _wait_until_due(self) -> bool:
+        """Waits for an observation or a due moment; whether the moment came first."""
+        due_ns = next_due_ns(self.state)
+        if due_ns is None:
             await self._wake.wait()
             return False
-        left_s = moment / 10**9 - self.clock.monotonic_s()
+        left_s = due_ns / 10**9 - self.clock.monotonic_s()
         woken = asyncio.ensure_future(self._wake.wait())
         timer = asyncio.ensure_future(self.clock.sleep(max(left_s, 0.001)))
         try:
@@ -160,96 +180,103 @@ class Loop:
             timer.cancel()
         return not self._wake.is_set()
 
-    async def _close(self, watcher: "asyncio.Task[None]") -> None:
-        """What was decided is kept, and nothing more is given out."""
+    async def _close(self, runtime_watch: "asyncio.Task[None]") -> None:
+        """Persists what was decided, and starts no more effects."""
         self._is_closing = True
         try:
-            await self.ledger.close()
+            await self.write_queue.close()
         finally:
-            watcher.cancel()
+            runtime_watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await watcher
-            await self.performer.close()
+                await runtime_watch
+            await self.effect_runner.close()
 
-    async def _everything(self) -> RuntimeSeen:
-        """All that the runtime holds, as soon as it says so."""
+    async def _relist(self) -> RuntimeRelisted:
+        """All pods of the runtime; repeated until it answers."""
         while True:
-            asked_ns = steady_ns(self.clock)
+            requested_at_ns = monotonic_ns(self.clock)
             try:
-                return RuntimeSeen(await self.performer.runtime.pods(), asked_ns)
-            except (WorldError, TimeoutError) as error:
-                self._unavailable(error)
+                return RuntimeRelisted(await self.effect_runner.runtime.pods(), requested_at_ns)
+            except Exception as error:  # noqa: BLE001 - repeated until it succeeds
+                self._warn_unavailable(error)
             await self.clock.sleep(1)
 
-    async def _watch(self) -> None:
-        """Look at every pod in which the runtime saw something change."""
+    async def _watch_runtime(self) -> None:
+        """Observes every pod for which the runtime reports a change."""
         while True:
             try:
-                async for uid in self.performer.runtime.changes():
-                    await self._look(uid)
-            except (WorldError, TimeoutError) as error:
-                self._unavailable(error)
+                async for uid in self.effect_runner.runtime.changes():
+                    await self._observe_pod(uid)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._warn_unavailable(error)
             await self.clock.sleep(1)
-            # Whatever changed meanwhile, nobody has told.
-            self.see(await self._everything())
+            # Changes during the interruption were not reported.
+            self.observe(await self._relist())
 
-    def _unavailable(self, error: Exception) -> None:
-        self._warn("RuntimeUnavailable", str(error))
+    def _warn_unavailable(self, error: Exception) -> None:
+        self._warn("RuntimeUnavailable", error_text(error))
 
-    async def _look(self, uid: str) -> None:
-        asked_ns = steady_ns(self.clock)
+    async def _observe_pod(self, uid: str) -> None:
+        requested_at_ns = monotonic_ns(self.clock)
         if uid:
-            self.see(PodSeen(uid, await self.performer.runtime.pod(uid), asked_ns))
+            self.observe(PodStatusObserved(uid, await self.effect_runner.runtime.pod(uid), requested_at_ns))
         else:
-            self.see(RuntimeSeen(await self.performer.runtime.pods(), asked_ns))
+            self.observe(RuntimeRelisted(await self.effect_runner.runtime.pods(), requested_at_ns))
 
-    # ------------------------------------------------------------ works
+    # ------------------------------------------------------------ effects
 
-    def _pass_on(self, held: Held) -> None:
-        """What is kept, or need not be, is told and given out."""
-        # First of all: what is told in a moment may concern a pod that has just come.
-        self.ears.decided(held.decided)
-        for work in held.works:
+    def _on_persisted(self, queued: QueuedIteration) -> None:
+        """Publishes a persisted result and starts its effects."""
+        try:
+            # Subscribers need the new pods before the events about them.
+            self.subscriber.publish(queued.result)
+        except Exception as error:  # noqa: BLE001 - effects run whether or not somebody can be told
+            self._warn("ResultNotPublished", error_text(error))
+        for effect in queued.effects:
             if not self._is_closing:
-                self._give(work)
+                self._start(effect)
 
-    def _give_first(self, work: Work) -> None:
-        """Give out what does not wait; it may end what waits."""
-        withdrawn = self.ledger.withdraw(work.uid) if isinstance(work, CancelWork) else None
+    def _start_urgent(self, effect: Effect) -> None:
+        """Starts an effect that does not wait for persistence; a cancellation may withdraw an effect that waits."""
+        withdrawn = self.write_queue.withdraw(effect.uid) if isinstance(effect, CancelEffect) else None
         if withdrawn is None:
-            self._give(work)
+            self._start(effect)
         else:
-            self._undone(withdrawn, is_cancelled=True)
+            self._report_not_run(withdrawn, is_cancelled=True)
 
-    def _give(self, work: Work) -> None:
-        match work:
-            case WriteGroups():
-                for failure in self.performer.write_groups(work):
+    def _start(self, effect: Effect) -> None:
+        match effect:
+            case WriteCgroups():
+                for failure in self.effect_runner.write_cgroups(effect):
                     self._warn(failure.reason, failure.message)
-            case SyncPod() if self.ledger.error:
-                # Nothing starts that would be forgotten if we died now.
-                self._undone(work, Failure(reason=NOT_KEPT, message=self.ledger.error))
-            case ReclaimNode():
-                self.ears.reclaim(work)
-            case Tell():
-                # Whoever heard what was decided has told it, with all that follows from the rest.
+            case SyncPod() if self.write_queue.error:
+                # A pod that cannot be persisted is not started: after a crash it would be forgotten.
+                self._report_not_run(
+                    effect, EffectFailure(reason=STATE_NOT_SAVED, message=self.write_queue.error)
+                )
+            case ReclaimNodeResources():
+                self.subscriber.reclaim(effect)
+            case RecordEvent():
+                # The subscriber has published it with the result.
                 pass
             case _:
-                self.performer.give(work)
+                self.effect_runner.start(effect)
 
-    def _undone(self, work: PodWork, *failures: Failure, is_cancelled: bool = False) -> None:
-        """Work for a pod that was not even begun with."""
-        known = self.mind.pods[work.uid]
-        self.see(
-            PodDone(
-                uid=work.uid,
-                work=work,
-                facts=known.facts,
-                asked_ns=known.asked_ns,
+    def _report_not_run(
+        self, effect: PodEffect, *failures: EffectFailure, is_cancelled: bool = False
+    ) -> None:
+        """Completes an effect that was never started."""
+        record = self.state.pods[effect.uid]
+        self.observe(
+            PodEffectCompleted(
+                uid=effect.uid,
+                effect=effect,
+                runtime_status=record.runtime_status,
+                observed_at_ns=record.observed_at_ns,
                 failures=failures,
                 is_cancelled=is_cancelled,
             )
         )
 
     def _warn(self, reason: str, message: str) -> None:
-        self.ears.tell(Tell(uid="", is_warning=True, reason=reason, message=message))
+        self.subscriber.record(RecordEvent(uid="", is_warning=True, reason=reason, message=message))

@@ -1,59 +1,60 @@
-"""What an observation led to: the mind as it is now, what of it is to outlive the agent, and works."""
+"""The result of one iteration: the new state, the changes to persist, and the effects to run."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from nodewright.agent.values import Mind, PodRecord, Source, Work
-from nodewright.core.eviction import Eviction
-from nodewright.model.objects import Pod
-from nodewright.node.events import Event
-from nodewright.node.state import NodeState
+from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
+from nodewright.agent.effects import Effect
+from nodewright.core.eviction.eviction_state import Eviction
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.events import NodeEvent
+from nodewright.node.node_state import NodeState
 from nodewright.node.step import Step
 
 
-class Stepped(msgspec.Struct, frozen=True):
-    """What went into `step`, and what came of it: for the journal."""
+class NodeStep(msgspec.Struct, frozen=True):
+    """An event and the node's step for it, for the journal."""
 
-    event: Event
+    event: NodeEvent
     step: Step
 
 
-class Keeping(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to outlive the agent, all of it or nothing, before anything else is done."""
+class StateChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be persisted, atomically, before the effects run."""
 
     node: NodeState
-    """The node as it is now."""
-    stepped: tuple[Stepped, ...] = ()
-    """What led to it, for the journal."""
+    """The node's new state."""
+    node_steps: tuple[NodeStep, ...] = ()
+    """The steps that led to it, for the journal."""
     pods: Mapping[str, PodRecord | None] = {}
-    """By uid the pods of which something has changed; None: it is gone for good."""
-    deferred: tuple[tuple[Source, Pod], ...] | None = None
-    """Pods that are to come later; None: they are as they were."""
-    are_holdings_new: bool = False
-    """Whether somebody holds other CPUs, memory or devices than before."""
+    """The changed pods by uid; None: the record is deleted."""
+    deferred: tuple[tuple[PodSource, Pod], ...] | None = None
+    """The deferred pods; None: unchanged."""
+    have_holdings_changed: bool = False
+    """Whether the allocation of CPUs, memory or devices has changed."""
 
     @property
-    def is_nothing(self) -> bool:
-        """Whether all is as it was."""
-        return not (self.stepped or self.pods or self.are_holdings_new or self.deferred is not None)
+    def is_empty(self) -> bool:
+        """Whether there is nothing to persist."""
+        return not (self.node_steps or self.pods or self.have_holdings_changed or self.deferred is not None)
 
-    def then(self, later: "Keeping") -> "Keeping":
-        """Both at once."""
-        return Keeping(
+    def merged_with(self, later: "StateChanges") -> "StateChanges":
+        """These changes followed by later ones, as one."""
+        return StateChanges(
             node=later.node,
-            stepped=(*self.stepped, *later.stepped),
+            node_steps=(*self.node_steps, *later.node_steps),
             pods={**self.pods, **later.pods},
             deferred=self.deferred if later.deferred is None else later.deferred,
-            are_holdings_new=self.are_holdings_new or later.are_holdings_new,
+            have_holdings_changed=self.have_holdings_changed or later.have_holdings_changed,
         )
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """What an observation led to."""
+class IterationResult(msgspec.Struct, frozen=True):
+    """What one observation led to."""
 
-    mind: Mind
-    keeping: Keeping
-    works: tuple[Work, ...] = ()
-    evicted: tuple[Eviction, ...] = ()
-    """Who ends because the node ran short, and why."""
+    state: AgentState
+    changes: StateChanges
+    effects: tuple[Effect, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    """Pods evicted because the node is under pressure, and why."""

@@ -1,68 +1,68 @@
-"""Time by a clock that may be a fake: when it is, and how long something takes."""
+"""Time by a clock that may be a fake: the current time, and the duration of operations."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
-from nodewright.world.ports import Clock
+from nodewright.host.ports import Clock
 
 T = TypeVar("T")
 
 
-class Beside(Protocol):
-    """A way to do something without holding up the loop."""
+class ThreadRunner(Protocol):
+    """Runs a blocking function without blocking the event loop."""
 
-    async def __call__(self, doing: Callable[[], T], /) -> T:
-        """What came of it."""
+    async def __call__(self, operation: Callable[[], T], /) -> T:
+        """The function's result."""
 
 
-def steady_ns(clock: Clock) -> int:
-    """The time on the clock that never goes backwards.
+def monotonic_ns(clock: Clock) -> int:
+    """The monotonic clock's time.
 
     Units: nanoseconds.
     """
     return round(clock.monotonic_s() * 10**9)
 
 
-async def timed(clock: Clock, doing: Coroutine[Any, Any, Any], limit_s: float) -> float:
-    """How long something took; it is cut off at the limit."""
-    began = clock.monotonic_s()
-    task = asyncio.ensure_future(doing)
+async def elapsed_s(clock: Clock, operation: Coroutine[Any, Any, Any], limit_s: float) -> float:
+    """The duration of an operation, which is cancelled at the limit."""
+    started_s = clock.monotonic_s()
+    task = asyncio.ensure_future(operation)
     timer = asyncio.ensure_future(clock.sleep(limit_s))
     try:
         await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in (task, timer):
-            each.cancel()
-    return clock.monotonic_s() - began
+        for pending in (task, timer):
+            pending.cancel()
+    return clock.monotonic_s() - started_s
 
 
-async def within(clock: Clock, what: str, doing: Coroutine[Any, Any, T], limit_s: float) -> T:
-    """What comes of something that has so much time.
+async def with_timeout(clock: Clock, name: str, operation: Coroutine[Any, Any, T], limit_s: float) -> T:
+    """The result of an operation with a time limit.
 
-    Errors: TimeoutError, naming what took longer.
+    Errors: TimeoutError, which names the operation.
     """
-    task = asyncio.ensure_future(doing)
+    task = asyncio.ensure_future(operation)
     timer = asyncio.ensure_future(clock.sleep(limit_s))
     try:
         await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise TimeoutError(f"{what}: no answer within {limit_s:g} s")
+            raise TimeoutError(f"{name}: no answer within {limit_s:g} s")
         return task.result()
     finally:
-        for each in (task, timer):
-            each.cancel()
+        for pending in (task, timer):
+            pending.cancel()
 
 
-async def all_done(doing: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All of them, to the end; then the first error, if there was one."""
-    tasks = [asyncio.ensure_future(one) for one in doing]
+async def gather_all(operations: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Runs all operations to their end, then raises the first error, if any."""
+    tasks = [asyncio.ensure_future(operation) for operation in operations]
     try:
-        found = await asyncio.gather(*tasks, return_exceptions=True)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
     except asyncio.CancelledError:
         for task in tasks:
             task.cancel()
         raise
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

@@ -1,1 +1,1 @@
-"""Floor 8: servers, and those who talk to them."""
+"""The HTTP and gRPC servers of the agent."""

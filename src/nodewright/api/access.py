@@ -1,11 +1,11 @@
-"""Who asks, and what may they do? Client certificates and bearer tokens, and roles for users and groups."""
+"""Authentication by client certificates and bearer tokens, and authorization by roles of users and groups."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from nodewright.api.entries import Role
+from nodewright.api.routes import AccessRole
+from nodewright.host.tokens import TokenFile
 from nodewright.values.instant import Instant
-from nodewright.world.tokens import TokenFile
 
 ANONYMOUS = "system:anonymous"
 _UNAUTHENTICATED, _AUTHENTICATED = "system:unauthenticated", "system:authenticated"
@@ -15,33 +15,33 @@ Certificate: TypeAlias = Mapping[str, Any]
 """A verified client certificate, as `ssl` shows it."""
 
 
-class Person(NamedTuple):
-    """Somebody who asks."""
+class User(NamedTuple):
+    """An authenticated user."""
 
     name: str
     groups: tuple[str, ...]
 
 
-class Stranger(NamedTuple):
-    """Somebody of whom is not known who he is."""
+class Unauthenticated(NamedTuple):
+    """A request that could not be authenticated."""
 
-    because: str
+    reason: str
 
 
 class Grants(NamedTuple):
-    """Who has which role."""
+    """The roles of users and groups."""
 
-    users: Mapping[str, Role] = {}
-    groups: Mapping[str, Role] = {}
+    users: Mapping[str, AccessRole] = {}
+    groups: Mapping[str, AccessRole] = {}
 
-    def allows(self, person: Person, role: Role) -> bool:
-        """Whether somebody has the role; whoever may write may read."""
-        found = [self.users.get(person.name), *(self.groups.get(one) for one in person.groups)]
-        return Role.WRITE in found or (role is Role.READ and Role.READ in found)
+    def allows(self, user: User, role: AccessRole) -> bool:
+        """Whether the user has the role; write includes read."""
+        roles = [self.users.get(user.name), *(self.groups.get(group) for group in user.groups)]
+        return AccessRole.WRITE in roles or (role is AccessRole.READ and AccessRole.READ in roles)
 
 
-class Access:
-    """Knows people, and what they may do. Closed: what nobody has granted, nobody may."""
+class Authorizer:
+    """Authenticates and authorizes requests; everything that is not granted is forbidden."""
 
     def __init__(
         self,
@@ -51,52 +51,54 @@ class Access:
         takes_anonymous: bool = False,
         allows_all: bool = False,
     ) -> None:
-        """With ``allows_all`` everybody who is known may do everything (authorization mode AlwaysAllow)."""
+        """With ``allows_all`` every authenticated user is authorized (authorization mode AlwaysAllow)."""
         self.grants, self.tokens = grants, tokens
         self._takes_anonymous, self._allows_all = takes_anonymous, allows_all
 
-    def who(self, certificate: Certificate | None, authorization: str, now: Instant) -> Person | Stranger:
-        """Who asks: by his certificate, else by his token.
+    def authenticate(
+        self, certificate: Certificate | None, authorization: str, now: Instant
+    ) -> User | Unauthenticated:
+        """The user: by client certificate, else by bearer token.
 
-        Follows: v1.36, apiserver/pkg/authentication/authenticatorfactory/delegating.go, New: a token that is nobody's
-            is not anonymous.
+        Follows: v1.36, apiserver/pkg/authentication/authenticatorfactory/delegating.go, New: an unknown token is not
+            anonymous.
         """
         if certificate:
-            person = _shown(certificate)
-            if person is not None:
-                return person
+            user = _certificate_user(certificate)
+            if user is not None:
+                return user
         if authorization[: len(_BEARER)].lower() == _BEARER:
-            return self._bearer(authorization[len(_BEARER) :].strip(), now)
+            return self._token_user(authorization[len(_BEARER) :].strip(), now)
         if self._takes_anonymous:
-            return Person(ANONYMOUS, (_UNAUTHENTICATED,))
-        return Stranger("no token and no client certificate")
+            return User(ANONYMOUS, (_UNAUTHENTICATED,))
+        return Unauthenticated("no token and no client certificate")
 
-    def may(self, person: Person, role: Role) -> bool:
-        """Whether somebody may."""
-        return self._allows_all or self.grants.allows(person, role)
+    def is_authorized(self, user: User, role: AccessRole) -> bool:
+        """Whether the user is authorized for the role."""
+        return self._allows_all or self.grants.allows(user, role)
 
-    def _bearer(self, token: str, now: Instant) -> Person | Stranger:
+    def _token_user(self, token: str, now: Instant) -> User | Unauthenticated:
         if self.tokens is None:
-            return Stranger("a token, and there is no file of tokens")
+            return Unauthenticated("bearer token, but no token file is configured")
         owner = self.tokens.owner(token, now)
         if owner is not None:
-            return Person(owner.name, (*owner.groups, _AUTHENTICATED))
-        if self.tokens.trouble:
-            return Stranger(f"the file of tokens cannot be read: {self.tokens.trouble}")
+            return User(owner.name, (*owner.groups, _AUTHENTICATED))
+        if self.tokens.error:
+            return Unauthenticated(f"the token file cannot be read: {self.tokens.error}")
         if self.tokens.has_expired(token, now):
-            return Stranger("a token that has expired")
-        return Stranger("a token that is nobody's")
+            return Unauthenticated("expired token")
+        return Unauthenticated("unknown token")
 
 
-def _shown(certificate: Certificate) -> Person | None:
-    """Whom a certificate names: its common name, and as groups its organizations.
+def _certificate_user(certificate: Certificate) -> User | None:
+    """The user of a certificate: its common name, with its organizations as groups.
 
     Follows: v1.36, apiserver/pkg/authentication/request/x509/x509.go, CommonNameUserConversion.
     """
     pairs = [pair for part in certificate.get("subject", ()) for pair in part]
     names = [value for key, value in pairs if key == "commonName"]
     groups = tuple(value for key, value in pairs if key == "organizationName")
-    return Person(names[-1], (*groups, _AUTHENTICATED)) if names and names[-1] else None
+    return User(names[-1], (*groups, _AUTHENTICATED)) if names and names[-1] else None
 
 
 _SUBRESOURCES = {
@@ -107,17 +109,17 @@ _SUBRESOURCES = {
     "/statusz": "statusz",
     "/flagz": "configz",
 }
-_FINE = {"/pods": "pods", "/healthz": "healthz", "/configz": "configz", "/runningpods": "pods"}
+_FINE_SUBRESOURCES = {"/pods": "pods", "/healthz": "healthz", "/configz": "configz", "/runningpods": "pods"}
 _VERBS = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-def forbidden(person: Person, method: str, path: str, *, is_fine: bool) -> str:
-    """What somebody is told who may not; ``is_fine``: the gate KubeletFineGrainedAuthz.
+def forbidden_text(user: User, method: str, path: str, *, is_fine: bool) -> str:
+    """The body of a 403 response; ``is_fine``: the gate KubeletFineGrainedAuthz.
 
     Follows: v1.36, kubelet/server/auth.go, GetRequestAttributes; server.go, InstallAuthFilter.
     """
     root = "/" + path.lstrip("/").partition("/")[0]
-    found = [_FINE[root]] if is_fine and root in _FINE else []
-    found.append(_SUBRESOURCES.get(root, "proxy"))
-    what = f"verb={_VERBS.get(method, '')}, resource=nodes, subresource(s)=[{' '.join(found)}]"
-    return f"Forbidden (user={person.name}, {what})\n"
+    subresources = [_FINE_SUBRESOURCES[root]] if is_fine and root in _FINE_SUBRESOURCES else []
+    subresources.append(_SUBRESOURCES.get(root, "proxy"))
+    verb = _VERBS.get(method, "")
+    return f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource(s)=[{' '.join(subresources)}])\n"

@@ -1,104 +1,113 @@
-"""The kubelet's HTTP API on its ports, with what is counted and read for it."""
+"""Serving the kubelet's HTTP API on its ports, with its metrics."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nodewright.agent.board import Board
-from nodewright.agent.loop import Loop
-from nodewright.agent.pressure import Pressure
-from nodewright.agent.summary import Summaries
-from nodewright.agent.tally import Tally
-from nodewright.agent.values import Tell
-from nodewright.api.access import Access
-from nodewright.api.agent import Agent
-from nodewright.api.entries import Entry
-from nodewright.api.guard import Guard, Refusals, Requests
-from nodewright.api.kubelet import KubeletRoutes, kubelet_application
-from nodewright.api.listening import Context, Place, front
-from nodewright.api.scrapes import AgentScrapes
-from nodewright.api.tls import LiveTLS
-from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.render.node_metrics import Around, Room
+import msgspec
+
+from nodewright.agent.effects import RecordEvent
+from nodewright.agent.loop import AgentLoop
+from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.metrics import AgentMetrics
+from nodewright.agent.observe.pressure_monitor import PressureMonitor
+from nodewright.agent.observe.summary_provider import SummaryProvider
+from nodewright.api.access import Authorizer
+from nodewright.api.http_server import ListenAddress, TLSContextSource, serve_network
+from nodewright.api.kubelet_routes import KubeletRoutes, kubelet_application
+from nodewright.api.metrics_pages import AgentMetricsPages
+from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
+from nodewright.api.node_metrics import GaugeInputs, ThresholdDistance
+from nodewright.api.routes import AuthorizedRoute
+from nodewright.api.served_agent import ServedAgent
+from nodewright.api.tls import ReloadingTLS
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """Who is to be answered, where, and how: found out before anything runs."""
+class KubeletServingConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The addresses, TLS and authorization of the API, validated before anything runs."""
 
     config: KubeletConfiguration
-    access: Access
-    tls: LiveTLS
+    access: Authorizer
+    tls: ReloadingTLS
 
 
-class Counting:
-    """What is counted from the first turn on, and asked for by scrapes."""
+class LoopMetrics:
+    """The metrics of the agent's loop, collected from its first iteration."""
 
-    def __init__(self, loop: Loop, pressure: Pressure, journal: Path) -> None:
-        self.tally = Tally(loop.rules.started_ns)
-        self.summaries = Summaries(loop, pressure)
+    def __init__(self, loop: AgentLoop, pressure: PressureMonitor, journal: Path) -> None:
+        self.agent_metrics = AgentMetrics(loop.constants.started_ns)
+        self.summary_provider = SummaryProvider(loop, pressure)
         self._loop, self._pressure, self._journal = loop, pressure, journal
-        loop.on_turn = self.tally.hear
+        loop.on_iteration = self.agent_metrics.record_iteration
 
-    def around(self) -> Around:
-        """What is told beside what the loop knows."""
-        rooms = self._pressure.distance.rooms if self._pressure.distance is not None else {}
+    def gauge_inputs(self) -> GaugeInputs:
+        """The gauges that are not in the agent's state."""
+        headrooms = self._pressure.distance.headrooms if self._pressure.distance is not None else {}
         try:
             size = self._journal.stat().st_size
         except OSError:
             size = None
-        return Around(
-            rooms=tuple(Room(one.signal, one.is_hard, room.left) for one, room in rooms.items()),
-            queue_length=self._loop.waiting,
+        return GaugeInputs(
+            threshold_distances=tuple(
+                ThresholdDistance(threshold.signal, threshold.is_hard, headroom.margin)
+                for threshold, headroom in headrooms.items()
+            ),
+            queue_length=self._loop.queue_length,
             journal_bytes=size,
         )
 
-    def stuck_for_s(self) -> float:
-        """How long the loop has not come to what it has seen."""
-        if not self._loop.waiting:
+    def loop_lag_s(self) -> float:
+        """How long observations have been waiting in the loop's queue."""
+        if not self._loop.queue_length:
             return 0.0
-        return self._loop.clock.monotonic_s() - self.tally.last_turn_ns / 10**9
+        return self._loop.clock.monotonic_s() - self.agent_metrics.last_iteration_ns / 10**9
 
 
 async def serve_kubelet_api(
-    stack: AsyncExitStack, wished: Wishes, agent: Agent, counting: Counting, more: Sequence[Entry]
-) -> tuple[Place, ...]:
-    """Answer, for as long as the stack is entered; gives the places.
+    stack: AsyncExitStack,
+    serving: KubeletServingConfig,
+    agent: ServedAgent,
+    loop_metrics: LoopMetrics,
+    additional_routes: Sequence[AuthorizedRoute],
+) -> tuple[ListenAddress, ...]:
+    """Serves the API until the stack is closed; returns the addresses.
 
-    Errors: WorldError where somebody else listens there.
+    Errors: HostError if an address is in use.
     """
-    config = wished.config
-    refusals, requests = Refusals(partial(_refused, agent.board)), Requests()
-    scrapes = AgentScrapes(agent.board, counting.tally, counting.around, (requests, refusals))
-    routes = KubeletRoutes(agent, counting.summaries, scrapes, counting.stuck_for_s)
-    is_fine = agent.board.mind.node.config.gates["KubeletFineGrainedAuthz"]
+    config = serving.config
+    refusals = RefusalLog(partial(_record_warning, agent.event_recorder, "RequestRefused"))
+    requests = RequestMetrics()
+    metrics_pages = AgentMetricsPages(
+        agent.event_recorder, loop_metrics.agent_metrics, loop_metrics.gauge_inputs, (requests, refusals)
+    )
+    routes = KubeletRoutes(agent, loop_metrics.summary_provider, metrics_pages, loop_metrics.loop_lag_s)
+    is_fine = agent.event_recorder.state.node.config.gates["KubeletFineGrainedAuthz"]
 
-    def guarded(entries: list[Entry], access: Access | None) -> Guard:
+    def with_auth(entries: list[AuthorizedRoute], access: Authorizer | None) -> AuthMiddleware:
         app = kubelet_application(entries)
-        return Guard(app, entries, access, refusals=refusals, requests=requests, is_fine=is_fine)
+        return AuthMiddleware(app, entries, access, refusals=refusals, requests=requests, is_fine=is_fine)
 
-    entries = [*routes.entries(has_debugging=config.enable_debugging_handlers), *more]
-    context = partial(wished.tls.now, partial(_untaken, agent.board))
-    wanted: list[tuple[list[Entry], Access | None, Place, Context | None]] = [
-        (entries, wished.access, Place(config.address, config.port), context)
+    entries = [*routes.authorized_routes(has_debugging=config.enable_debugging_handlers), *additional_routes]
+    record_warning = partial(_record_warning, agent.event_recorder, "CertificateNotTaken")
+    context = partial(serving.tls.context, record_warning)
+    ports: list[tuple[list[AuthorizedRoute], Authorizer | None, ListenAddress, TLSContextSource | None]] = [
+        (entries, serving.access, ListenAddress(config.address, config.port), context)
     ]
     if config.read_only_port:
-        wanted.append((routes.bare_entries(), None, Place(config.address, config.read_only_port), None))
+        ports.append(
+            (routes.read_only_port_routes(), None, ListenAddress(config.address, config.read_only_port), None)
+        )
     if config.healthz_port:
-        place = Place(config.healthz_bind_address, config.healthz_port)
-        wanted.append((routes.health_entries(), None, place, None))
-    found = []
-    for shown, access, place, tls in wanted:
-        app = guarded(shown, access)
-        found.append(await stack.enter_async_context(front(app, place, tls, refusals)))
-    return tuple(found)
+        address = ListenAddress(config.healthz_bind_address, config.healthz_port)
+        ports.append((routes.health_routes(), None, address, None))
+    bound = []
+    for port_routes, access, address, tls in ports:
+        app = with_auth(port_routes, access)
+        bound.append(await stack.enter_async_context(serve_network(app, address, tls, refusals)))
+    return tuple(bound)
 
 
-def _untaken(board: Board, why: str) -> None:
-    board.tell(Tell(uid="", is_warning=True, reason="CertificateNotTaken", message=why))
-
-
-def _refused(board: Board, why: str) -> None:
-    board.tell(Tell(uid="", is_warning=True, reason="RequestRefused", message=why))
+def _record_warning(event_recorder: EventRecorder, reason: str, message: str) -> None:
+    event_recorder.record(RecordEvent(uid="", is_warning=True, reason=reason, message=message))

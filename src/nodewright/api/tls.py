@@ -1,13 +1,13 @@
-"""TLS as a KubeletConfiguration wants it."""
+"""TLS as specified by a KubeletConfiguration."""
 
 import os
 import ssl
 import time
 from collections.abc import Callable, Sequence
 
-from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.world.errors import Fault, InputError
-from nodewright.world.key_pair import KeyPair
+from nodewright.errors import Fault, InputError
+from nodewright.host.key_pair import KeyPair
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 
 _VERSIONS = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -25,19 +25,19 @@ _SUITES = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
 }
-_OF_TLS_13 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-"""They are always there, and cannot be chosen from."""
+_TLS_13_SUITES = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+"""Always available; they cannot be selected."""
 
 
-LOOK_EVERY_S = 1.0
+RELOAD_PERIOD_S = 1.0
 
 
-class LiveTLS:
-    """TLS by files that may be replaced while it is in use: whoever comes next gets what they say then.
+class ReloadingTLS:
+    """TLS with files that may be replaced while in use: new connections use the new contents.
 
     Follows: v1.36, kubelet/certificate/kubelet.go, NewKubeletServerCertificateDynamicFileManager; client authorities
         as by apiserver/pkg/server/dynamiccertificates.
-    Departs: looked at when somebody connects, once a second at most, where the kubelet looks once a minute.
+    Departs: the files are checked at new connections, once a second at most; the kubelet checks once a minute.
     """
 
     def __init__(
@@ -51,43 +51,43 @@ class LiveTLS:
             os.fspath(pair.key),
             *([authorities] if authorities else []),
         ]
-        self._looked_s, self._stamps = clock(), self._stamps_now()
+        self._checked_s, self._versions = clock(), self._file_versions()
         self._context = server_context(pair, config)
 
-    def now(self, tell: Callable[[str], None]) -> ssl.SSLContext:
-        """How to talk to who comes now; ``tell`` hears once of each change that cannot be taken: the old ones stay."""
+    def context(self, log: Callable[[str], None]) -> ssl.SSLContext:
+        """The context for a new connection; an invalid change is logged once, and the previous context is kept."""
         now_s = self._clock()
-        if now_s - self._looked_s >= LOOK_EVERY_S:
-            self._looked_s = now_s
-            stamps = self._stamps_now()
-            if stamps != self._stamps:
-                self._stamps = stamps
+        if now_s - self._checked_s >= RELOAD_PERIOD_S:
+            self._checked_s = now_s
+            versions = self._file_versions()
+            if versions != self._versions:
+                self._versions = versions
                 try:
                     self._context = server_context(self._pair, self._config)
                 except InputError as error:
-                    tell(f"the certificates of before stay in use: {error}")
+                    log(f"the previous certificates stay in use: {error}")
         return self._context
 
-    def _stamps_now(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(one) for one in self._files]
+    def _file_versions(self) -> list[tuple[int, int, int] | None]:
+        return [_file_version(file) for file in self._files]
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
+def _file_version(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - for each who connects
+        status = os.stat(path)  # noqa: PTH116 - called for connections
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def server_context(pair: KeyPair, config: KubeletConfiguration) -> ssl.SSLContext:
-    """How to talk to those who ask: with this key, and with certificates of `authentication.x509.clientCAFile`.
+    """The TLS context with this key pair, and with client certificates of `authentication.x509.clientCAFile`.
 
-    Errors:  InputError with all that is wrong with the files and names.
+    Errors:  InputError with all faults of the files and names.
     Follows: v1.36, cmd/kubelet/app/server.go, InitializeTLS; component-base/cli/flag/ciphersuites_flag.go.
-    Departs: TLS 1.0 and 1.1, and suites without forward secrecy, cannot be had; a client certificate that the
-        authorities have not signed ends the handshake, where the kubelet answers 401, or goes by the token: Python
-        cannot take a certificate without verifying it.
+    Departs: TLS 1.0 and 1.1, and suites without forward secrecy, are not supported; a client certificate that the
+        authorities have not signed ends the handshake, where the kubelet answers 401, or uses the token: Python
+        cannot accept a certificate without verifying it.
     """
     faults = [*_version_faults(config.tls_min_version), *_suite_faults(config.tls_cipher_suites)]
     if faults:
@@ -95,7 +95,7 @@ def server_context(pair: KeyPair, config: KubeletConfiguration) -> ssl.SSLContex
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[config.tls_min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
-    suites = [_SUITES[one] for one in config.tls_cipher_suites if one in _SUITES]
+    suites = [_SUITES[suite] for suite in config.tls_cipher_suites if suite in _SUITES]
     if suites:
         context.set_ciphers(":".join(suites))
     try:
@@ -115,20 +115,21 @@ def server_context(pair: KeyPair, config: KubeletConfiguration) -> ssl.SSLContex
 
 
 def _file_fault(path: str, value: str, error: OSError) -> Fault:
-    said = error.strerror or str(error)
+    rule = error.strerror or str(error)
     if isinstance(error, ssl.SSLError):
-        said = f"no certificate and key in PEM that belong together ({(error.reason or said).lower().replace('_', ' ')})"
-    return Fault(path=path, value=value, rule=said)
+        detail = (error.reason or rule).lower().replace("_", " ")
+        rule = f"must be a matching certificate and key in PEM ({detail})"
+    return Fault(path=path, value=value, rule=rule)
 
 
 def _version_faults(version: str) -> list[Fault]:
     if version in _VERSIONS:
         return []
-    known = ", ".join(one for one in _VERSIONS if one)
+    known = ", ".join(name for name in _VERSIONS if name)
     rule = (
-        f"TLS 1.0 and 1.1 are not spoken; there are {known}"
+        f"TLS 1.0 and 1.1 are not supported; must be one of {known}"
         if version in _OLD_VERSIONS
-        else f"one of {known}"
+        else f"must be one of {known}"
     )
     return [Fault(path="tlsMinVersion", value=version, rule=rule)]
 
@@ -136,7 +137,7 @@ def _version_faults(version: str) -> list[Fault]:
 def _suite_faults(suites: Sequence[str]) -> list[Fault]:
     known = ", ".join(_SUITES)
     return [
-        Fault(path=f"tlsCipherSuites[{place}]", value=one, rule=f"there are: {known}")
-        for place, one in enumerate(suites)
-        if one not in _SUITES and one not in _OF_TLS_13
+        Fault(path=f"tlsCipherSuites[{index}]", value=suite, rule=f"must be one of {known}")
+        for index, suite in enumerate(suites)
+        if suite not in _SUITES and suite not in _TLS_13_SUITES
     ]

@@ -1,1 +1,1 @@
-"""Floor 5: where a live node disagrees with itself: the facts of each source side by side; nothing is read, nothing written."""
+"""Where a live node disagrees with itself: the facts of each source side by side; nothing is read, nothing written."""

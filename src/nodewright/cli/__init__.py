@@ -1,18 +1,20 @@
-"""Floor 10: the command line, one module a command."""
+"""The command line, one module a command."""
 
+import gc
 import os
 import sys
 
 COMPLETE = "__complete"
-"""Before the words of a command line that is being written; scripts of `nodewright completion` say it."""
+"""The first argument with which completion scripts call nodewright; the words of the command line follow."""
 
 _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Runs the command line and exits with its exit code."""
     if sys.__stdout__ is None:  # as in `nodewright ... >&-`
         sys.exit("error: standard output is closed")
+    gc.disable()  # until the command's module is imported: what imports create is rarely garbage
     if sys.argv[1:2] == [COMPLETE]:
         del sys.argv[1]
         complete()
@@ -22,21 +24,21 @@ def main() -> None:
 
         code = run(sys.argv[1:], prog_name=_prog_name())
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except KeyboardInterrupt:  # before anything was asked
+    except KeyboardInterrupt:  # before the command has started
         code = _INTERRUPTED
     sys.exit(code)
 
 
 def complete() -> None:
-    """Print what could come next on a command line, as kubectl asks it of `kubectl_complete-nodewright`."""
-    from nodewright.cli.complete import main as print_completions  # noqa: PLC0415 - and nothing else is loaded
+    """Prints completion candidates, in the format that kubectl expects from `kubectl_complete-nodewright`."""
+    from nodewright.cli.complete import main as print_completions  # noqa: PLC0415 - start-up time
 
     print_completions()
 
 
 def _prog_name() -> str:
-    called = os.path.basename(sys.argv[0])  # noqa: PTH119 - plain text work
-    return "kubectl nodewright" if called == "kubectl-nodewright" else "nodewright"
+    program = os.path.basename(sys.argv[0])  # noqa: PTH119 - pathlib takes long to load
+    return "kubectl nodewright" if program == "kubectl-nodewright" else "nodewright"

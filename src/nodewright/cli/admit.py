@@ -1,65 +1,90 @@
-"""`nodewright admit`: who gets in, who does not, and why."""
+"""`nodewright admit`: whether the node admits each pod; with --resize, whether it resizes each running pod."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
+from nodewright.admit.admission_report import AdmissionReport, admission_text, admitted_names, pod_admission
 from nodewright.cli import options
-from nodewright.cli.app import NO, YES
-from nodewright.cli.journal import journal, node_document
-from nodewright.cli.opening import entry_of, opened, show
-from nodewright.cli.resizing import resized
-from nodewright.render.admission import admission_document, admission_text, admitted_names
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.replay import arrival_event, journal_event
+from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
+from nodewright.cli.options import JournalOptions, NodeQuery
+from nodewright.node_report.report_parts import node_of_report, remaining_resources
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+
+if TYPE_CHECKING:
+    from nodewright.replay.scenario_journal import JournalFile
 
 
 @click.command("admit")
-@options.question
+@options.node_query_options
 @click.option(
     "--resize",
     is_flag=True,
-    help="The pods run on the node already and are to have the resources of the manifests, without being made anew.",
+    help="Resize pods that already run on the node, in place, to the resources in the manifests.",
 )
 @click.option(
     "--serve",
     is_flag=False,
     flag_value="",
     metavar="[ADDRESS:PORT]",
-    help="Show the answers as a page in a browser, by a link that is printed; it follows the files until Ctrl-C. "
-    "Default: any free port of 127.0.0.1.",
+    help="Serve the results as a page in a browser, at a link that is printed, and update it when the files change, "
+    "until Ctrl-C. Default: any free port of 127.0.0.1.",
 )
-@options.journal
-@options.output("json", "yaml", "wide", "name")
-def command(question: options.Question, *, resize: bool, serve: str | None, output: str | None) -> int:
-    """Say for each pod, in order, whether the node takes it: the kubelet's verdict, reason and message.
+@options.journal_option
+@options.output_option("json", "yaml", "wide", "name")
+def command(
+    query: NodeQuery, *, resize: bool, serve: str | None, journal: JournalOptions | None, output: str | None
+) -> int:
+    """Show whether the node admits each pod, in order: the kubelet's verdict, reason and message.
 
-    Of an object that makes pods (Deployment, DaemonSet, Job, ...) one pod is judged. With --resize: whether the resize
-    of each pod is Done, Deferred or Infeasible, and how it is carried out. Exit code 0 if all pods get in or are
+    Of a workload object (Deployment, DaemonSet, Job, ...) one pod is evaluated. With --resize: whether the resize
+    of each pod is Done, Deferred or Infeasible, and how it is carried out. Exit code 0 if all pods are admitted or
     resized, 3 if any is not.
     """
     if serve is not None:
-        if resize or output is not None or options.journal_path() is not None:
-            raise click.UsageError("--serve is a page: it goes with neither --resize nor -o nor --journal")
-        from nodewright.cli.admit_page import shown_as_page  # noqa: PLC0415 - answers in a terminal do without
+        if resize or output is not None or journal is not None:
+            raise click.UsageError("--serve cannot be combined with --resize, -o or --journal")
+        from nodewright.cli.admit_page import serve_admission_page  # noqa: PLC0415 - needed only for a page
 
-        return shown_as_page(question, serve)
-    found = opened(question)
+        return serve_admission_page(query, serve)
+    loaded = load_query(query)
     if resize:
-        return resized(question, found, output)
-    asked = found.node
+        from nodewright.cli.admit_resize import report_resizes  # noqa: PLC0415 - start-up time
+
+        return report_resizes(query, loaded, journal, output)
+    node = loaded.node
     entries = []
-    with journal(lambda: node_document(found.profile, question.kubelet_config), question.files) as written:
-        for workload in found.workloads:
-            answer = asked.admit(workload.pod)
-            asked = answer.node
-            entries.append(entry_of(answer, workload))
-            if written is not None:
-                written.add(journal_event(arrival_event(workload.pod), answer.actions))
+    with nullcontext() if journal is None else _open_journal(journal, query, loaded) as journal_file:
+        for workload in loaded.workloads:
+            entry, result = admitted_entry(node, workload)
+            entries.append(entry)
+            if result is None:
+                continue
+            node = result.node
+            if journal_file is not None:
+                journal_file.add_arrival(workload.pod, result.actions)
     if output == "name":
         text = admitted_names(entries)
     elif output in ("json", "yaml"):
-        document = admission_document(entries, asked.state, warnings=found.warnings, skipped=found.skipped)
-        text = (as_json if output == "json" else as_yaml)(document)
+        report = AdmissionReport(
+            node=node_of_report(node.config),
+            pods=tuple(map(pod_admission, entries)),
+            resources=remaining_resources(node.state),
+            skipped=loaded.skipped,
+            warnings=loaded.warnings,
+        )
+        text = (as_json if output == "json" else as_yaml)(report)
     else:
-        text = admission_text(entries, asked.state, wide=output == "wide")
-    show(text, output, asked.config)
+        text = admission_text(entries, node.state, wide=output == "wide")
+    print_report(text, output, node.config)
     return YES if all(entry.decision == "admitted" for entry in entries) else NO
+
+
+def _open_journal(
+    journal: JournalOptions, query: NodeQuery, loaded: LoadedQuery
+) -> "AbstractContextManager[JournalFile | None]":
+    from nodewright.cli.journal import node_document, open_journal  # noqa: PLC0415 - start-up time
+
+    return open_journal(journal, lambda: node_document(loaded.profile, query.kubelet_config))

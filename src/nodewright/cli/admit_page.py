@@ -1,4 +1,4 @@
-"""`nodewright admit --serve`: the answers as a page that follows the files."""
+"""`nodewright admit --serve`: the results as a page that is updated when the files change."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,65 +6,55 @@ from pathlib import Path
 import click
 from starlette.applications import Starlette
 
-from nodewright.api.answers import APIError, on_api_error
-from nodewright.api.dashboard import DashboardRoutes
-from nodewright.api.dashboard_plan import Plan, PlanView
-from nodewright.cli.app import NO, YES
-from nodewright.cli.opening import entry_of, opened
-from nodewright.cli.options import Manifests, Question
-from nodewright.cli.pages import address, show_until_stopped
-from nodewright.world.errors import InputError
-from nodewright.world.files import STDIN, named_files
+from nodewright.api.dashboard.agent_view import AdmissionPlan, PlanView
+from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
+from nodewright.cli.browser_pages import listen_address, serve_until_stopped
+from nodewright.cli.node_query import admitted_entry, load_query
+from nodewright.cli.options import NodeQuery
+from nodewright.errors import InputError
+from nodewright.formats.documents import STDIN, named_files
+from nodewright.output.exit_codes import NO, YES
 
 
-def shown_as_page(question: Question, serve: str) -> int:
-    """Show the answers in a browser until Ctrl-C. Exit code: as without, of the files as they were last."""
-    where = address(serve)
-    if STDIN in question.filenames:
-        raise click.UsageError("--serve reads the files again when they change: standard input cannot be")
-    context = click.get_current_context()
-
-    def read() -> Plan:
-        # What options say beside the question is the context's, and this may be another thread.
-        with context.scope(cleanup=False):
-            return _plan(question)
-
-    def stamp() -> object:
-        with context.scope(cleanup=False):
-            return tuple(_stamps(question))
-
-    view = PlanView(read(), read, stamp)
-    inside = Starlette(routes=DashboardRoutes(view).routes(), exception_handlers={APIError: on_api_error})
-    show_until_stopped(inside, where, "the answers are at", view.close)
-    return YES if all(one.decision == "admitted" for one in view.plan.entries) else NO
+def serve_admission_page(query: NodeQuery, serve: str) -> int:
+    """Serves the results until Ctrl-C and returns the exit code for the latest version of the files."""
+    address = listen_address(serve)
+    if STDIN in query.manifests.filenames:
+        raise click.UsageError(
+            "--serve reads the files again when they change: use files, not standard input"
+        )
+    view = PlanView(_plan(query), lambda: _plan(query), lambda: tuple(_file_versions(query)))
+    page = Starlette(routes=DashboardRoutes(view).routes())
+    serve_until_stopped(page, address, "results at", view.close)
+    return YES if all(entry.decision == "admitted" for entry in view.plan.entries) else NO
 
 
-def _plan(question: Question) -> Plan:
-    """What the node says to the pods of the files as they are now.
+def _plan(query: NodeQuery) -> AdmissionPlan:
+    """The node's decisions about the pods in the current version of the files.
 
-    Errors: as of `opened`.
+    Errors: as of `load_query`.
     """
-    found = opened(question)
-    asked, entries, states = found.node, [], [found.node.state]
-    for workload in found.workloads:
-        answer = asked.admit(workload.pod)
-        asked = answer.node
-        entries.append(entry_of(answer, workload))
-        states.append(asked.state)
-    return Plan(entries=entries, states=states, skipped=found.skipped, warnings=found.warnings)
+    loaded = load_query(query)
+    node, entries, states = loaded.node, [], [loaded.node.state]
+    for workload in loaded.workloads:
+        entry, result = admitted_entry(node, workload)
+        node = node if result is None else result.node
+        entries.append(entry)
+        states.append(node.state)
+    return AdmissionPlan(entries=entries, states=states, skipped=loaded.skipped, warnings=loaded.warnings)
 
 
-def _stamps(question: Question) -> Iterator[object]:
-    """Something of each file that is another once the file has changed."""
+def _file_versions(query: NodeQuery) -> Iterator[object]:
+    """Values that change with each file."""
     try:
-        manifests = named_files(question.filenames, recursive=Manifests.asked().recursive)
+        paths = named_files(query.manifests.filenames, recursive=query.manifests.recursive)
     except InputError:
-        # A file is gone, which reading will say.
-        manifests = list(question.filenames)
-    for name in (*manifests, *question.files):
+        # A missing file is reported when the files are read.
+        paths = list(query.manifests.filenames)
+    for name in (*paths, *query.named_files):
         try:
-            told = Path(name).stat()
+            status = Path(name).stat()
         except OSError:
             yield name, None
         else:
-            yield name, told.st_mtime_ns, told.st_size, told.st_ino
+            yield name, status.st_mtime_ns, status.st_size, status.st_ino

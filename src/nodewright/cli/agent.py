@@ -5,34 +5,35 @@ import os
 
 import click
 
-from nodewright.cli.agent_node import agent_node
-from nodewright.cli.agent_run import run_agent
-from nodewright.cli.agent_settings import Settings, settings
-from nodewright.cli.app import ERROR
-from nodewright.cli.inputs import warn
+from nodewright.agent_main.agent_node import agent_node
+from nodewright.agent_main.agent_settings import AgentSettings, agent_options
+from nodewright.agent_main.run_agent import run_agent
+from nodewright.cli.workload_input import print_warnings
+from nodewright.output.exit_codes import ERROR
+from nodewright.output.terminal import print_message
 
-_ROOT_NEEDED = """error: running pods takes root: cgroups are made, CPUs and memory are given to groups, and processes
-are run as other users. Without it everything else works: --dry-run shows every action for the pods
-that there are, --dry-run=serve answers `nodewright run`, `get` and `describe` as if it ran them."""
+_ROOT_NEEDED = """error: running pods needs root: the agent creates cgroups and runs processes as other users.
+Run it as root, or use --dry-run, which prints every action for the present pods, or --dry-run=serve,
+which serves `nodewright run`, `get` and `describe` with a simulated runtime."""
 
 
 @click.command("agent")
-@settings
-def command(told: Settings) -> int:
-    """Run pods on this machine: pinned, bounded, evicted under pressure; without a cluster.
+@agent_options
+def command(settings: AgentSettings) -> int:
+    """Run pods on this machine with the kubelet's resource management, without a cluster.
 
-    Decisions are the kubelet's. Pods come from a directory and a URL (static pods), from --workload-dir, and from
-    `nodewright run`. They outlive the agent: one that is started anew on the same --root-dir goes on with them.
+    Pod sources are a directory and a URL (static pods), --workload-dir, and `nodewright run`. Pods keep running when
+    the agent stops; an agent started on the same --root-dir adopts them.
     """
-    if told.node is not None and told.dry_run is None:
-        raise click.UsageError("--node is for --dry-run: pods run on this machine alone")
-    here = agent_node(told)
-    warn(here.node.warnings, strict=False)
-    if told.dry_run is not None:
-        from nodewright.cli.agent_dry import dry_run  # noqa: PLC0415 - an agent does without it
+    if settings.node is not None and settings.dry_run is None:
+        raise click.UsageError("--node requires --dry-run: pods run on this machine only")
+    agent = agent_node(settings)
+    print_warnings(agent.node.warnings, strict=False)
+    if settings.dry_run is not None:
+        from nodewright.agent_main.dry_run import dry_run  # noqa: PLC0415 - not needed to run pods
 
-        return asyncio.run(dry_run(told, here.node))
+        return asyncio.run(dry_run(settings, agent.node))
     if os.geteuid() != 0:
-        click.echo(_ROOT_NEEDED, err=True)
+        print_message(_ROOT_NEEDED)
         return ERROR
-    return asyncio.run(run_agent(told, here))
+    return asyncio.run(run_agent(settings, agent))

@@ -1,20 +1,22 @@
-"""The group of commands: each is loaded only when it is called; errors become messages and exit codes.
+"""The command group: imports a command's module when it is called, and turns errors into messages and exit codes.
 
 Exit codes: 0 yes; 1 error (input, machine; for `verify` a mismatch); 2 usage; 3 the answer is no or undecided.
 """
 
+import gc
 import importlib
 from collections.abc import Sequence
+from io import StringIO
 
 import click
 
-from nodewright.model.policies import PolicyError
-from nodewright.world.errors import InputError, WorldError
+from nodewright.errors import HostError, InputError, fault_lines
+from nodewright.output.exit_codes import ERROR, INTERRUPTED, USAGE, YES
+from nodewright.output.terminal import print_message, print_text
+from nodewright.printable import printable
+from nodewright.values.custom_policy import CustomPolicyError
 
-YES, ERROR, USAGE, NO = 0, 1, 2, 3
-INTERRUPTED = 130
-
-# Command name -> module that has a click command called `command`, in the order of `--help`.
+# Command name -> module with a click command named `command`, in the order of `--help`.
 COMMANDS = {
     "requests": "nodewright.cli.requests",
     "admit": "nodewright.cli.admit",
@@ -38,42 +40,44 @@ COMMANDS = {
     "dashboard": "nodewright.cli.dashboard",
     "delete": "nodewright.cli.delete",
     "verify": "nodewright.cli.verify",
+    "schema": "nodewright.cli.schema",
     "completion": "nodewright.cli.completion",
 }
 
-# What `--help` says of each: kept here, so that it needs no command's module.
+# The summaries in `--help`: kept here so that it imports no command's module.
 SUMMARIES = {
-    "requests": "What pods ask for, and what decides it.",
-    "admit": "Who gets in and who does not, in the kubelet's words.",
-    "explain": "Why, and the smallest change that would let a pod in.",
-    "preempt": "Who would have to make way for a critical pod.",
-    "evict": "Who has to go when the node runs short, and in which order.",
-    "replay": "Run a scenario: a node and what happens to it.",
-    "rehearse": "Will the kubelet start anew, and who is lost?",
-    "lint": "What in files will hurt later, and the edit that mends it.",
-    "cgroups": "What is written to each cgroup file, and why.",
-    "audit": "Where a live node disagrees with itself.",
-    "quota": "What quotas charge, refuse and have room for.",
-    "fleet": "Many nodes and pods over time: who goes where, what fits.",
-    "node": "Capture this machine, show a node, list known machines.",
-    "agent": "Run pods on this machine, as a kubelet would.",
-    "run": "Ask the agent of this machine for pods.",
-    "get": "The agent's pods, its node, what happened.",
-    "describe": "All of a pod and why it is where it is, or of the node.",
-    "logs": "What a container has written.",
-    "top": "What pods and the machine use now.",
-    "dashboard": "The agent's page in a browser on this machine.",
-    "delete": "End pods that the agent was asked for.",
-    "verify": "Compare our answers with recorded ones of Kubernetes.",
-    "completion": "Teach bash, zsh or fish these words.",
+    "requests": "Show the effective requests and limits of pods.",
+    "admit": "Show whether a node admits pods.",
+    "explain": "Explain why a pod is refused and what would let it in.",
+    "preempt": "Show which pods a critical pod preempts.",
+    "evict": "Show which pods are evicted, in what order and why.",
+    "replay": "Replay a scenario of node events.",
+    "rehearse": "Check if a kubelet restart succeeds and which pods it rejects.",
+    "lint": "Find resource problems in manifests and kubelet configuration.",
+    "cgroups": "Show the value of each cgroup file and its source.",
+    "audit": "Compare the state files, sockets and cgroups of a live node.",
+    "quota": "Show what quotas and limit ranges charge and refuse.",
+    "fleet": "Simulate a cluster: placements, utilization, capacity.",
+    "node": "Capture, show, export and list nodes.",
+    "agent": "Run pods on this machine as a kubelet does.",
+    "run": "Create pods on the agent of this machine.",
+    "get": "List the agent's pods, node or events.",
+    "describe": "Describe pods or the node of the agent.",
+    "logs": "Print the logs of a container.",
+    "top": "Show the current usage of pods or the node.",
+    "dashboard": "Serve the agent's dashboard in a browser.",
+    "delete": "Delete pods of the agent.",
+    "verify": "Verify nodewright against recorded decisions of Kubernetes.",
+    "schema": "Print the JSON Schemas of the reports.",
+    "completion": "Print a shell completion script.",
 }
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module when the command is wanted."""
+    """A group that imports the module of a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
+        """The names, in the order of `COMMANDS`."""
         del ctx
         return list(COMMANDS)
 
@@ -83,12 +87,15 @@ class LazyGroup(click.Group):
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
-        found = importlib.import_module(module).command
-        assert isinstance(found, click.Command)
-        return found
+        command = importlib.import_module(module).command
+        if not gc.isenabled():  # as `main` starts a process
+            gc.freeze()
+            gc.enable()
+        assert isinstance(command, click.Command)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands with their summaries."""
+        """Writes the commands with their summaries."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(SUMMARIES.items()))
@@ -99,33 +106,44 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="nodewright", message="nodewright %(version)s")
 def app() -> None:
-    """Ask your node before the scheduler does: the kubelet's resource decisions, with the reason and the fix."""
+    """Predict and explain the kubelet's resource decisions: the verdict, the reason and the fix."""
 
 
 def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
-    """Run the command line given and return its exit code; messages go to stderr."""
+    """Runs a command line and returns its exit code; messages go to stderr."""
     try:
         code = app.main(args=list(arguments), prog_name=prog_name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        print_text(f"{error.format_message()}\n", to_stderr=True)
         return USAGE
     except click.ClickException as error:
-        error.show()
+        _print_click_error(error)
         return error.exit_code
     except InputError as error:
-        for fault in error.faults:
-            click.echo(f"error: {fault}", err=True)
+        for line in fault_lines(error.faults):
+            print_message(f"error: {line}")
         return ERROR
     except BrokenPipeError:
         raise
     except OSError as error:
-        said = (error.filename, error.strerror or str(error))
-        click.echo("error: " + ": ".join(str(part) for part in said if part), err=True)
+        parts = (error.filename, error.strerror or str(error))
+        print_message("error: " + ": ".join(str(part) for part in parts if part))
         return ERROR
-    except (WorldError, PolicyError) as error:
-        click.echo(f"error: {error}", err=True)
+    except (HostError, CustomPolicyError) as error:
+        print_message(f"error: {error}")
         return ERROR
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        print_message("interrupted")
         return INTERRUPTED
     return code if isinstance(code, int) else YES
+
+
+def _print_click_error(error: click.ClickException) -> None:
+    """Prints the error as click does; words of the command line in it stay on its line."""
+    shown = StringIO()
+    error.show(shown)
+    print_text(shown.getvalue().partition("Error: ")[0], to_stderr=True)
+    message = error.format_message()
+    # Lists of choices and hints for installation have lines of their own, and no words of the command line.
+    has_lines = isinstance(error, click.MissingParameter) or not isinstance(error, click.UsageError)
+    print_text(f"Error: {message if has_lines else printable(message)}\n", to_stderr=True)

@@ -1,43 +1,33 @@
-"""`nodewright audit`: where a live node disagrees with itself."""
+"""`nodewright audit`: compares the state files, sockets and cgroups of a live node."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
-from nodewright.api.client import DEFAULT_SOCKET
-from nodewright.audit.compare import audited
-from nodewright.audit.values import GapKind
-from nodewright.cli.app import ERROR, NO, YES
-from nodewright.cli.auditing import Asked, gathered
-from nodewright.cli.options import node as node_option
-from nodewright.cli.options import output
-from nodewright.render.audit import audit_document, audit_text, gap_sentence
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.world.kubelet_root import USUAL_ROOT
+from nodewright.agent.agent_client import DEFAULT_SOCKET
+from nodewright.audit.audit_comparison import audit_of
+from nodewright.audit.audit_evidence import UncomparedReason
+from nodewright.audit.audit_report import audit_report, audit_text, uncompared_sentence
+from nodewright.audit.evidence_sources import AuditOptions, gather_evidence
+from nodewright.cli import options
+from nodewright.output.exit_codes import ERROR, NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_message, print_text
+from nodewright.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY
 
-OWN_ROOT = Path("/var/lib/nodewright")
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_PLACE = click.Path(path_type=Path)
+AGENT_ROOT = Path("/var/lib/nodewright")
 
 
 @click.command("audit")
-@click.option(
-    "--kubelet-root",
-    "--root-dir",
-    "root",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="State files: the kubelet's directory, or the agent's. Default: the one that is there.",
+@options.kubelet_root_option(
+    "Directory with state files: the kubelet's, or the agent's. Default: the agent's if it exists, else the kubelet's.",
+    alias="--root-dir",
+    must_exist=False,
 )
-@click.option(
-    "--pod-resources",
-    type=_PLACE,
-    metavar="SOCKET",
-    help="Default: pod-resources/kubelet.sock in that directory, if it is there.",
+@options.pod_resources_option(
+    "PodResources socket. Default: pod-resources/kubelet.sock in --kubelet-root, if it exists."
 )
 @click.option(
     "--cgroups",
@@ -45,52 +35,48 @@ _PLACE = click.Path(path_type=Path)
     metavar="DIR|live|none",
     help="Cgroup files: a copy of the tree, or this machine's. Default: live.",
 )
-@click.option("--cgroup-root", metavar="PATH", help="Below it all groups stand. Default: as configured.")
-@click.option(
-    "--pods", type=_FILE, metavar="FILE", help="`kubectl get pods -A -o json`, or the kubelet's /pods."
+@click.option("--cgroup-root", metavar="PATH", help="Parent of all cgroups. Default: as configured.")
+@options.pod_list_option()
+@options.node_name_option()
+@options.agent_socket_option("Socket of a running agent, to read its pods.")
+@options.kubelet_config_option(
+    "KubeletConfiguration. Default: config.yaml in --kubelet-root.", kind=options.FILE
 )
-@click.option("--node-name", default="", metavar="NAME", help="Which node's pods are meant.")
-@click.option("--socket", type=_PLACE, metavar="PATH", help="An agent that listens here: its pods.")
-@click.option(
-    "--kubelet-config", type=_FILE, metavar="FILE", help="Default: config.yaml in the kubelet's directory."
-)
-@click.option("--configz", type=_FILE, metavar="FILE", help="The same, as the kubelet's /configz answers.")
-@node_option
-@output("json", "yaml")
-def command(*, output: str | None, **given: Any) -> int:
-    """Compare what a live node says of itself: state files, PodResources, cgroup files and the API's pods.
+@options.configz_option()
+@options.node_option()
+@options.output_option("json", "yaml")
+def command(*, output: str | None, kubelet_root: Path | None, **sources: Any) -> int:
+    """Compare the sources of a live node: state files, PodResources, cgroup files and the API's pods.
 
-    One table of what disagrees, what it means and what to do. Nothing is written; it works beside a kubelet, and
-    with an agent of nodewright that runs or not. Each source may be absent: what was not compared is said. Without any
-    option it looks for an agent on this machine, then for a kubelet. Exit code 3 if something disagrees; 1 if nothing
-    does, but a source that was named could not be read; else 0.
+    Prints each discrepancy, what it means and what to do. Nothing is written; it works while a kubelet runs, and with
+    a nodewright agent, running or not. Each source is optional; comparisons that were not made are listed. Without
+    options it looks for an agent on this machine, then for a kubelet. Exit code 3 for a discrepancy; 1 if there is
+    none, but a specified source could not be read; else 0.
     """
-    asked = _with_usual(Asked(**{one.name: given[one.name] for one in dataclasses.fields(Asked)}))
-    found = gathered(asked)
-    audit = audited(found.evidence)
-    audit = replace(audit, gaps=(*found.gaps, *audit.gaps))
+    audit_options = _with_defaults(AuditOptions(root=kubelet_root, **sources))
+    gathered = gather_evidence(audit_options)
+    audit = audit_of(gathered.evidence)
+    audit = replace(audit, uncompared=(*gathered.gaps, *audit.uncompared))
     if output:
-        click.echo((as_json if output == "json" else as_yaml)(audit_document(audit)), nl=False)
+        print_text((as_json if output == "json" else as_yaml)(audit_report(audit)))
     else:
-        click.echo(audit_text(audit), nl=False)
-        for gap in audit.gaps:
-            is_bad = gap.what is GapKind.NOT_READ
-            click.echo(("warning: " if is_bad else "") + gap_sentence(gap), err=True)
-    if audit.findings:
+        print_text(audit_text(audit))
+        for gap in audit.uncompared:
+            is_unreadable = gap.reason is UncomparedReason.NOT_READ
+            print_message(("warning: " if is_unreadable else "") + uncompared_sentence(gap))
+    if audit.discrepancies:
         return NO
-    if not audit.compared:
-        click.echo(
-            "error: there was nothing to compare: two sources at least have to say something", err=True
-        )
-    return YES if audit.compared and not found.failed else ERROR
+    if not audit.compared_count:
+        print_message("error: nothing to compare: specify at least two sources")
+    return YES if audit.compared_count and not gathered.has_unreadable_source else ERROR
 
 
-def _with_usual(asked: Asked) -> Asked:
-    """With an agent or a kubelet of this machine, where nothing is named."""
-    if asked.root or asked.pods or asked.socket or asked.pod_resources:
-        return asked
-    for root in (OWN_ROOT, USUAL_ROOT):
+def _with_defaults(audit_options: AuditOptions) -> AuditOptions:
+    """With the agent or the kubelet of this machine, if no source is specified."""
+    if audit_options.root or audit_options.pods or audit_options.socket or audit_options.pod_resources:
+        return audit_options
+    for root in (AGENT_ROOT, DEFAULT_ROOT_DIRECTORY):
         if root.is_dir():
-            own = DEFAULT_SOCKET if root == OWN_ROOT and DEFAULT_SOCKET.exists() else None
-            return dataclasses.replace(asked, root=root, socket=own)
-    return asked
+            socket = DEFAULT_SOCKET if root == AGENT_ROOT and DEFAULT_SOCKET.exists() else None
+            return replace(audit_options, root=root, socket=socket)
+    return audit_options

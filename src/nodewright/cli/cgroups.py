@@ -1,56 +1,58 @@
-"""`nodewright cgroups`: what every cgroup file should say, and whether it does."""
+"""`nodewright cgroups`: the expected value of every cgroup file, compared with the actual one on request."""
 
 from pathlib import Path
 
 import click
 from msgspec.structs import replace
 
-from nodewright.ask import Cgroups
 from nodewright.cli import options
-from nodewright.cli.app import NO, YES
-from nodewright.cli.opening import opened, show
-from nodewright.core.cgroups.compare import Comparison, compared, files_to_read, strangers
-from nodewright.core.cgroups.names import Driver, Parents, uid_on_node
-from nodewright.core.requests import QOSClass
-from nodewright.node.cgroups import Wish, cgroup_tree
+from nodewright.cli.node_query import load_query, print_report
+from nodewright.core.cgroups.cgroup_comparison import (
+    CgroupComparison,
+    cgroup_comparison,
+    files_to_read,
+    unknown_pod_cgroups,
+)
+from nodewright.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, uid_on_node
+from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.engine import NodeCgroups
+from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
+from nodewright.node.node_cgroups import CgroupOverrides, cgroup_tree
 from nodewright.node.step import Decision
-from nodewright.render.cgroups import (
+from nodewright.node_report.cgroup_report import (
     CgroupReport,
-    Refusal,
+    RejectedPod,
+    cgroup_files_report,
     cgroup_names,
-    cgroups_document,
     cgroups_text,
 )
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.world.cgroup_files import LIVE
-from nodewright.world.cgroups import CgroupTree
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
 
 
 @click.command("cgroups")
-@options.question
-@click.option(
-    "--cgroup-version", type=click.Choice(["1", "2"]), help="Version of cgroups. Default: the node's."
-)
+@options.node_query_options
+@click.option("--cgroup-version", type=click.Choice(["1", "2"]), help="Cgroup version. Default: the node's.")
 @click.option(
     "--cgroup-driver",
-    type=click.Choice([driver.value for driver in Driver]),
-    help="Who makes cgroups. Default: `cgroupDriver` of the kubelet's configuration.",
+    type=click.Choice([driver.value for driver in CgroupDriver]),
+    help="Cgroup driver. Default: `cgroupDriver` of the KubeletConfiguration.",
 )
 @click.option(
     "--linear-weights",
     is_flag=True,
-    help="The runtime makes weights of shares as the kubelet does: runc before 1.3.2, crun before 1.23.",
+    help="The runtime converts shares to weights linearly, as the kubelet does: runc before 1.3.2, crun before 1.23.",
 )
-@click.option("--all", "all_pods", is_flag=True, help="The pods that the node has already, too.")
+@click.option("--all", "all_pods", is_flag=True, help="Include the pods that are already on the node.")
 @click.option(
     "--diff",
     "tree",
     metavar="DIR|live",
-    help=f"Compare with a tree of cgroups (live: {LIVE}), which is only read.",
+    help=f"Compare with an actual cgroup tree (live: {CGROUP_ROOT}); nothing is written.",
 )
-@options.output("json", "yaml", "name")
+@options.output_option("json", "yaml", "name")
 def command(  # noqa: PLR0913 - one argument an option
-    question: options.Question,
+    query: options.NodeQuery,
     *,
     cgroup_version: str | None,
     cgroup_driver: str | None,
@@ -59,31 +61,33 @@ def command(  # noqa: PLR0913 - one argument an option
     tree: str | None,
     output: str | None,
 ) -> int:
-    """Say what the kubelet and the runtime write to the cgroups of the node, its QoS classes, these pods and their
-    containers, and where each value comes from.
+    """Show the cgroup values of the node, its QoS classes, these pods and their containers, and where each comes from.
 
-    The pods arrive one after the other, as with admit; those that are refused have no cgroups. With -o name a line a
-    file: path/file = value. Exit code 0 if all pods get in and, with --diff, nothing differs; else 3.
+    The pods are admitted one after the other, as with admit; refused pods have no cgroups. With -o name one line per
+    file: path/file = value. Exit code 0 if all pods are admitted and, with --diff, nothing differs; else 3.
     """
-    read = opened(question)
-    asked = read.node
-    live = None if tree is None else CgroupTree(LIVE if tree == "live" else Path(tree))
+    loaded = load_query(query)
+    live = None if tree is None else CgroupTree(CGROUP_ROOT if tree == "live" else Path(tree))
     version = int(cgroup_version) if cgroup_version else live.version if live else None
-    wish = Wish(version=version, driver=cgroup_driver, has_linear_runtime=linear_weights)
-    found = asked.cgroups((one.pod for one in read.workloads), wish, own_too=all_pods)
-    refused = (one for one in found.answers if one.decision is Decision.REFUSED)
-    report = CgroupReport(
-        groups=found.groups,
-        rules=found.rules,
-        config=asked.config,
-        refusals=tuple(Refusal(pod=one.pod, kubelet=one.kubelet) for one in refused),
-        comparison=None if live is None else _comparison(found, live),
-        warnings=read.warnings,
-        skipped=read.skipped,
+    overrides = CgroupOverrides(version=version, driver=cgroup_driver, has_linear_runtime=linear_weights)
+    created = loaded.created_pods()
+    expected = loaded.node.cgroups(
+        (workload.pod for workload in created), overrides, include_existing=all_pods
     )
-    show(_text(report, output), output, asked.config)
-    is_as_it_should_be = report.comparison is None or not report.comparison.differences
-    return YES if is_as_it_should_be and all(one.admitted for one in found.answers) else NO
+    refused = (result for result in expected.results if result.decision is Decision.REFUSED)
+    report = CgroupReport(
+        groups=expected.groups,
+        rules=expected.rules,
+        config=loaded.node.config,
+        refusals=tuple(RejectedPod(pod=result.pod, kubelet=result.kubelet) for result in refused),
+        comparison=None if live is None else _comparison(expected, live),
+        warnings=loaded.warnings,
+        skipped=loaded.skipped,
+    )
+    print_report(_text(report, output), output, loaded.node.config)
+    is_equal = report.comparison is None or not report.comparison.differences
+    is_equal = is_equal and len(created) == len(loaded.workloads)
+    return YES if is_equal and all(result.admitted for result in expected.results) else NO
 
 
 def _text(report: CgroupReport, output: str | None) -> str:
@@ -91,24 +95,24 @@ def _text(report: CgroupReport, output: str | None) -> str:
         return cgroup_names(report)
     if output is None:
         return cgroups_text(report)
-    return (as_json if output == "json" else as_yaml)(cgroups_document(report))
+    return (as_json if output == "json" else as_yaml)(cgroup_files_report(report))
 
 
-def _comparison(found: Cgroups, live: CgroupTree) -> Comparison:
-    """Where the tree says something else, and whose groups it has besides."""
-    rules, tree = found.rules, cgroup_tree(found.node.config)
+def _comparison(expected: NodeCgroups, live: CgroupTree) -> CgroupComparison:
+    """The values that differ in the tree, and its cgroups of unknown pods."""
+    rules, tree = expected.rules, cgroup_tree(expected.node.config)
     texts = {
-        group.path: live.texts(group.path, files_to_read(group, rules.version), group.container_id)
-        for group in found.groups
+        group.path: live.read_files(group.path, files_to_read(group, rules.version), group.container_id)
+        for group in expected.groups
     }
-    came_out = compared(found.groups, texts, rules)
-    if not tree.per_qos:
-        return came_out
-    parents = Parents.below(tree.root)
+    comparison = cgroup_comparison(expected.groups, texts, rules)
+    if not tree.cgroups_per_qos:
+        return comparison
+    parents = QOSCgroupNames.for_root(tree.root)
     below = {
-        path: live.names_below(path)
-        for path in {parents.of(decided).path(rules.driver) for decided in QOSClass}
+        path: live.child_names(path)
+        for path in {parents.for_class(qos_class).path(rules.driver) for qos_class in QOSClass}
     }
-    known = {uid_on_node(pod) for pod in found.node.pods}
-    unknown = strangers(below, known, parents, rules)
-    return replace(came_out, differences=(*came_out.differences, *unknown))
+    known = {uid_on_node(pod) for pod in expected.node.pods}
+    unknown = unknown_pod_cgroups(below, known, parents, rules)
+    return replace(comparison, differences=(*comparison.differences, *unknown))

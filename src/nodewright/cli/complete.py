@@ -1,8 +1,8 @@
-"""What could come next on a command line. Quick: it reads a table and imports neither click nor the engine.
+"""Completion of command lines. Reads a table and imports neither click nor the engine, because start-up time counts.
 
-The table, `completion.json`, is made from the commands by `make shots`, and a test holds it to them. What is printed
-follows cobra, as `kubectl` expects it of a plugin: a line for each word that fits, behind a tab what it is, and at
-the end a colon and a number: 4, nothing but these words; 0, files, too; 16, directories, too.
+The table, `completion.json`, is generated from the commands by `make shots`, and a test compares them. The output has
+cobra's format, as `kubectl` expects from a plugin: one line per candidate, with its description after a tab, and
+finally a colon and a number: 4, these words only; 0, files as well; 16, directories as well.
 """
 
 import json
@@ -13,30 +13,30 @@ from typing import Any, NamedTuple, TypeAlias
 
 TABLE = path.join(path.dirname(__file__), "completion.json")  # noqa: PTH118, PTH120 - pathlib takes long to load
 
-WORDS_ALONE, FILES_TOO, DIRECTORIES_TOO = 4, 0, 16
-_DIRECTIVES = {"": WORDS_ALONE, "file": FILES_TOO, "dir": DIRECTORIES_TOO}
+WORDS_ONLY, AND_FILES, AND_DIRECTORIES = 4, 0, 16
+_DIRECTIVES = {"": WORDS_ONLY, "file": AND_FILES, "dir": AND_DIRECTORIES}
 
-Entry: TypeAlias = Mapping[str, Any]
-"""A part of the table: a command (`commands`, `options`, `arguments`), an option, or values (`words`, `paths`, `from`)."""
+CompletionEntry: TypeAlias = Mapping[str, Any]
+"""An object of the table: a command (`commands`, `options`, `arguments`), an option, or values (`words`, `paths`, `from`)."""
 
 
 class Completions(NamedTuple):
-    """The words that fit, with what they are; and what else could come."""
+    """The candidates with their descriptions, and cobra's directive."""
 
     words: Mapping[str, str]
     directive: int
 
 
 def main() -> None:
-    """Print what could come after these arguments, the last of which is being written."""
+    """Prints the candidates for the last of the arguments."""
     with open(TABLE, encoding="utf-8") as file:  # noqa: PTH123 - as above
-        found = completions(json.load(file), sys.argv[1:])
-    lines = [f"{word}\t{about}" if about else word for word, about in found.words.items()]
-    print(*lines, f":{found.directive}", sep="\n")  # noqa: T201 - there is no click here
+        candidates = completions(json.load(file), sys.argv[1:])
+    lines = [f"{word}\t{about}" if about else word for word, about in candidates.words.items()]
+    print(*lines, f":{candidates.directive}", sep="\n")  # noqa: T201 - click is not imported
 
 
-def completions(table: Entry, arguments: Sequence[str]) -> Completions:
-    """What could be meant by the last of these arguments, given those before it.
+def completions(table: CompletionEntry, arguments: Sequence[str]) -> Completions:
+    """The candidates for the last of the arguments, after those before it.
 
     >>> table = {"commands": {"node": {"about": "Describe nodes.", "options": [
     ...     {"names": ["-o", "--output"], "about": "Format.", "values": {"words": {"json": "", "yaml": ""}}}]}}}
@@ -45,97 +45,97 @@ def completions(table: Entry, arguments: Sequence[str]) -> Completions:
     >>> completions(table, ["node", "--output", "y"]).words
     {'yaml': ''}
     """
-    *before, begun = _joined(arguments) or [""]
-    place = _Place(table)
-    for word in before:
-        place.take(word)
-    option, equals, value = begun.partition("=")
-    if place.awaits is not None:
-        return _fitting(table, place.awaits, begun)
-    if equals and begun.startswith("--") and not place.is_literal:
-        values = place.values_of(option)
-        return _fitting(table, values, value) if values is not None else Completions({}, WORDS_ALONE)
-    if begun.startswith("-") and not place.is_literal:
-        return Completions(dict(place.options_like(begun)), WORDS_ALONE)
-    if place.commands:
-        about = {name: str(one.get("about", "")) for name, one in place.commands.items()}
-        return _fitting(table, {"words": about}, begun)
-    return _fitting(table, place.argument(), begun)
+    *words, prefix = _joined(arguments) or [""]
+    state = _CommandLineState(table)
+    for word in words:
+        state.advance(word)
+    option, equals, value = prefix.partition("=")
+    if state.pending_values is not None:
+        return _matches(table, state.pending_values, prefix)
+    if equals and prefix.startswith("--") and not state.is_literal:
+        values = state.values_of(option)
+        return _matches(table, values, value) if values is not None else Completions({}, WORDS_ONLY)
+    if prefix.startswith("-") and not state.is_literal:
+        return Completions(dict(state.options_starting_with(prefix)), WORDS_ONLY)
+    if state.commands:
+        descriptions = {name: str(command.get("about", "")) for name, command in state.commands.items()}
+        return _matches(table, {"words": descriptions}, prefix)
+    return _matches(table, state.argument_values(), prefix)
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--option = value`, as bash takes it apart, in one again."""
-    found: list[str] = []
+    """The arguments, with `--option = value`, which bash splits, joined."""
+    joined: list[str] = []
     for word in arguments:
-        if found and found[-1].startswith("--") and (word == "=" or found[-1].endswith("=")):
-            found[-1] += word
+        if joined and joined[-1].startswith("--") and (word == "=" or joined[-1].endswith("=")):
+            joined[-1] += word
         else:
-            found.append(word)
-    return found
+            joined.append(word)
+    return joined
 
 
-def _fitting(table: Entry, values: Entry, begun: str) -> Completions:
-    """Of these values those that begin so; a list that several options have stands in the table once."""
+def _matches(table: CompletionEntry, values: CompletionEntry, prefix: str) -> Completions:
+    """The values that start with the prefix; a list that several options share is in the table once."""
     known = {**values.get("words", {}), **table.get(values.get("from", ""), {})}
-    words = {word: about for word, about in known.items() if word.startswith(begun)}
+    words = {word: about for word, about in known.items() if word.startswith(prefix)}
     return Completions(words, _DIRECTIVES[values.get("paths", "")])
 
 
-class _Place:
-    """Where a command line has got to."""
+class _CommandLineState:
+    """The state of the parser after some words of a command line."""
 
-    def __init__(self, table: Entry) -> None:
+    def __init__(self, table: CompletionEntry) -> None:
         self.command = table
-        self.awaits: Entry | None = None
-        """The values of an option that has been named and wants one."""
+        self.pending_values: CompletionEntry | None = None
+        """The values of the option that precedes the current word."""
         self.is_literal = False
-        """Whether `--` has been said: no options follow."""
-        self.given: list[str] = []
-        self.count = 0
-        """How many arguments there are that are no options."""
+        """Whether `--` has occurred, after which no options follow."""
+        self.used_options: list[str] = []
+        self.argument_count = 0
+        """Number of words that are not options."""
 
     @property
-    def commands(self) -> Mapping[str, Entry]:
-        """The commands that could be named here."""
-        found: Mapping[str, Entry] = self.command.get("commands", {})
-        return found
+    def commands(self) -> Mapping[str, CompletionEntry]:
+        """The subcommands."""
+        commands: Mapping[str, CompletionEntry] = self.command.get("commands", {})
+        return commands
 
-    def take(self, word: str) -> None:
-        """Go on by a word."""
-        if self.awaits is not None:
-            self.awaits = None
+    def advance(self, word: str) -> None:
+        """Consumes a word."""
+        if self.pending_values is not None:
+            self.pending_values = None
         elif word == "--" and not self.is_literal:
             self.is_literal = True
         elif word.startswith("-") and word != "-" and not self.is_literal:
-            self._option(word)
+            self._consume_option(word)
         elif word in self.commands:
-            self.command, self.given, self.count = self.commands[word], [], 0
+            self.command, self.used_options, self.argument_count = self.commands[word], [], 0
         else:
-            self.count += 1
+            self.argument_count += 1
 
-    def _option(self, word: str) -> None:
+    def _consume_option(self, word: str) -> None:
         name, equals, _ = word.partition("=") if word.startswith("--") else (word[:2], word[2:], "")
-        self.given.append(name)
+        self.used_options.append(name)
         if not equals:
-            self.awaits = self.values_of(name)
+            self.pending_values = self.values_of(name)
 
-    def values_of(self, name: str) -> Entry | None:
-        """What the option of that name takes; None: nothing, or there is no such option."""
+    def values_of(self, name: str) -> CompletionEntry | None:
+        """The values of an option; None for a flag or an unknown option."""
         for option in self.command.get("options", ()):
             if name in option["names"]:
-                found: Entry | None = option.get("values")
-                return found
+                values: CompletionEntry | None = option.get("values")
+                return values
         return None
 
-    def options_like(self, begun: str) -> Iterator[tuple[str, str]]:
-        """The long options that begin so (short ones if nothing more is written) and are not given yet."""
+    def options_starting_with(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """The unused options that start with the prefix, with their descriptions."""
         for option in self.command.get("options", ()):
-            if option.get("again") or not set(option["names"]) & set(self.given):
-                yield from ((name, option["about"]) for name in option["names"] if name.startswith(begun))
+            if option.get("again") or not set(option["names"]) & set(self.used_options):
+                yield from ((name, option["about"]) for name in option["names"] if name.startswith(prefix))
 
-    def argument(self) -> Entry:
-        """The values of the argument that comes next."""
-        arguments: Sequence[Entry] = self.command.get("arguments", ())
-        if self.count < len(arguments):
-            return arguments[self.count]
+    def argument_values(self) -> CompletionEntry:
+        """The values of the next argument."""
+        arguments: Sequence[CompletionEntry] = self.command.get("arguments", ())
+        if self.argument_count < len(arguments):
+            return arguments[self.argument_count]
         return arguments[-1] if arguments and arguments[-1].get("again") else {}

@@ -1,10 +1,11 @@
-"""`nodewright completion`: scripts that teach a shell nodewright's words."""
+"""`nodewright completion`: shell completion scripts."""
 
 from importlib import resources
 
 import click
 
-from nodewright.cli.app import YES
+from nodewright.output.exit_codes import YES
+from nodewright.output.terminal import print_text
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -12,12 +13,12 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> int:
-    """Print a script after which the shell completes commands, options, formats, machines and files.
+    """Print a shell completion script for commands, options, formats, machines and files.
 
-    For bash 4.4 and later: `source <(nodewright completion bash)`, in ~/.bashrc for good. For zsh, after compinit, the
-    same with zsh. For fish: `nodewright completion fish | source`. As a plugin of kubectl it needs no script of its own:
-    kubectl asks `kubectl_complete-nodewright`.
+    For bash 4.4 and later: `source <(nodewright completion bash)`, for example in ~/.bashrc. For zsh, after compinit,
+    the same with zsh. For fish: `nodewright completion fish | source`. As a kubectl plugin it needs no script:
+    kubectl calls `kubectl_complete-nodewright`.
     """
     script = resources.files("nodewright.cli").joinpath("scripts", f"nodewright.{shell}")
-    click.echo(script.read_text("utf-8"), nl=False)
+    print_text(script.read_text("utf-8"))
     return YES

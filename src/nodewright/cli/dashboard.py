@@ -1,11 +1,11 @@
-"""`nodewright dashboard`: the agent's page in a browser on this machine."""
+"""`nodewright dashboard`: the agent's dashboard in a browser on this machine."""
 
 import click
 
-from nodewright.api.client import Client
-from nodewright.cli.app import YES
-from nodewright.cli.pages import address, show_until_stopped
-from nodewright.cli.talking import talking
+from nodewright.agent.agent_client import AgentClient
+from nodewright.cli.agent_connection import with_agent
+from nodewright.cli.browser_pages import listen_address, serve_until_stopped
+from nodewright.output.exit_codes import YES
 
 
 @click.command("dashboard")
@@ -13,19 +13,19 @@ from nodewright.cli.talking import talking
     "--listen",
     default="",
     metavar="[ADDRESS:]PORT",
-    help="Where the browser finds it. Default: any free port of 127.0.0.1.",
+    help="Address to listen on. Default: any free port of 127.0.0.1.",
 )
-@talking
-def command(agent: Client, *, listen: str) -> int:
-    """Show what the agent of this machine does, live, in a browser: by a link that is printed, until Ctrl-C.
+@with_agent
+def command(agent: AgentClient, *, listen: str) -> int:
+    """Serve the dashboard of this machine's agent at a link that is printed, until Ctrl-C.
 
-    The machine and who has what of it, memory and pressure with their thresholds, events; for each pod why it is where
-    it is, for each that was refused what would let it in. The link opens once; nothing can be changed by it.
+    It shows the machine and its allocations, memory and pressure with their thresholds, and events; for each pod the
+    reasons for its placement, for each refused pod what would let it in. The link works once; the page is read-only.
     """
-    where = address(listen)
-    agent.get("api/v1/nodes")  # Whether somebody is there is said here, not in the browser.
-    from nodewright.api.relay import Relay  # noqa: PLC0415 - an extra, wanted here alone
+    address = listen_address(listen)
+    agent.get("api/v1/nodes")  # An unreachable agent is reported here, not in the browser.
+    from nodewright.api.proxy import AgentProxy  # noqa: PLC0415 - needs the extra `agent`
 
-    relay = Relay(agent.path)
-    show_until_stopped(relay, where, "the dashboard is at", relay.close)
+    proxy = AgentProxy(agent.path)
+    serve_until_stopped(proxy, address, "dashboard at", proxy.close)
     return YES

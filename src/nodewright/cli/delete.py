@@ -1,70 +1,74 @@
-"""`nodewright delete`: end pods that an agent was asked for."""
+"""`nodewright delete`: delete pods of an agent."""
 
 import time
 
 import click
 
-from nodewright.api.client import Client, RefusedError
+from nodewright.agent.agent_client import AgentClient, AgentStatusError
 from nodewright.cli import options
-from nodewright.cli.app import ERROR, YES
-from nodewright.cli.talking import decoded, pod_names, pod_route, talking
+from nodewright.cli.agent_connection import decode_pods, pod_names, pod_route, with_agent
+from nodewright.output.exit_codes import ERROR, YES
+from nodewright.output.terminal import print_line, print_message
 
-_LOOK_S = 0.05
+_POLL_INTERVAL_S = 0.05
 
 
 @click.command("delete")
 @click.argument("words", metavar="pod NAME...", nargs=-1, required=True)
-@options.namespace
+@options.namespace_option
 @click.option(
     "--grace-period",
     type=click.IntRange(min=0),
     metavar="SECONDS",
-    help="How long its containers have from SIGTERM to SIGKILL. Default: as the pod says.",
+    help="Seconds from SIGTERM to SIGKILL. Default: the pod's terminationGracePeriodSeconds.",
 )
 @click.option(
-    "--now", "at_once", is_flag=True, help="As --grace-period=1: SIGTERM, and SIGKILL soon afterwards."
+    "--now", "now", is_flag=True, help="Same as --grace-period=1: SIGTERM, then SIGKILL after one second."
 )
 @click.option(
-    "--wait/--no-wait", default=True, show_default=True, help="Come back when they are gone, or at once."
+    "--wait/--no-wait", default=True, show_default=True, help="Wait until the pods have been removed."
 )
-@talking
+@with_agent
 def command(
-    agent: Client,
+    agent: AgentClient,
     *,
     words: tuple[str, ...],
     namespace: str,
     grace_period: int | None,
-    at_once: bool,
+    now: bool,
     wait: bool,
 ) -> int:
-    """End pods that `nodewright run` asked for. Pods of directories and URLs end when these have them no more."""
-    if at_once:
+    """Delete pods that `nodewright run` created.
+
+    To delete pods of directories and URLs, remove them there.
+    """
+    if now:
         if grace_period is not None:
-            raise click.UsageError("--now and --grace-period exclude one another")
+            raise click.UsageError("--now and --grace-period exclude each other")
         grace_period = 1
-    code, leaving = YES, list[tuple[str, str]]()
+    code, deleted = YES, list[tuple[str, str]]()
     for name in pod_names(words):
         try:
-            found = agent.delete(*pod_route(namespace, name), gracePeriodSeconds=grace_period)
-        except RefusedError as error:
-            click.echo(f"Error from agent {error}", err=True)
+            response = agent.delete(*pod_route(namespace, name), gracePeriodSeconds=grace_period)
+        except AgentStatusError as error:
+            print_message(f"Error from agent {error}")
             code = ERROR
             continue
-        click.echo(f'pod "{name}" deleted from {namespace} namespace')
-        leaving += [(name, pod.uid) for pod in decoded([found])]
-    for name, uid in leaving if wait else ():
-        _until_gone(agent, namespace, name, uid)
+        print_line(f'pod "{name}" deleted from {namespace} namespace')
+        deleted += [(name, pod.uid) for pod in decode_pods([response])]
+    for name, uid in deleted if wait else ():
+        _wait_until_removed(agent, namespace, name, uid)
     return code
 
 
-def _until_gone(agent: Client, namespace: str, name: str, uid: str) -> None:
+def _wait_until_removed(agent: AgentClient, namespace: str, name: str, uid: str) -> None:
     while True:
         try:
-            found = agent.get(*pod_route(namespace, name))
-        except RefusedError as error:
+            pod = agent.get(*pod_route(namespace, name))
+        except AgentStatusError as error:
             if error.reason == "NotFound":
                 return
             raise
-        if found["metadata"]["uid"] != uid:
+        if pod["metadata"]["uid"] != uid:
             return
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_INTERVAL_S)

@@ -1,94 +1,100 @@
-"""`nodewright describe`: a pod or the node with all that an agent knows of it, and why things are where they are."""
+"""`nodewright describe`: all that an agent knows about pods or the node, with the reasons for each placement."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
-from nodewright.api.client import PROFILE_ROUTE, Client
+from nodewright.agent.agent_client import PROFILE_ROUTE, AgentClient
 from nodewright.cli import options
-from nodewright.cli.app import YES
-from nodewright.cli.options import output as formats
-from nodewright.cli.talking import (
-    NODES,
-    PODS,
-    decoded,
-    listed,
+from nodewright.cli.agent_connection import (
+    NODE_RESOURCE_NAMES,
+    POD_RESOURCE_NAMES,
+    decode_pods,
+    list_route,
     now,
     pod_names,
     pod_route,
-    talking,
+    with_agent,
 )
-from nodewright.model.profile import Device
-from nodewright.render.describe import describe_text
-from nodewright.render.describe_node import describe_node_text
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.world.decode import decode
+from nodewright.cli.options import output_option
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.node_profile import Device
+from nodewright.output.exit_codes import YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.kubectl.describe_node import describe_node_text
+from nodewright.output.kubectl.describe_pod import describe_pod_text
+from nodewright.output.terminal import print_text
 
 
 @click.command("describe")
 @click.argument("words", metavar="pod|node [NAME...]", nargs=-1, required=True)
-@options.namespace
-@formats("json", "yaml")
-@talking
-def command(agent: Client, *, words: tuple[str, ...], namespace: str, output: str | None) -> int:
-    """Tell all of pods, or of the node.
+@options.namespace_option
+@output_option("json", "yaml")
+@with_agent
+def command(agent: AgentClient, *, words: tuple[str, ...], namespace: str, output: str | None) -> int:
+    """Describe pods or the node of the agent.
 
-    Of pods: their containers, what happened to them, and why they are where they are. The decision in the kubelet's
-    words, the CPUs, memory and NUMA nodes that are theirs, the files of their cgroups with what each value comes from;
-    for a pod that was refused the reasons on the node as it is now, and what would let it in.
+    Pods: containers, events, and the reasons for the placement: the kubelet's decision, the exclusive CPUs, memory and
+    NUMA nodes, the cgroup files with the source of each value; for a refused pod the reasons on the node in its
+    current state, and what would let it in.
 
-    Of the node: its conditions, what it has, what its pods have asked for, its devices and whose they are, what happened.
+    The node: conditions, capacity, the requests of its pods, devices and the pods that use them, events.
     """
     kind, _, name = words[0].partition("/")
-    tell = _node if kind in NODES else _pod
-    if kind in NODES:
-        names = ((name,) if name else ()) + words[1:] or _nodes(agent)
-    elif words[0] in PODS and len(words) == 1:
-        items = agent.get(*listed(namespace, "pods"))["items"]
-        names = tuple(one["metadata"]["name"] for one in items)
+    describe = _node_description if kind in NODE_RESOURCE_NAMES else _pod_description
+    if kind in NODE_RESOURCE_NAMES:
+        names = ((name,) if name else ()) + words[1:] or _node_names(agent)
+    elif words[0] in POD_RESOURCE_NAMES and len(words) == 1:
+        items = agent.get(*list_route(namespace, "pods"))["items"]
+        names = tuple(item["metadata"]["name"] for item in items)
     else:
         names = pod_names(words)
     parts = []
-    for each in names:
-        shown, as_text = tell(agent, namespace, each)
+    for object_name in names:
+        document, as_text = describe(agent, namespace, object_name)
         if output is None:
             parts.append(as_text())
         else:
-            parts.append((as_json if output == "json" else as_yaml)(shown))
+            parts.append((as_json if output == "json" else as_yaml)(document))
     separators = {"json": "", "yaml": "---\n", None: "\n\n"}
-    click.echo(separators[output].join(parts), nl=False)
+    print_text(separators[output].join(parts))
     return YES
 
 
-Told = tuple[Mapping[str, Any], Callable[[], str]]
-"""What there is to tell, for programs and as text."""
+Description = tuple[Mapping[str, Any], Callable[[], str]]
+"""The document for JSON and YAML, and the text."""
 
 
-def _pod(agent: Client, namespace: str, name: str) -> Told:
+def _pod_description(agent: AgentClient, namespace: str, name: str) -> Description:
     pod = agent.get(*pod_route(namespace, name))
     why = agent.get("nodewright/v1/namespaces", namespace, "pods", name, "why")
     events = [
-        one
-        for one in agent.get(*listed(namespace, "events"), pod=name)["items"]
-        if one["involvedObject"]["uid"] == pod["metadata"]["uid"]
+        event
+        for event in agent.get(*list_route(namespace, "events"), pod=name)["items"]
+        if event["involvedObject"]["uid"] == pod["metadata"]["uid"]
     ]
     facts = {key: value for key, value in why.items() if key != "text"}
-    shown = {"pod": pod, "why": facts, "events": events}
-    return shown, lambda: describe_text(decoded([pod])[0], events, why, now())
+    document = {"pod": pod, "why": facts, "events": events}
+    return document, lambda: describe_pod_text(decode_pods([pod])[0], events, why, now())
 
 
-def _nodes(agent: Client) -> tuple[str, ...]:
-    return tuple(one["metadata"]["name"] for one in agent.get("api/v1/nodes")["items"])
+def _node_names(agent: AgentClient) -> tuple[str, ...]:
+    return tuple(node["metadata"]["name"] for node in agent.get("api/v1/nodes")["items"])
 
 
-def _node(agent: Client, _namespace: str, name: str) -> Told:
+def _node_description(agent: AgentClient, _namespace: str, name: str) -> Description:
     node = agent.get("api/v1/nodes", name)
-    pods = agent.get(*listed(None, "pods"))["items"]
+    pods = agent.get(*list_route(None, "pods"))["items"]
     events = [
-        one for one in agent.get(*listed(None, "events"))["items"] if one["involvedObject"]["kind"] == "Node"
+        event
+        for event in agent.get(*list_route(None, "events"))["items"]
+        if event["involvedObject"]["kind"] == "Node"
     ]
-    listing = agent.get(PROFILE_ROUTE)["spec"].get("devices") or {}
-    shown = {"node": node, "devices": listing, "events": events}
-    devices = {name: [decode(one, Device) for one in found] for name, found in listing.items()}
-    return shown, lambda: describe_node_text(node, decoded(pods), devices, events, now())
+    device_documents = agent.get(PROFILE_ROUTE)["spec"].get("devices") or {}
+    document = {"node": node, "devices": device_documents, "events": events}
+    devices = {
+        resource: [decode(device, Device) for device in listed]
+        for resource, listed in device_documents.items()
+    }
+    return document, lambda: describe_node_text(node, decode_pods(pods), devices, events, now())

@@ -1,91 +1,267 @@
-"""`nodewright evict`: who has to go when a node runs short, and in which order."""
+"""`nodewright evict`: which pods are evicted at a given usage, in what order and why, now or over time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
+from msgspec.structs import replace
 
-from nodewright.ask import Node
-from nodewright.cli import options, timeline, usage
-from nodewright.cli.app import NO, YES
-from nodewright.cli.inputs import warn
-from nodewright.cli.opening import show, with_policies
-from nodewright.model.thresholds import Signal
-from nodewright.node.forecast import forecast
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.evict import evict_text, evicted_names
-from nodewright.render.evict_document import evict_document
-from nodewright.render.timeline import ended_names, timeline_text
-from nodewright.render.timeline_document import timeline_document
-from nodewright.render.timeline_page import timeline_page
-from nodewright.world.nodes import find_profile
+from nodewright.cli import options, usage_options
+from nodewright.cli.node_query import print_report, with_policies
+from nodewright.cli.options import PolicyOptions
+from nodewright.cli.workload_input import print_warnings
+from nodewright.core.eviction.eviction_policy import KUBELET, EvictionPolicy
+from nodewright.engine import Node
+from nodewright.engine.policy_registry import load_policies
+from nodewright.errors import Fault, InputError
+from nodewright.evict.evict_report import eviction_report
+from nodewright.evict.evict_text import evict_text, evicted_names
+from nodewright.kubernetes.eviction_thresholds import Signal
+from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.node.previews import node_eviction_forecast
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.profiles.node_lookup import find_profile
+from nodewright.timeline import simulated_timeline, threshold_advice, timeline_setup
+from nodewright.timeline.growth_input import GrowthForecast
+from nodewright.timeline.timeline_page import timeline_page
+from nodewright.timeline.timeline_report import timeline_report
+from nodewright.timeline.timeline_text import TimelineReport, timeline_evicted_names, timeline_text
+from nodewright.values.duration import Duration, DurationError
+
+_DURATION = "10m"
+
+
+class TimelineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The timeline options of a command line, named as the options."""
+
+    timeline: bool
+    growth: tuple[str, ...]
+    duration: int | None
+    policy: str | None
+    policies: tuple[str, ...]
+    compare: bool
+    advise: bool
+    html: Path | None
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether a timeline is requested."""
+        return self.timeline or self.advise or self.compare
+
+    @property
+    def policy_choice(self) -> PolicyOptions:
+        """The eviction policy, and the files with custom ones."""
+        return PolicyOptions(files=self.policies, topology=None, cpu_picker=None, eviction=self.policy)
+
+    def check(self) -> None:
+        """Checks that options of a timeline are used with one.
+
+        Errors: click.UsageError.
+        """
+        names = ("growth", "duration", "policy", "policies", "html")
+        needless = [name for name in names if getattr(self, name)]
+        if needless and not self.is_requested:
+            raise click.UsageError(f"--{needless[0]} needs --timeline, --advise or --compare")
+
+
+def _positive_ns(context: click.Context, option: click.Parameter, text: str | None) -> int | None:
+    try:
+        nanoseconds = None if text is None else Duration.parse(text).nanoseconds
+    except DurationError as error:
+        raise click.BadParameter(str(error), context, option) from None
+    if nanoseconds is not None and nanoseconds <= 0:
+        raise click.BadParameter("must be more than 0s", context, option)
+    return nanoseconds
+
+
+_OPTIONS = (
+    click.option(
+        "--timeline",
+        is_flag=True,
+        help="Simulate memory over time: when thresholds are crossed, when each pod ends, and whether the kernel's OOM "
+        "killer acts before the kubelet.",
+    ),
+    click.option(
+        "--growth",
+        multiple=True,
+        metavar="[NS/]POD[/CONTAINER]=RATE|FILE",
+        help="Memory growth: a rate such as 64Mi/s (`system`: outside the pods), a UsageForecast, or a recorded "
+        "series (.csv: time,pod,container,memory). Repeatable.",
+    ),
+    click.option(
+        "--duration",
+        metavar="SPAN",
+        callback=_positive_ns,
+        help=f"Simulated time. Default: that of the UsageForecast, or {_DURATION}.",
+    ),
+    click.option(
+        "--policy",
+        metavar="NAME",
+        help="How often usage is checked: kubelet, adaptive, swap-aware, or one of --policies. Default: the node's, or "
+        "kubelet.",
+    ),
+    click.option(
+        "--policies",
+        multiple=True,
+        metavar="FILE",
+        help="Python file that defines eviction policies; it is executed. Repeatable.",
+    ),
+    click.option(
+        "--compare",
+        is_flag=True,
+        help="Compare the policies: when each pod ends, and how much work is lost.",
+    ),
+    click.option(
+        "--advise",
+        is_flag=True,
+        help="Find the smallest evictionHard for memory with which the kubelet evicts before the OOM killer acts.",
+    ),
+    options.output_file_option(
+        "--html",
+        help="Also write the timeline as a self-contained page with a plot.",
+    ),
+)
+
+
+def timeline_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options of timelines; the command receives them as `timeline`.
+
+    Errors: click.UsageError if options of a timeline are used without one.
+    """
+
+    @wraps(command)
+    def with_timeline(**parameters: Any) -> int:
+        timeline = TimelineOptions(
+            **{name: parameters.pop(name) for name in TimelineOptions.__struct_fields__}
+        )
+        timeline.check()
+        return command(timeline=timeline, **parameters)
+
+    with_options: Callable[..., int] = with_timeline
+    for option in reversed(_OPTIONS):
+        with_options = option(with_options)
+    return with_options
 
 
 @click.command("evict")
-@options.node
-@options.kubelet_config
-@options.strict
-@usage.options
-@timeline.options
+@options.node_option()
+@options.kubelet_config_option()
+@options.release_option
+@options.strict_option
+@usage_options.usage_options
+@timeline_options
 @click.option(
     "--signal",
-    type=click.Choice([one.value for one in Signal]),
-    help="Rank the pods for this signal, whether it is low or not. Default: what is taken up first.",
+    type=click.Choice([signal.value for signal in Signal]),
+    help="Rank the pods for this signal, whether its threshold is met or not. Default: the signal that the kubelet "
+    "handles first.",
 )
-@options.max_document_size
-@options.output("json", "yaml", "wide", "name")
-def command(
+@options.max_document_size_option
+@options.output_option("json", "yaml", "wide", "name")
+def command(  # noqa: PLR0913 - one argument an option
     node: str | None,
     kubelet_config: str | None,
     *,
+    release: str | None,
     strict: bool,
+    usage: usage_options.UsageOptions,
+    timeline: TimelineOptions,
     signal: str | None,
+    max_bytes: int,
     output: str | None,
 ) -> int:
-    """Say who has to go with this usage of the node, in which order and why, and how many until it is relieved.
+    """Show which pods are evicted at this usage, in what order and why.
 
-    Usage is what `kubectl get --raw /api/v1/nodes/NODE/proxy/stats/summary` gives, a NodeUsage, or a table (CSV). The
-    pods are those of the node's profile and of -f. Exit code 0 if nobody has to go, 3 if somebody has; of a timeline
-    3 if the kernel's OOM killer is first.
+    Usage is the output of `kubectl get --raw /api/v1/nodes/NODE/proxy/stats/summary`, a NodeUsage, or a table (CSV).
+    The pods are those of the node's profile and of -f. Exit code 0 if no pod is evicted, 3 if one is; of a timeline 3
+    if the kernel's OOM killer acts before the kubelet.
     """
-    wish = timeline.asked()
-    profile, policies = with_policies(find_profile(node), wish.policies)
+    profile, policies = with_policies(find_profile(node, release=release), timeline.policy_choice)
     source = node or "this machine"
-    asked = Node.of(profile, kubelet_config=kubelet_config, policies=policies, source=source)
-    seen = usage.observed(asked)
-    warnings = (*asked.warnings, *seen.warnings)
-    warn(warnings, strict=strict)
-    if wish.is_wanted:
-        return _timeline(seen, wish.page, output, warnings)
-    found = forecast(
-        seen.node.state,
-        seen.usage,
-        seen.filesystems,
+    queried = Node.from_profile(profile, kubelet_config=kubelet_config, policies=policies, source=source)
+    observed = usage_options.node_with_usage(queried, usage, max_bytes)
+    warnings = (*queried.warnings, *observed.warnings)
+    print_warnings(warnings, strict=strict)
+    if timeline.is_requested:
+        return _report_timeline(observed, timeline, output, warnings)
+    forecast = node_eviction_forecast(
+        observed.node.state,
+        observed.usage,
+        observed.filesystems,
         signal=None if signal is None else Signal(signal),
-        after=seen.after,
+        after=observed.usage_after_reclaim,
     )
     if output == "name":
-        text = evicted_names(found)
+        text = evicted_names(forecast)
     elif output in ("json", "yaml"):
-        document = evict_document(found, warnings=warnings)
-        text = (as_json if output == "json" else as_yaml)(document)
+        report = eviction_report(forecast, warnings=warnings)
+        text = (as_json if output == "json" else as_yaml)(report)
     else:
-        text = evict_text(found, wide=output == "wide")
-    show(text, output, asked.config)
-    return NO if found.goes else YES
+        text = evict_text(forecast, wide=output == "wide")
+    print_report(text, output, queried.config)
+    return NO if forecast.evicts else YES
 
 
-def _timeline(seen: usage.Observed, page: Path | None, output: str | None, warnings: Sequence[str]) -> int:
-    """Tell how memory goes on, rather than who goes now."""
-    played = timeline.play(seen.node, seen.usage)
-    if page is not None:
-        page.write_text(timeline_page(played, seen.node.config), "utf-8")
+def _report_timeline(
+    observed: usage_options.NodeWithUsage,
+    timeline: TimelineOptions,
+    output: str | None,
+    warnings: Sequence[str],
+) -> int:
+    """Prints how memory develops instead of which pods are evicted now."""
+    report = simulated_timelines(observed.node, observed.usage, timeline)
+    if timeline.html is not None:
+        from nodewright.cli.output_files import write_page  # noqa: PLC0415 - start-up time
+
+        write_page(timeline.html, timeline_page(report, observed.node.config))
     if output in ("json", "yaml"):
-        document = timeline_document(played, seen.node.config, warnings=warnings)
+        document = timeline_report(report, observed.node.config, warnings=warnings)
         text = (as_json if output == "json" else as_yaml)(document)
     elif output == "name":
-        text = ended_names(played)
+        text = timeline_evicted_names(report)
     else:
-        text = timeline_text(played)
-    show(text, output, seen.node.config)
-    return NO if played.runs[0].is_lost else YES
+        text = timeline_text(report)
+    print_report(text, output, observed.node.config)
+    return NO if report.runs[0].is_lost else YES
+
+
+def simulated_timelines(node: Node, usage: StatsSummary, timeline: TimelineOptions) -> TimelineReport:
+    """The timelines that the options request.
+
+    Errors: InputError with the faults of the growth, or for a usage without memory.
+    """
+    forecast = _growth_forecast(node, timeline.growth)
+    duration_ns = timeline.duration or forecast.duration_ns or Duration.parse(_DURATION).nanoseconds
+    setup = timeline_setup(node.config, node.pods, usage, forecast.growth, duration_ns=duration_ns)
+    if setup is None:
+        rule = "the node's memory is unknown: specify node.memory, or memory.available"
+        raise InputError([Fault(source="--usage", rule=rule)])
+    setup = replace(setup, assumptions=forecast.assumptions)
+    chosen = node.config.parts.policies.eviction or KUBELET
+    known = load_policies(timeline.policies).of_kind(EvictionPolicy) if timeline.compare else ()
+    others = sorted(
+        (policy for policy in known if policy.name != chosen.name),
+        key=lambda policy: (policy.name != KUBELET.name, policy.name),
+    )
+    return TimelineReport(
+        setup=setup,
+        runs=tuple(simulated_timeline(setup, policy) for policy in (chosen, *others)),
+        advice=threshold_advice(setup, chosen) if timeline.advise else None,
+        is_full=timeline.timeline,
+    )
+
+
+def _growth_forecast(node: Node, texts: Sequence[str]) -> GrowthForecast:
+    forecast, faults = GrowthForecast(node.pods), list[Fault]()
+    for text in texts:
+        try:
+            forecast.add(text)
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    return forecast

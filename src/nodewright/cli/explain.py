@@ -1,51 +1,92 @@
-"""`nodewright explain`: why a node says what it says to a pod, and what would let the pod in."""
+"""`nodewright explain`: why a node admits or refuses a pod, and what would let it in; why a pod has failed."""
 
 import shutil
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
-from nodewright.ask import Node
 from nodewright.cli import options
-from nodewright.cli.app import NO, YES
-from nodewright.cli.failed import failed
-from nodewright.cli.opening import Opened, opened, show
-from nodewright.model.pressure import NodeCondition
-from nodewright.node.counterfactual import BUDGET
+from nodewright.cli.node_query import LoadedQuery, load_query, print_report
+from nodewright.cli.output_files import write_page
+from nodewright.core.admission_plugins import without_cluster_fields
+from nodewright.engine import Node
+from nodewright.errors import Fault, InputError
+from nodewright.explain.explanation_page import explanation_page
+from nodewright.explain.explanation_report import ExplanationReport, explained_pod
+from nodewright.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.formats.workloads import Workload
+from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.node.step import Decision
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.explain import Told, explanation_text
-from nodewright.render.explain_document import explanation_document
-from nodewright.render.report import explanation_page
-from nodewright.world.errors import Fault, InputError
-from nodewright.world.manifests import Workload
+from nodewright.node.what_if.counterfactuals import BUDGET
+from nodewright.node_report.report_parts import node_of_report
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_message
+from nodewright.reasons.status_evidence import status_evidence
+
+
+def explain_failed_pods(loaded: LoadedQuery, budget: int) -> Iterator[PodExplanation]:
+    """The explanations of failed pods, each as if it were the only pod to arrive at the node.
+
+    Errors: InputError for objects other than failed pods.
+    """
+    faults = [fault for workload in loaded.workloads for fault in _faults(workload)]
+    if faults:
+        raise InputError(faults)
+    for workload in loaded.workloads:
+        node_name = workload.pod.spec.node_name
+        if node_name and node_name != loaded.node.name:
+            text = f"{workload.pod.full_name} was on node {node_name}, not on {loaded.node.name}"
+            print_message(f"warning: {text}")
+        yield PodExplanation(
+            explanation=loaded.node.explain(without_cluster_fields(workload.pod), budget=budget),
+            proof=status_evidence(workload.pod),
+        )
+
+
+def _faults(workload: Workload) -> Iterator[Fault]:
+    phase = workload.pod.status.phase
+    if workload.kind != "Pod":
+        rule = "is not a failed pod; use -f to explain what happens to its pods"
+        yield Fault(source=workload.source, value=f"{workload.kind} {workload.name}", rule=rule)
+    elif phase != "Failed":
+        yield Fault(
+            source=workload.source,
+            path="status.phase",
+            value=phase,
+            rule="must be Failed; use -f to explain what happens to a pod that has not failed",
+        )
 
 
 def _conditions(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[NodeCondition, bool]:
-    found = {}
+    conditions = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if name not in set(NodeCondition) or (separator and value not in ("True", "False")):
             names = ", ".join(NodeCondition)
-            raise click.BadParameter(f"{text!r} is none of {names}, with =True or =False", context, option)
-        found[NodeCondition(name)] = value != "False"
-    return found
+            raise click.BadParameter(f"{text!r} is not one of {names}, with =True or =False", context, option)
+        conditions[NodeCondition(name)] = value != "False"
+    return conditions
+
+
+_MAX_EXPLAINED = 500
+"""Each explanation tries many changes."""
 
 
 @click.command("explain")
-@partial(options.question, needs_files=False)
+@partial(options.node_query_options, needs_files=False)
 @click.option(
     "--pod",
     "pods",
     multiple=True,
     metavar="[NAMESPACE/]NAME|FILE",
-    help="With -f: explain this pod only; those before it come first all the same. Without -f: a file with a pod that "
-    "has failed, as `kubectl get pod -o yaml` gives it. Repeatable.",
+    help="With -f: explain only this pod, after the pods before it are admitted. Without -f: a file with a failed pod, "
+    "from `kubectl get pod -o yaml`. Repeatable.",
 )
 @click.option(
     "--condition",
@@ -53,25 +94,23 @@ def _conditions(
     multiple=True,
     metavar="CONDITION[=True|False]",
     callback=_conditions,
-    help="What the node says of itself, beside its profile: MemoryPressure, DiskPressure, PIDPressure. Repeatable.",
+    help="Node condition in addition to the profile's: MemoryPressure, DiskPressure, PIDPressure. Repeatable.",
 )
 @click.option(
     "--budget",
     type=click.IntRange(min=0),
     default=BUDGET,
     show_default=True,
-    help="Decisions after which the search for what would let a pod in ends.",
+    help="Maximum number of decisions in the search for changes that let a pod in.",
 )
-@click.option(
+@options.output_file_option(
     "--html",
     "page",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write a page besides, with the machine drawn as it is after the last of the pods; it needs nothing else.",
+    help="Also write a self-contained page, with a drawing of the machine after the last of the pods.",
 )
-@options.output("json", "yaml", "wide")
+@options.output_option("json", "yaml", "wide")
 def command(
-    question: options.Question,
+    query: options.NodeQuery,
     *,
     pods: tuple[str, ...],
     conditions: dict[NodeCondition, bool],
@@ -79,56 +118,83 @@ def command(
     page: Path | None,
     output: str | None,
 ) -> int:
-    """Say for each pod, in order, why the node takes it or not, and the smallest changes that would let it in.
+    """Explain why a pod is refused and what would let it in.
 
-    For a pod that asks for resources of certain NUMA nodes: what each resource manager would prefer, what the topology
-    manager makes of it, who has what is missing. Every change that is told was tried on this node. Exit codes as admit.
+    Pods are processed in order. For a pod with NUMA-aligned resources: the hints of each resource manager, the merged
+    hint of the topology manager, and which pods hold the missing resources. Every suggested change was tried on this
+    node. Exit codes as of admit.
     """
-    if not question.filenames and not pods:
-        raise click.UsageError("either -f with manifests, or --pod with the file of a pod that has failed")
-    found = opened(question if question.filenames else replace(question, filenames=pods))
-    said = dict.fromkeys(found.node.state.conditions, True) | conditions
-    holding = (condition for condition, holds in said.items() if holds)
-    found = replace(found, node=found.node.with_conditions(holding))
-    if question.filenames:
-        told, asked = _told(found, _chosen(found.workloads, pods), budget)
+    filenames = query.manifests.filenames
+    if not filenames and not pods:
+        raise click.UsageError("specify manifests with -f, or the file of a failed pod with --pod")
+    if not filenames:
+        query = replace(query, manifests=replace(query.manifests, filenames=pods))
+    loaded = load_query(query)
+    values = dict.fromkeys(loaded.node.state.conditions, True) | conditions
+    true_conditions = (condition for condition, is_true in values.items() if is_true)
+    loaded = replace(loaded, node=loaded.node.with_conditions(true_conditions))
+    if filenames:
+        explanations, node = _explanations(loaded, _selected(loaded.workloads, pods), budget)
     else:
-        told, asked = list(failed(found, budget)), found.node
-    config = asked.config
+        explanations, node = list(explain_failed_pods(loaded, budget)), loaded.node
     if output in ("json", "yaml"):
-        document = explanation_document(told, config, warnings=found.warnings, skipped=found.skipped)
-        text = (as_json if output == "json" else as_yaml)(document)
+        report = ExplanationReport(
+            node=node_of_report(node.config),
+            kubelet_defects=node.config.parts.defects,
+            pods=tuple(map(explained_pod, explanations)),
+            skipped=loaded.skipped,
+            warnings=loaded.warnings,
+        )
+        text = (as_json if output == "json" else as_yaml)(report)
     else:
-        text = explanation_text(told, width=shutil.get_terminal_size().columns, wide=output == "wide")
+        columns = shutil.get_terminal_size().columns
+        text = explanation_text(explanations, width=columns, wide=output == "wide")
     if page is not None:
-        page.write_text(explanation_page(told, asked.state), "utf-8")
-    show(text, output, asked.config)
-    return YES if all(one.explained.step.decision is Decision.ADMITTED for one in told) else NO
+        write_page(page, explanation_page(explanations, node.state))
+    print_report(text, output, node.config)
+    admitted = (pod.explanation.step.decision is Decision.ADMITTED for pod in explanations)
+    return YES if all(admitted) else NO
 
 
-def _told(found: Opened, chosen: Collection[int], budget: int) -> tuple[list[Told], Node]:
-    """The explanations of the pods at these places, each after all before it; and the node afterwards."""
-    asked, told = found.node, []
-    for at, workload in enumerate(found.workloads):
-        if at in chosen:
+def _explanations(
+    loaded: LoadedQuery, selected: Collection[int], budget: int
+) -> tuple[list[PodExplanation], Node]:
+    """The explanations of the selected pods, each after all pods before it; and the node afterwards."""
+    node, explanations = loaded.node, []
+    for index, workload in enumerate(loaded.workloads):
+        if index in selected:
             origin = "" if workload.kind == "Pod" else f"{workload.kind} {workload.name}"
-            told.append(Told(explained=asked.explain(workload.pod, budget=budget), origin=origin))
-        if at <= max(chosen, default=0):
-            asked = asked.admit(workload.pod).node
-    return told, asked
+            explanation = (
+                node.explain(workload.pod, budget=budget)
+                if workload.refusal is None
+                else node.explain_refusal(workload.pod, workload.refusal)
+            )
+            explanations.append(PodExplanation(explanation=explanation, origin=origin))
+        if index <= max(selected, default=0) and workload.refusal is None:
+            node = node.admit(workload.pod).node
+    return explanations, node
 
 
-def _chosen(workloads: Sequence[Workload], names: Iterable[str]) -> set[int]:
-    """The places of the workloads whose pods are meant; none named: all."""
-    found: set[int] = set()
+def _selected(workloads: Sequence[Workload], names: Iterable[str]) -> set[int]:
+    """The indices of the workloads with these pods; of all workloads if no name is given.
+
+    Errors: InputError for unknown names, and for more pods than are explained at a time.
+    """
+    selected: set[int] = set()
     faults = []
     for name in names:
-        places = {
-            at for at, one in enumerate(workloads) if name in (one.pod.metadata.name, one.pod.full_name)
+        matches = {
+            index
+            for index, workload in enumerate(workloads)
+            if name in (workload.pod.metadata.name, workload.pod.full_name)
         }
-        if not places:
-            faults.append(Fault(source="--pod", value=name, rule="is none of the pods of the manifests"))
-        found |= places
+        if not matches:
+            faults.append(Fault(source="--pod", value=name, rule="is not one of the pods in the manifests"))
+        selected |= matches
     if faults:
         raise InputError(faults)
-    return found or set(range(len(workloads)))
+    selected = selected or set(range(len(workloads)))
+    if len(selected) > _MAX_EXPLAINED:
+        rule = f"explains at most {_MAX_EXPLAINED} pods at a time, not {len(selected)}: name some with --pod"
+        raise InputError([Fault(source="-f", rule=rule)])
+    return selected

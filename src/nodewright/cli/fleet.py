@@ -1,42 +1,98 @@
-"""`nodewright fleet`: what comes of many nodes and pods over time, and what else would fit."""
+"""`nodewright fleet`: simulates nodes and pods over time; `fleet generate`: a random fleet and workload, as CSV."""
 
+import csv
+import io
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from textwrap import fill
+from textwrap import wrap
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
-from nodewright.ask import load_pods
-from nodewright.cli.app import NO, YES
-from nodewright.cli.fleet_capacity import capacity
-from nodewright.cli.fleet_generate import generate
-from nodewright.cli.fleet_minimise import minimise
-from nodewright.cli.fleet_options import FleetQuestion, fleet_question, seconds_of
-from nodewright.cli.fleet_runs import Sweep, Telling, Works, axes_of, heeding, played, scorers_of, swept
-from nodewright.cli.options import output as output_option
-from nodewright.fleet import SCORES, Checkpoint, Options
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.fleet.document import fleet_document, pod_columns
-from nodewright.render.fleet.page import fleet_page
-from nodewright.render.fleet.sweeps import Swept, sweep_document, sweep_text
-from nodewright.render.fleet.text import fleet_text, pods_text
-from nodewright.sim.fleet.engines import Engine
-from nodewright.sim.fleet.play import Retry
-from nodewright.sim.fleet.summary import FleetSummary, summary
-from nodewright.sim.fleet.values import Fate, FleetResult
-from nodewright.world.errors import Fault, InputError
-from nodewright.world.fleet.load import FleetInput
-from nodewright.world.fleet.parquet import write_parquet
+from nodewright.cli.fleet_capacity import capacity, minimise
+from nodewright.cli.fleet_options import FleetQuery, fleet_query_options, parse_seconds
+from nodewright.cli.options import output_file_option, output_option
+from nodewright.engine import load_pods
+from nodewright.errors import Fault, InputError
+from nodewright.fleet import SCORES, Options, RunCheckpoint
+from nodewright.fleet.engines import Engine
+from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
+from nodewright.fleet.load.fleet_input import FleetInput
+from nodewright.fleet.report.fleet_page import fleet_page
+from nodewright.fleet.report.fleet_report import FleetAssumptions, fleet_report, pod_columns, write_parquet
+from nodewright.fleet.report.fleet_text import fleet_text, pods_text
+from nodewright.fleet.report.sweep_report import SweepReport, SweepSummaries, sweep_runs_report, sweep_text
+from nodewright.fleet.simulation.fleet_simulation import Retry
+from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
+from nodewright.fleet.sweep_runs import (
+    RunProgress,
+    Sweep,
+    SweepWorkers,
+    interrupts_noted,
+    load_node_scorers,
+    parse_axes,
+    run_fleet,
+    run_sweep,
+)
+from nodewright.fleet.synthetic import NODE_HEADER, POD_HEADER, SyntheticFleet, node_rows, pod_rows
+from nodewright.host.file_store import write_output
+from nodewright.kubernetes.objects import Pod
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_line, print_text
+from nodewright.printable import printable, printable_lines
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_UNPLACED = frozenset(Fate) - {Fate.RUNNING, Fate.ENDED}
+
+@click.command("generate")
+@click.option("--seed", default=1, show_default=True, help="The same seed gives the same files.")
+@click.option("--nodes", default=100, show_default=True, type=click.IntRange(1), help="Number of nodes.")
+@click.option("--pods", default=10_000, show_default=True, type=click.IntRange(0), help="Number of pods.")
+@click.option(
+    "--load",
+    default=0.8,
+    show_default=True,
+    type=click.FloatRange(0, 5, min_open=True),
+    help="Average share of all CPUs that pods request in the steady state.",
+)
+@output_file_option("--nodes-file", required=True, help="Output file for nodes.")
+@output_file_option("--pods-file", required=True, help="Output file for pods.")
+def generate(*, seed: int, nodes: int, pods: int, load: float, nodes_file: Path, pods_file: Path) -> int:
+    """Generate a random fleet and workload from a seed, as CSV.
+
+    The files are input for `fleet --nodes FILE --pods FILE`.
+    """
+    fleet = SyntheticFleet(seed=seed, nodes=nodes, pods=pods, cpu_load=load)
+    _write_csv(nodes_file, NODE_HEADER, node_rows(fleet))
+    _write_csv(pods_file, POD_HEADER, pod_rows(fleet))
+    return YES
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_output(path, text.getvalue().encode())
+
+
+def _probe_pod(path: str, namespace: str) -> Pod:
+    """The first pod of the file of --probe.
+
+    Errors: InputError if it has none.
+    """
+    pods = load_pods(path, namespace=namespace)
+    if not pods:
+        raise InputError([Fault(source=path, rule="has no pod")])
+    return pods[0]
+
+
+_UNPLACED = frozenset(PodOutcome) - {PodOutcome.RUNNING, PodOutcome.ENDED}
 
 
 class DefaultGroup(click.Group):
-    """A group whose command `run` is meant where none is named."""
+    """A group that runs its command `run` if no command is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The arguments, with `run` before them if they name no command."""
@@ -47,252 +103,253 @@ class DefaultGroup(click.Group):
 
 @click.group("fleet", cls=DefaultGroup)
 def command() -> None:
-    """Run a fleet: pods arrive, a scheduler chooses nodes, and each node decides as its kubelet would.
+    """Simulate a cluster: pods arrive, a scheduler chooses nodes, and each node decides as its kubelet would.
 
     `nodewright fleet --nodes FILE --pods FILE` is short for `nodewright fleet run`.
     """
 
 
-for _one in (capacity, minimise, generate):
-    command.add_command(_one)
+for _subcommand in (capacity, minimise, generate):
+    command.add_command(_subcommand)
 
 
 _RUN_OPTIONS = (
     output_option("json", "yaml", "wide"),
-    click.option(
+    output_file_option(
         "--parquet",
-        type=_FILE,
-        metavar="FILE",
-        help="Write every pod as a row of a Parquet file (extra: parquet).",
+        help="Also write a Parquet file with one row per pod (extra: parquet).",
     ),
-    click.option(
+    output_file_option(
         "--html",
-        type=_FILE,
-        metavar="FILE",
-        help="Write a page with tables and plots that needs nothing else.",
+        help="Also write a self-contained page with tables and plots.",
     ),
-    click.option("--probe", metavar="FILE", help="A pod: count how many more of its kind fit at the end."),
+    click.option("--probe", metavar="FILE", help="Count how many more copies of this pod fit at the end."),
     click.option(
         "--sweep",
         multiple=True,
         metavar="FIELD=VALUE,VALUE",
-        help="Run once for each value of a KubeletConfiguration's field, e.g. topologyManagerPolicy, or of "
+        help="Run once for each value of a KubeletConfiguration field, e.g. topologyManagerPolicy, or of "
         "`scores`. Repeatable: all combinations.",
     ),
     click.option(
         "--shards",
         metavar="LABEL",
-        help="Cut the fleet into clusters by this label of its nodes, and run each by itself. Pods that select none "
-        "are dealt out in turn.",
+        help="Split the fleet into clusters by this node label, and run each separately. Pods that select no cluster "
+        "are distributed round-robin.",
     ),
     click.option(
         "--engine",
-        type=click.Choice([one.value for one in Engine]),
+        type=click.Choice([engine.value for engine in Engine]),
         default=Engine.LOCAL.value,
         show_default=True,
-        help="Who runs a sweep and shards: this machine, or the cluster of RAY_ADDRESS or DASK_SCHEDULER_ADDRESS.",
+        help="Where sweeps and shards run: on this machine, or on the cluster of RAY_ADDRESS or DASK_SCHEDULER_ADDRESS.",
     ),
     click.option(
         "--workers",
         type=click.IntRange(1),
         default=1,
         show_default=True,
-        help="How many combinations of a sweep, or shards, run at once.",
+        help="Number of combinations of a sweep, or shards, that run in parallel.",
     ),
     click.option(
         "--retry",
-        type=click.Choice([one.value for one in Retry]),
+        type=click.Choice([retry.value for retry in Retry]),
         default=Retry.SAME.value,
         show_default=True,
-        help="Where a controller's next pod goes when a node has refused one.",
+        help="Where a controller's replacement pod goes after a node has refused its pod.",
     ),
     click.option(
         "--preemption/--no-preemption",
         default=True,
         show_default=True,
-        help="Whether pods of higher priority send others away.",
+        help="Preempt lower-priority pods.",
     ),
     click.option(
         "--until",
-        callback=seconds_of,
+        callback=parse_seconds,
         metavar="SPAN",
-        help="End after so much virtual time, e.g. 90s or 1h30m. Default: when nobody comes or goes any more.",
+        help="End after this virtual time, e.g. 90s or 1h30m. Default: after the last arrival and the last end of a pod.",
     ),
-    click.option(
+    output_file_option(
         "--checkpoint",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Keep in a file how far the run is, and go on from there if the file is there already.",
+        help="Save the state of the run in this file, and continue from it if it exists.",
     ),
     click.option(
         "--policies",
         multiple=True,
         metavar="FILE",
-        help="A Python file with node scorers of your own for --scores. It is run. Repeatable.",
+        help="Python file that defines node scorers for --scores; it is executed. Repeatable.",
     ),
     click.option(
         "--scores",
         default="default",
         show_default=True,
         metavar="NAME",
-        help=f"What the scheduler likes in a node: {', '.join(SCORES)}, or a node scorer of --policies.",
+        help=f"Scoring strategy: {', '.join(SCORES)}, or a node scorer of --policies.",
     ),
 )
 
 
 def _run_options(command: Callable[..., int]) -> Callable[..., int]:
-    """The options of a run, besides those that say which fleet is meant."""
+    """Adds the options of a run, except those that specify the fleet."""
     for option in _RUN_OPTIONS:
         command = option(command)
     return command
 
 
 @command.command("run")
-@fleet_question
+@fleet_query_options
 @_run_options
 def run(
-    question: FleetQuestion,
+    query: FleetQuery,
     *,
     sweep: tuple[str, ...],
     probe: str | None,
     checkpoint: Path | None,
-    **wish: Any,
+    **choices: Any,
 ) -> int:
-    """Run a fleet through its time.
+    """Simulate a fleet over time.
 
-    Pods arrive, run and leave; said is where each went, what is used, and what cannot be.
+    Report placements, utilization and unschedulable pods.
 
-    Pods that no node can ever hold are told at once. Ctrl-C ends the run, and what came of it until then is told.
-    Exit code 0 if every pod found its place, 3 if not.
+    Pods that fit on no node are reported at the start. Ctrl-C ends the run and prints the results so far.
+    Exit code 0 if every pod was placed, 3 if not.
     """
-    is_sweep = bool(sweep) or wish["shards"] is not None
-    fleet = question.load()
-    options = replace(_options(wish, is_sweep=is_sweep), budgets=fleet.budgets)
-    pod = load_pods(probe, namespace=question.namespace)[0] if probe is not None else None
-    if is_sweep and (checkpoint is not None or any(wish[name] is not None for name in ("html", "parquet"))):
+    is_sweep = bool(sweep) or choices["shards"] is not None
+    fleet = query.load()
+    options = replace(_options(choices, is_sweep=is_sweep), budgets=fleet.budgets)
+    pod = _probe_pod(probe, query.namespace) if probe is not None else None
+    if is_sweep and (
+        checkpoint is not None or any(choices[name] is not None for name in ("html", "parquet"))
+    ):
         raise click.UsageError(
-            "--checkpoint, --html and --parquet are for one run: without --sweep and --shards"
+            "--checkpoint, --html and --parquet cannot be combined with --sweep and --shards"
         )
     if is_sweep:
-        works = Works(wish["workers"], Engine(wish["engine"]))
-        asked = Sweep(
+        workers = SweepWorkers(choices["workers"], Engine(choices["engine"]))
+        planned = Sweep(
             fleet=fleet,
-            axes=axes_of(sweep),
+            axes=parse_axes(sweep),
             options=options,
-            shards=wish["shards"],
+            shard_label=choices["shards"],
             probe=pod,
-            policies=wish["policies"],
+            policy_files=choices["policies"],
         )
-        return _side_by_side(asked, swept(asked, works), wish["output"])
-    kept = None if checkpoint is None else Checkpoint(checkpoint)
-    result = played(fleet, options, checkpoint=kept)
-    # What has come of it is told whole: the checkpoint is gone by now.
-    with heeding(Telling()):
-        found = summary(result, pod)
-        _write(fleet, result, found, wish)
-    return NO if any(found.fates.get(fate) for fate in _UNPLACED) or not found.complete else YES
+        return _report_sweep(planned, run_sweep(planned, workers), choices["output"])
+    run_checkpoint = None if checkpoint is None else RunCheckpoint(checkpoint)
+    result = run_fleet(fleet, options, checkpoint=run_checkpoint)
+    # The checkpoint is deleted by now, so Ctrl-C must not cut the report short.
+    with interrupts_noted(RunProgress()):
+        summary = fleet_summary(result, pod)
+        _write_report(fleet, result, summary, choices)
+    return NO if any(summary.outcomes.get(outcome) for outcome in _UNPLACED) or not summary.complete else YES
 
 
-def _options(wish: dict[str, Any], *, is_sweep: bool) -> Options:
-    """How the fleet is run.
+def _options(choices: dict[str, Any], *, is_sweep: bool) -> Options:
+    """The options of the simulation.
 
-    Errors: InputError for files of policies that fail, and for scores that nobody has.
+    Errors: InputError for policy files that fail, and for unknown scoring strategies.
     """
-    scorers = scorers_of(wish["policies"])
-    known = (*SCORES, *(one.name for one in scorers))
-    if wish["scores"] not in known:
-        rule = f"one of {', '.join(known)} is wanted"
-        raise InputError([Fault(source="--scores", value=wish["scores"], rule=rule)])
-    tells_each = not is_sweep and (wish["output"] is not None or wish["parquet"] is not None)
+    scorers = load_node_scorers(choices["policies"])
+    known = (*SCORES, *(scorer.name for scorer in scorers))
+    if choices["scores"] not in known:
+        rule = f"must be one of {', '.join(known)}"
+        raise InputError([Fault(source="--scores", value=choices["scores"], rule=rule)])
+    lists_pods = not is_sweep and (choices["output"] is not None or choices["parquet"] is not None)
     return Options(
-        scores=wish["scores"],
-        retry=Retry(wish["retry"]),
-        preempts=wish["preemption"],
+        scores=choices["scores"],
+        retry=Retry(choices["retry"]),
+        preemption=choices["preemption"],
         policies=scorers,
-        keeps=tells_each,
-        until_s=wish["until"],
+        keep_finished_pods=lists_pods,
+        until_s=choices["until"],
     )
 
 
-def _write(fleet: FleetInput, result: FleetResult, found: FleetSummary, wish: dict[str, Any]) -> None:
+def _write_report(
+    fleet: FleetInput, result: FleetResult, summary: FleetSummary, choices: dict[str, Any]
+) -> None:
     columns = shutil.get_terminal_size().columns
-    if wish["html"] is not None:
-        wish["html"].write_text(fleet_page(found, result, assumed_lines(fleet)), "utf-8")
-    if wish["parquet"] is not None:
-        write_parquet(wish["parquet"], pod_columns(result))
-    if wish["output"] in ("json", "yaml"):
-        document = {**fleet_document(found, result, warnings=fleet.warnings), "assumed": assumed(fleet)}
-        click.echo((as_json if wish["output"] == "json" else as_yaml)(document), nl=False)
+    if choices["html"] is not None:
+        from nodewright.cli.output_files import write_page  # noqa: PLC0415 - start-up time
+
+        write_page(choices["html"], fleet_page(summary, result, assumption_lines(fleet)))
+    if choices["parquet"] is not None:
+        write_parquet(choices["parquet"], pod_columns(result))
+    if choices["output"] in ("json", "yaml"):
+        report = fleet_report(summary, result, fleet_assumptions(fleet), warnings=fleet.warnings)
+        print_text((as_json if choices["output"] == "json" else as_yaml)(report))
         return
-    click.echo(fleet_text(found, columns=columns), nl=False)
-    click.echo(assumed_text(fleet, columns), nl=False)
-    if wish["output"] == "wide":
-        click.echo()
-        click.echo(pods_text(result, columns=columns), nl=False)
+    print_text(fleet_text(summary, columns=columns))
+    print_text(assumptions_text(fleet, columns))
+    if choices["output"] == "wide":
+        print_line("")
+        print_text(pods_text(result, columns=columns))
 
 
-def _side_by_side(asked: Sweep, found: Swept, output: str | None) -> int:
-    fleet, runs = asked.fleet, len(asked.chunks())
-    is_complete = len(found) == runs and all(one.complete for _, one in found)
+def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None) -> int:
+    """Prints the runs of a sweep for comparison, and returns the exit code."""
+    fleet, run_count = sweep.fleet, len(sweep.runs())
+    is_complete = len(summaries) == run_count and all(summary.complete for _, summary in summaries)
     if output in ("json", "yaml"):
-        document = {
-            **sweep_document(found, warnings=fleet.warnings),
-            "complete": is_complete,
-            "assumed": assumed(fleet),
-        }
-        click.echo((as_json if output == "json" else as_yaml)(document), nl=False)
+        report = SweepReport(
+            sweep=sweep_runs_report(summaries),
+            warnings=tuple(fleet.warnings),
+            complete=is_complete,
+            assumed=fleet_assumptions(fleet),
+        )
+        print_text((as_json if output == "json" else as_yaml)(report))
     else:
         columns = shutil.get_terminal_size().columns
         if not is_complete:
-            whole = sum(one.complete for _, one in found)
-            how_far = ", and this is how far it came" if found else ""
-            click.echo(f"broken off: {whole} of {runs} runs are complete{how_far}")
-        if found:
-            click.echo(sweep_text(found, columns=columns), nl=False)
-        click.echo(assumed_text(fleet, columns), nl=False)
-    is_well = is_complete and not any(one.fates.get(fate) for _, one in found for fate in _UNPLACED)
-    return YES if is_well else NO
+            complete_count = sum(summary.complete for _, summary in summaries)
+            results = "; results so far:" if summaries else ""
+            print_line(f"interrupted: {complete_count} of {run_count} runs are complete{results}")
+        if summaries:
+            print_text(sweep_text(summaries, columns=columns))
+        print_text(assumptions_text(fleet, columns))
+    has_unplaced = any(summary.outcomes.get(outcome) for _, summary in summaries for outcome in _UNPLACED)
+    return YES if is_complete and not has_unplaced else NO
 
 
-def assumed(fleet: FleetInput) -> dict[str, Any]:
-    """What the files do not tell and was assumed, or taken from shapes that somebody named."""
-    furnished = fleet.furnished
-    return {
-        "shapes": dict(furnished.assumed),
-        "shapesByRule": dict(furnished.named),
-        "nodesWithSystemCore": furnished.with_system_core,
-        "nodesWithSystemMemory": furnished.with_system_memory,
-    }
-
-
-def assumed_text(fleet: FleetInput, columns: int) -> str:
-    """The same in words, for so many columns."""
-    return "".join(
-        f"{fill(line, columns - 1, subsequent_indent='  ', break_on_hyphens=False)}\n"
-        for line in assumed_lines(fleet)
+def fleet_assumptions(fleet: FleetInput) -> FleetAssumptions:
+    """The facts that are not in the files: assumed, or from --shapes."""
+    nodes = fleet.assembled
+    return FleetAssumptions(
+        shapes=dict(nodes.assumed_shapes),
+        shapes_by_rule=dict(nodes.configured_shapes),
+        nodes_with_system_core=nodes.with_system_core,
+        nodes_with_system_memory=nodes.with_system_memory,
     )
 
 
-def assumed_lines(fleet: FleetInput) -> list[str]:
-    """The same, a line each."""
-    furnished = fleet.furnished
+def assumptions_text(fleet: FleetInput, columns: int) -> str:
+    """The assumptions as text, wrapped at this width."""
+    return printable_lines(
+        row
+        for line in assumption_lines(fleet)
+        for row in wrap(printable(line), columns - 1, subsequent_indent="  ", break_on_hyphens=False)
+    )
+
+
+def assumption_lines(fleet: FleetInput) -> list[str]:
+    """The assumptions, one line each."""
+    nodes = fleet.assembled
     lines = []
-    if furnished.assumed:
-        shapes = ", ".join(f"{count} {name}" for name, count in furnished.assumed.items())
-        lines.append(
-            f"assumed: NUMA nodes, cores and caches as machines of that size usually have them ({shapes})"
-        )
-    if furnished.named:
-        shapes = ", ".join(f"{count} {name}" for name, count in furnished.named.items())
+    if nodes.assumed_shapes:
+        shapes = ", ".join(f"{count} {name}" for name, count in nodes.assumed_shapes.items())
+        lines.append(f"assumed: NUMA nodes, cores and caches typical for machines of that size ({shapes})")
+    if nodes.configured_shapes:
+        shapes = ", ".join(f"{count} {name}" for name, count in nodes.configured_shapes.items())
         lines.append(f"from --shapes: NUMA nodes, cores and caches ({shapes})")
-    if furnished.with_system_core:
+    if nodes.with_system_core:
         lines.append(
-            f"assumed: {furnished.with_system_core} nodes that keep no CPU from pods have a core more for the system, "
-            "without which a static CPU manager does not start"
+            f"assumed: {nodes.with_system_core} nodes without reserved CPUs have one more core reserved for the system, "
+            "without which the static CPU manager does not start"
         )
-    if furnished.with_system_memory:
+    if nodes.with_system_memory:
         lines.append(
-            f"assumed: {furnished.with_system_memory} nodes that keep no memory from pods have 100Mi more, "
-            "the threshold below which their kubelets evict"
+            f"assumed: {nodes.with_system_memory} nodes without reserved memory have 100Mi more, the default hard "
+            "eviction threshold"
         )
     return lines

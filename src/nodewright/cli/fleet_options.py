@@ -1,24 +1,35 @@
-"""Which fleet is meant: the options that all commands about fleets share."""
+"""The options that specify a fleet, shared by the fleet commands."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from nodewright.cli.inputs import warn
-from nodewright.cli.options import max_bytes, max_document_size, namespace, strict
+from nodewright.cli.options import (
+    kubelet_config_option,
+    max_document_size_option,
+    namespace_option,
+    size_in_bytes,
+    strict_option,
+)
+from nodewright.cli.workload_input import print_warnings
+from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
+from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
+from nodewright.fleet.load.machine_shapes import parse_shape_rules
+from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
+from nodewright.output.terminal import print_message
+from nodewright.profiles.machine.configuration import read_written_config
 from nodewright.values.duration import Duration, DurationError
-from nodewright.world.fleet.load import FleetInput, Wish, load_fleet
-from nodewright.world.fleet.nodes import USUAL_CONFIGURATION, Furniture
-from nodewright.world.fleet.shapes import parse_rules
-from nodewright.world.kubelet_config import config_document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetQuestion:
-    """Which files hold the fleet, and how they are to be read, as the command line says."""
+class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of a fleet, and how to read them.
+
+    Units: max_bytes in bytes of YAML per file, max_unpacked_bytes in bytes of a gzipped file.
+    """
 
     nodes: tuple[str, ...]
     pods: tuple[str, ...]
@@ -27,117 +38,161 @@ class FleetQuestion:
     kubelet_config: str | None
     namespace: str
     strict: bool
+    max_bytes: int
+    max_unpacked_bytes: int
+    max_replicas: int
+    max_machine_cpus: int
     filenames: tuple[str, ...] = ()
     usage: tuple[str, ...] = ()
 
     def load(self) -> FleetInput:
-        """The fleet, with what is odd about it said on stderr.
+        """The fleet; prints warnings on stderr.
 
-        Errors: click.UsageError where no nodes are named; InputError with all that is wrong with the files.
+        Errors: click.UsageError without nodes; InputError with all faults of the files.
         """
         if not self.nodes and not self.filenames:
-            raise click.UsageError("which nodes? (--nodes FILE, or -f FILE that has nodes and pods)")
-        configuration = USUAL_CONFIGURATION
+            raise click.UsageError("specify nodes with --nodes FILE, or nodes and pods with -f FILE")
+        configuration = DEFAULT_CONFIGURATION
         if self.kubelet_config is not None:
-            configuration = config_document(self.kubelet_config)
-        found = load_fleet(
-            Wish(
+            configuration = read_written_config(Path(self.kubelet_config)).document
+        fleet = load_fleet(
+            FleetFiles(
                 nodes=self.nodes,
                 pods=self.pods,
                 both=self.filenames,
                 namespace=self.namespace,
-                furniture=Furniture(rules=parse_rules(self.shapes), configuration=configuration),
+                node_defaults=NodeDefaults(
+                    rules=parse_shape_rules(self.shapes),
+                    configuration=configuration,
+                    max_machine_cpus=self.max_machine_cpus,
+                ),
                 gpu_annotation=self.gpu_annotation,
                 usage=self.usage,
-                max_bytes=max_bytes(),
+                max_bytes=self.max_bytes,
+                max_unpacked_bytes=self.max_unpacked_bytes,
+                max_replicas=self.max_replicas,
             )
         )
-        warn(found.warnings, strict=self.strict)
-        if found.objects.loading.skipped:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in found.objects.loading.skipped.items())
-            click.echo(f"skipped: {kinds}", err=True)
-        return found
+        print_warnings(fleet.warnings, strict=self.strict)
+        if fleet.objects.manifests.skipped:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in fleet.objects.manifests.skipped.items())
+            print_message(f"skipped: {kinds}")
+        return fleet
 
 
-def fleet_question(command: Callable[..., int]) -> Callable[..., int]:
-    """The options that say which fleet is meant; the command gets them as one `FleetQuestion`."""
-    return _both(_usage(fleet_question_of_nodes(command)))
+def fleet_query_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options that specify a fleet; the command receives them as one `FleetQuery`."""
+    return _filenames_option(_usage_option(fleet_node_query_options(command)))
 
 
-def fleet_question_of_nodes(command: Callable[..., int]) -> Callable[..., int]:
-    """The same for commands whose -f is something else."""
+def fleet_node_query_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The same without -f and --usage, for commands whose -f has a different meaning."""
 
     @wraps(command)
-    def asking(**given: Any) -> int:
-        names = FleetQuestion.__dataclass_fields__
-        named = {name: given.pop(name) for name in names if name in given}
-        return command(FleetQuestion(**named), **given)
+    def with_query(**parameters: Any) -> int:
+        names = FleetQuery.__struct_fields__
+        query = {name: parameters.pop(name) for name in names if name in parameters}
+        return command(FleetQuery(**query), **parameters)
 
-    with_options: Callable[..., int] = asking
-    for option in (strict, max_document_size, namespace, _kubelet_config, _gpu, _shapes, _pods, _nodes):
+    with_options: Callable[..., int] = with_query
+    for option in (
+        strict_option,
+        max_document_size_option,
+        _max_unpacked_size_option,
+        _max_replicas_option,
+        _max_machine_cpus_option,
+        namespace_option,
+        kubelet_config_option(
+            "The KubeletConfiguration of all nodes. Default: static CPU manager, topology policy best-effort."
+        ),
+        _gpu_annotation_option,
+        _shapes_option,
+        _pods_option,
+        _nodes_option,
+    ):
         with_options = option(with_options)
     return with_options
 
 
-def seconds_of(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    """A span as `90s` or `1h30m`, in seconds.
+def parse_seconds(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """A duration such as `90s` or `1h30m`, in seconds.
 
-    Errors: click.BadParameter for what is none, or less than nothing.
+    Errors: click.BadParameter for a malformed or negative duration.
     """
     if text is None:
         return None
     try:
-        span = Duration.parse(text).nanoseconds
+        nanoseconds = Duration.parse(text).nanoseconds
     except DurationError as error:
         raise click.BadParameter(str(error), context, option) from None
-    if span < 0:
-        raise click.BadParameter("time does not run backwards", context, option)
-    return span / 10**9
+    if nanoseconds < 0:
+        raise click.BadParameter("must not be negative", context, option)
+    return nanoseconds / 10**9
 
 
-_nodes = click.option(
+_nodes_option = click.option(
     "--nodes",
     multiple=True,
     metavar="FILE|DIR",
     help="Nodes: manifests, CSV, or the table of a GPU trace; plain or .gz. Repeatable.",
 )
-_pods = click.option(
+_pods_option = click.option(
     "--pods",
     multiple=True,
     metavar="FILE|DIR",
-    help="Pods and what makes pods: manifests, CSV, or the table of a GPU trace; plain or .gz. Repeatable.",
+    help="Pods and workload objects: manifests, CSV, or the table of a GPU trace; plain or .gz. Repeatable.",
 )
-_both = click.option(
+_filenames_option = click.option(
     "-f",
     "--filename",
     "filenames",
     multiple=True,
     metavar="FILE|DIR|-",
-    help="Nodes and pods in one: what `kubectl get nodes,pods -A -o json` prints. Repeatable.",
+    help="Nodes and pods in one file: the output of `kubectl get nodes,pods -A -o json`. Repeatable.",
 )
-_usage = click.option(
+_usage_option = click.option(
     "--usage",
     multiple=True,
     metavar="FILE",
-    help="What pods use over time, as CSV: name, namespace, at (seconds since its start), memory. Repeatable.",
+    help="Memory usage of pods over time, as CSV: name, namespace, at (seconds since the pod's start), memory. Repeatable.",
 )
-_shapes = click.option(
+_max_unpacked_size_option = click.option(
+    "--max-unpacked-size",
+    "max_unpacked_bytes",
+    default="8Mi",
+    show_default=True,
+    metavar="SIZE",
+    callback=size_in_bytes,
+    help="Maximum size of a .gz file when it is unpacked.",
+)
+_max_replicas_option = click.option(
+    "--max-replicas",
+    type=click.IntRange(min=0),
+    default=MAX_REPLICAS,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of pods that the controllers of all manifests create.",
+)
+_max_machine_cpus_option = click.option(
+    "--max-machine-cpus",
+    type=click.IntRange(min=1),
+    default=MAX_MACHINE_CPUS,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of CPUs of the different machines of the nodes.",
+)
+_shapes_option = click.option(
     "--shapes",
     multiple=True,
     metavar="RULE",
     help=(
-        "The machines behind nodes: NAME of `node catalogue` or SOCKETSxNUMAxCORESxTHREADS; for some nodes CPUS=NAME, "
-        "label:KEY (its value is the name), label:KEY=VALUE:NAME. The first that fits counts. Repeatable."
+        "Machine shapes of nodes: NAME of `node catalogue` or SOCKETSxNUMAxCORESxTHREADS; for some nodes CPUS=NAME, "
+        "label:KEY (its value is the name), label:KEY=VALUE:NAME. The first match applies. Repeatable."
     ),
 )
-_gpu = click.option(
+_gpu_annotation_option = click.option(
     "--gpu-annotation",
     default="",
     metavar="KEY",
-    help="Pods say how many devices of the resource KEY they want in an annotation of that name.",
-)
-_kubelet_config = click.option(
-    "--kubelet-config",
-    metavar="FILE",
-    help="The KubeletConfiguration of all nodes. Default: static CPU manager, topology policy best-effort.",
+    help="Annotation that holds the number of devices of the resource KEY that a pod requests.",
 )

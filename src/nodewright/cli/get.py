@@ -1,4 +1,4 @@
-"""`nodewright get`: the pods, the node and what happened, as an agent knows them."""
+"""`nodewright get`: lists the pods, the node and the events of an agent."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,14 +6,25 @@ from typing import Any
 
 import click
 
-from nodewright.api.client import Client, RefusedError
-from nodewright.cli.app import ERROR, YES
-from nodewright.cli.options import output as formats
-from nodewright.cli.talking import NODES, PODS, decoded, listed, now, pod_route, scoped, talking
-from nodewright.model.objects import Pod
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.listing import events_table, nodes_table, pods_table
-from nodewright.render.pod_rows import HEADERS, WIDE_HEADERS, pod_row
+from nodewright.agent.agent_client import AgentClient, AgentStatusError
+from nodewright.cli.agent_connection import (
+    NODE_RESOURCE_NAMES,
+    POD_RESOURCE_NAMES,
+    decode_pods,
+    list_route,
+    now,
+    pod_route,
+    scope_options,
+    with_agent,
+)
+from nodewright.cli.options import output_option
+from nodewright.kubernetes.objects import Pod
+from nodewright.output.exit_codes import ERROR, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.kubectl.listing import events_table, nodes_table, pods_table
+from nodewright.output.kubectl.pod_rows import POD_HEADERS, WIDE_POD_HEADERS, pod_row
+from nodewright.output.terminal import print_message, print_text
+from nodewright.printable import printable_lines
 
 EVENTS = ("events", "event", "ev")
 
@@ -21,12 +32,12 @@ EVENTS = ("events", "event", "ev")
 @click.command("get")
 @click.argument("what", metavar="pods|node|events")
 @click.argument("names", nargs=-1)
-@scoped
-@click.option("-w", "--watch", is_flag=True, help="Go on and tell what changes (pods only).")
-@formats("json", "yaml", "wide", "name")
-@talking
+@scope_options
+@click.option("-w", "--watch", is_flag=True, help="After the list, print changes (pods only).")
+@output_option("json", "yaml", "wide", "name")
+@with_agent
 def command(
-    agent: Client,
+    agent: AgentClient,
     *,
     what: str,
     names: tuple[str, ...],
@@ -34,56 +45,56 @@ def command(
     watch: bool,
     output: str | None,
 ) -> int:
-    """List what an agent knows, in kubectl's columns: pods, the node, events.
+    """List the agent's pods, node or events, in kubectl's columns.
 
-    SOURCE says where a pod comes from: `file` and `http` are static pods, which nothing pushes out; `workload` is the
-    directory of ordinary pods, `api` what `nodewright run` asked for. With -o wide: CPUs and NUMA nodes of its own.
+    SOURCE is the source of a pod: `file` and `http` are static pods, which are never preempted; `workload` is the
+    directory of ordinary pods, `api` is `nodewright run`. With -o wide: exclusive CPUs and NUMA nodes.
     """
     kind, _, name = what.partition("/")
     names = (name, *names) if name else names
-    if kind in PODS:
+    if kind in POD_RESOURCE_NAMES:
         if watch:
             return _watch(agent, scope, names, output)
         return _pods(agent, scope, names, output)
     if watch:
         raise click.UsageError("only pods can be watched")
-    if kind in NODES:
+    if kind in NODE_RESOURCE_NAMES:
         items = agent.get("api/v1/nodes")["items"]
         if names:
-            items = [agent.get("api/v1/nodes", each) for each in names]
-        _show(items, output, "node", lambda wide: nodes_table(items, now(), wide=wide))
+            items = [agent.get("api/v1/nodes", node_name) for node_name in names]
+        _print(items, output, "node", lambda wide: nodes_table(items, now(), wide=wide))
         return YES
     if kind in EVENTS:
-        items = agent.get(*listed(scope, "events"))["items"]
+        items = agent.get(*list_route(scope, "events"))["items"]
         if not items and output is None:
-            click.echo("No events found.", err=True)
+            print_message("No events found.")
             return YES
-        _show(items, output, "event", lambda _: events_table(items, now(), with_namespace=scope is None))
+        _print(items, output, "event", lambda _: events_table(items, now(), with_namespace=scope is None))
         return YES
-    raise click.UsageError(f"{what!r} is none of pods, node, events")
+    raise click.UsageError(f"{what!r} is not one of pods, node, events")
 
 
-def _pods(agent: Client, scope: str | None, names: Sequence[str], output: str | None) -> int:
-    """The pods, or those of these names; names that are not there are told."""
+def _pods(agent: AgentClient, scope: str | None, names: Sequence[str], output: str | None) -> int:
+    """Prints the pods, or those with these names; reports names without a pod."""
     code = YES
     if names:
         items = []
-        for each in names:
+        for name in names:
             try:
-                items.append(agent.get(*pod_route(scope or "default", each)))
-            except RefusedError as error:
-                click.echo(f"Error from agent {error}", err=True)
+                items.append(agent.get(*pod_route(scope or "default", name)))
+            except AgentStatusError as error:
+                print_message(f"Error from agent {error}")
                 code = ERROR
         if not items:
             return code
     else:
-        items = agent.get(*listed(scope, "pods"))["items"]
+        items = agent.get(*list_route(scope, "pods"))["items"]
     if not items and output in (None, "wide"):
-        where = "" if scope is None else f" in {scope} namespace"
-        click.echo(f"No resources found{where}.", err=True)
+        place = "" if scope is None else f" in {scope} namespace"
+        print_message(f"No resources found{place}.")
         return code
-    pods = decoded(items)
-    _show(
+    pods = decode_pods(items)
+    _print(
         items,
         output,
         "pod",
@@ -93,51 +104,52 @@ def _pods(agent: Client, scope: str | None, names: Sequence[str], output: str | 
     return code
 
 
-def _watch(agent: Client, scope: str | None, names: Sequence[str], output: str | None) -> int:
-    """The pods, then a line for each change of what is shown."""
-    lines = _Lines(is_wide=output == "wide", has_namespace=scope is None)
-    there = decoded(agent.get(*listed(scope, "pods"))["items"])
-    lines.measure([pod for pod in there if not names or pod.metadata.name in names])
-    for line in agent.lines(*listed(scope, "pods"), watch=True):
-        seen = json.loads(line) if line.strip() else None
-        if seen is None or (names and seen["object"]["metadata"]["name"] not in names):
+def _watch(agent: AgentClient, scope: str | None, names: Sequence[str], output: str | None) -> int:
+    """Prints a line for each pod, then for each change of its columns."""
+    table = _WatchTable(is_wide=output == "wide", has_namespace=scope is None)
+    pods = decode_pods(agent.get(*list_route(scope, "pods"))["items"])
+    table.fit_columns([pod for pod in pods if not names or pod.metadata.name in names])
+    for line in agent.stream_lines(*list_route(scope, "pods"), watch=True):
+        event = json.loads(line) if line.strip() else None
+        if event is None or (names and event["object"]["metadata"]["name"] not in names):
             continue
         if output in ("json", "yaml", "name"):
-            _show([seen["object"]], output, "pod", lambda _: "", is_one=True)
+            _print([event["object"]], output, "pod", lambda _: "", is_one=True)
         else:
-            click.echo(lines.text(decoded([seen["object"]])[0], is_gone=seen["type"] == "DELETED"), nl=False)
+            (pod,) = decode_pods([event["object"]])
+            print_text(table.changed_line(pod, is_deleted=event["type"] == "DELETED"))
     return YES
 
 
-class _Lines:
-    """A table that grows: what was printed stays."""
+class _WatchTable:
+    """A table to which rows are appended, with columns that only widen."""
 
     def __init__(self, *, is_wide: bool, has_namespace: bool) -> None:
         self._is_wide, self._has_namespace = is_wide, has_namespace
-        self._headers: tuple[str, ...] = WIDE_HEADERS if is_wide else HEADERS
+        self._headers: tuple[str, ...] = WIDE_POD_HEADERS if is_wide else POD_HEADERS
         if has_namespace:
             self._headers = ("NAMESPACE", *self._headers)
         self._widths = [len(header) for header in self._headers]
-        self._shown: dict[str, tuple[str, ...]] = {}
-        self._has_begun = False
+        self._printed: dict[str, tuple[str, ...]] = {}
+        self._has_headers = False
 
-    def measure(self, pods: Sequence[Pod]) -> None:
-        """Make room for these."""
+    def fit_columns(self, pods: Sequence[Pod]) -> None:
+        """Widens the columns for these pods."""
         for pod in pods:
             self._fit(self._row(pod))
 
-    def text(self, pod: Pod, *, is_gone: bool) -> str:
-        """The line of a pod, unless it says what the last one of it said; the headers before the first of all."""
+    def changed_line(self, pod: Pod, *, is_deleted: bool) -> str:
+        """The line of a pod; empty if it equals the pod's last one. The headers precede the first line."""
         row = self._row(pod)
-        # Ages change all the time: they alone are not worth a line.
-        essence = tuple(cell for header, cell in zip(self._headers, row, strict=True) if header != "AGE")
-        if self._shown.get(pod.uid) == essence and not is_gone:
+        # A change of the age alone is not printed.
+        content = tuple(cell for header, cell in zip(self._headers, row, strict=True) if header != "AGE")
+        if self._printed.get(pod.uid) == content and not is_deleted:
             return ""
-        self._shown[pod.uid] = essence
+        self._printed[pod.uid] = content
         self._fit(row)
-        lines = [row] if self._has_begun else [self._headers, row]
-        self._has_begun = True
-        return "".join(f"{self._padded(line)}\n" for line in lines)
+        rows = [row] if self._has_headers else [self._headers, row]
+        self._has_headers = True
+        return printable_lines(self._padded(cells) for cells in rows)
 
     def _row(self, pod: Pod) -> tuple[str, ...]:
         row = pod_row(pod, now(), wide=self._is_wide)
@@ -151,14 +163,14 @@ class _Lines:
         return "   ".join(cells).rstrip()
 
 
-def _show(
+def _print(
     items: Sequence[Mapping[str, Any]], output: str | None, kind: str, as_table: Any, *, is_one: bool = False
 ) -> None:
-    """The objects in the format asked for; one that was named stands alone, several in a List."""
+    """Prints the objects in this format; several as a List."""
     if output == "name":
-        click.echo("".join(f"{kind}/{one['metadata']['name']}\n" for one in items), nl=False)
+        print_text(printable_lines(f"{kind}/{item['metadata']['name']}" for item in items))
     elif output in ("json", "yaml"):
-        several = {"apiVersion": "v1", "items": list(items), "kind": "List", "metadata": {}}
-        click.echo((as_json if output == "json" else as_yaml)(items[0] if is_one else several), nl=False)
+        object_list = {"apiVersion": "v1", "items": list(items), "kind": "List", "metadata": {}}
+        print_text((as_json if output == "json" else as_yaml)(items[0] if is_one else object_list))
     else:
-        click.echo(as_table(output == "wide"), nl=False)
+        print_text(as_table(output == "wide"))

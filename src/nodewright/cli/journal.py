@@ -1,50 +1,46 @@
-"""What commands do for --journal."""
+"""The file of --journal: the document of the node, and the events that a command appends."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
-import click
-
-from nodewright.cli.options import journal_path
-from nodewright.model.profile import NodeProfile
-from nodewright.render.documents import plain
-from nodewright.render.profiles import object_document, profile_document
-from nodewright.render.replay import journal_head
-from nodewright.world.journals import JournalFile
-from nodewright.world.kubelet_config import config_document
-from nodewright.world.scenarios import this_release
+from nodewright.cli.options import JournalOptions
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.output.json_yaml import plain_value
+from nodewright.profiles.kubelet_config_files import config_document
+from nodewright.profiles.profile_yaml import object_document, profile_document
+from nodewright.profiles.scenario_files import journal_header
+from nodewright.replay.journal_events import journal_head
+from nodewright.replay.scenario_journal import JournalFile
 
 
-def journal(
-    node: Callable[[], dict[str, Any]], inputs: Iterable[str]
+def open_journal(
+    journal: JournalOptions | None, node: Callable[[], dict[str, Any]]
 ) -> AbstractContextManager[JournalFile | None]:
-    """The journal about the node that the command line wants, if it wants one.
+    """The journal of --journal; None without it.
 
-    It takes the place of the file of that name, unless that is one to be read.
+    Replaces an existing file.
     """
-    path = journal_path()
-    if path is None:
+    if journal is None:
         return nullcontext()
-    if any(name != "-" and Path(name).resolve() == Path(path).resolve() for name in inputs):
-        raise click.BadParameter("is one of the files to read", param_hint="--journal")
-    return JournalFile(path, journal_head(node(), this_release()))
+    return JournalFile(
+        journal.path, journal_head(node(), journal_header()), with_secrets=journal.with_secrets
+    )
 
 
 def node_document(profile: NodeProfile, kubelet_config: str | None) -> dict[str, Any]:
-    """The node as it is asked: with the configuration that takes the place of its own."""
-    return with_config(plain(profile_document(profile)), kubelet_config)
+    """The document of the node, with the KubeletConfiguration of the file instead of its own."""
+    return with_config(plain_value(profile_document(profile)), kubelet_config)
 
 
 def with_config(node: dict[str, Any], kubelet_config: str | None) -> dict[str, Any]:
-    """A NodeProfile's document with the configuration in the file instead of its own."""
+    """A NodeProfile's document with the KubeletConfiguration of the file instead of its own."""
     if kubelet_config is None:
         return node
     return {**node, "spec": {**node["spec"], "kubeletConfiguration": config_document(kubelet_config)}}
 
 
-def with_names(node: dict[str, Any], judged: NodeProfile) -> dict[str, Any]:
-    """A NodeProfile's document that names the policies that really decide."""
-    names = object_document(judged.spec.policies)
+def with_policy_names(node: dict[str, Any], profile: NodeProfile) -> dict[str, Any]:
+    """A NodeProfile's document with the names of the policies in ``profile``."""
+    names = object_document(profile.spec.policies)
     return {**node, "spec": {**node["spec"], "policies": names}} if names else node

@@ -1,4 +1,4 @@
-"""`nodewright lint`: what files show that will hurt later."""
+"""`nodewright lint`: finds resource problems in manifests and kubelet configuration."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,170 +7,169 @@ from importlib.metadata import version
 import click
 
 from nodewright.cli import options
-from nodewright.cli.app import ERROR, NO, YES
-from nodewright.cli.inputs import warn
-from nodewright.cli.linting import question
-from nodewright.cli.telling import Outcome, outcome, spot_of
-from nodewright.lint.findings import SEVERITIES, Severity
-from nodewright.lint.ignores import rules_named
-from nodewright.lint.rules import BY_ID, Selection
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.lint.manual import rule_page, rules_table
-from nodewright.render.lint.report import Told, report_document, report_junit, report_sarif, report_text
-from nodewright.world.errors import Fault, InputError
-from nodewright.world.files import STDIN, named_files
-from nodewright.world.inventory import Inventory, load_inventory
+from nodewright.cli.workload_input import print_warnings
+from nodewright.errors import Fault, InputError, fault_lines
+from nodewright.formats.documents import STDIN, named_files
+from nodewright.formats.inventory import Inventory, load_inventory
+from nodewright.lint.lint_input import load_lint_input
+from nodewright.lint.lint_model import SEVERITIES_BY_RANK, Severity
+from nodewright.lint.lint_report import (
+    LintFinding,
+    lint_report,
+    lint_report_junit,
+    lint_report_sarif,
+    lint_report_text,
+    rule_page,
+    rules_table,
+)
+from nodewright.lint.lint_run import LintResult, lint_result, position_of, rule_ids
+from nodewright.lint.rules import RULES_BY_ID, RuleSelection
+from nodewright.output.exit_codes import ERROR, NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_message, print_text
 
 NEVER = "never"
 
 
-def _explain(context: click.Context, _option: click.Parameter, name: str | None) -> None:
+def _print_rules(context: click.Context, _option: click.Parameter, name: str | None) -> None:
     if name is None or context.resilient_parsing:
         return
     if name == "all":
-        click.echo(rules_table(BY_ID.values()), nl=False)
+        print_text(rules_table(RULES_BY_ID.values()))
     else:
-        _known([name], "--explain")
-        click.echo(rule_page(BY_ID[name]), nl=False)
+        _check_known([name], "--explain")
+        print_text(rule_page(RULES_BY_ID[name]))
     context.exit(YES)
 
 
 @click.command("lint")
-@options.filenames
-@click.option(
-    "--node",
-    "nodes",
-    multiple=True,
-    metavar="FILE|NAME",
-    help="A node that pods may come to: a NodeProfile, or a shape of `node catalogue`. Repeatable.",
+@options.filename_options
+@options.node_option(
+    "A node on which pods may run: a NodeProfile, or a shape of `node catalogue`. Repeatable.", multiple=True
 )
-@click.option(
-    "--kubelet-config",
-    "kubelet_config",
-    metavar="FILE",
-    help="A KubeletConfiguration that takes the place of the nodes' own; it is looked at, too.",
-)
-@options.namespace
-@options.strict
+@options.kubelet_config_option("A KubeletConfiguration that replaces the nodes' own; it is checked as well.")
+@options.namespace_option
+@options.strict_option
 @click.option(
     "--fail-on",
-    type=click.Choice([*(str(one) for one in SEVERITIES), NEVER]),
+    type=click.Choice([*(str(severity) for severity in SEVERITIES_BY_RANK), NEVER]),
     default=str(Severity.ERROR),
     show_default=True,
-    help="The least severity that makes the exit code 3.",
+    help="Lowest severity for which the exit code is 3.",
 )
-@click.option("--only", multiple=True, metavar="RULE,...", help="Look for these rules alone. Repeatable.")
-@click.option("--disable", multiple=True, metavar="RULE,...", help="Do not look for these rules. Repeatable.")
+@click.option("--only", multiple=True, metavar="RULE,...", help="Check only these rules. Repeatable.")
+@click.option("--disable", multiple=True, metavar="RULE,...", help="Skip these rules. Repeatable.")
 @click.option(
     "--explain",
     metavar="RULE|all",
     is_eager=True,
     expose_value=False,
-    callback=_explain,
-    help="Print the page of a rule, or a list of all, and do nothing else.",
+    callback=_print_rules,
+    help="Print the page of a rule, or the list of all rules, and exit.",
 )
-@options.output("json", "yaml", "sarif", "junit")
+@options.output_option("json", "yaml", "sarif", "junit")
 def command(  # noqa: PLR0913 - one argument an option
-    filenames: tuple[str, ...],
+    *,
+    manifests: options.ManifestOptions,
     nodes: tuple[str, ...],
     kubelet_config: str | None,
     namespace: str,
-    *,
     strict: bool,
     fail_on: str,
     only: tuple[str, ...],
     disable: tuple[str, ...],
     output: str | None,
 ) -> int:
-    """Say what in manifests and kubelet configurations will hurt: what is refused, evicted, ignored, misread.
+    """Find resource problems in manifests and kubelet configuration.
 
-    With --node, also what every kubelet would do to the pods: refusals that the scheduler does not foresee. Exit code
-    3 if there are findings at or above --fail-on.
+    Reports what is refused, evicted, ignored or misread. With --node, also refusals by the nodes' kubelets that the
+    scheduler does not foresee. Exit code 3 if there are findings at or above --fail-on.
     """
-    selection = Selection(_rules(only, "--only"), _rules(disable, "--disable"))
-    asked = options.Manifests.asked()
-    inventory, faults = _readable(filenames, namespace, asked)
-    looked_at = question(inventory, nodes, kubelet_config)
-    warn(looked_at.warnings, strict=strict)
-    found = outcome(looked_at, selection)
-    failing = _failing(found, fail_on)
-    click.echo(_text(found, output, failing), nl=False)
-    faults = (*faults, *looked_at.faults)
-    for fault in faults:
-        click.echo(f"error: {fault}", err=True)
+    selection = RuleSelection(_rules(only, "--only"), _rules(disable, "--disable"))
+    inventory, faults = _readable_inventory(manifests, namespace)
+    lint_input = load_lint_input(inventory, nodes, kubelet_config)
+    print_warnings(lint_input.warnings, strict=strict)
+    result = lint_result(lint_input, selection)
+    failing = _failing(result, fail_on)
+    print_text(_text(result, output, failing))
+    faults = (*faults, *lint_input.faults)
+    for line in fault_lines(faults):
+        print_message(f"error: {line}")
     if faults:
         return ERROR
     return NO if failing else YES
 
 
-def _readable(
-    filenames: Sequence[str], namespace: str, asked: options.Manifests
+def _readable_inventory(
+    manifests: options.ManifestOptions, namespace: str
 ) -> tuple[Inventory, tuple[Fault, ...]]:
-    """What the files hold; where some have faults, what the others hold, and the faults.
+    """The objects of the files without faults, and the faults of the others.
 
-    Files that a directory holds beside manifests are passed over.
-    Errors: InputError if no file is without.
+    Files of a directory that contain no Kubernetes objects are skipped.
+    Errors: InputError if every file has faults.
     """
-    load = partial(load_inventory, namespace=namespace, max_bytes=asked.max_bytes)
+    load = partial(load_inventory, namespace=namespace, max_bytes=manifests.max_bytes)
     try:
-        return load(filenames, recursive=asked.recursive), ()
+        return load(manifests.filenames, recursive=manifests.recursive), ()
     except InputError:
-        if STDIN in filenames:
+        if STDIN in manifests.filenames:
             raise
-    sound: list[str] = []
+    readable: list[str] = []
     faults: list[Fault] = []
-    others = 0
-    for name in named_files(filenames, recursive=asked.recursive):
+    skipped_count = 0
+    for name in named_files(manifests.filenames, recursive=manifests.recursive):
         try:
             load([name])
         except InputError as error:
-            if name not in filenames and all(map(_is_no_object, error.faults)):
-                others += 1
+            if name not in manifests.filenames and all(map(_is_without_object, error.faults)):
+                skipped_count += 1
             else:
                 faults.extend(error.faults)
         else:
-            sound.append(name)
-    if not sound:
+            readable.append(name)
+    if not readable:
         raise InputError(faults)
-    if others:
-        click.echo(f"skipped: {others} files without Kubernetes objects", err=True)
-    return load(sound), tuple(faults)
+    if skipped_count:
+        print_message(f"skipped: {skipped_count} files without Kubernetes objects")
+    return load(readable), tuple(faults)
 
 
-def _is_no_object(fault: Fault) -> bool:
+def _is_without_object(fault: Fault) -> bool:
     return not fault.value and (fault.path in ("apiVersion", "kind") or not fault.path)
 
 
-def _text(found: Outcome, output: str | None, failing: tuple[Told, ...]) -> str:
-    objects = len(found.subjects)
+def _text(result: LintResult, output: str | None, failing: tuple[LintFinding, ...]) -> str:
+    object_count = len(result.subjects)
     if output == "sarif":
-        return as_json(report_sarif(found.told, found.rules, version("nodewright")))
+        return as_json(lint_report_sarif(result.findings, result.rules, version("nodewright")))
     if output == "junit":
-        return report_junit(failing, [(name, spot_of(place)) for name, place in found.subjects])
+        return lint_report_junit(
+            failing, [(name, position_of(location)) for name, location in result.subjects]
+        )
     if output in ("json", "yaml"):
-        document = report_document(found.told, objects=objects, rules=found.rules)
-        return (as_json if output == "json" else as_yaml)(document)
-    return report_text(found.told, objects=objects)
+        report = lint_report(result.findings, objects=object_count, rules=result.rules)
+        return (as_json if output == "json" else as_yaml)(report)
+    return lint_report_text(result.findings, objects=object_count)
 
 
-def _failing(found: Outcome, fail_on: str) -> tuple[Told, ...]:
+def _failing(result: LintResult, fail_on: str) -> tuple[LintFinding, ...]:
     if fail_on == NEVER:
         return ()
-    grave = SEVERITIES[: SEVERITIES.index(Severity(fail_on)) + 1]
-    return tuple(one for one in found.told if one.rule.severity in grave)
+    severities = SEVERITIES_BY_RANK[: SEVERITIES_BY_RANK.index(Severity(fail_on)) + 1]
+    return tuple(finding for finding in result.findings if finding.rule.severity in severities)
 
 
 def _rules(texts: Sequence[str], option: str) -> frozenset[str]:
     names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
-    _known(names, option)
-    return rules_named(names)
+    _check_known(names, option)
+    return rule_ids(names)
 
 
-def _known(names: Sequence[str], option: str) -> None:
+def _check_known(names: Sequence[str], option: str) -> None:
     faults = [
-        Fault(source=option, value=name, rule="is no rule; `--explain all` lists them")
+        Fault(source=option, value=name, rule="is not a rule; `--explain all` lists the rules")
         for name in names
-        if name not in BY_ID
+        if name not in RULES_BY_ID
     ]
     if faults:
         raise InputError(faults)

@@ -1,17 +1,18 @@
-"""`nodewright logs`: what the containers of a pod have said."""
+"""`nodewright logs`: the logs of a pod's containers."""
 
 import sys
 
 import click
 
-from nodewright.api.client import Client
+from nodewright.agent.agent_client import AgentClient
 from nodewright.cli import options
-from nodewright.cli.app import YES
-from nodewright.cli.talking import PODS, decoded, pod_name, pod_route, talking
-from nodewright.model.objects import Pod
+from nodewright.cli.agent_connection import POD_RESOURCE_NAMES, decode_pods, pod_name, pod_route, with_agent
+from nodewright.kubernetes.objects import Pod
+from nodewright.output.exit_codes import YES
+from nodewright.output.terminal import print_message
 from nodewright.values.duration import Duration, DurationError
 
-_MARK = "kubectl.kubernetes.io/default-container"
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 def _seconds(context: click.Context, option: click.Parameter, text: str | None) -> int | None:
@@ -26,50 +27,52 @@ def _seconds(context: click.Context, option: click.Parameter, text: str | None) 
 
 @click.command("logs")
 @click.argument("words", metavar="[pod/]NAME [CONTAINER]", nargs=-1, required=True)
-@options.namespace
-@click.option("-c", "--container", help="Which container. Default: the first.")
-@click.option("-f", "--follow", is_flag=True, help="Go on while the container runs.")
-@click.option("-p", "--previous", is_flag=True, help="Of the run before the last restart.")
-@click.option("--tail", type=int, default=-1, metavar="LINES", help="The last lines only; -1: all.")
-@click.option("--timestamps", is_flag=True, help="With the time of each line.")
-@click.option("--since", callback=_seconds, metavar="DURATION", help="Only what is not older, e.g. 5m.")
-@talking
+@options.namespace_option
+@click.option("-c", "--container", help="Container name. Default: the first container.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until the container ends.")
+@click.option("-p", "--previous", is_flag=True, help="Logs of the container's previous instance.")
+@click.option("--tail", type=int, default=-1, metavar="LINES", help="Print only the last lines; -1: all.")
+@click.option("--timestamps", is_flag=True, help="Print the time of each line.")
+@click.option(
+    "--since", callback=_seconds, metavar="DURATION", help="Print only lines newer than this, e.g. 5m."
+)
+@with_agent
 def command(
-    agent: Client, *, words: tuple[str, ...], namespace: str, container: str | None, **how: object
+    agent: AgentClient, *, words: tuple[str, ...], namespace: str, container: str | None, **choices: object
 ) -> int:
-    """Print what a container has written, without the times and streams that its log has."""
-    pod = list(words)
-    if len(pod) == 2 and container is None and pod[0] not in PODS:
-        container = pod.pop()
-    name, tail = pod_name(pod), how["tail"]
-    container = container or _default(decoded([agent.get(*pod_route(namespace, name))])[0])
-    said = agent.lines(
+    """Print the logs of a container, without the log's times and stream names."""
+    pod_words = list(words)
+    if len(pod_words) == 2 and container is None and pod_words[0] not in POD_RESOURCE_NAMES:
+        container = pod_words.pop()
+    name, tail = pod_name(pod_words), choices["tail"]
+    container = container or _default_container(decode_pods([agent.get(*pod_route(namespace, name))])[0])
+    lines = agent.stream_lines(
         *pod_route(namespace, name),
         "log",
         container=container,
-        follow=how["follow"],
-        previous=how["previous"],
-        timestamps=how["timestamps"],
-        sinceSeconds=how["since"],
+        follow=choices["follow"],
+        previous=choices["previous"],
+        timestamps=choices["timestamps"],
+        sinceSeconds=choices["since"],
         tailLines=tail if isinstance(tail, int) and tail >= 0 else None,
     )
     out = sys.stdout.buffer
-    for line in said:
+    for line in lines:
         out.write(line)
         out.flush()
     return YES
 
 
-def _default(pod: Pod) -> str:
-    """The container that is meant where none is named; of several it is said.
+def _default_container(pod: Pod) -> str:
+    """The container whose logs are printed by default; names it on stderr if the pod has several.
 
     Follows: v1.36, kubectl/pkg/polymorphichelpers/logsforobject.go, logsForObjectWithClient.
     """
-    mains = [one.name for one in pod.spec.containers]
-    inits = [one.name for one in pod.spec.init_containers]
-    marked = pod.metadata.annotations.get(_MARK, "")
-    name = marked if marked in (*mains, *inits) else mains[0]
-    if len(mains) + len(inits) > 1:
-        all_of_them = ", ".join((*mains, *(f"{one} (init)" for one in inits)))
-        click.echo(f'Defaulted container "{name}" out of: {all_of_them}', err=True)
+    containers = [container.name for container in pod.spec.containers]
+    init_containers = [container.name for container in pod.spec.init_containers]
+    annotation = pod.metadata.annotations.get(_DEFAULT_CONTAINER, "")
+    name = annotation if annotation in (*containers, *init_containers) else containers[0]
+    if len(containers) + len(init_containers) > 1:
+        candidates = ", ".join((*containers, *(f"{init} (init)" for init in init_containers)))
+        print_message(f'Defaulted container "{name}" out of: {candidates}')
     return name

@@ -1,35 +1,136 @@
-"""`nodewright node`: machines as node profiles: this one, one from a dump, one of the catalogue."""
+"""`nodewright node`: node profiles of this machine, of captured files and of the catalogue.
+
+`nodewright node export`: a node as a NodeResourceTopology object or a NodeProfile.
+"""
 
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
-from nodewright.ask import Node
-from nodewright.cli.app import YES
+from nodewright.audit.evidence_sources import read_agent_profile, read_pod_resources
+from nodewright.cli import options
 from nodewright.cli.node_capture import capture
-from nodewright.cli.node_export import export
-from nodewright.cli.options import node as node_option
-from nodewright.cli.options import output
-from nodewright.model.profile import NodeProfile
-from nodewright.node.placement import placement_of
-from nodewright.render.admission import remaining_text
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.machine import amount, node_picture
-from nodewright.render.marks import Holder, holders
-from nodewright.render.placement import placement_texts
-from nodewright.render.policies import policies_text
-from nodewright.render.profiles import profile_document, profile_yaml
-from nodewright.render.tables import table
-from nodewright.world.catalogue import Entry, catalogue
-from nodewright.world.machine.check import oddities
-from nodewright.world.nodes import find_profile, shape_profile
+from nodewright.engine import Node
+from nodewright.engine.policy_notices import policy_notices
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.node.pod_placement import placement_of
+from nodewright.node.pod_resources_view import allocatable_resources, pod_resources_of
+from nodewright.node_report.allocation_tables import placement_tables
+from nodewright.node_report.cpu_legend import CPUOwner, cpu_owners
+from nodewright.node_report.machine_drawing import bytes_text, node_picture
+from nodewright.node_report.node_resource_topology import TopologySource, node_resource_topology
+from nodewright.node_report.report_parts import remaining_text
+from nodewright.output.exit_codes import YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_message, print_text
+from nodewright.output.text_layout import table
+from nodewright.printable import printable_line, printable_lines
+from nodewright.profiles.capture.from_cluster import read_configz
+from nodewright.profiles.catalogue import CatalogueMachine, catalogue
+from nodewright.profiles.kubelet_config_files import kubelet_config_from, load_kubelet_config
+from nodewright.profiles.machine.cadvisor import irregularities
+from nodewright.profiles.node_lookup import catalogue_profile, find_profile
+from nodewright.profiles.profile_yaml import profile_document, profile_yaml
+
+
+@click.command("export")
+@options.node_option()
+@click.option("--nrt", is_flag=True, help="Print a NodeResourceTopology v1alpha2. Default: a NodeProfile.")
+@options.agent_socket_option("Socket of a running agent, to export its node.")
+@options.pod_resources_option(
+    "With --nrt: socket of a live kubelet; --node is its machine. Default: this machine."
+)
+@options.kubelet_config_option("With --pod-resources: that kubelet's configuration.", kind=options.FILE)
+@options.configz_option("With --pod-resources: that kubelet's configuration, from its /configz.")
+@options.node_name_option("Name of the object. Default: the node's.")
+@options.output_option("yaml", "json")
+def export(  # noqa: PLR0913 - one argument an option
+    *,
+    node: str | None,
+    nrt: bool,
+    socket: Path | None,
+    pod_resources: Path | None,
+    kubelet_config: Path | None,
+    configz: Path | None,
+    node_name: str,
+    output: str | None,
+) -> int:
+    """Export a node as a NodeResourceTopology object or a NodeProfile.
+
+    NodeResourceTopology (--nrt) has the capacity and the available resources of each NUMA node, as NFD's topology
+    updater publishes them for schedulers. The node is that of --node, a running agent's (--socket) or a live
+    kubelet's (--pod-resources).
+    """
+    if socket and (pod_resources or node):
+        raise click.UsageError("--socket excludes --node and --pod-resources")
+    if pod_resources and not nrt:
+        raise click.UsageError(
+            "--pod-resources requires --nrt; for a NodeProfile use `nodewright node capture --pod-resources`"
+        )
+    if (kubelet_config or configz) and not pod_resources:
+        raise click.UsageError("--kubelet-config and --configz require --pod-resources")
+    if pod_resources:
+        source = _of_kubelet(find_profile(node), pod_resources, _policies(kubelet_config, configz))
+        if not source.policy:
+            print_message(
+                "unknown: the topology manager's policy and scope (specify --kubelet-config or --configz)"
+            )
+    else:
+        profile = read_agent_profile(socket) if socket else find_profile(node)
+        if not nrt:
+            print_text(_document(profile, output))
+            return YES
+        source = _of_profile(profile, str(socket or node or "this machine"))
+    topology = node_resource_topology(replace(source, name=node_name or source.name))
+    print_text(as_json(topology) if output == "json" else as_yaml(topology))
+    return YES
+
+
+def _of_profile(profile: NodeProfile, source: str) -> TopologySource:
+    node = Node.from_profile(profile, source=source)
+    for warning in node.warnings:
+        print_message(f"warning: {warning}")
+    kubelet, state = node.config.parts.kubelet, node.state
+    return TopologySource(
+        name=node.name,
+        machine=node.config.parts.machine,
+        allocatable=allocatable_resources(state),
+        pods=tuple(pod_resources_of(state, pod) for pod in state.pods.values()),
+        policy=kubelet.topology_manager_policy,
+        scope=kubelet.topology_manager_scope,
+    )
+
+
+def _of_kubelet(machine: NodeProfile, socket: Path, policies: tuple[str, str]) -> TopologySource:
+    resources = read_pod_resources(socket)
+    return TopologySource(
+        name=machine.metadata.name,
+        machine=machine.spec.machine_info,
+        allocatable=resources.allocatable,
+        pods=resources.pods,
+        policy=policies[0],
+        scope=policies[1],
+    )
+
+
+def _policies(kubelet_config: Path | None, configz: Path | None) -> tuple[str, str]:
+    """The topology manager's policy and scope; empty if unknown."""
+    if configz:
+        config = kubelet_config_from(read_configz(configz), str(configz)).config
+    elif kubelet_config:
+        config = load_kubelet_config(kubelet_config).config
+    else:
+        return "", ""
+    return config.topology_manager_policy, config.topology_manager_scope
 
 
 @click.group("node")
 def command() -> None:
-    """Describe nodes: capture this machine, show one, list those that come with nodewright."""
+    """Capture, show, export and list nodes."""
 
 
 command.add_command(capture)
@@ -37,17 +138,17 @@ command.add_command(export)
 
 
 @command.command("show")
-@node_option
-@click.option("--ascii", "ascii_only", is_flag=True, help="Frames of plain ASCII characters.")
-@output("yaml", "json")
+@options.node_option()
+@click.option("--ascii", "ascii_only", is_flag=True, help="Draw frames with ASCII characters.")
+@options.output_option("yaml", "json")
 def show(*, node: str | None, ascii_only: bool, output: str | None) -> int:
-    """Draw a node: sockets, NUMA nodes, L3 caches, cores with their CPUs and who has them, memory, distances.
+    """Draw a node: sockets, NUMA nodes, L3 caches, cores, CPUs and the pods that hold them, memory, distances.
 
-    Below: what its pods hold for themselves of CPUs, memory and devices, and what is left.
+    Below: the exclusive CPUs, memory and devices of its pods, and what is left.
     """
     profile = find_profile(node)
     if output:
-        click.echo(_document(profile, output), nl=False)
+        print_text(_document(profile, output))
     else:
         _draw(profile, node or "this machine", ascii_only=ascii_only or not _can_print_frames())
     _warn(profile)
@@ -55,58 +156,58 @@ def show(*, node: str | None, ascii_only: bool, output: str | None) -> int:
 
 
 def _draw(profile: NodeProfile, source: str, *, ascii_only: bool) -> None:
-    """The machine, and what pods hold of it; if its kubelet would not start, the machine alone before that is said."""
-    held: tuple[Holder, ...] = ()
+    """Draws the machine and the CPUs that pods hold; without pods if its kubelet does not start, before the error."""
+    owners: tuple[CPUOwner, ...] = ()
     try:
-        node = Node.of(profile, source=source) if profile.spec.pods else None
-        held = holders(node.state, node.pods) if node else ()
+        node = Node.from_profile(profile, source=source) if profile.spec.pods else None
+        owners = cpu_owners(node.state, node.pods) if node else ()
     finally:
-        click.echo(node_picture(profile, width=_width(), ascii_only=ascii_only, held=held), nl=False)
+        print_text(node_picture(profile, width=_width(), ascii_only=ascii_only, owners=owners))
     if node:
-        _show_pods(node)
+        _print_pods(node)
 
 
-def _show_pods(node: Node) -> None:
-    """What the pods hold, and what is left of the node."""
-    placed = [(pod, placement_of(node.state, pod)) for pod in node.pods]
+def _print_pods(node: Node) -> None:
+    """Prints what the pods hold, and what is left of the node."""
+    placements = [(pod, placement_of(node.state, pod)) for pod in node.pods]
     for text in (
-        policies_text(node.config),
-        *placement_texts(placed, node.state, wide=False),
+        policy_notices(node.config),
+        *placement_tables(placements, node.state, wide=False),
         remaining_text(node.state),
     ):
         if text:
-            click.echo(f"\n{text}", nl=False)
+            print_text(f"\n{text}")
     for warning in node.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        print_message(f"warning: {warning}")
 
 
 @command.command("catalogue")
 @click.argument("name", required=False)
-@output("yaml", "json", "name")
+@options.output_option("yaml", "json", "name")
 def catalogue_command(name: str | None, output: str | None) -> int:
-    """List the machines that come with nodewright, or print one as a NodeProfile."""
+    """List the machine shapes of nodewright's catalogue, or print one as a NodeProfile."""
     if name is not None:
-        click.echo(f"{name}\n" if output == "name" else _document(shape_profile(name), output), nl=False)
+        print_text(printable_line(name) if output == "name" else _document(catalogue_profile(name), output))
         return YES
     entries = catalogue().values()
     if output in ("json", "yaml"):
-        listed = [_entry(one) for one in entries]
-        click.echo(as_json(listed) if output == "json" else as_yaml(listed), nl=False)
+        documents = [_entry_document(entry) for entry in entries]
+        print_text(as_json(documents) if output == "json" else as_yaml(documents))
     elif output == "name":
-        click.echo("".join(f"{one.name}\n" for one in entries), nl=False)
+        print_text(printable_lines(entry.name for entry in entries))
     else:
-        headers = ("NAME", "CPUS", "CORES", "SOCKETS", "NUMA", "L3", "MEMORY", "WHAT IT IS")
-        click.echo(table(headers, map(_row, entries)), nl=False)
+        headers = ("NAME", "CPUS", "CORES", "SOCKETS", "NUMA", "L3", "MEMORY", "DESCRIPTION")
+        print_text(table(headers, map(_row, entries)))
     return YES
 
 
 def _document(profile: NodeProfile, output: str | None) -> str:
-    return as_json(profile_document(profile)) if output == "json" else profile_yaml(profile)
+    return (as_json if output == "json" else profile_yaml)(profile_document(profile))
 
 
 def _warn(profile: NodeProfile) -> None:
-    for fault in oddities(profile.spec.machine_info):
-        click.echo(f"warning: {fault}", err=True)
+    for fault in irregularities(profile.spec.machine_info):
+        print_message(f"warning: {fault}")
 
 
 def _width() -> int:
@@ -114,7 +215,7 @@ def _width() -> int:
 
 
 def _can_print_frames() -> bool:
-    """Whether the output is a terminal whose characters include those of frames."""
+    """Whether the output is a terminal that can print box-drawing characters."""
     try:
         "┌".encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
@@ -122,24 +223,24 @@ def _can_print_frames() -> bool:
     return sys.stdout.isatty()
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
-    facts = _entry(entry)
-    numbers = (str(facts[key]) for key in ("cpus", "cores", "sockets", "numaNodes", "l3Groups"))
-    return entry.name, *numbers, amount(entry.machine.memory_capacity), entry.what
+def _row(entry: CatalogueMachine) -> tuple[str, ...]:
+    document = _entry_document(entry)
+    numbers = (str(document[key]) for key in ("cpus", "cores", "sockets", "numaNodes", "l3Groups"))
+    return entry.name, *numbers, bytes_text(entry.machine.memory_capacity), entry.description
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry_document(entry: CatalogueMachine) -> dict[str, Any]:
     machine = entry.machine
     cores = [core for node in machine.topology for core in node.cores]
-    shared = {cache.id for node in machine.topology for cache in node.caches}
+    node_caches = {cache.id for node in machine.topology for cache in node.caches}
     return {
         "name": entry.name,
         "cpus": machine.num_cores,
         "cores": len(cores),
         "sockets": machine.num_sockets,
         "numaNodes": len(machine.topology),
-        "l3Groups": len(shared | {cache.id for core in cores for cache in core.uncore_caches}),
+        "l3Groups": len(node_caches | {cache.id for core in cores for cache in core.uncore_caches}),
         "memoryBytes": machine.memory_capacity,
-        "what": entry.what,
-        "recorded": entry.recorded,
+        "what": entry.description,
+        "recorded": entry.is_recorded,
     }

@@ -1,46 +1,49 @@
-"""`nodewright node capture`: a node as a NodeProfile: this one, one from its files, one as its cluster tells of it."""
+"""`nodewright node capture`: a NodeProfile of this machine, of a node's files, or of a node's cluster objects."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from nodewright.cli.app import YES
-from nodewright.cli.live_nodes import told_resources
-from nodewright.cli.options import output
-from nodewright.model.profile import NodeProfile
-from nodewright.render.captured import broken_state, not_known_sentence, remark_sentence
-from nodewright.render.documents import as_json
-from nodewright.render.lacks import lack_sentence
-from nodewright.render.profiles import profile_document, profile_yaml
-from nodewright.world.captured.capture import CapturedNode, Sources, captured_node
-from nodewright.world.captured.cluster import read_configz, read_node, read_topology
-from nodewright.world.captured.holdings import BrokenStateError
-from nodewright.world.captured.pods import read_pods
-from nodewright.world.captured.static import StaticPods, read_static_pods
-from nodewright.world.errors import Fault, InputError
-from nodewright.world.kubelet_root import KubeletRoot, RootReading, read_kubelet_root
-from nodewright.world.machine.capture import (
-    Captured,
+from nodewright.audit.evidence_sources import read_pod_resources
+from nodewright.cli import options
+from nodewright.errors import Fault, InputError
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.secret_fields import without_secret_fields
+from nodewright.output.exit_codes import YES
+from nodewright.output.json_yaml import as_json
+from nodewright.output.terminal import print_message, print_text
+from nodewright.profiles.capture.captured_node import CapturedNode, NodeSources, captured_node
+from nodewright.profiles.capture.from_cluster import read_configz, read_node, read_topology
+from nodewright.profiles.capture.from_state_files import BrokenStateError
+from nodewright.profiles.capture.node_pods import read_pods
+from nodewright.profiles.capture.static_pods import StaticPods, read_static_pods
+from nodewright.profiles.capture.warnings import (
+    broken_state_text,
+    capture_warning_sentence,
+    not_judged_sentence,
+)
+from nodewright.profiles.kubelet_config_files import ConfigHost, config_document, load_kubelet_config
+from nodewright.profiles.kubelet_root import KubeletRoot, RootReadOptions, read_kubelet_root
+from nodewright.profiles.machine.cadvisor import irregularities
+from nodewright.profiles.machine.captured_machine import (
+    CapturedMachine,
     capture_copy,
-    capture_here,
     capture_lscpu,
     capture_machine_info,
+    capture_this_machine,
 )
-from nodewright.world.machine.check import oddities
-from nodewright.world.machine.configuration import read_configuration
-from nodewright.world.machine.lacks import Fact
-from nodewright.world.nodes import shape_profile
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+from nodewright.profiles.machine.configuration import read_written_config
+from nodewright.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
+from nodewright.profiles.node_lookup import catalogue_profile
+from nodewright.profiles.profile_yaml import profile_document, profile_yaml
+from nodewright.releases.release import release_table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class CaptureOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line names."""
 
     sysfs: Path | None
@@ -57,213 +60,215 @@ class Given:
     nrt: Path | None
     node_object: Path | None
     pod_resources: Path | None
+    with_secrets: bool
 
     @property
-    def is_of_cluster(self) -> bool:
-        """Whether anything of a cluster or a kubelet's directory is named."""
+    def names_cluster_source(self) -> bool:
+        """Whether a source of a cluster or a kubelet's directory is specified."""
         files = (self.kubelet_root, self.pods, self.configz, self.nrt, self.node_object, self.pod_resources)
         return any(files) or bool(self.catalogue)
 
 
 _OPTIONS = (
     click.option(
-        "--sysfs", type=_DIRECTORY, metavar="DIR", help="A copy of /sys (DIR/sys) and /proc (DIR/proc)."
+        "--sysfs",
+        type=options.DIRECTORY,
+        metavar="DIR",
+        help="A copy of /sys (DIR/sys) and /proc (DIR/proc).",
     ),
     click.option(
         "--lscpu",
-        type=_FILE,
+        type=options.FILE,
         metavar="FILE",
         multiple=True,
-        help="What `lscpu -e -J` printed, or `lscpu -J`, or both (twice).",
+        help="Output of `lscpu -e -J` or `lscpu -J`; repeat the option for both.",
     ),
     click.option(
         "--machine-info",
-        type=_FILE,
+        type=options.FILE,
         metavar="FILE",
         help="cAdvisor's MachineInfo: /api/v1.3/machine, or a kubelet's /spec/.",
     ),
     click.option("--catalogue", metavar="NAME", help="A machine of `nodewright node catalogue`."),
+    options.kubelet_config_option("The node's KubeletConfiguration (--config).", kind=options.FILE),
     click.option(
-        "--kubelet-config", type=_FILE, metavar="FILE", help="The node's KubeletConfiguration (--config)."
+        "--config-dir", type=options.DIRECTORY, metavar="DIR", help="Its drop-in directory (--config-dir)."
     ),
-    click.option("--config-dir", type=_DIRECTORY, metavar="DIR", help="Its drop-ins (--config-dir)."),
-    click.option(
-        "--kubelet-root",
-        type=_DIRECTORY,
-        metavar="DIR",
-        help="The kubelet's directory, e.g. /var/lib/kubelet: what pods really hold.",
+    options.kubelet_root_option(
+        "The kubelet's directory, e.g. /var/lib/kubelet, for the actual allocations of pods."
     ),
-    click.option(
-        "--pods", type=_FILE, metavar="FILE", help="`kubectl get pods -A -o json`, or the kubelet's /pods."
-    ),
-    click.option("--node-name", default="", metavar="NAME", help="Which node's pods are meant."),
+    options.pod_list_option(),
+    options.node_name_option(),
     click.option(
         "--static-pods",
         type=click.Path(exists=True, path_type=Path),
         metavar="DIR",
-        help="Manifests of static pods, where they are not where the configuration says.",
+        help="Manifests of static pods. Default: staticPodPath of the configuration.",
     ),
+    options.configz_option("Output of `kubectl get --raw /api/v1/nodes/NAME/proxy/configz`."),
+    click.option("--nrt", type=options.FILE, metavar="FILE", help="The node's NodeResourceTopology object."),
     click.option(
-        "--configz",
-        type=_FILE,
-        metavar="FILE",
-        help="`kubectl get --raw /api/v1/nodes/NAME/proxy/configz`.",
+        "--node-object", type=options.FILE, metavar="FILE", help="Output of `kubectl get node NAME -o json`."
     ),
-    click.option("--nrt", type=_FILE, metavar="FILE", help="The node's NodeResourceTopology object."),
-    click.option("--node-object", type=_FILE, metavar="FILE", help="`kubectl get node NAME -o json`."),
-    click.option(
-        "--pod-resources",
-        type=click.Path(path_type=Path),
-        metavar="SOCKET",
-        help="The socket of a live kubelet or agent (.../pod-resources/kubelet.sock): what pods really hold.",
+    options.pod_resources_option(
+        "Socket of a live kubelet or agent (.../pod-resources/kubelet.sock), for the actual allocations of pods."
     ),
+    options.with_secrets_option,
 )
 
 
-def _given(command: Callable[..., int]) -> Callable[..., int]:
-    """The options that name where a node is told of; the command gets them as one `Given`."""
+def _capture_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options for the sources of a node; the command receives them as one `CaptureOptions`."""
 
     @wraps(command)
-    def capturing(**options: Any) -> int:
-        given = Given(**{field.name: options.pop(field.name) for field in fields(Given)})
-        return command(given, **options)
+    def with_sources(**parameters: Any) -> int:
+        sources = CaptureOptions(**{name: parameters.pop(name) for name in CaptureOptions.__struct_fields__})
+        return command(sources, **parameters)
 
     for option in reversed(_OPTIONS):
-        capturing = option(capturing)
-    return capturing
+        with_sources = option(with_sources)
+    return with_sources
 
 
 @click.command("capture")
-@_given
-@output("yaml", "json")
-def capture(given: Given, *, output: str | None) -> int:
-    """Print a node as a NodeProfile: this machine, or the one that the files describe.
+@_capture_options
+@options.output_option("yaml", "json")
+def capture(requested: CaptureOptions, *, output: str | None) -> int:
+    """Capture a node as a NodeProfile: this machine, or the node that the files describe.
 
-    With --kubelet-root or --pod-resources, `spec.allocations` has what pods really hold. Without a shell on the node, --configz,
-    --pods, --nrt and --node-object tell of it. What is not known is said on stderr and in `spec.notJudged`.
-    Nothing is written. Needs no privileges but for a live kubelet's directory.
+    With --kubelet-root or --pod-resources, `spec.allocations` has the actual allocations of pods. Without a shell on
+    the node, use --configz, --pods, --nrt and --node-object. Unknown facts are listed on stderr and in
+    `spec.notJudged`. Nothing is written. Only a live kubelet's directory needs privileges to read. Values of variables,
+    commands, probes and annotations of pods are left out, because they may hold secrets and decide nothing.
     """
-    machines = (given.sysfs, given.lscpu, given.machine_info, given.catalogue)
+    machines = (requested.sysfs, requested.lscpu, requested.machine_info, requested.catalogue)
     if sum(map(bool, machines)) > 1:
-        raise click.UsageError("--sysfs, --lscpu, --machine-info and --catalogue exclude one another")
-    if given.configz and (given.kubelet_config or given.config_dir):
+        raise click.UsageError("--sysfs, --lscpu, --machine-info and --catalogue exclude each other")
+    if requested.configz and (requested.kubelet_config or requested.config_dir):
         raise click.UsageError("--configz excludes --kubelet-config and --config-dir")
-    if given.pod_resources and given.kubelet_root:
+    if requested.pod_resources and requested.kubelet_root:
         raise click.UsageError("--pod-resources excludes --kubelet-root; `nodewright audit` compares them")
-    if given.is_of_cluster:
-        said, profile = _of_cluster(given)
+    if requested.names_cluster_source:
+        notes, profile = _of_cluster(requested)
     else:
-        said, profile = _of_machine(given)
-    click.echo(as_json(profile_document(profile)) if output == "json" else profile_yaml(profile), nl=False)
-    for line in said:
-        click.echo(line, err=True)
-    for fault in oddities(profile.spec.machine_info):
-        click.echo(f"warning: {fault}", err=True)
+        notes, profile = _of_machine(requested)
+    document = profile_document(profile)
+    if not requested.with_secrets:
+        document = without_secret_fields(document)
+    print_text((as_json if output == "json" else profile_yaml)(document))
+    for line in notes:
+        print_message(line)
+    for fault in irregularities(profile.spec.machine_info):
+        print_message(f"warning: {fault}")
     return YES
 
 
-def _of_machine(given: Given) -> tuple[list[str], NodeProfile]:
-    """A machine alone, with its kubelet's configuration where one is named."""
-    written = read_configuration(given.kubelet_config) if given.kubelet_config else None
-    captured = _machine(given, written.document if written else None)
-    said = [lack_sentence(lack) for lack in captured.lacks]
-    said += [
-        f'warning: {given.kubelet_config}: unknown field "{path}"'
-        for path in (written.unknown if written else ())
+def _of_machine(requested: CaptureOptions) -> tuple[list[str], NodeProfile]:
+    """A machine without pods, with its kubelet's configuration if specified; and notes."""
+    written = read_written_config(requested.kubelet_config) if requested.kubelet_config else None
+    captured = _machine(requested, written.document if written else None)
+    notes = [missing_fact_sentence(missing) for missing in captured.missing]
+    notes += [
+        f'warning: {requested.kubelet_config}: unknown field "{path}"'
+        for path in (written.unknown_fields if written else ())
     ]
-    return said, captured.profile
+    return notes, captured.profile
 
 
-def _machine(given: Given, configuration: dict[str, Any] | None) -> Captured:
-    if given.sysfs:
-        return capture_copy(given.sysfs, configuration)
-    if given.lscpu:
-        return capture_lscpu(given.lscpu, configuration)
-    if given.machine_info:
-        return capture_machine_info(given.machine_info, configuration)
-    return capture_here(configuration)
+def _machine(requested: CaptureOptions, configuration: dict[str, Any] | None) -> CapturedMachine:
+    if requested.sysfs:
+        return capture_copy(requested.sysfs, configuration)
+    if requested.lscpu:
+        return capture_lscpu(requested.lscpu, configuration)
+    if requested.machine_info:
+        return capture_machine_info(requested.machine_info, configuration)
+    return capture_this_machine(configuration)
 
 
-def _of_cluster(given: Given) -> tuple[list[str], NodeProfile]:
-    """A node with its kubelet's state or its cluster's objects."""
-    node = read_node(given.node_object) if given.node_object else None
-    name = given.node_name or (node.name if node else "")
-    topology = read_topology(given.nrt, name) if given.nrt else None
+def _of_cluster(requested: CaptureOptions) -> tuple[list[str], NodeProfile]:
+    """A node with its kubelet's state or its cluster's objects; and notes."""
+    node = read_node(requested.node_object) if requested.node_object else None
+    name = requested.node_name or (node.name if node else "")
+    topology = read_topology(requested.nrt, name) if requested.nrt else None
     name = name or (topology.name if topology else "")
-    pods = read_pods(given.pods, name) if given.pods else None
-    configuration = _configuration(given)
+    pods = read_pods(requested.pods, name) if requested.pods else None
+    configuration = _configuration(requested)
     root = None
-    if given.kubelet_root:
-        running = pods.running if pods else {}
-        reading = RootReading(
-            config=given.kubelet_config,
-            config_dir=given.config_dir,
-            running=running,
-            configuration=read_configz(given.configz) if given.configz else None,
+    if requested.kubelet_root:
+        read_options = RootReadOptions(
+            config=requested.kubelet_config,
+            config_dir=requested.config_dir,
+            container_names=pods.container_names if pods else {},
+            configuration=read_configz(requested.configz) if requested.configz else None,
+            host=ConfigHost(release=release_table(node.version)) if node else None,
         )
-        root = read_kubelet_root(given.kubelet_root, reading)
-    base = _base(given)
+        root = read_kubelet_root(requested.kubelet_root, read_options)
+    base = _base(requested)
     host = name or (base.profile.metadata.name if base else "")
-    sources = Sources(
+    sources = NodeSources(
         base=base.profile if base else None,
-        root=root,
+        kubelet_root=root,
         configuration=configuration,
         pods=pods,
-        static=_static(given, root, host),
+        static_pods=_static_pods(requested, root, host),
         node=node,
         topology=topology,
-        told=told_resources(given.pod_resources) if given.pod_resources else None,
+        pod_resources=read_pod_resources(requested.pod_resources) if requested.pod_resources else None,
     )
-    found = _captured(sources)
-    lacks = (lack_sentence(lack) for lack in (base.lacks if base else ()) if _still(lack.fact))
-    return [*lacks, *_said(found)], found.profile
+    captured = _captured(sources)
+    # The configuration that the machine's capture misses comes from the other sources.
+    missing = [
+        missing_fact_sentence(missing)
+        for missing in (base.missing if base else ())
+        if missing.fact is not MachineFact.KUBELET_CONFIGURATION
+    ]
+    warnings = map(capture_warning_sentence, captured.warnings)
+    not_judged = map(not_judged_sentence, captured.profile.spec.not_judged)
+    return [*missing, *warnings, *not_judged], captured.profile
 
 
-def _configuration(given: Given) -> dict[str, Any] | None:
-    """The configuration from elsewhere than the kubelet's directory."""
-    if given.configz:
-        return read_configz(given.configz)
-    if given.kubelet_config and not given.kubelet_root:
-        return read_configuration(given.kubelet_config).document
+def _configuration(requested: CaptureOptions) -> dict[str, Any] | None:
+    """The configuration, if specified outside the kubelet's directory."""
+    if requested.configz:
+        return read_configz(requested.configz)
+    if requested.config_dir and not requested.kubelet_root:
+        config_file, config_dir = requested.kubelet_config, requested.config_dir
+        load_kubelet_config(config_file, config_dir=config_dir)
+        document = config_document(config_file, config_dir=config_dir)
+        return {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+    if requested.kubelet_config and not requested.kubelet_root:
+        return read_written_config(requested.kubelet_config).document
     return None
 
 
-def _base(given: Given) -> Captured | None:
-    """The machine: one that is named or described; where a kubelet's directory is, this one."""
-    if given.catalogue:
-        return Captured(profile=shape_profile(given.catalogue))
+def _base(requested: CaptureOptions) -> CapturedMachine | None:
+    """The machine: the one specified; this one if only a kubelet's directory or socket is specified."""
+    if requested.catalogue:
+        return CapturedMachine(profile=catalogue_profile(requested.catalogue))
     if (
-        given.sysfs
-        or given.lscpu
-        or given.machine_info
-        or ((given.kubelet_root or given.pod_resources) and not given.nrt)
+        requested.sysfs
+        or requested.lscpu
+        or requested.machine_info
+        or ((requested.kubelet_root or requested.pod_resources) and not requested.nrt)
     ):
-        return _machine(given, None)
+        return _machine(requested, None)
     return None
 
 
-def _static(given: Given, root: KubeletRoot | None, host: str) -> StaticPods | None:
-    """The static pods: of a directory that is named, or of this machine's own kubelet."""
-    path = given.static_pods
-    is_here = not (given.sysfs or given.lscpu or given.machine_info or given.catalogue or given.nrt)
-    if path is None and root and is_here and root.loaded.config.static_pod_path:
+def _static_pods(requested: CaptureOptions, root: KubeletRoot | None, host: str) -> StaticPods | None:
+    """The static pods: of the directory specified, or of this machine's kubelet."""
+    path = requested.static_pods
+    is_this_machine = not (
+        requested.sysfs or requested.lscpu or requested.machine_info or requested.catalogue or requested.nrt
+    )
+    if path is None and root and is_this_machine and root.loaded.config.static_pod_path:
         configured = Path(root.loaded.config.static_pod_path)
         path = configured if configured.exists() else None
     return read_static_pods(path, host) if path and root else None
 
 
-def _still(fact: Fact) -> bool:
-    """Whether the machine's lack is one of the node."""
-    return fact is not Fact.KUBELET_CONFIGURATION
-
-
-def _captured(sources: Sources) -> CapturedNode:
+def _captured(sources: NodeSources) -> CapturedNode:
     try:
         return captured_node(sources)
     except BrokenStateError as error:
-        raise InputError([Fault(rule=line) for line in broken_state(error.reasons)]) from None
-
-
-def _said(found: CapturedNode) -> Iterable[str]:
-    yield from map(remark_sentence, found.remarks)
-    yield from map(not_known_sentence, found.profile.spec.not_judged)
+        raise InputError([Fault(rule=line) for line in broken_state_text(error.reasons)]) from None

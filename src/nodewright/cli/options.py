@@ -1,140 +1,194 @@
 """Options that several commands share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, Self, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+import msgspec
 
+from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.values.quantity import Quantity, QuantityError
-from nodewright.world.yaml import MAX_YAML_BYTES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_RECURSIVE = "nodewright.recursive"
-_MAX_BYTES = "nodewright.max_bytes"
-_JOURNAL = "nodewright.journal"
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+SOCKET = click.Path(path_type=Path)
 
 
-def filenames(command: Command, *, required: bool = True) -> Command:
-    """The options that say which manifests are meant; `Manifests.asked` has those besides -f."""
-    for option in (max_document_size, _recursive, _filenames(required=required)):
-        command = option(command)
-    return command
+class ManifestOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which manifests to read, and how.
+
+    Units: max_bytes in bytes of YAML per file.
+    """
+
+    filenames: tuple[str, ...]
+    recursive: bool = False
+    max_bytes: int = MAX_YAML_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChoice:
-    """Which policies decide in the kubelet's place, as the command line says."""
+class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The custom policies that replace the kubelet's."""
 
     files: tuple[str, ...]
-    """Python files that bring some."""
+    """Python files that define policies."""
     topology: str | None
-    """None: what the node's profile says."""
+    """None: the policy of the node's profile."""
     cpu_picker: str | None
     eviction: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Which pods are put to which node, as the command line says."""
+NO_POLICY_OPTIONS = PolicyOptions(files=(), topology=None, cpu_picker=None)
 
-    filenames: tuple[str, ...]
+
+class JournalOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """A journal to write."""
+
+    path: str
+    with_secrets: bool
+
+
+class NodeQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods and the node of a command that submits pods to a node."""
+
+    manifests: ManifestOptions
     node: str | None
     kubelet_config: str | None
+    release: str | None
     namespace: str
     strict: bool
-    policies: PolicyChoice
+    policies: PolicyOptions
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """All names that may be those of files to read."""
+    def named_files(self) -> tuple[str, ...]:
+        """All arguments that may name input files."""
         named = (self.node, self.kubelet_config)
-        return (*self.filenames, *self.policies.files, *(name for name in named if name is not None))
+        files = (*self.manifests.filenames, *self.policies.files)
+        return (*files, *(name for name in named if name is not None))
 
 
-def question(command: Callable[..., int], *, needs_files: bool = True) -> Callable[..., int]:
-    """The options of all commands that put pods to a node; the command gets them as one `Question`.
+class OutputFile(click.Path):
+    """The type of options whose file is written."""
+
+    def __init__(self, path_type: type = Path, *, allow_dash: bool = False) -> None:
+        super().__init__(dir_okay=False, path_type=path_type, allow_dash=allow_dash)
+
+
+def output_file_option(
+    *names: str, path_type: type = Path, allow_dash: bool = False, **attributes: Any
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """An option that names a file to write, which is compared with all other files of the command.
+
+    Errors: click.BadParameter, before the command reads or writes anything.
+    """
+
+    def with_option(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def checked(*query: Any, **parameters: Any) -> int:
+            context = click.get_current_context()
+            if any(
+                isinstance(each.type, OutputFile) and context.params.get(each.name or "")
+                for each in context.command.params
+            ):
+                from nodewright.cli.output_files import check_outputs  # noqa: PLC0415 - start-up time
+
+                check_outputs(context)
+            return command(*query, **parameters)
+
+        kind = OutputFile(path_type, allow_dash=allow_dash)
+        return click.option(*names, type=kind, metavar="FILE", **attributes)(checked)
+
+    return with_option
+
+
+def filename_options(command: Callable[..., int], *, required: bool = True) -> Callable[..., int]:
+    """Adds -f, -R and --max-document-size; the command receives them as `manifests`."""
+
+    @wraps(command)
+    def with_manifests(
+        *, filenames: tuple[str, ...], recursive: bool, max_bytes: int, **parameters: Any
+    ) -> int:
+        manifests = ManifestOptions(filenames=filenames, recursive=recursive, max_bytes=max_bytes)
+        return command(manifests=manifests, **parameters)
+
+    with_options: Callable[..., int] = with_manifests
+    for option in (max_document_size_option, _recursive_option, _filename_option(required=required)):
+        with_options = option(with_options)
+    return with_options
+
+
+def node_query_options(command: Callable[..., int], *, needs_files: bool = True) -> Callable[..., int]:
+    """Adds the options of all commands that submit pods to a node; the command receives them as one `NodeQuery`.
 
     ``needs_files``: whether -f is required.
     """
 
     @wraps(command)
-    def asking(**given: Any) -> int:
-        asked = Question(**{field.name: given.pop(field.name) for field in fields(Question)})
-        return command(asked, **given)
+    def with_query(**parameters: Any) -> int:
+        query = NodeQuery(**{name: parameters.pop(name) for name in NodeQuery.__struct_fields__})
+        return command(query, **parameters)
 
-    with_options: Callable[..., int] = asking
-    for option in (strict, policies, namespace, kubelet_config, node):
+    with_options: Callable[..., int] = with_query
+    for option in (
+        strict_option,
+        policy_options,
+        namespace_option,
+        release_option,
+        kubelet_config_option(),
+        node_option(),
+    ):
         with_options = option(with_options)
-    return filenames(with_options, required=needs_files)
+    return filename_options(with_options, required=needs_files)
 
 
-def policies(command: Callable[..., int]) -> Callable[..., int]:
-    """The options about policies that are not the kubelet's; the command gets them as `policies`."""
+def policy_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options for custom policies; the command receives them as `policies`."""
 
     @wraps(command)
-    def choosing(
-        *, policies: tuple[str, ...], topology_policy: str | None, cpu_picker: str | None, **given: Any
+    def with_policies(
+        *, policies: tuple[str, ...], topology_policy: str | None, cpu_picker: str | None, **parameters: Any
     ) -> int:
-        choice = PolicyChoice(files=policies, topology=topology_policy, cpu_picker=cpu_picker)
-        return command(policies=choice, **given)
+        choice = PolicyOptions(files=policies, topology=topology_policy, cpu_picker=cpu_picker)
+        return command(policies=choice, **parameters)
 
-    with_options: Callable[..., int] = choosing
-    for option in (_policy_files, _cpu_picker, _topology_policy):
+    with_options: Callable[..., int] = with_policies
+    for option in (_policies_option, _cpu_picker_option, _topology_policy_option):
         with_options = option(with_options)
     return with_options
 
 
-@dataclass(frozen=True, slots=True)
-class Manifests:
-    """How manifests are to be read.
+def journal_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the options for a journal; the command receives them as `journal`, None without one."""
 
-    Units: max_bytes in bytes of YAML a file.
+    @wraps(command)
+    def with_journal(*query: NodeQuery, journal: str | None, with_secrets: bool, **parameters: Any) -> int:
+        options = None if journal is None else JournalOptions(path=journal, with_secrets=with_secrets)
+        return command(*query, journal=options, **parameters)
+
+    return _journal_file_option(with_secrets_option(with_journal))
+
+
+def output_option(*formats: str) -> Callable[[Command], Command]:
+    """The option -o with these formats besides the default table."""
+    return click.option(
+        "-o", "--output", "output", type=click.Choice(formats), help="Output format instead of a table."
+    )
+
+
+def size_in_bytes(context: click.Context, option: click.Parameter, text: str) -> int:
+    """The bytes of an option's amount.
+
+    Errors: click.BadParameter.
     """
-
-    recursive: bool = False
-    max_bytes: int = MAX_YAML_BYTES
-
-    @classmethod
-    def asked(cls) -> Self:
-        """What the command line that runs says."""
-        meta = click.get_current_context().meta
-        return cls(recursive=meta[_RECURSIVE], max_bytes=max_bytes())
-
-
-def max_bytes() -> int:
-    """What the command line that runs says with --max-document-size.
-
-    Units: bytes.
-    """
-    return int(click.get_current_context().meta[_MAX_BYTES])
-
-
-def journal_path() -> str | None:
-    """The file that the command line that runs names with --journal."""
-    found: str | None = click.get_current_context().meta[_JOURNAL]
-    return found
-
-
-def _journal(context: click.Context, _option: click.Parameter, path: str | None) -> None:
-    context.meta[_JOURNAL] = path
-
-
-def _bytes(context: click.Context, option: click.Parameter, text: str) -> None:
     try:
-        size = Quantity.parse(text)
+        return Quantity.parse(text).value()
     except QuantityError as error:
         raise click.BadParameter(str(error), context, option) from None
-    context.meta[_MAX_BYTES] = size.value()
 
 
-def _depth(context: click.Context, _option: click.Parameter, recursive: bool) -> None:  # noqa: FBT001 - click's call
-    context.meta[_RECURSIVE] = recursive
-
-
-def _filenames(*, required: bool) -> Callable[[Command], Command]:
+def _filename_option(*, required: bool) -> Callable[[Command], Command]:
     return click.option(
         "-f",
         "--filename",
@@ -147,74 +201,129 @@ def _filenames(*, required: bool) -> Callable[[Command], Command]:
     )
 
 
-_recursive = click.option(
+_recursive_option = click.option(
     "-R",
     "--recursive",
     is_flag=True,
-    expose_value=False,
-    callback=_depth,
-    help="Go down into the directories named by -f.",
+    help="Descend into the directories named by -f.",
 )
-max_document_size = click.option(
+max_document_size_option = click.option(
     "--max-document-size",
+    "max_bytes",
     default="3Mi",
     show_default=True,
     metavar="SIZE",
-    expose_value=False,
-    callback=_bytes,
-    help="The most YAML that is taken from one file; JSON may be larger.",
+    callback=size_in_bytes,
+    help="Maximum size of a YAML file; JSON may be larger.",
 )
-namespace = click.option(
-    "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none."
+namespace_option = click.option(
+    "-n",
+    "--namespace",
+    default="default",
+    show_default=True,
+    help="Namespace of objects that specify none.",
 )
-
-
-def output(*formats: str) -> Callable[[Command], Command]:
-    """The option -o with these formats besides the default table."""
-    return click.option(
-        "-o", "--output", "output", type=click.Choice(formats), help="Output format instead of a table."
-    )
-
-
-node = click.option(
-    "--node",
-    "node",
-    metavar="FILE|NAME",
-    help="The node: a NodeProfile, or a shape of `node catalogue`. Default: this machine.",
-)
-kubelet_config = click.option(
-    "--kubelet-config",
-    "kubelet_config",
-    metavar="FILE",
-    help="A KubeletConfiguration that takes the place of the node's own.",
-)
-_topology_policy = click.option(
-    "--topology-policy",
-    metavar="NAME",
-    help="A topology policy in place of the kubelet's: pod-wish, or one of --policies. Default: the node's.",
-)
-_cpu_picker = click.option(
-    "--cpu-picker",
-    metavar="NAME",
-    help="A way to pick CPUs in place of the kubelet's: whole-caches, or one of --policies. Default: the node's.",
-)
-_policy_files = click.option(
-    "--policies",
-    multiple=True,
-    metavar="FILE.py",
-    help="A Python file with policies of your own, which is run. Repeatable.",
-)
-strict = click.option(
+strict_option = click.option(
     "--strict/--no-strict",
     "strict",
     default=False,
-    help="Take warnings for errors: unknown fields, a Kubernetes release without rules of its own.",
+    help="Treat warnings as errors: unknown fields, a Kubernetes release without rules of its own.",
 )
-journal = click.option(
+_journal_file_option = output_file_option(
     "--journal",
-    expose_value=False,
-    callback=_journal,
-    type=click.Path(dir_okay=False, writable=True),
-    metavar="FILE",
-    help="Write down what happens as a Scenario, which `nodewright replay` runs again.",
+    path_type=str,
+    help="Record all events and actions as a Scenario, which `nodewright replay` runs again.",
 )
+with_secrets_option = click.option(
+    "--with-secrets",
+    is_flag=True,
+    help="Keep values of variables, commands, probes and annotations of pods, and headers of the kubelet's "
+    "configuration, which may hold secrets.",
+)
+_topology_policy_option = click.option(
+    "--topology-policy",
+    metavar="NAME",
+    help="Topology policy that replaces the kubelet's: pod-wish, or one of --policies. Default: the node's.",
+)
+_cpu_picker_option = click.option(
+    "--cpu-picker",
+    metavar="NAME",
+    help="CPU allocation algorithm that replaces the kubelet's: whole-caches, or one of --policies. "
+    "Default: the node's.",
+)
+_policies_option = click.option(
+    "--policies",
+    multiple=True,
+    metavar="FILE.py",
+    help="Python file that defines custom policies; it is executed. Repeatable.",
+)
+
+
+# ---------------------------------------------------------------- options whose meaning each command states
+
+
+def node_option(
+    description: str = "The node: a NodeProfile, or a shape of `node catalogue`. Default: this machine.",
+    *,
+    multiple: bool = False,
+) -> Callable[[Command], Command]:
+    """The option --node; the parameter is `nodes` if it is repeatable."""
+    return click.option(
+        "--node", "nodes" if multiple else "node", multiple=multiple, metavar="FILE|NAME", help=description
+    )
+
+
+release_option = click.option(
+    "--release",
+    metavar="R",
+    help="The Kubernetes release of the node, e.g. 1.33. Default: the node's own (spec.kubernetesVersion).",
+)
+
+
+def kubelet_config_option(
+    description: str = "A KubeletConfiguration that replaces the node's own.",
+    *,
+    kind: click.Path | None = None,
+) -> Callable[[Command], Command]:
+    """The option --kubelet-config."""
+    return click.option("--kubelet-config", type=kind, metavar="FILE", help=description)
+
+
+def kubelet_root_option(
+    description: str, *, alias: str | None = None, must_exist: bool = True
+) -> Callable[[Command], Command]:
+    """The option --kubelet-root."""
+    names = ("--kubelet-root", *((alias,) if alias else ()), "kubelet_root")
+    kind = click.Path(exists=must_exist, file_okay=False, path_type=Path)
+    return click.option(*names, type=kind, metavar="DIR", help=description)
+
+
+def pod_list_option(
+    description: str = "Output of `kubectl get pods -A -o json`, or of the kubelet's /pods.",
+) -> Callable[[Command], Command]:
+    """The option --pods, for a file with the pods of a node."""
+    return click.option("--pods", type=FILE, metavar="FILE", help=description)
+
+
+def configz_option(
+    description: str = "The KubeletConfiguration as returned by the kubelet's /configz.",
+) -> Callable[[Command], Command]:
+    """The option --configz."""
+    return click.option("--configz", type=FILE, metavar="FILE", help=description)
+
+
+def node_name_option(
+    description: str = "Name of the node whose pods are read.",
+) -> Callable[[Command], Command]:
+    """The option --node-name."""
+    return click.option("--node-name", default="", metavar="NAME", help=description)
+
+
+def agent_socket_option(description: str) -> Callable[[Command], Command]:
+    """The option --socket, for a running agent."""
+    return click.option("--socket", type=SOCKET, metavar="PATH", help=description)
+
+
+def pod_resources_option(description: str) -> Callable[[Command], Command]:
+    """The option --pod-resources, for the PodResources socket of a kubelet or an agent."""
+    return click.option("--pod-resources", type=SOCKET, metavar="SOCKET", help=description)

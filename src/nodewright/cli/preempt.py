@@ -1,61 +1,67 @@
-"""`nodewright preempt`: who makes way for a critical pod."""
-
-from dataclasses import replace
+"""`nodewright preempt`: which pods the node preempts for a critical pod."""
 
 import click
+from msgspec.structs import replace
 
+from nodewright.admit.highs import cheapest_cover
+from nodewright.admit.preemption_report import (
+    PreemptionEntry,
+    PreemptionReport,
+    pod_preemption,
+    preemption_text,
+    victim_names,
+)
 from nodewright.cli import options
-from nodewright.cli.app import NO, YES
-from nodewright.cli.opening import opened, show
-from nodewright.core.preemption import BUDGET, ExactSolver, Optimum, optimum
-from nodewright.node.preview import Preview
+from nodewright.cli.node_query import load_query, print_report
+from nodewright.core.preemption.optimal import BUDGET, ExactSolver, SmallestPreemption, smallest_preemption
+from nodewright.node.previews import PreemptionPreview
 from nodewright.node.step import Decision
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.preemption import Entry, preemption_document, preemption_text, victim_names
-from nodewright.world.highs import cheapest_cover
+from nodewright.node_report.report_parts import node_of_report
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
 
 
 @click.command("preempt")
-@options.question
-@click.option("--optimal", is_flag=True, help="Compute the smallest choice of victims, too.")
+@options.node_query_options
+@click.option("--optimal", is_flag=True, help="Also compute the smallest set of victims.")
 @click.option(
     "--exact",
     is_flag=True,
-    help="With --optimal: ask HiGHS where the search ends without a proof (extra `exact`).",
+    help="With --optimal: use HiGHS where the search ends without a proof (extra `exact`).",
 )
 @click.option(
     "--budget",
     type=click.IntRange(min=0),
     default=BUDGET,
     show_default=True,
-    help="With --optimal: steps after which the search for a proof ends.",
+    help="With --optimal: maximum number of steps in the search for a proof.",
 )
-@options.output("json", "yaml", "wide", "name")
+@options.output_option("json", "yaml", "wide", "name")
 def command(
-    question: options.Question,
+    query: options.NodeQuery,
     *,
     optimal: bool,
     exact: bool,
     budget: int,
     output: str | None,
 ) -> int:
-    """Say for each pod, in order, who would have to make way for it on the node, and how the kubelet picks them.
+    """Show which pods the node preempts for each pod, in order, and how the kubelet selects them.
 
-    Only critical pods push others out: static ones, and those of priority 2000000000 and above. With -o name the
-    victims alone, in the order in which they are ended (with --optimal, those of the smallest choice). Exit code 0 if
-    all pods get in, 3 if any does not.
+    Only critical pods preempt others: static pods, and pods of priority 2000000000 and above. With -o name only the
+    victims, in the order in which they are ended (with --optimal, those of the smallest set). Exit code 0 if all pods
+    are admitted, 3 if any is not.
     """
     if exact and not optimal:
-        raise click.UsageError("--exact goes with --optimal")
-    found = opened(question)
-    asked = found.node
+        raise click.UsageError("--exact requires --optimal")
+    loaded = load_query(query)
+    node = loaded.node
     entries = []
-    for workload in found.workloads:
-        preview = asked.preview(workload.pod)
-        asked = replace(asked, state=preview.step.state)
+    for workload in loaded.created_pods():
+        preview = node.preview(workload.pod)
+        node = replace(node, state=preview.step.state)
         solver = cheapest_cover if exact else None
         entries.append(
-            Entry(
+            PreemptionEntry(
                 preview=preview,
                 optimum=_smallest(preview, budget, solver) if optimal else None,
                 origin="" if workload.kind == "Pod" else f"{workload.kind} {workload.name}",
@@ -64,14 +70,22 @@ def command(
     if output == "name":
         text = victim_names(entries)
     elif output in ("json", "yaml"):
-        document = preemption_document(entries, asked.config, warnings=found.warnings, skipped=found.skipped)
-        text = (as_json if output == "json" else as_yaml)(document)
+        report = PreemptionReport(
+            node=node_of_report(node.config),
+            pods=tuple(map(pod_preemption, entries)),
+            skipped=loaded.skipped,
+            warnings=loaded.warnings,
+        )
+        text = (as_json if output == "json" else as_yaml)(report)
     else:
         text = preemption_text(entries, wide=output == "wide")
-    show(text, output, asked.config)
-    return YES if all(entry.preview.step.decision is Decision.ADMITTED for entry in entries) else NO
+    print_report(text, output, node.config)
+    admitted = [entry for entry in entries if entry.preview.step.decision is Decision.ADMITTED]
+    return YES if len(admitted) == len(loaded.workloads) else NO
 
 
-def _smallest(preview: Preview, budget: int, exact: ExactSolver | None) -> Optimum | None:
-    found = preview.step.victims
-    return optimum(found, budget=budget, exact=exact) if found is not None else None
+def _smallest(
+    preview: PreemptionPreview, budget: int, exact: ExactSolver | None
+) -> SmallestPreemption | None:
+    victims = preview.step.victims
+    return smallest_preemption(victims, budget=budget, exact=exact) if victims is not None else None

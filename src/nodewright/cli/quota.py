@@ -1,48 +1,57 @@
-"""`nodewright quota`: what becomes of manifests under the quotas and limit ranges of their namespaces."""
+"""`nodewright quota`: applies manifests under the quotas and limit ranges of their namespaces."""
 
 from importlib.metadata import version
 
 import click
+from msgspec.structs import replace
 
+from nodewright.api_server.apply import apply
+from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.cli import options
-from nodewright.cli.app import NO, YES
-from nodewright.cli.inputs import inventory, warn
-from nodewright.namespace.apply import apply
-from nodewright.namespace.mend import mending, rooms
-from nodewright.namespace.plans import Setting
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.findings import Spot
-from nodewright.render.quota import QuotaReport, Subject, quota_names, quota_text
-from nodewright.render.quota_ci import quota_junit, quota_sarif
-from nodewright.render.quota_document import quota_document
-from nodewright.render.quota_what_if import what_if_text
-from nodewright.world.inventory import Entry, Inventory, applied_once
-from nodewright.world.whatif import change_of, changed
+from nodewright.cli.options import ManifestOptions
+from nodewright.cli.workload_input import print_warnings
+from nodewright.formats.inventory import Inventory, InventoryObject, load_inventory, without_duplicates
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.sarif import SourcePosition
+from nodewright.output.terminal import print_message, print_text
+from nodewright.quota.fixes import pod_headroom, smallest_fixes
+from nodewright.quota.manifest_overrides import inventory_with_overrides, parsed_override
+from nodewright.quota.quota_report import quota_junit, quota_report, quota_sarif
+from nodewright.quota.quota_text import (
+    AppliedObject,
+    QuotaReport,
+    quota_text,
+    refused_object_names,
+    what_if_text,
+)
 
 
 @click.command("quota")
-@options.filenames
-@options.namespace
-@options.strict
+@options.filename_options
+@options.namespace_option
+@options.strict_option
 @click.option(
     "--nodes",
     type=click.IntRange(0, 100_000),
     default=1,
     show_default=True,
-    help="How many nodes run the pods of each DaemonSet.",
+    help="Number of nodes that run the pods of each DaemonSet.",
 )
-@click.option("--surge", is_flag=True, help="At the height of a rolling update of everything at once.")
+@click.option(
+    "--surge", is_flag=True, help="Count the surge pods of a simultaneous rolling update of all workloads."
+)
 @click.option(
     "--from-status",
     is_flag=True,
-    help="What `status.used` of the quotas says is in use already; the manifests come on top.",
+    help="Start from `status.used` of the quotas; the manifests are charged in addition.",
 )
 @click.option(
     "--what-if",
-    "others",
+    "what_if",
     multiple=True,
     metavar="FILE|DIR",
-    help="Compare with other versions of some objects, or with more of them. Repeatable.",
+    help="Compare with changed or additional objects. Repeatable.",
 )
 @click.option(
     "--set",
@@ -51,78 +60,88 @@ from nodewright.world.whatif import change_of, changed
     metavar="KIND/NAME:PATH=VALUE",
     help="Compare with a field changed, e.g. deployment/web:containers.app.requests.cpu=100m. Repeatable.",
 )
-@options.output("json", "yaml", "junit", "sarif", "name")
+@options.output_option("json", "yaml", "junit", "sarif", "name")
 def command(  # noqa: PLR0913 - one argument an option
-    filenames: tuple[str, ...],
-    namespace: str,
     *,
+    manifests: options.ManifestOptions,
+    namespace: str,
     strict: bool,
     nodes: int,
     surge: bool,
     from_status: bool,
-    others: tuple[str, ...],
+    what_if: tuple[str, ...],
     sets: tuple[str, ...],
     output: str | None,
 ) -> int:
-    """Say what manifests are charged to the quotas of their namespaces, what is refused first and why, what still
-    fits and what would make everything fit.
+    """Show what quotas and limit ranges charge and refuse, what still fits, and changes that make everything fit.
 
-    The manifests are applied in order, as the API server would admit them: limit ranges fill in first, controllers
-    make all their pods. Quotas and limit ranges are there before, wherever they stand. Exit code 0 if everything fits
-    (with --what-if and --set: if it would), else 3.
+    The manifests are applied in order, as the API server admits them: limit ranges set defaults first, controllers
+    create all their pods. Quotas and limit ranges apply from the start, wherever they are in the files. Exit code 0
+    if everything fits (with --what-if and --set: after the changes), else 3.
     """
-    found = applied_once(inventory(filenames, namespace))
-    setting = Setting(nodes=nodes, surge=surge, from_status=from_status)
-    is_placed = output in ("junit", "sarif")
-    report = _report(found, setting, is_placed=is_placed)
-    if others or sets:
-        more: tuple[Entry, ...] = inventory(others, namespace).entries if others else ()
-        other = _report(
-            changed(found, more, [change_of(text) for text in sets]), setting, is_placed=is_placed
-        )
-    else:
-        other = None
-    warn(report.warnings, strict=strict)
+    inventory = without_duplicates(_read_inventory(manifests, namespace))
+    expansion = ExpansionOptions(nodes=nodes, surge=surge, from_status=from_status)
+    needs_position = output in ("junit", "sarif")
+    report = _report(inventory, expansion, needs_position=needs_position)
+    changed_report = None
+    if what_if or sets:
+        additions: tuple[InventoryObject, ...] = ()
+        if what_if:
+            additions = _read_inventory(replace(manifests, filenames=what_if), namespace).objects
+        overrides = [parsed_override(text) for text in sets]
+        changed = inventory_with_overrides(inventory, additions, overrides)
+        changed_report = _report(changed, expansion, needs_position=needs_position)
+    print_warnings(report.warnings, strict=strict)
     if not report.subjects:
-        click.echo("no objects found", err=True)
-    click.echo(_text(report, other, output), nl=False)
-    return YES if (other or report).fits else NO
+        print_message("no objects found")
+    print_text(_text(report, changed_report, output))
+    return YES if (changed_report or report).fits else NO
 
 
-def _text(report: QuotaReport, other: QuotaReport | None, output: str | None) -> str:
-    last = other or report
+def _text(report: QuotaReport, changed: QuotaReport | None, output: str | None) -> str:
+    last = changed or report
     if output == "junit":
         return quota_junit(last)
     if output == "sarif":
         return as_json(quota_sarif(last, version("nodewright")))
     if output == "name":
-        return quota_names(last)
+        return refused_object_names(last)
     if output in ("json", "yaml"):
-        return (as_json if output == "json" else as_yaml)(quota_document(report, other))
-    return quota_text(report) if other is None else what_if_text(report, other)
+        return (as_json if output == "json" else as_yaml)(quota_report(report, changed))
+    return quota_text(report) if changed is None else what_if_text(report, changed)
 
 
-def _report(found: Inventory, setting: Setting, *, is_placed: bool) -> QuotaReport:
-    manifests = [entry.manifest for entry in found.entries]
-    applied = apply(manifests, setting)
+def _report(inventory: Inventory, expansion: ExpansionOptions, *, needs_position: bool) -> QuotaReport:
+    manifests = [entry.manifest for entry in inventory.objects]
+    applied = apply(manifests, expansion)
     return QuotaReport(
-        subjects=tuple(_subject(entry, is_placed=is_placed) for entry in found.entries),
+        subjects=tuple(_subject(entry, needs_position=needs_position) for entry in inventory.objects),
         applied=applied,
-        rooms=rooms(manifests, applied, setting),
-        mending=mending(manifests, applied, setting),
-        warnings=found.warnings,
+        headroom=pod_headroom(manifests, applied, expansion),
+        fixes=smallest_fixes(manifests, applied, expansion),
+        warnings=inventory.warnings,
     )
 
 
-def _subject(entry: Entry, *, is_placed: bool) -> Subject:
-    """The object as people know it; to find its line takes as long as to read the file."""
-    one = entry.manifest
-    line, column = (entry.place.spot() if is_placed else None) or (0, 0)
-    return Subject(
-        kind=one.kind,
-        namespace=one.namespace,
-        name=one.name,
-        source=entry.place.name,
-        spot=Spot(file=entry.place.source, line=line, column=column),
-        field="parallelism" if one.kind in ("Job", "CronJob") else "replicas",
+def _subject(entry: InventoryObject, *, needs_position: bool) -> AppliedObject:
+    """The name and the source of the object; its position only if needed, because that parses the file again."""
+    manifest = entry.manifest
+    line, column = (entry.location.position() if needs_position else None) or (0, 0)
+    return AppliedObject(
+        kind=manifest.kind,
+        namespace=manifest.namespace,
+        name=manifest.name,
+        source=entry.location.name,
+        position=SourcePosition(file=entry.location.source, line=line, column=column),
+        field="parallelism" if manifest.kind in ("Job", "CronJob") else "replicas",
+    )
+
+
+def _read_inventory(manifests: ManifestOptions, namespace: str) -> Inventory:
+    """All objects of the manifests.
+
+    Errors: InputError with all faults of all files.
+    """
+    return load_inventory(
+        manifests.filenames, namespace, recursive=manifests.recursive, max_bytes=manifests.max_bytes
     )

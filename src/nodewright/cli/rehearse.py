@@ -1,109 +1,120 @@
-"""`nodewright rehearse`: would the kubelet start with this configuration on these state files, and who dies?"""
+"""`nodewright rehearse`: whether the kubelet starts with a configuration on state files, and which pods it rejects."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import msgspec
 
-from nodewright.ask import DEFAULT_NAME, Node, parts_of, release_of
-from nodewright.checkpoints import StateFiles, files_of, stored_in, written_in
 from nodewright.cli import options
-from nodewright.cli.app import NO, YES
-from nodewright.cli.inputs import warn
-from nodewright.core.arrival import identified, stored
-from nodewright.core.cpu.state import CPUState
-from nodewright.core.memory.state import MemoryState
-from nodewright.core.requests import with_defaults
-from nodewright.model.objects import Pod
-from nodewright.model.profile import NodeProfile
-from nodewright.model.reasons import Reason
-from nodewright.model.state_reasons import StateFile
-from nodewright.model.verdict import Granted, Refused, Verdict
-from nodewright.node.config import NodeParts
-from nodewright.node.rehearsal import Rehearsal, Running, not_configured, rehearse
-from nodewright.node.step import running
-from nodewright.render.captured import remark_sentence
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.rehearsal import Rehearsed, rehearsal_document, rehearsal_names, rehearsal_text
-from nodewright.sim.restart import refused_configuration
-from nodewright.world.captured.pods import NodePods, admitted, read_pods
-from nodewright.world.errors import InputError
-from nodewright.world.kubelet_root import CONFIG_FILE, KubeletRoot, RootReading, read_kubelet_root
-from nodewright.world.nodes import find_profile
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+from nodewright.cli.workload_input import print_warnings
+from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.core.memory.memory_state import MemoryState
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine import DEFAULT_NAME, Node, node_parts, profile_release
+from nodewright.errors import InputError
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.node_config import NodeParts
+from nodewright.node.restart.restart_rehearsal import (
+    RestartRehearsal,
+    RunningPods,
+    invalid_configuration_rehearsal,
+    rehearse_restart,
+)
+from nodewright.node.step import running_containers
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_message, print_text
+from nodewright.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
+from nodewright.profiles.capture.warnings import capture_warning_sentence
+from nodewright.profiles.kubelet_config_files import ConfigHost
+from nodewright.profiles.kubelet_root import CONFIG_FILE, KubeletRoot, RootReadOptions, read_kubelet_root
+from nodewright.profiles.node_lookup import find_profile
+from nodewright.profiles.state_files.checkpoints import (
+    StateFiles,
+    state_as_written,
+    stored_state,
+    written_state_files,
+)
+from nodewright.reasons.reason import Reason
+from nodewright.reasons.state_files import StateFile
+from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.rehearse.rehearsal_report import (
+    RehearsalContext,
+    rehearsal_names,
+    rehearsal_report,
+    rehearsal_text,
+)
+from nodewright.replay.kubelet_restart import configuration_refusal
 
 
 @click.command("rehearse")
-@options.node
+@options.node_option()
 @click.option(
     "--config",
-    "config",
-    type=_FILE,
+    type=options.FILE,
     metavar="FILE",
-    help="The KubeletConfiguration to start with. Default: config.yaml of --kubelet-root, else the node's own.",
+    help="The KubeletConfiguration to start with. Default: config.yaml in --kubelet-root, else the node's own.",
 )
-@click.option(
-    "--kubelet-root",
-    type=_DIRECTORY,
-    metavar="DIR",
-    help="/var/lib/kubelet or a copy: the state files. Default: what the node's pods hold.",
+@options.kubelet_root_option(
+    "Directory with the state files: /var/lib/kubelet or a copy. Default: the allocations of the node's pods."
 )
-@click.option(
-    "--pods",
-    type=_FILE,
-    metavar="FILE",
-    help="The pods that run: `kubectl get pods -A -o json`. Default: those of the node's profile.",
+@options.pod_list_option(
+    "The running pods: output of `kubectl get pods -A -o json`. Default: those of the node's profile."
 )
-@options.strict
-@options.max_document_size
-@options.output("json", "yaml", "wide", "name")
-def command(
+@options.release_option
+@options.strict_option
+@options.max_document_size_option
+@options.output_option("json", "yaml", "wide", "name")
+def command(  # noqa: PLR0913 - one argument an option
     node: str | None,
     config: Path | None,
     kubelet_root: Path | None,
     pods: Path | None,
     *,
+    release: str | None,
     strict: bool,
+    max_bytes: int,
     output: str | None,
 ) -> int:
-    """Say how a restart of the kubelet would go: whether it starts, what to do if not, and which pods are lost.
+    """Check whether a kubelet restart succeeds and which pods it rejects.
 
-    Nothing is written. With -o name the pods alone that do not survive. Exit code 0 if it starts and keeps all
-    pods, 3 if not.
+    Prints what to do if the kubelet does not start. Nothing is written. With -o name only the rejected pods. Exit
+    code 0 if it starts and keeps all pods, 3 if not.
     """
-    asked = _Asked(find_profile(node), node or "this machine", config, kubelet_root, pods)
-    parts, warnings = asked.parts()
-    warn(warnings, strict=strict)
-    found, files = (
-        (not_configured(parts.because), StateFiles(contents={}))
-        if isinstance(parts, Refused)
-        else asked.rehearsed(parts.value)
+    del max_bytes  # Accepted for uniformity: the files of a node are read whole.
+    query = _RehearsalQuery(
+        find_profile(node, release=release), node or "this machine", config, kubelet_root, pods
     )
-    about = Rehearsed(
-        node=asked.profile.metadata.name or DEFAULT_NAME,
-        rules=release_of(asked.profile.spec.kubernetes_version, asked.source),
+    parts, warnings = query.next_node()
+    print_warnings(warnings, strict=strict)
+    rehearsal, files = (
+        (invalid_configuration_rehearsal(parts.because), StateFiles(contents={}))
+        if isinstance(parts, Refused)
+        else query.rehearse(parts.value)
+    )
+    context = RehearsalContext(
+        node=query.profile.metadata.name or DEFAULT_NAME,
+        rules=profile_release(query.profile.spec.kubernetes_version, query.source),
         paths={file: files.path(file) for file in StateFile},
         warnings=warnings,
     )
-    click.echo(_text(found, about, output), nl=False)
-    return YES if found.is_well else NO
+    print_text(_text(rehearsal, context, output))
+    return YES if rehearsal.is_clean else NO
 
 
-def _text(found: Rehearsal, about: Rehearsed, output: str | None) -> str:
+def _text(rehearsal: RestartRehearsal, context: RehearsalContext, output: str | None) -> str:
     if output == "name":
-        return rehearsal_names(found)
+        return rehearsal_names(rehearsal)
     if output in ("json", "yaml"):
-        return (as_json if output == "json" else as_yaml)(rehearsal_document(found, about))
-    return rehearsal_text(found, about, wide=output == "wide")
+        return (as_json if output == "json" else as_yaml)(rehearsal_report(rehearsal, context))
+    return rehearsal_text(rehearsal, context, wide=output == "wide")
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What the command line names."""
+class _RehearsalQuery(msgspec.Struct, frozen=True):
+    """The node, configuration, state files and pods that the command line specifies."""
 
     profile: NodeProfile
     source: str
@@ -111,95 +122,109 @@ class _Asked:
     root: Path | None
     pods: Path | None
 
-    def parts(self) -> tuple[Verdict[NodeParts], tuple[str, ...]]:
-        """The node under its next kubelet, and what is odd about it; refused: the configuration is none."""
-        release_of(self.profile.spec.kubernetes_version, self.source)
+    def next_node(self) -> tuple[Verdict[NodeParts], tuple[str, ...]]:
+        """The node with the next kubelet's configuration, and warnings; refused if the configuration is invalid."""
+        profile_release(self.profile.spec.kubernetes_version, self.source)
         config = self._config()
         try:
-            parts, warnings = parts_of(
+            parts, warnings = node_parts(
                 self.profile, kubelet_config=str(config) if config else None, source=self.source
             )
         except InputError as error:
-            return refused_configuration(error), ()
+            return configuration_refusal(error), ()
         return Granted(parts), warnings
 
-    def rehearsed(self, parts: NodeParts) -> tuple[Rehearsal, StateFiles]:
-        """How it would start, and the files on which it would."""
-        there = self._there()
+    def rehearse(self, parts: NodeParts) -> tuple[RestartRehearsal, StateFiles]:
+        """The restart, and the state files that it reads."""
+        running = self._running_pods()
         if self.root is None:
-            _tell(there)
-            state = self._node(there).state
-            files = files_of(state)
-            return _rehearsed(parts, files, tuple(state.pods.values())), files
-        root = read_kubelet_root(self.root, RootReading(config=self._config()))
-        files = _files_in(root, there)
-        inside = _let_in(there, root)
-        _tell(inside)
-        pods = tuple(with_defaults(identified(stored(pod))) for pod in inside.pods)
-        return _rehearsed(parts, files, pods, tuple(_broken(root)), are_known=bool(there.pods)), files
+            _print_pod_warnings(running)
+            state = self._node(running).state
+            files = written_state_files(state)
+            return _rehearsal(parts, files, tuple(state.pods.values())), files
+        root = read_kubelet_root(
+            self.root, RootReadOptions(config=self._config(), host=ConfigHost(release=parts.release.table))
+        )
+        files = _state_files(root, running)
+        admitted = _admitted(running, root)
+        _print_pod_warnings(admitted)
+        pods = tuple(with_defaults(with_uid(with_canonical_quantities(pod))) for pod in admitted.pods)
+        conflicts = tuple(_allocation_conflicts(root))
+        return _rehearsal(parts, files, pods, conflicts, are_known=bool(running.pods)), files
 
-    def _there(self) -> NodePods:
-        """The pods that run."""
+    def _running_pods(self) -> NodePods:
+        """The running pods."""
         if self.pods is not None:
             return read_pods(self.pods, self.profile.metadata.name)
         profile = self.profile
-        known = (with_defaults(identified(stored(pod))) for pod in profile.spec.pods if not pod.has_ended)
-        return NodePods(node=profile.metadata.name, pods=tuple(known))
+        pods = (
+            with_defaults(with_uid(with_canonical_quantities(pod)))
+            for pod in profile.spec.pods
+            if not pod.is_terminal
+        )
+        return NodePods(node=profile.metadata.name, pods=tuple(pods))
 
-    def _node(self, there: NodePods) -> Node:
-        """The node as it is, under the configuration that it has."""
+    def _node(self, running: NodePods) -> Node:
+        """The node with its present configuration."""
         profile = self.profile
         if self.pods is not None:
-            spec = msgspec.structs.replace(profile.spec, pods=there.pods, allocations=None)
+            spec = msgspec.structs.replace(profile.spec, pods=running.pods, allocations=None)
             profile = msgspec.structs.replace(profile, spec=spec)
-        return Node.of(profile, source=self.source)
+        return Node.from_profile(profile, source=self.source)
 
     def _config(self) -> Path | None:
-        """The file with the next kubelet's configuration; None: it stands in the profile."""
+        """The file with the next kubelet's configuration; None: the profile's configuration."""
         if self.config is None and self.root is not None and (self.root / CONFIG_FILE).is_file():
             return self.root / CONFIG_FILE
         return self.config
 
 
-def _rehearsed(
+def _rehearsal(
     parts: NodeParts,
     files: StateFiles,
     pods: tuple[Pod, ...],
-    broken: tuple[Reason, ...] = (),
+    conflicts: tuple[Reason, ...] = (),
     *,
     are_known: bool = True,
-) -> Rehearsal:
-    what = Running(pods=pods, containers=running(pods), held=written_in(files, parts), are_known=are_known)
-    return rehearse(parts, msgspec.structs.replace(stored_in(files, parts), resources=broken), what)
+) -> RestartRehearsal:
+    running = RunningPods(
+        pods=pods,
+        containers=running_containers(pods),
+        held=state_as_written(files, parts),
+        is_complete=are_known,
+    )
+    return rehearse_restart(
+        parts, msgspec.structs.replace(stored_state(files, parts), resources=conflicts), running
+    )
 
 
-def _tell(there: NodePods) -> None:
-    for remark in there.remarks:
-        click.echo(remark_sentence(remark), err=True)
+def _print_pod_warnings(pods: NodePods) -> None:
+    for warning in pods.warnings:
+        print_message(capture_warning_sentence(warning))
 
 
-def _files_in(root: KubeletRoot, there: NodePods) -> StateFiles:
-    """The managers' files of the directory."""
-    found = {StateFile.CPU: root.cpu, StateFile.MEMORY: root.memory, StateFile.DEVICES: root.devices}
-    contents = {file: one.content for file, one in found.items() if one is not None}
-    return StateFiles(contents=contents, root=root.directory, running=there.running)
+def _state_files(root: KubeletRoot, running: NodePods) -> StateFiles:
+    """The managers' state files of the directory."""
+    files = {StateFile.CPU: root.cpu, StateFile.MEMORY: root.memory, StateFile.DEVICES: root.devices}
+    contents = {name: file.content for name, file in files.items() if file is not None}
+    return StateFiles(contents=contents, root=root.directory, container_names=running.container_names)
 
 
-def _let_in(there: NodePods, root: KubeletRoot) -> NodePods:
-    """Those of the pods that the kubelet had let in, with the resources that it gave them."""
-    if root.allocated is None or isinstance(root.allocated.read, Refused):
-        return there
-    holders = [uid for one in (root.cpu, root.memory) if one for uid in _holders(one.read)]
-    return admitted(there, root.allocated.read.value, holders)
+def _admitted(running: NodePods, root: KubeletRoot) -> NodePods:
+    """The pods that the kubelet had admitted, with their allocated resources."""
+    if root.allocated is None or isinstance(root.allocated.verdict, Refused):
+        return running
+    holders = [uid for file in (root.cpu, root.memory) if file for uid in _holders(file.verdict)]
+    return admitted_pods(running, root.allocated.verdict.value, holders)
 
 
-def _holders(read: Verdict[CPUState] | Verdict[MemoryState]) -> Iterator[str]:
-    if isinstance(read, Granted):
-        yield from read.value.assignments
+def _holders(state: Verdict[CPUState] | Verdict[MemoryState]) -> Iterator[str]:
+    if isinstance(state, Granted):
+        yield from state.value.assignments
 
 
-def _broken(root: KubeletRoot) -> Iterator[Reason]:
-    """What speaks against the files with what pods were allocated."""
-    for one in (root.allocated, root.actuated):
-        if one is not None and isinstance(one.read, Refused):
-            yield one.read.because[0]
+def _allocation_conflicts(root: KubeletRoot) -> Iterator[Reason]:
+    """Why the files with the pods' allocated and actuated resources are unusable."""
+    for file in (root.allocated, root.actuated):
+        if file is not None and isinstance(file.verdict, Refused):
+            yield file.verdict.because[0]

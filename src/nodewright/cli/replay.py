@@ -1,4 +1,4 @@
-"""`nodewright replay`: a node and what happens to it, decision by decision."""
+"""`nodewright replay`: the decisions of a node for the events of a scenario."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,28 +7,27 @@ from typing import Any
 
 import click
 
-from nodewright.ask import Node
 from nodewright.cli import options
-from nodewright.cli.app import ERROR, INTERRUPTED, NO, YES
-from nodewright.cli.inputs import warn
-from nodewright.cli.journal import journal, node_document, with_config, with_names
-from nodewright.cli.opening import show, with_policies
-from nodewright.node.state import NodeState
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.replay import (
-    Told,
-    action_documents,
-    journal_event,
-    replay_document,
+from nodewright.cli.journal import node_document, open_journal, with_config, with_policy_names
+from nodewright.cli.node_query import print_report, with_policies
+from nodewright.cli.workload_input import print_warnings
+from nodewright.engine import Node
+from nodewright.node.node_state import NodeState
+from nodewright.output.exit_codes import ERROR, INTERRUPTED, NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import clear_progress, print_message, show_progress
+from nodewright.profiles.node_lookup import find_profile
+from nodewright.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
+from nodewright.replay.journal_events import action_documents, journal_event
+from nodewright.replay.replay_report import (
+    ReplayedEvent,
+    admitted_pod_names,
+    replay_report,
     replay_text,
-    replayed_names,
-    told,
+    replayed_event,
 )
-from nodewright.sim.happened import Happened
-from nodewright.sim.replay import replay
-from nodewright.world.journals import JournalFile
-from nodewright.world.nodes import find_profile
-from nodewright.world.scenarios import LoadedScenario, load_scenario, node_of
+from nodewright.replay.scenario_journal import JournalFile
+from nodewright.replay.scenario_run import EventOutcome, replay
 
 PROGRESS_AFTER_S = 0.5
 PROGRESS_INTERVAL_S = 0.2
@@ -36,94 +35,91 @@ PROGRESS_INTERVAL_S = 0.2
 
 @click.command("replay")
 @click.argument("scenario", metavar="FILE|-")
-@click.option(
-    "--node",
-    "node",
-    metavar="FILE|NAME",
-    help="A NodeProfile, or a shape of `node catalogue`, that takes the place of the scenario's own node.",
-)
-@options.kubelet_config
-@options.policies
-@options.strict
-@options.journal
-@options.max_document_size
-@options.output("json", "yaml", "wide", "name")
-def command(
+@options.node_option("A NodeProfile, or a shape of `node catalogue`, that replaces the scenario's own node.")
+@options.kubelet_config_option()
+@options.policy_options
+@options.strict_option
+@options.journal_option
+@options.max_document_size_option
+@options.output_option("json", "yaml", "wide", "name")
+def command(  # noqa: PLR0913 - one argument an option
     scenario: str,
     node: str | None,
     kubelet_config: str | None,
     *,
-    policies: options.PolicyChoice,
+    policies: options.PolicyOptions,
     strict: bool,
+    journal: options.JournalOptions | None,
+    max_bytes: int,
     output: str | None,
 ) -> int:
-    """Run a Scenario: a node and what happens to it. Prints each decision, and what remains of the node.
+    """Replay a scenario of node events, and print each decision and the remaining resources of the node.
 
-    A journal is a Scenario, too: it is run again, and every action is compared with the one written down. Exit code 0 if all pods get in, 3 if any is refused, undecided or
-    evicted, 1 if something else comes out than the journal says. Ctrl-C ends the run; what was decided so far is printed.
+    A journal is a Scenario as well: its events run again, and each action is compared with the recorded one. Exit code
+    0 if all pods are admitted, 3 if any is refused, undecided or evicted, 1 if an action differs from the journal.
+    Ctrl-C ends the run and prints the decisions so far.
     """
-    loaded = load_scenario(scenario, max_bytes=options.max_bytes())
-    asked, document = _asked(loaded, node, kubelet_config, policies)
-    warnings = (*loaded.warnings, *asked.warnings)
-    warn(warnings, strict=strict)
-    run = _Run(loaded, asked.state)
-    inputs = [name for name in (scenario, node, kubelet_config, *policies.files) if name is not None]
-    with journal(lambda: document, inputs) as written:
-        interrupted = run.goes_on(written)
-    show(_text(run, output, warnings, interrupted=interrupted), output, asked.config)
+    loaded = load_scenario(scenario, max_bytes=max_bytes)
+    queried, document = _node_and_document(loaded, node, kubelet_config, policies)
+    warnings = (*loaded.warnings, *queried.warnings)
+    print_warnings(warnings, strict=strict)
+    run = _ReplayRun(loaded, queried.state)
+    with open_journal(journal, lambda: document) as journal_file:
+        interrupted = run.run(journal_file)
+    print_report(_text(run, output, warnings, interrupted=interrupted), output, queried.config)
     if interrupted:
         count = len(loaded.events)
-        click.echo(f"interrupted: {len(run.events)} of {count} events happened", err=True)
+        print_message(f"interrupted: {len(run.events)} of {count} events replayed")
         return INTERRUPTED
-    return run.code()
+    return run.exit_code()
 
 
-def _asked(
-    loaded: LoadedScenario, reference: str | None, kubelet_config: str | None, choice: options.PolicyChoice
+def _node_and_document(
+    loaded: LoadedScenario, reference: str | None, kubelet_config: str | None, choice: options.PolicyOptions
 ) -> tuple[Node, dict[str, object]]:
     """The node, and the document that describes it."""
     if reference is None:
-        profile, source = node_of(loaded), f"{loaded.source}: spec.node"
+        profile, source = scenario_node(loaded), f"{loaded.source}: spec.node"
         assert loaded.node is not None
         document = loaded.node
     else:
         profile, source = find_profile(reference), reference
         document = node_document(profile, None)
-    judged, policies = with_policies(profile, choice)
-    node = Node.of(judged, kubelet_config=kubelet_config, policies=policies, source=source)
-    return node, with_names(with_config(document, kubelet_config), judged)
+    profile, custom_policies = with_policies(profile, choice)
+    node = Node.from_profile(profile, kubelet_config=kubelet_config, policies=custom_policies, source=source)
+    return node, with_policy_names(with_config(document, kubelet_config), profile)
 
 
-def _text(run: "_Run", output: str | None, warnings: tuple[str, ...], *, interrupted: bool) -> str:
+def _text(run: "_ReplayRun", output: str | None, warnings: tuple[str, ...], *, interrupted: bool) -> str:
     if output == "name":
-        return replayed_names(run.events)
+        return admitted_pod_names(run.events)
     if output in ("json", "yaml"):
-        document = replay_document(run.events, run.after, warnings=warnings, interrupted=interrupted)
-        return (as_json if output == "json" else as_yaml)(document)
+        report = replay_report(run.events, run.after, warnings=warnings, interrupted=interrupted)
+        return (as_json if output == "json" else as_yaml)(report)
     return replay_text(run.events, run.after, wide=output == "wide")
 
 
-class _Run:
-    """What has happened so far."""
+class _ReplayRun:
+    """A replay, with the events so far."""
 
-    def __init__(self, loaded: LoadedScenario, begin: NodeState) -> None:
+    def __init__(self, loaded: LoadedScenario, initial_state: NodeState) -> None:
         self._loaded = loaded
-        self.after = begin
-        self.events: list[Told] = []
+        self.after = initial_state
+        self.events: list[ReplayedEvent] = []
         self._differs = False
 
-    def goes_on(self, written: JournalFile | None) -> bool:
-        """Let everything happen; whether somebody would not wait for the end."""
-        progress = _Progress(len(self._loaded.events))
+    def run(self, journal: JournalFile | None) -> bool:
+        """Replays all events; returns whether Ctrl-C ended it."""
+        progress = _ReplayProgress(len(self._loaded.events))
         spec = self._loaded.scenario.spec
-        happening: Iterator[Happened] = replay(self.after, spec.events, live=spec.live)
+        outcomes: Iterator[EventOutcome] = replay(self.after, spec.events, live=spec.live)
         try:
-            for one in happening:
-                self.events.append(told(one))
-                self.after = one.after
-                if written is not None:
-                    written.add(journal_event(self._loaded.events[one.number], one.actions))
-                self._compare(one, progress)
+            for outcome in outcomes:
+                self.events.append(replayed_event(outcome))
+                self.after = outcome.final_state
+                if journal is not None:
+                    journal.add(journal_event(self._loaded.events[outcome.number], outcome.actions))
+                self._compare(outcome, progress)
                 progress.show(len(self.events))
         except KeyboardInterrupt:
             return True
@@ -131,31 +127,32 @@ class _Run:
             progress.clear()
         return False
 
-    def _compare(self, one: Happened, progress: "_Progress") -> None:
-        wanted = one.event.actions
-        if wanted is None:
+    def _compare(self, outcome: EventOutcome, progress: "_ReplayProgress") -> None:
+        recorded = outcome.event.actions
+        if recorded is None:
             return
-        found = action_documents(one.actions)
-        if found != list(wanted):
+        actions = action_documents(outcome.actions)
+        if actions != list(recorded):
             self._differs = True
             progress.clear()
-            path = f"spec.events[{one.number}].actions"
-            click.echo(f"error: {self._loaded.source}: {path}: the journal says otherwise", err=True)
-            click.echo(f"  then: {_names(wanted)}\n  now:  {_names(found)}", err=True)
+            path = f"spec.events[{outcome.number}].actions"
+            print_message(f"error: {self._loaded.source}: {path}: differ from the journal")
+            print_message(f"  journal: {_names(recorded)}")
+            print_message(f"  now:     {_names(actions)}")
 
-    def code(self) -> int:
+    def exit_code(self) -> int:
         """The exit code."""
         if self._differs:
             return ERROR
-        return YES if all(one.is_well for one in self.events) else NO
+        return YES if all(event.is_success for event in self.events) else NO
 
 
 def _names(actions: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{action.get('action')} {action.get('podUid', '')}" for action in actions) or "nothing"
 
 
-class _Progress:
-    """One changing line on a terminal, once it takes long; nothing elsewhere."""
+class _ReplayProgress:
+    """A progress line on a terminal, after half a second; nothing elsewhere."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -163,15 +160,15 @@ class _Progress:
         self._is_shown = False
         self._next_s = monotonic() + PROGRESS_AFTER_S
 
-    def show(self, done: int) -> None:
-        """Say how many events are done."""
+    def show(self, count: int) -> None:
+        """Prints the number of events replayed."""
         if self._is_terminal and monotonic() >= self._next_s:
-            click.echo(f"\r\x1b[K{done} of {self._count} events", nl=False, err=True)
+            show_progress(f"{count} of {self._count} events")
             self._is_shown = True
             self._next_s = monotonic() + PROGRESS_INTERVAL_S
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Removes the line."""
         if self._is_shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+            clear_progress()
             self._is_shown = False

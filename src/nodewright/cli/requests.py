@@ -1,56 +1,62 @@
-"""`nodewright requests`: what pods ask for, where it comes from, and how well it protects them."""
+"""`nodewright requests`: the effective requests and limits of pods, their sources, and the resulting QoS."""
 
 import shutil
 
 import click
 
+from nodewright.admit.requests_text import RequestsEntry, requests_names, requests_text, requests_wide
 from nodewright.cli import options
-from nodewright.cli.app import YES
-from nodewright.cli.inputs import tell, workloads
-from nodewright.core.requests import asked
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.requests import Entry, requests_names, requests_text, requests_wide
-from nodewright.render.requests_document import requests_document
+from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
+from nodewright.errors import Fault, InputError
+from nodewright.formats.workloads import Workload
+from nodewright.output.exit_codes import YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_text
 from nodewright.values.quantity import Quantity, QuantityError
-from nodewright.world.errors import Fault, InputError
-from nodewright.world.manifests import Workload
-from nodewright.world.nodes import find_profile
 
-WIDEST = 100
-"""Lines longer than this are hard to read."""
+MAX_WIDTH = 100
+"""Longer lines are hard to read."""
 
 
 @click.command("requests")
-@options.filenames
+@options.filename_options
 @click.option(
     "--memory-capacity",
     metavar="AMOUNT",
-    help="Memory of the node that oom_score_adj is computed for, e.g. 64Gi. Default: that of the node.",
+    help="Node memory for the calculation of oom_score_adj, e.g. 64Gi. Default: that of the node.",
 )
-@options.node
-@options.namespace
-@options.output("json", "yaml", "wide", "name")
+@options.node_option()
+@options.namespace_option
+@options.output_option("json", "yaml", "wide", "name")
 def command(
-    filenames: tuple[str, ...],
+    *,
+    manifests: options.ManifestOptions,
     memory_capacity: str | None,
     node: str | None,
     namespace: str,
     output: str | None,
 ) -> int:
-    """Say what each pod asks for: effective requests and limits, defaults, QoS class, oom_score_adj.
+    """Show the effective requests and limits, defaults, QoS class and oom_score_adj of each pod.
 
-    Each with what decides it: which container, init container, sidecar, overhead or pod-level entry. Of an object
-    that makes pods (Deployment, DaemonSet, Job, ...) its pod template is looked at.
+    Each value is shown with the container, init container, sidecar, overhead or pod-level field that determines it.
+    Of a workload object (Deployment, DaemonSet, Job, ...) the pod template is evaluated.
     """
-    loaded = workloads(filenames, namespace)
+    loaded = read_workloads(manifests, namespace)
     memory_bytes, memory_of = _memory(memory_capacity, node)
     entries = [_entry(workload, memory_bytes) for workload in loaded.workloads]
-    tell(loaded, loaded.warnings)
+    print_input_notes(loaded, loaded.warnings)
     if output in ("json", "yaml"):
-        document = requests_document(
-            entries, memory_of, memory_bytes, skipped=loaded.skipped, warnings=loaded.warnings
+        from nodewright.admit.requests_report import RequestsReport, requests_item  # noqa: PLC0415 - start-up time
+
+        report = RequestsReport(
+            memory_capacity=memory_bytes,
+            memory_capacity_of=memory_of,
+            items=tuple(map(requests_item, entries)),
+            skipped=loaded.skipped,
+            warnings=loaded.warnings,
         )
-        text = (as_json if output == "json" else as_yaml)(document)
+        text = (as_json if output == "json" else as_yaml)(report)
     elif not entries:
         text = ""
     elif output == "wide":
@@ -59,31 +65,41 @@ def command(
         text = requests_names(entries)
     else:
         columns = shutil.get_terminal_size((80, 24)).columns
-        text = requests_text(entries, memory_of, width=min(columns, WIDEST))
-    click.echo(text, nl=False)
+        text = requests_text(entries, memory_of, width=min(columns, MAX_WIDTH))
+    print_text(text)
     return YES
 
 
-def _entry(workload: Workload, memory_bytes: int) -> Entry:
-    return Entry(
+def _entry(workload: Workload, memory_bytes: int) -> RequestsEntry:
+    return RequestsEntry(
         source=workload.source,
         api_version=workload.api_version,
         kind=workload.kind,
         name=workload.name,
         namespace=workload.namespace,
         replicas=workload.replicas,
-        asked=asked(workload.pod, memory_bytes),
+        pod_requests=pod_resource_breakdown(workload.pod, memory_bytes),
+        filled=workload.filled,
+        refusal=workload.refusal,
+        applied=workload.applied,
+        not_judged=workload.not_judged,
     )
 
 
 def _memory(amount: str | None, node: str | None) -> tuple[int, str]:
-    """The node's memory in bytes, and whose it is."""
+    """The node's memory, and its description.
+
+    Units:  bytes.
+    Errors: InputError for less than one byte.
+    """
     if amount is None:
+        from nodewright.profiles.node_lookup import find_profile  # noqa: PLC0415 - start-up time
+
         profile = find_profile(node)
         memory_bytes = profile.spec.machine_info.memory_capacity
         memory_of = "the memory of this machine" if node is None else f"the memory of node {node}"
     else:
-        memory_bytes, memory_of = _parsed(amount), "as --memory-capacity says"
+        memory_bytes, memory_of = _parsed(amount), "the memory of --memory-capacity"
     if memory_bytes < 1:
         fault = Fault(source="memory of the node", value=memory_bytes, rule="must be greater than zero")
         raise InputError([fault])

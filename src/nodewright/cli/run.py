@@ -1,91 +1,95 @@
-"""`nodewright run`: ask an agent for pods."""
+"""`nodewright run`: creates or resizes pods on an agent."""
 
 from typing import Any
 
 import click
 
-from nodewright.api.client import Client, RefusedError
+from nodewright.agent.agent_client import AgentClient, AgentStatusError
 from nodewright.cli import options
-from nodewright.cli.app import ERROR, NO, YES
-from nodewright.cli.inputs import tell, workloads
-from nodewright.cli.talking import decoded, listed, pod_route, talking
-from nodewright.core.lifecycle.resizing import PENDING
-from nodewright.model.objects import Pod
-from nodewright.render.profiles import object_document
-from nodewright.world.errors import Fault, InputError
-from nodewright.world.manifests import Workload
-from nodewright.world.statuses import REJECTED
+from nodewright.cli.agent_connection import decode_pods, list_route, pod_route, with_agent
+from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.core.lifecycle.pod_conditions import RESIZE_PENDING
+from nodewright.errors import Fault, InputError
+from nodewright.formats.workloads import Workload
+from nodewright.kubernetes.objects import Pod
+from nodewright.output.exit_codes import ERROR, NO, YES
+from nodewright.output.terminal import print_line, print_message
+from nodewright.profiles.profile_yaml import object_document
+from nodewright.reasons.status_evidence import REJECTION_PREFIX
 
 _CONFLICT = 409
 
 
 @click.command("run")
-@options.filenames
-@options.namespace
-@talking
-def command(agent: Client, *, filenames: tuple[str, ...], namespace: str) -> int:
-    """Ask the agent of this machine for the pods of manifests.
+@options.filename_options
+@options.namespace_option
+@with_agent
+def command(agent: AgentClient, *, manifests: options.ManifestOptions, namespace: str) -> int:
+    """Create the pods of manifests on the agent of this machine.
 
-    They are ordinary pods and last until `nodewright delete`, agents that are started anew included. One that is there
-    already with other resources, and nothing else, is resized in place. Exit code 0 if the node takes all of them, 3
-    if it refuses one or cannot resize it now: `get pods` shows the reason, `describe pod` what would help.
+    They are ordinary pods and run until `nodewright delete`, across restarts of the agent. An existing pod of which
+    only the resources differ is resized in place. Exit code 0 if the node admits all pods, 3 if it refuses one or
+    cannot resize it now: `get pods` shows the reason, `describe pod` what would help.
     """
-    loaded = workloads(filenames, namespace)
-    tell(loaded, loaded.warnings)
-    _only_pods(loaded.workloads)
-    codes = [_asked(agent, one.pod) for one in loaded.workloads]
+    loaded = read_workloads(manifests, namespace)
+    print_input_notes(loaded, loaded.warnings)
+    _check_kinds(loaded.workloads)
+    codes = [_create(agent, workload) for workload in loaded.workloads]
     return ERROR if ERROR in codes or not codes else NO if NO in codes else YES
 
 
-def _asked(agent: Client, pod: Pod) -> int:
-    meta = pod.metadata
+def _create(agent: AgentClient, workload: Workload) -> int:
+    pod, meta = workload.pod, workload.pod.metadata
+    if workload.refusal is not None:
+        print_line(f"pod/{meta.name} refused: {workload.refusal.status}: {workload.refusal.error}")
+        return NO
     document = {"apiVersion": "v1", "kind": "Pod", **object_document(pod)}
     document.pop("status", None)
     try:
-        found = agent.post(*listed(meta.namespace, "pods"), body=document)
-    except RefusedError as error:
+        response = agent.post(*list_route(meta.namespace, "pods"), body=document)
+    except AgentStatusError as error:
         if error.code == _CONFLICT:
-            return _resized(agent, pod, document, error)
-        click.echo(f"Error from agent {error}", err=True)
+            return _resize(agent, pod, document, error)
+        print_message(f"Error from agent {error}")
         return ERROR
-    (answer,) = decoded([found])
-    if answer.status.phase == "Failed":
-        message = answer.status.message.removeprefix(REJECTED)
-        click.echo(f"pod/{meta.name} refused: {answer.status.reason}: {message}")
+    (created,) = decode_pods([response])
+    if created.status.phase == "Failed":
+        message = created.status.message.removeprefix(REJECTION_PREFIX)
+        print_line(f"pod/{meta.name} refused: {created.status.reason}: {message}")
         return NO
-    click.echo(f"pod/{meta.name} created")
+    print_line(f"pod/{meta.name} created")
     return YES
 
 
-def _resized(agent: Client, pod: Pod, document: dict[str, Any], taken: RefusedError) -> int:
-    """A pod that is there is given other resources, if it is they that are others."""
+def _resize(agent: AgentClient, pod: Pod, document: dict[str, Any], conflict: AgentStatusError) -> int:
+    """Resizes an existing pod of which only the resources differ."""
     meta = pod.metadata
     try:
-        found = agent.put(*pod_route(meta.namespace, meta.name), "resize", body=document)
-    except RefusedError as error:
-        # Where it is not that, the name is taken, and nothing more is to be said.
-        click.echo(f"Error from agent {taken if error.code == _CONFLICT else error}", err=True)
+        response = agent.put(*pod_route(meta.namespace, meta.name), "resize", body=document)
+    except AgentStatusError as error:
+        # A second conflict: more than the resources differs, so the name is in use by another pod.
+        print_message(f"Error from agent {conflict if error.code == _CONFLICT else error}")
         return ERROR
-    (answer,) = decoded([found])
-    for one in answer.status.conditions:
-        if one.type == PENDING:
-            click.echo(f"pod/{meta.name} not resized: {one.reason}: {one.message}")
+    (resized,) = decode_pods([response])
+    for condition in resized.status.conditions:
+        if condition.type == RESIZE_PENDING:
+            print_line(f"pod/{meta.name} not resized: {condition.reason}: {condition.message}")
             return NO
-    click.echo(f"pod/{meta.name} resized")
+    print_line(f"pod/{meta.name} resized")
     return YES
 
 
-def _only_pods(found: tuple[Workload, ...]) -> None:
-    """Errors: InputError for what has replicas."""
+def _check_kinds(workloads: tuple[Workload, ...]) -> None:
+    """Errors: InputError for workload objects, which need a controller."""
     faults = [
         Fault(
-            source=one.source,
+            source=workload.source,
             path="kind",
-            value=one.kind,
-            rule="an agent runs Pods: it has no controllers that would make them",
+            value=workload.kind,
+            rule="must be Pod: an agent has no controllers that create pods",
         )
-        for one in found
-        if one.kind != "Pod"
+        for workload in workloads
+        if workload.kind != "Pod"
     ]
     if faults:
         raise InputError(faults)

@@ -1,36 +1,38 @@
-"""`nodewright top`: what pods and the machine use."""
+"""`nodewright top`: the current usage of pods or the node."""
 
 import click
 
-from nodewright.api.client import Client
-from nodewright.cli.app import YES
-from nodewright.cli.options import output as formats
-from nodewright.cli.talking import PODS, scoped, talking
-from nodewright.render.documents import as_json, as_yaml
-from nodewright.render.listing import node_usage_table, pod_usage_table
+from nodewright.agent.agent_client import AgentClient
+from nodewright.cli.agent_connection import POD_RESOURCE_NAMES, scope_options, with_agent
+from nodewright.cli.options import output_option
+from nodewright.output.exit_codes import YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.kubectl.listing import node_usage_table, pod_usage_table
+from nodewright.output.terminal import print_message, print_text
 
 
 @click.command("top")
 @click.argument("what", metavar="pods|node")
-@scoped
-@click.option("--containers", is_flag=True, help="A line for each container (pods only).")
-@formats("json", "yaml")
-@talking
-def command(agent: Client, *, what: str, scope: str | None, containers: bool, output: str | None) -> int:
-    """Say what pods or the machine use, measured over a moment: CPU in thousandths, memory that cannot be
-    given back at once.
+@scope_options
+@click.option("--containers", is_flag=True, help="Print a line per container (pods only).")
+@output_option("json", "yaml")
+@with_agent
+def command(agent: AgentClient, *, what: str, scope: str | None, containers: bool, output: str | None) -> int:
+    """Show the current usage of pods or the node.
+
+    CPU is measured over a short interval, in thousandths of a CPU; memory is the working set.
     """
-    if what not in (*PODS, "node", "nodes", "no"):
-        raise click.UsageError(f"{what!r} is none of pods, node")
-    used = agent.get("nodewright/v1/usage")
-    pods = [one for one in used["pods"] if scope is None or one["namespace"] == scope]
+    if what not in (*POD_RESOURCE_NAMES, "node", "nodes", "no"):
+        raise click.UsageError(f"{what!r} is not one of pods, node")
+    usage = agent.get("nodewright/v1/usage")
+    pods = [pod for pod in usage["pods"] if scope is None or pod["namespace"] == scope]
     if output is not None:
-        shown = {"pods": pods} if what in PODS else {"node": used["node"]}
-        click.echo((as_json if output == "json" else as_yaml)(shown), nl=False)
-    elif what not in PODS:
-        click.echo(node_usage_table(used["node"]), nl=False)
+        document = {"pods": pods} if what in POD_RESOURCE_NAMES else {"node": usage["node"]}
+        print_text((as_json if output == "json" else as_yaml)(document))
+    elif what not in POD_RESOURCE_NAMES:
+        print_text(node_usage_table(usage["node"]))
     elif not pods:
-        click.echo("No resources found.", err=True)
+        print_message("No resources found.")
     else:
-        click.echo(pod_usage_table(pods, with_namespace=scope is None, by_container=containers), nl=False)
+        print_text(pod_usage_table(pods, with_namespace=scope is None, by_container=containers))
     return YES

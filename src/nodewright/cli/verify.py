@@ -1,22 +1,26 @@
-"""`nodewright verify`: recorded decisions of Kubernetes put to the engine, the answers judged."""
+"""`nodewright verify`: compares the engine's decisions with recorded decisions of Kubernetes."""
 
 import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from pathlib import Path
+from itertools import chain
 from time import monotonic
-from typing import IO
+from typing import IO, Any
 
 import click
+import msgspec
 
-from nodewright.cli.app import ERROR, YES
-from nodewright.cli.options import output
-from nodewright.render.documents import as_json
-from nodewright.testing.conformance.report import Report
-from nodewright.testing.conformance.run import Outcome, outcomes
-from nodewright.testing.conformance.vectors import Vector, open_text, read_machines, read_vectors
-from nodewright.world.errors import Fault
+from nodewright.cli.options import output_file_option, output_option
+from nodewright.conformance.release_vectors import vectors_of_release
+from nodewright.conformance.vector_run import ConformanceReport, VectorOutcome, run_vectors
+from nodewright.conformance.vectors import Vector, open_text, read_machines, read_vectors
+from nodewright.errors import Fault
+from nodewright.output.exit_codes import ERROR, YES
+from nodewright.output.json_yaml import as_json
+from nodewright.output.terminal import clear_progress, print_message, print_text, show_progress
+from nodewright.printable import printable_json
+from nodewright.releases.release_table import RELEASE_TABLES
 
 SHOWN_FAULTS = 20
 PROGRESS_INTERVAL_S = 0.2
@@ -27,83 +31,101 @@ _INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 @click.command("verify")
 @click.argument("files", nargs=-1, required=True, type=_INPUT, metavar="FILE...")
 @click.option(
-    "--machines", type=_INPUT, metavar="FILE", help="Machines by name; default: those of the package."
+    "--machines", type=_INPUT, metavar="FILE", help="Machines by name. Default: those of the package."
+)
+@output_file_option(
+    "--answers",
+    path_type=str,
+    allow_dash=True,
+    help='Write {"id", "answer"} lines, also for vectors without `expect`, which are not judged.',
 )
 @click.option(
-    "--answers",
-    type=click.Path(dir_okay=False, allow_dash=True),
-    metavar="OUT.jsonl",
-    help='Write {"id", "answer"} lines; vectors without `expect` are answered, not judged.',
+    "--release",
+    type=click.Choice(tuple(RELEASE_TABLES)),
+    metavar="R",
+    help="Verify this release. Default: the one that a vector names, else the newest.",
 )
+@click.option("--all-releases", is_flag=True, help="Verify every release in turn.")
 @click.option("--show", type=click.IntRange(0), default=0, metavar="N", help="Show the first N mismatches.")
 @click.option("--jobs", type=click.IntRange(1), default=1, metavar="N", help="Use N processes.")
-@output("json")
-def command(
-    files: tuple[str, ...],
-    machines: str | None,
-    answers: str | None,
-    show: int,
-    jobs: int,
-    output: str | None,
-) -> int:
-    """Put recorded decisions of Kubernetes (JSON lines, .gz or not, - for stdin) to the engine.
+@output_option("json")
+def command(files: tuple[str, ...], *, answers: str | None, output: str | None, **choices: Any) -> int:
+    """Verify nodewright against recorded decisions of Kubernetes (JSON lines, .gz or not, - for stdin).
 
-    Prints a line a family, `<family> <passed>/<total>`, then `N passed, M failed`. Exit code 1 if any failed.
+    Prints one line per family, `<family> <passed>/<total>`, then `N passed, M failed`. Exit code 1 if any failed.
+    With --release, the answers in which that release differs are read from `releases/R` beside the vectors.
     """
-    _refuse_to_overwrite(answers, (*files, *([machines] if machines else [])))
-    report = Report(to_show=show)
-    found = outcomes(
-        _vectors(files, report), read_machines(machines), jobs=jobs, keep_answers=answers is not None
-    )
-    with open_text(answers, write=True) if answers else nullcontext() as written:
-        _count(found, report, written)
-    _complain(report.faults)
-    click.echo(report.unjudged_lines(), nl=False, err=True)
-    text = as_json(report.document()) if output == "json" else report.lines()
-    # Answers on standard output have it to themselves.
-    click.echo(text, nl=False, err=answers == "-")
+    options = VerifyOptions(**choices)
+    report = ConformanceReport(max_shown=options.show, by_release=options.all_releases)
+    vectors = chain.from_iterable(_vectors(files, release, report) for release in options.releases)
+    machines = read_machines(options.machines)
+    outcomes = run_vectors(vectors, machines, jobs=options.jobs, keep_answers=answers is not None)
+    with open_text(answers, write=True) if answers else nullcontext() as answer_file:
+        _collect(outcomes, report, answer_file)
+    _print_faults(report.faults)
+    print_text(report.unjudged_lines(), to_stderr=True)
+    text = as_json(report.report()) if output == "json" else report.lines()
+    # With answers on standard output, the report goes to stderr.
+    print_text(text, to_stderr=answers == "-")
     return ERROR if report.failed_count else YES
 
 
-def _vectors(files: Iterable[str], report: Report) -> Iterator[Vector]:
-    for found in read_vectors(files):
-        if isinstance(found, Fault):
-            report.faults.append(found)
+class VerifyOptions(msgspec.Struct, frozen=True):
+    """What is verified, and how."""
+
+    machines: str | None
+    release: str | None
+    all_releases: bool
+    show: int
+    jobs: int
+
+    @property
+    def releases(self) -> tuple[str | None, ...]:
+        """The releases to ask in turn; None: the one that a vector names, else the newest."""
+        if not self.all_releases:
+            return (self.release,)
+        if self.release:
+            raise click.UsageError("--release and --all-releases exclude each other")
+        return tuple(RELEASE_TABLES)
+
+
+def _vectors(files: Iterable[str], release: str | None, report: ConformanceReport) -> Iterator[Vector]:
+    for vector in read_vectors(files) if release is None else vectors_of_release(files, release):
+        if isinstance(vector, Fault):
+            report.faults.append(vector)
         else:
-            yield found
+            yield vector
 
 
-def _count(found: Iterable[Outcome], report: Report, written: IO[str] | None) -> None:
-    progress = _Progress()
+def _collect(
+    outcomes: Iterable[VectorOutcome], report: ConformanceReport, answer_file: IO[str] | None
+) -> None:
+    """Adds the outcomes to the report, and writes the answers."""
+    progress = _VerifyProgress()
     try:
-        for outcome in found:
-            if written:
-                written.write(f'{{"id": {json.dumps(outcome.id)}, "answer": {outcome.answer_text}}}\n')
+        for outcome in outcomes:
+            if answer_file:
+                release = f', "release": "{outcome.release}"' if report.by_release else ""
+                answer_file.write(
+                    f'{{"id": {json.dumps(outcome.id)}{release}, "answer": {printable_json(outcome.answer_text)}}}\n'
+                )
             if message := report.add(outcome):
                 progress.clear()
-                click.echo(message, err=True)
+                print_message(message)
             progress.show(outcome.family)
     finally:
         progress.clear()
 
 
-def _complain(faults: list[Fault]) -> None:
+def _print_faults(faults: list[Fault]) -> None:
     for fault in faults[:SHOWN_FAULTS]:
-        click.echo(f"error: {fault}", err=True)
+        print_message(f"error: {fault}")
     if len(faults) > SHOWN_FAULTS:
-        click.echo(f"error: and {len(faults) - SHOWN_FAULTS} more lines that are no vectors", err=True)
+        print_message(f"error: and {len(faults) - SHOWN_FAULTS} more malformed lines")
 
 
-def _refuse_to_overwrite(answers: str | None, inputs: Iterable[str]) -> None:
-    if answers in (None, "-"):
-        return
-    assert answers is not None
-    if any(name != "-" and Path(name).resolve() == Path(answers).resolve() for name in inputs):
-        raise click.BadParameter("is one of the files to read", param_hint="--answers")
-
-
-class _Progress:
-    """One changing line on a terminal; nothing elsewhere."""
+class _VerifyProgress:
+    """A progress line on a terminal; nothing elsewhere."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr.isatty()
@@ -113,9 +135,9 @@ class _Progress:
     def show(self, family: str) -> None:
         self._count += 1
         if self._is_shown and monotonic() >= self._next_s:
-            click.echo(f"\r\x1b[K{self._count} answered, {family}", nl=False, err=True)
+            show_progress(f"{self._count} answered, {family}")
             self._next_s = monotonic() + PROGRESS_INTERVAL_S
 
     def clear(self) -> None:
         if self._is_shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+            clear_progress()

@@ -1,1 +1,1 @@
-"""Floor 2: one question a module, pure. Siblings do not import one another; all may import `requests`."""
+"""One question a module, pure. Siblings do not import one another; all may import `requests`."""

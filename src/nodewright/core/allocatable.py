@@ -1,24 +1,25 @@
-"""What can pods have? The node's capacity, what is kept of it, and what is left."""
+"""The node's capacity, its reservations, and its allocatable resources."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
-from nodewright.model.faults import ConfigError
-from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.model.machine import MachineInfo
-from nodewright.model.objects import ResourceList
-from nodewright.model.reservations import Reservations, read_reservations
-from nodewright.model.start_reasons import OverReserved
-from nodewright.model.thresholds import Signal
-from nodewright.values.quantity import ZERO, Format, Quantity
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.eviction_thresholds import Signal
+from nodewright.kubernetes.kubelet_config_faults import KubeletConfigError
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.kubernetes.objects import ResourceList
+from nodewright.kubernetes.reservations import Reservations, parse_reservations
+from nodewright.reasons.kubelet_start import OverReserved
+from nodewright.values.quantity import ZERO, Quantity, QuantityFormat
 from nodewright.values.units import wrap_int64
 
-HUGE_PAGES = "hugepages-"
+HUGE_PAGES_PREFIX = "hugepages-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Derivation:
-    """How one resource's allocatable amount comes about: the capacity less all the others, not below zero."""
+class AllocatableDerivation(msgspec.Struct, frozen=True, kw_only=True):
+    """The derivation of a resource's allocatable amount: capacity less all other fields, not below zero."""
 
     resource: str
     capacity: Quantity
@@ -26,30 +27,29 @@ class Derivation:
     system_reserved: Quantity = ZERO
     eviction_hard: Quantity = ZERO
     huge_pages: Quantity = ZERO
-    """All the node's huge pages, which are memory, too."""
+    """All huge pages of the node, which are part of memory."""
     unavailable: Quantity = ZERO
-    """Devices that do not work."""
+    """Unhealthy devices."""
     allocatable: Quantity
 
     @property
-    def is_overdrawn(self) -> bool:
-        """Whether more is taken off than there is."""
+    def is_over_reserved(self) -> bool:
+        """Whether the deductions exceed the capacity."""
         taken = self.kube_reserved + self.system_reserved + self.eviction_hard + self.huge_pages
         return self.capacity < taken + self.unavailable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeResources:
-    """Capacity and allocatable as the Node object shows them, and how they come about."""
+class NodeResources(msgspec.Struct, frozen=True, kw_only=True):
+    """Capacity and allocatable as in the Node object, and their derivation."""
 
     capacity: ResourceList
     allocatable: ResourceList
-    reservation: ResourceList
-    """What is kept from pods by configuration, of the resources that the machine has; none that are zero."""
+    total_reserved: ResourceList
+    """The configured reservations of the machine's resources, without zero amounts."""
     reservations: Reservations
     kubepods: ResourceList
-    """What all pods together are held to by their cgroup: no eviction threshold is taken off, no huge pages."""
-    derivations: tuple[Derivation, ...]
+    """The limits of the cgroup of all pods: without deducting eviction thresholds or huge pages."""
+    derivations: tuple[AllocatableDerivation, ...]
     over_reserved: tuple[OverReserved, ...] = ()
 
 
@@ -63,36 +63,38 @@ def node_resources(
 ) -> NodeResources:
     """Capacity and allocatable of a node with this machine and (complete) configuration.
 
-    ``devices`` says for each device plugin's resource how many devices there are and how many work.
+    ``devices`` maps each device plugin's resource to the numbers of all and of healthy devices.
 
-    Units:   root_fs_capacity in bytes; pid_max in processes, 0: not known.
+    Units:   root_fs_capacity in bytes; pid_max in processes, 0: unknown.
     Follows: v1.36, kubelet/nodestatus/setters.go, MachineInfo; kubelet/cm/node_container_manager_linux.go.
-    Errors:  ConfigError where the reservations cannot be read: `core.config.startup_faults` are none.
+    Errors:  KubeletConfigError for invalid reservations, which `core.config.startup_faults` reports.
 
     >>> machine = MachineInfo(num_cores=4, memory_capacity=8 * 2**30)
-    >>> found = node_resources(machine, 10 * 2**30, KubeletConfiguration(kube_reserved={"cpu": "500m"}))
-    >>> {name: str(amount) for name, amount in found.allocatable.items()}
+    >>> resources = node_resources(machine, 10 * 2**30, KubeletConfiguration(kube_reserved={"cpu": "500m"}))
+    >>> {name: str(amount) for name, amount in resources.allocatable.items()}
     {'cpu': '3500m', 'ephemeral-storage': '9663676400', 'memory': '8092Mi', 'pods': '110'}
     """
-    read = read_reservations(config, machine)
-    if read.faults:
-        raise ConfigError(read.faults)
-    own = machine_capacity(machine)
+    parsed = parse_reservations(config, machine)
+    if parsed.faults:
+        raise KubeletConfigError(parsed.faults)
+    capacity = machine_capacity(machine)
     if config.local_storage_capacity_isolation:
-        own["ephemeral-storage"] = Quantity.of(wrap_int64(root_fs_capacity), Format.BINARY_SI)
-    internal = {**own, "pid": Quantity.of(pid_max)} if pid_max else own
+        capacity["ephemeral-storage"] = Quantity.of(wrap_int64(root_fs_capacity), QuantityFormat.BINARY_SI)
+    internal = {**capacity, "pid": Quantity.of(pid_max)} if pid_max else capacity
     is_enforced = config.cgroups_per_qos and "pods" in config.enforce_node_allocatable
-    pods = most_pods(machine.num_cores, config.max_pods, config.pods_per_core)
-    status = node_status({**own, "pods": Quantity.of(pods)}, devices or {}, read.reservations)
-    reservation = reserved(own, read.reservations)
+    pods = pod_capacity(machine.num_cores, config.max_pods, config.pods_per_core)
+    status = allocatable_derivations(
+        {**capacity, "pods": Quantity.of(pods)}, devices or {}, parsed.reservations
+    )
+    reservation = allocatable_reservation(capacity, parsed.reservations)
     return NodeResources(
-        capacity={one.resource: one.capacity for one in status},
-        allocatable={one.resource: one.allocatable for one in status},
-        reservation=reservation,
-        reservations=read.reservations,
-        kubepods=enforcement_limits(internal, read.reservations) if is_enforced else internal,
+        capacity={row.resource: row.capacity for row in status},
+        allocatable={row.resource: row.allocatable for row in status},
+        total_reserved=reservation,
+        reservations=parsed.reservations,
+        kubepods=enforcement_limits(internal, parsed.reservations) if is_enforced else internal,
         derivations=status,
-        over_reserved=over_reserved(own, reservation),
+        over_reserved=over_reserved(capacity, reservation),
     )
 
 
@@ -101,27 +103,29 @@ def machine_capacity(machine: MachineInfo) -> ResourceList:
 
     Follows: v1.36, kubelet/cadvisor/util.go, CapacityFromMachineInfo.
     """
-    found = {
+    capacity = {
         "cpu": Quantity.of_milli(wrap_int64(machine.num_cores * 1000)),
-        "memory": Quantity.of(wrap_int64(machine.memory_capacity), Format.BINARY_SI),
+        "memory": Quantity.of(wrap_int64(machine.memory_capacity), QuantityFormat.BINARY_SI),
     }
     for pages in machine.hugepages:
         page_bytes = wrap_int64(pages.page_size * 1024)
-        page = Quantity.of(page_bytes, Format.BINARY_SI)
-        found[f"{HUGE_PAGES}{page}"] = Quantity.of(wrap_int64(page_bytes * pages.num_pages), Format.BINARY_SI)
-    return found
+        page = Quantity.of(page_bytes, QuantityFormat.BINARY_SI)
+        capacity[f"{HUGE_PAGES_PREFIX}{page}"] = Quantity.of(
+            wrap_int64(page_bytes * pages.num_pages), QuantityFormat.BINARY_SI
+        )
+    return capacity
 
 
-def most_pods(cpus: int, max_pods: int, pods_per_core: int) -> int:
-    """How many pods the node takes; ``pods_per_core`` counts for each CPU, 0 switches it off.
+def pod_capacity(cpus: int, max_pods: int, pods_per_core: int) -> int:
+    """The maximum number of pods; ``pods_per_core`` applies per CPU, 0 disables it.
 
     Follows: v1.36, kubelet/nodestatus/setters.go, MachineInfo.
     """
     return min(cpus * pods_per_core, max_pods) if pods_per_core > 0 else max_pods
 
 
-def reserved(capacity: ResourceList, reservations: Reservations) -> ResourceList:
-    """What is kept from pods of each resource of the capacity; nothing is left out.
+def allocatable_reservation(capacity: ResourceList, reservations: Reservations) -> ResourceList:
+    """The reservation of each resource of the capacity.
 
     Follows: v1.36, kubelet/cm/node_container_manager_linux.go, GetNodeAllocatableReservation.
     """
@@ -138,7 +142,7 @@ def reserved(capacity: ResourceList, reservations: Reservations) -> ResourceList
 
 
 def enforcement_limits(capacity: ResourceList, reservations: Reservations) -> ResourceList:
-    """What all pods together are held to: the capacity less system and kube reservations, not below zero.
+    """The limits of all pods together: the capacity less system and kube reservations, not below zero.
 
     Follows: v1.36, kubelet/cm/node_container_manager_linux.go, getNodeAllocatableAbsoluteImpl.
     """
@@ -153,7 +157,7 @@ def enforcement_limits(capacity: ResourceList, reservations: Reservations) -> Re
 
 
 def over_reserved(capacity: ResourceList, reservation: ResourceList) -> tuple[OverReserved, ...]:
-    """The resources of which more is reserved than there is, by name.
+    """The resources whose reservation exceeds the capacity, by name.
 
     Follows: v1.36, kubelet/cm/node_container_manager_linux.go, validateNodeAllocatable.
     """
@@ -164,21 +168,24 @@ def over_reserved(capacity: ResourceList, reservation: ResourceList) -> tuple[Ov
     )
 
 
-def node_status(
+def allocatable_derivations(
     capacity: ResourceList, devices: Mapping[str, tuple[int, int]], reservations: Reservations
-) -> tuple[Derivation, ...]:
-    """Capacity (with memory in it) and allocatable of every resource as the Node object shows them, by name.
+) -> tuple[AllocatableDerivation, ...]:
+    """Capacity (which must include memory) and allocatable of every resource as in the Node object, by name.
 
     Follows: v1.36, kubelet/nodestatus/setters.go, MachineInfo.
     """
-    reservation, kept = reserved(capacity, reservations), _eviction(capacity, reservations) or {}
+    reservation, kept = (
+        allocatable_reservation(capacity, reservations),
+        _eviction(capacity, reservations) or {},
+    )
     kube, system = reservations.kube or {}, reservations.system or {}
     plugins = {name: Quantity.of(count) for name, (count, _) in devices.items()}
     every = {**capacity, **plugins}
     rows = {}
     for name, amount in sorted(every.items()):
         left = _not_negative(amount - reservation[name]) if name in reservation else _not_negative(amount)
-        rows[name] = Derivation(
+        rows[name] = AllocatableDerivation(
             resource=name,
             capacity=amount,
             kube_reserved=kube.get(name, ZERO),
@@ -191,32 +198,32 @@ def node_status(
     return tuple(rows.values())
 
 
-def _without_huge_pages(memory: Derivation, capacity: ResourceList) -> Derivation:
-    """Huge pages are set aside as a whole, whoever uses them."""
+def _without_huge_pages(memory: AllocatableDerivation, capacity: ResourceList) -> AllocatableDerivation:
+    """Deducts all huge pages, used or not."""
     pages, left = ZERO, memory.allocatable
     for name, amount in capacity.items():
-        if name.startswith(HUGE_PAGES):
+        if name.startswith(HUGE_PAGES_PREFIX):
             pages += amount
             left = _not_negative(left - amount)
     return replace(memory, huge_pages=pages, allocatable=left)
 
 
 def _eviction(capacity: ResourceList, reservations: Reservations) -> ResourceList | None:
-    """What hard thresholds keep from pods: only those of memory and of the node's file system do.
+    """The reservation for hard eviction thresholds: those on memory and nodefs only.
 
     Follows: v1.36, kubelet/cm/helpers.go, hardEvictionReservation.
     """
-    if not reservations.hard:
+    if not reservations.hard_thresholds:
         return None
     kept = {}
-    for threshold in reservations.hard:
-        resource = _KEEPING.get(threshold.signal)
+    for threshold in reservations.hard_thresholds:
+        resource = _RESERVING_SIGNALS.get(threshold.signal)
         if resource is not None:
             kept[resource] = threshold.value.of(capacity.get(resource, ZERO))
     return kept
 
 
-_KEEPING = {Signal.MEMORY_AVAILABLE: "memory", Signal.NODEFS_AVAILABLE: "ephemeral-storage"}
+_RESERVING_SIGNALS = {Signal.MEMORY_AVAILABLE: "memory", Signal.NODEFS_AVAILABLE: "ephemeral-storage"}
 
 
 def _not_negative(amount: Quantity) -> Quantity:

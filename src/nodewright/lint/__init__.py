@@ -1,1 +1,1 @@
-"""Floor 5: what files show that will hurt later: rules, each a small function of one object and what stands around it."""
+"""What files show that will hurt later: rules, each a small function of one object and what stands around it."""

@@ -1,1 +1,1 @@
-"""Floor 3: the node as one function, `step`, in the kubelet's order."""
+"""The node as one function, `step`, in the kubelet's order."""

@@ -1,38 +1,36 @@
-"""What the node asks its surroundings to do: values that the agent performs and the simulator applies."""
+"""Actions that a step returns: the agent performs them, the simulator applies them."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from nodewright.core.eviction import NodeReclaim
-from nodewright.model.device_reasons import PreferenceWanted
-from nodewright.model.eviction_reasons import LimitExceeded, NodeRanShort
-from nodewright.model.reasons import Reason
+import msgspec
+
+from nodewright.core.eviction.eviction_state import NodeReclaim
+from nodewright.reasons.devices import PreferenceWanted
+from nodewright.reasons.eviction import LimitExceeded, NodeRanShort
+from nodewright.reasons.reason import Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusChange:
-    """What a pod's status is to say from now on."""
+class StatusChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The new status of a pod."""
 
     phase: str
     reason: str
     message: str
     disruption_target: str | None = None
-    """Message of a condition `DisruptionTarget` (True, reason TerminationByKubelet); None: no such condition."""
+    """Message of the condition `DisruptionTarget` (True, reason TerminationByKubelet); None: no such condition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountPreemption:
-    """Add one to the kubelet's counter of preemptions.
+class CountPreemption(msgspec.Struct, frozen=True, kw_only=True):
+    """Increment the kubelet's preemption counter.
 
     Follows: v1.36, pkg/kubelet/metrics/metrics.go, Preemptions.
     """
 
     signal: str
-    """The first resource that was missing; empty: none was."""
+    """The first missing resource; empty: none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordEvent:
+class RecordPodEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Record an event about a pod."""
 
     pod_uid: str
@@ -42,9 +40,8 @@ class RecordEvent:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnounceReclaim:
-    """Record the event `EvictionThresholdMet` about the node: it takes back some of a resource.
+class RecordReclaim(msgspec.Struct, frozen=True, kw_only=True):
+    """Record the event `EvictionThresholdMet` about the node.
 
     Follows: v1.36, eviction/eviction_manager.go, synchronize.
     """
@@ -52,18 +49,16 @@ class AnnounceReclaim:
     resource: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReclaimNode:
-    """Give back what no pod needs, before pods are ended: then usage is read again."""
+class ReclaimNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Reclaim node-level resources before pods are evicted; usage is read again afterwards."""
 
     what: NodeReclaim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillPod:
-    """End a pod and wait until it and its containers are gone, before anything else is done.
+class KillPod(msgspec.Struct, frozen=True, kw_only=True):
+    """Kill a pod and wait until it has terminated.
 
-    A kill that fails is left to the pod's next sync and stops nothing.
+    A failed kill is retried by the pod's next sync and does not stop later actions.
 
     Units: grace_period_s in seconds; None: the pod's own.
     """
@@ -72,15 +67,14 @@ class KillPod:
     status: StatusChange
     grace_period_s: int | None = None
     if_done: tuple[CountPreemption, ...] = ()
-    """What to do when the kill has succeeded."""
+    """The actions after a successful kill."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvictPod:
-    """End a pod because the node ran short, or for a limit on local storage, and wait until it is gone.
+class EvictPod(msgspec.Struct, frozen=True, kw_only=True):
+    """Evict a pod for node pressure or a local storage limit, and wait until it has terminated.
 
-    First the event about it (Warning, `Evicted`). Its status becomes Failed, `Evicted`, with the kubelet's message for
-    the reason; where the node ran short, it gets the condition `DisruptionTarget` (TerminationByKubelet).
+    Record the event (Warning, `Evicted`) first. The status becomes Failed, `Evicted`, with the kubelet's message for
+    the reason; under node pressure the pod gets the condition `DisruptionTarget` (TerminationByKubelet).
 
     Units:   grace_period_s in seconds.
     Follows: v1.36, eviction/eviction_manager.go, evictPod.
@@ -91,16 +85,14 @@ class EvictPod:
     because: NodeRanShort | LimitExceeded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmitPod:
-    """Take the pod: start it, once all before this is done."""
+class AdmitPod(msgspec.Struct, frozen=True, kw_only=True):
+    """Admit the pod: start it when all previous actions have finished."""
 
     pod_uid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejectPod:
-    """Turn the pod away: its status becomes Failed, with the kubelet's reason and message for the first of these.
+class RejectPod(msgspec.Struct, frozen=True, kw_only=True):
+    """Reject the pod: its status becomes Failed with the kubelet's reason and message for the first reason.
 
     Follows: v1.36, pkg/kubelet/kubelet.go, rejectPod.
     """
@@ -109,34 +101,30 @@ class RejectPod:
     because: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskPlugin:
-    """Ask a device plugin which devices it prefers; then the pod arrives again, with the answer.
+class GetPreferredAllocation(msgspec.Struct, frozen=True, kw_only=True):
+    """Call a device plugin's `GetPreferredAllocation` and repeat `PodAdded` with the answer.
 
-    Nothing has been decided, and nothing has changed.
+    The step made no decision and no change.
     """
 
     pod_uid: str
-    question: PreferenceWanted
+    request: PreferenceWanted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndKubelet:
-    """The kubelet ends, with the error for the first of these; pods go on running, new ones wait."""
+class ExitKubelet(msgspec.Struct, frozen=True, kw_only=True):
+    """Exit the kubelet with the error of the first reason; pods keep running, new pods wait."""
 
     because: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResizePod:
-    """Give the pod the resources that are asked for: its containers and cgroups follow."""
+class ResizePod(msgspec.Struct, frozen=True, kw_only=True):
+    """Apply the requested resources to the pod's containers and cgroups."""
 
     pod_uid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutOffResize:
-    """Leave the pod as it is for now; the condition `PodResizePending` says `Deferred`, and the first of these.
+class DeferResize(msgspec.Struct, frozen=True, kw_only=True):
+    """Defer the resize: set the condition `PodResizePending` to `Deferred` with the first reason.
 
     Follows: v1.36, pkg/kubelet/status/status_manager.go, SetPodResizePendingCondition.
     """
@@ -145,9 +133,8 @@ class PutOffResize:
     because: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnDownResize:
-    """Leave the pod as it is for good; the condition `PodResizePending` says `Infeasible`, and the first of these."""
+class MarkResizeInfeasible(msgspec.Struct, frozen=True, kw_only=True):
+    """Decline the resize: set the condition `PodResizePending` to `Infeasible` with the first reason."""
 
     pod_uid: str
     because: tuple[Reason, ...]
@@ -156,15 +143,15 @@ class TurnDownResize:
 Action: TypeAlias = (
     AdmitPod
     | RejectPod
-    | AskPlugin
+    | GetPreferredAllocation
     | KillPod
-    | RecordEvent
+    | RecordPodEvent
     | CountPreemption
-    | AnnounceReclaim
+    | RecordReclaim
     | ReclaimNode
     | EvictPod
-    | EndKubelet
+    | ExitKubelet
     | ResizePod
-    | PutOffResize
-    | TurnDownResize
+    | DeferResize
+    | MarkResizeInfeasible
 )

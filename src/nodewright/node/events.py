@@ -1,143 +1,137 @@
-"""What can happen to a node."""
+"""The events that change a node."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from nodewright.core.devices.manager import PluginError
-from nodewright.core.eviction import Filesystems
-from nodewright.model.device_reasons import DeviceAllocationFailed
-from nodewright.model.objects import Pod
-from nodewright.model.pressure import NodeCondition
-from nodewright.model.profile import Device
-from nodewright.model.usage import Usage
-from nodewright.model.verdict import Verdict
-from nodewright.node.config import NodeParts
-from nodewright.node.restart import Stored
+import msgspec
+
+from nodewright.core.devices.device_manager import DevicePluginError
+from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.kubernetes.node_profile import Device
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.node.node_config import NodeParts
+from nodewright.reasons.devices import DeviceAllocationFailed
+from nodewright.reasons.verdict import Verdict
+
+if TYPE_CHECKING:
+    from nodewright.node.restart.kubelet_startup import StoredState
 
 
-@dataclass(frozen=True, slots=True)
-class PodArrived:
-    """A pod was assigned to the node: the kubelet decides whether it takes it.
+class PodAdded(msgspec.Struct, frozen=True):
+    """A pod was assigned to the node; the kubelet decides on its admission.
 
-    The pod is as the API server gives it out: defaulted.
+    The pod carries the API server's defaults.
     """
 
     pod: Pod
-    preferred: Mapping[tuple[str, str], tuple[str, ...] | PluginError] = field(default_factory=dict)
-    """What device plugins said when they were asked which devices they prefer, by container and resource."""
-    can_ask: bool = False
-    """Whether plugins can be asked: what has to be asked then comes back instead of a decision (`AskPlugin`), and
-    the pod arrives again with the answer."""
+    preferred_devices: Mapping[tuple[str, str], tuple[str, ...] | DevicePluginError] = msgspec.field(
+        default_factory=dict
+    )
+    """The device plugins' preferred devices, by container and resource."""
+    can_query_plugins: bool = False
+    """Whether plugins can be queried: then a necessary query is returned instead of a decision
+    (`GetPreferredAllocation`), and the event is repeated with the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodFound:
-    """A pod that the node has taken already, before we came to look: it is counted, whatever is said of it."""
+class PodRecovered(msgspec.Struct, frozen=True):
+    """A pod that already runs on the node at startup; it is counted without an admission decision."""
 
     pod: Pod
-    is_placed: bool = False
-    """Whether the state says what it holds; else the managers are asked, as they were when it came."""
+    is_allocated: bool = False
+    """Whether the state has its allocations; otherwise the managers allocate as for a new pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodStarted:
-    """All containers of an admitted pod have been started, one after the other."""
+class PodStarted(msgspec.Struct, frozen=True):
+    """All containers of an admitted pod have been started, in order."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodGone:
-    """A pod has ended or was deleted; nothing happens if it was not there."""
+class PodRemoved(msgspec.Struct, frozen=True):
+    """A pod has terminated or was deleted; ignored for an unknown pod."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodResized:
-    """Somebody asks for other resources for a pod that runs; nothing happens if it is not there.
+class PodResized(msgspec.Struct, frozen=True):
+    """A resize of a running pod is requested; ignored for an unknown pod.
 
-    The pod is the one wanted; everything but its resources is left as it is.
+    The pod is the desired one; only its resources are used.
     """
 
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
-class KillFailed:
-    """A pod that was to be killed would not go; it goes on counting until it is gone."""
+class KillFailed(msgspec.Struct, frozen=True):
+    """The kill of a pod failed; the pod counts until it is removed."""
 
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionsObserved:
-    """The eviction manager has been over the node: these are its conditions from now on, all of them."""
+class ConditionsObserved(msgspec.Struct, frozen=True):
+    """The eviction manager has set the node conditions: the complete set."""
 
     conditions: tuple[NodeCondition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesObserved:
-    """The plugin of a resource says which devices there are from now on, all of them."""
+class DevicesObserved(msgspec.Struct, frozen=True, kw_only=True):
+    """The plugin of a resource has listed its devices: the complete list."""
 
     resource: str
     devices: tuple[Device, ...] | None
-    """None: the plugin has been gone for so long that the resource is not the node's any more."""
+    """None: the plugin has been disconnected for so long that the node no longer advertises the resource."""
     preference: str = "absent"
-    """Which devices it prefers, one of `core.devices.manager.PREFERENCES`."""
+    """The plugin's allocation preference, one of `core.devices.device_manager.PREFERENCES`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicesServed:
-    """The plugins were told to hand out what a pod that was admitted holds; nothing happens if it is not there.
+class DevicesAllocated(msgspec.Struct, frozen=True, kw_only=True):
+    """The plugins have responded to `Allocate` for an admitted pod; ignored for an unknown pod.
 
-    One of them failed: the pod is turned away after all.
+    If a plugin failed, the pod is rejected after all.
     """
 
     uid: str
-    responses: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
-    """Their answers, by container and resource."""
+    responses: Mapping[tuple[str, str], bytes] = msgspec.field(default_factory=dict)
+    """The responses by container and resource."""
     failure: DeviceAllocationFailed | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageObserved:
-    """The eviction manager goes over the node: it may end pods, and says what conditions there are.
+class UsageObserved(msgspec.Struct, frozen=True, kw_only=True):
+    """The eviction manager runs on these readings: it may evict pods and sets the node conditions.
 
-    Units: now_s in seconds on a clock that does not go backwards.
+    Units: now_s in seconds on a monotonic clock.
     """
 
-    usage: Usage | None
-    """What it reads; None: that failed, and nothing happens."""
+    usage: StatsSummary | None
+    """The stats summary; None: reading failed, and the pass does nothing."""
     now_s: float
-    filesystems: Filesystems | None = None
-    """What the container runtime says of them; None: as far as sizes tell."""
-    after: Usage | None = None
-    """The reading once the node has given back what it can; None: that changed nothing."""
+    filesystems: NodeFilesystems | None = None
+    """The container runtime's filesystems; None: inferred from their sizes."""
+    usage_after_reclaim: StatsSummary | None = None
+    """The stats summary after node-level reclaim; None: reclaim changed nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restarted:
-    """The kubelet has ended, and another one starts on the files that it left; pods went on running."""
+class KubeletRestarted(msgspec.Struct, frozen=True):
+    """The kubelet restarts with its state files while pods keep running."""
 
     parts: Verdict[NodeParts]
-    """What the node is made of from now on; refused: the configuration is none that a kubelet takes."""
-    stored: Stored
-    """The files as the new kubelet reads them."""
+    """The node's new configuration; Refused: the kubelet rejects the configuration."""
+    stored: "StoredState"
+    """The state files that the new kubelet reads."""
 
 
-Event: TypeAlias = (
-    PodArrived
-    | PodFound
+NodeEvent: TypeAlias = (
+    PodAdded
+    | PodRecovered
     | PodStarted
-    | PodGone
+    | PodRemoved
     | PodResized
     | KillFailed
     | ConditionsObserved
     | DevicesObserved
-    | DevicesServed
+    | DevicesAllocated
     | UsageObserved
-    | Restarted
+    | KubeletRestarted
 )

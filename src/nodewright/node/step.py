@@ -1,47 +1,52 @@
-"""The node as one function: a state and an event in; the next state, what to do, and why, out."""
+"""The node's step function: a state and an event give the next state, the actions and the reasons."""
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.devices.state import NOBODY_ASKED, Asking
-from nodewright.core.eviction import Pass
-from nodewright.core.preemption import Victims
-from nodewright.model.device_reasons import PreferenceWanted
-from nodewright.model.objects import ContainerState, Pod
-from nodewright.model.reasons import NotJudged, Reason
-from nodewright.model.verdict import Refused
-from nodewright.node.actions import Action, AdmitPod, AskPlugin, EndKubelet, RejectPod
-from nodewright.node.admission import admission, aligned, doubt, is_refused_anyway, without_victims
-from nodewright.node.assumed import assumed_parts
-from nodewright.node.devices import listed, served
+from nodewright.core.devices.device_state import NO_PREFERENCES, PreferredAllocations
+from nodewright.core.preemption.greedy import PreemptionVictims
+from nodewright.kubernetes.objects import ContainerState, Pod
+from nodewright.node.actions import Action, AdmitPod, ExitKubelet, GetPreferredAllocation, RejectPod
 from nodewright.node.events import (
     ConditionsObserved,
+    DevicesAllocated,
     DevicesObserved,
-    DevicesServed,
-    Event,
     KillFailed,
-    PodArrived,
-    PodFound,
-    PodGone,
+    KubeletRestarted,
+    NodeEvent,
+    PodAdded,
+    PodRecovered,
+    PodRemoved,
     PodResized,
     PodStarted,
-    Restarted,
     UsageObserved,
 )
-from nodewright.node.judging import open_questions
-from nodewright.node.preempting import preempting
-from nodewright.node.pressure import gone_over, reasons_of, relief_actions, relieved
-from nodewright.node.resizing import Resize, Resized, put_aside, resized, retried, taken_up
-from nodewright.node.restart import begin, in_order, registered
-from nodewright.node.state import NodeState
+from nodewright.node.managers.device_updates import with_allocate_responses, with_listed_devices
+from nodewright.node.node_state import NodeState
+from nodewright.node.pod_admission import (
+    admission_doubts,
+    admission_result,
+    alignment_result,
+    is_rejected_regardless,
+    preemption_actions,
+    without_victims,
+)
+from nodewright.node.unknowns import assumptions_for, unjudged_features
+from nodewright.reasons.devices import PreferenceWanted
+from nodewright.reasons.reason import NotJudged, Reason
+from nodewright.reasons.verdict import Refused
+
+if TYPE_CHECKING:
+    from nodewright.core.eviction.eviction_state import EvictionPass
+    from nodewright.node.resize.resize_attempts import ResizeAttempt, ResizeStep
 
 
 class Decision(StrEnum):
-    """What became of a pod that arrived."""
+    """The decision about a pod."""
 
     ADMITTED = "admitted"
     REFUSED = "refused"
@@ -49,224 +54,257 @@ class Decision(StrEnum):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What an event led to."""
+    """The result of an event."""
 
     state: NodeState
     actions: tuple[Action, ...] = ()
-    """To be done in this order, each when the one before is done."""
+    """Actions in order; each starts when the previous one has finished."""
     because: tuple[Reason, ...] = ()
-    """Why; the first reason is the one that the kubelet reports."""
+    """The reasons; the kubelet reports the first."""
     decision: Decision | None = None
-    """On a pod that arrived or was found."""
-    victims: Victims | None = None
-    """Who makes way for it, and how they were chosen."""
-    relief: Pass | None = None
-    """What the eviction manager did, where it has been over the node."""
-    resizes: tuple[Resize, ...] = ()
-    """What became of the resizes that were tried, in this order."""
+    """The decision about an added or recovered pod; None for other events."""
+    victims: PreemptionVictims | None = None
+    """The preempted pods, and how they were chosen; None: no preemption."""
+    eviction_pass: "EvictionPass | None" = None
+    """The pass of the eviction manager, for `UsageObserved`."""
+    resizes: "tuple[ResizeAttempt, ...]" = ()
+    """The outcomes of the attempted resizes, in order."""
 
 
-def step(state: NodeState, event: Event) -> Step:
-    """The node after the event; same arguments, same result.
+def step(state: NodeState, event: NodeEvent) -> Step:
+    """The node after the event; the same arguments give the same result.
 
     Follows: v1.36, pkg/kubelet/allocation/allocation_manager.go, AddPod; the handlers in the order of
         pkg/kubelet/kubelet.go, NewMainKubelet.
     """
     match event:
-        case Restarted():
-            return _restarted(state, event)
-        case PodArrived(pod) if state.down_for:
-            return _waiting(state, pod)
-        case PodArrived():
-            return _came(state, event)
-        case PodFound(pod, is_placed):
-            return Step(state.with_pod(pod)) if is_placed else _found(state, pod)
+        case KubeletRestarted():
+            return _restart(state, event)
+        case PodAdded(pod) if state.kubelet_down_for:
+            return _queue(state, pod)
+        case PodAdded():
+            return _admit(state, event)
+        case PodRecovered(pod, is_placed):
+            return Step(state.with_pod(pod)) if is_placed else _recover(state, pod)
         case PodStarted(uid):
             return Step(state.started(uid))
         case KillFailed(pod):
             return Step(state.with_pod(pod))
-        case PodGone(uid):
-            return _gone(state, uid)
+        case PodRemoved(uid):
+            return _remove(state, uid)
         case PodResized(pod):
-            return _of_resizes(put_aside(state, pod) if state.down_for else resized(state, pod))
-        case UsageObserved() | ConditionsObserved() if state.down_for:
+            return _resize(state, pod)
+        case UsageObserved() | ConditionsObserved() if state.kubelet_down_for:
             return Step(state)
         case UsageObserved():
-            done = gone_over(state, event)
-            return Step(relieved(state, done), relief_actions(done), reasons_of(done), relief=done)
+            return _evict(state, event)
         case ConditionsObserved(conditions):
             return Step(replace(state, conditions=conditions))
         case DevicesObserved():
-            return Step(listed(state, event))
-        case DevicesServed(uid=uid) if uid in state.pods:
-            return _served(state, event)
-        case DevicesServed():
+            return Step(with_listed_devices(state, event))
+        case DevicesAllocated(uid=uid) if uid in state.pods:
+            return _devices_allocated(state, event)
+        case DevicesAllocated():
             return Step(state)
         case _:
             assert_never(event)
 
 
-def _gone(state: NodeState, uid: str) -> Step:
+def _remove(state: NodeState, uid: str) -> Step:
     after = state.without_pod(uid)
-    is_tried = after.resizing and not after.down_for
-    return _of_resizes(retried(after)) if is_tried else Step(after)
+    if not after.pending_resizes or after.kubelet_down_for:
+        return Step(after)
+    from nodewright.node.resize.resize_attempts import retry_pending_resizes  # noqa: PLC0415 - start-up time
+
+    return _resize_result(retry_pending_resizes(after))
 
 
-def _came(state: NodeState, event: PodArrived) -> Step:
-    """The decision on a pod, or what a plugin has to be asked before: then all is as it was."""
-    if not (event.can_ask or event.preferred):
-        return _arrived(state, event.pod)
-    asking = Asking(answers=event.preferred, can_ask=event.can_ask)
-    done = _arrived(_with_asking(state, asking), event.pod)
-    for reason in done.because:
+def _resize(state: NodeState, pod: Pod) -> Step:
+    from nodewright.node.resize.resize_attempts import defer_resize, request_resize  # noqa: PLC0415 - start-up time
+
+    return _resize_result(defer_resize(state, pod) if state.kubelet_down_for else request_resize(state, pod))
+
+
+def _evict(state: NodeState, event: UsageObserved) -> Step:
+    from nodewright.node import eviction_pass as passes  # noqa: PLC0415 - start-up time
+
+    eviction_pass = passes.evict_under_pressure(state, event)
+    return Step(
+        passes.after_eviction_pass(state, eviction_pass),
+        passes.eviction_actions(eviction_pass),
+        passes.eviction_reasons(eviction_pass),
+        eviction_pass=eviction_pass,
+    )
+
+
+def _admit(state: NodeState, event: PodAdded) -> Step:
+    """The decision about a pod; or, with an unchanged state, a query that a device plugin must answer first."""
+    if not (event.can_query_plugins or event.preferred_devices):
+        return _decide(state, event.pod)
+    preferences = PreferredAllocations(answers=event.preferred_devices, asks_plugins=event.can_query_plugins)
+    result = _decide(_with_preferences(state, preferences), event.pod)
+    for reason in result.because:
         if isinstance(reason, PreferenceWanted):
-            return Step(state, (AskPlugin(pod_uid=event.pod.uid, question=reason),))
-    return replace(done, state=_with_asking(done.state, NOBODY_ASKED))
+            return Step(state, (GetPreferredAllocation(pod_uid=event.pod.uid, request=reason),))
+    return replace(result, state=_with_preferences(result.state, NO_PREFERENCES))
 
 
-def _with_asking(state: NodeState, asking: Asking) -> NodeState:
-    devices = replace(state.held.devices, asking=asking)
+def _with_preferences(state: NodeState, preferences: PreferredAllocations) -> NodeState:
+    devices = replace(state.held.devices, preferred_allocations=preferences)
     return replace(state, held=replace(state.held, devices=devices))
 
 
-def _served(state: NodeState, event: DevicesServed) -> Step:
-    """The node with what plugins said of a pod's devices; one that failed turns the pod away.
+def _devices_allocated(state: NodeState, event: DevicesAllocated) -> Step:
+    """The node with the plugins' responses for a pod's devices; a failed allocation rejects the pod.
 
     Follows: v1.36, devicemanager/manager.go, allocateContainerResources; pkg/kubelet/kubelet.go, rejectPod.
-    Departs: the kubelet asks before it looks at the next container, and waits for as long as the plugin takes;
-        here the pod holds its devices meanwhile, and pods that came after it are decided on.
+    Departs: the kubelet calls the plugin before it handles the next container, and blocks until the plugin
+        responds; here the pod holds its devices meanwhile, and later pods are decided.
     """
     if event.failure is None:
-        return Step(served(state, event))
-    gone = _gone(state, event.uid)
+        return Step(with_allocate_responses(state, event))
+    removal = _remove(state, event.uid)
     reject = RejectPod(pod_uid=event.uid, because=(event.failure,))
-    after = gone.state.turned_away(event.uid)
+    after = removal.state.rejected(event.uid)
     return replace(
-        gone,
+        removal,
         state=after,
-        actions=(reject, *gone.actions),
-        because=(event.failure, *gone.because),
+        actions=(reject, *removal.actions),
+        because=(event.failure, *removal.because),
         decision=Decision.REFUSED,
     )
 
 
-def _of_resizes(done: Resized) -> Step:
-    return Step(done.state, done.actions, resizes=done.resizes)
+def _resize_result(resize_step: "ResizeStep") -> Step:
+    return Step(resize_step.state, resize_step.actions, resizes=resize_step.resizes)
 
 
-def _found(state: NodeState, pod: Pod) -> Step:
-    """The state with a pod that runs, and what would be said of it if it came now; nobody makes way for it."""
-    judged = admission(state, pod)
-    held = judged.held
+def _recover(state: NodeState, pod: Pod) -> Step:
+    """The state with a running pod, and the decision if it were added now; no pod is preempted for it."""
+    admission = admission_result(state, pod)
+    held = admission.held
     if held is None:
-        held = aligned(state, pod).held
-    after = replace(state, held=held, settled=True).with_pod(pod).started(pod.uid)
-    decision = Decision.REFUSED if judged.refused_for else Decision.ADMITTED
-    return Step(after, because=(*judged.refused_for, *judged.because), decision=decision)
+        held = alignment_result(state, pod).held
+    after = replace(state, held=held, is_collected=True).with_pod(pod).started(pod.uid)
+    decision = Decision.REFUSED if admission.rejected_for else Decision.ADMITTED
+    return Step(after, because=(*admission.rejected_for, *admission.because), decision=decision)
 
 
-def _waiting(state: NodeState, pod: Pod) -> Step:
-    """A pod that comes while there is no kubelet to look at it."""
-    nobody = NotJudged(what="the pod", because="the kubelet does not run")
-    after = replace(state, waiting={**state.waiting, pod.uid: pod})
-    return Step(after, because=(nobody,), decision=Decision.UNDECIDED)
+def _queue(state: NodeState, pod: Pod) -> Step:
+    """Queues a pod that is added while the kubelet is down."""
+    not_judged = NotJudged(what="the pod", because="the kubelet does not run")
+    after = replace(state, pending_pods={**state.pending_pods, pod.uid: pod})
+    return Step(after, because=(not_judged,), decision=Decision.UNDECIDED)
 
 
-def _restarted(state: NodeState, event: Restarted) -> Step:
-    """The node under another kubelet, if that one starts: it looks at all pods as if they were new.
+def _restart(state: NodeState, event: KubeletRestarted) -> Step:
+    """The node after a kubelet restart: if the new kubelet starts, it handles all pods as additions.
 
     Follows: v1.36, pkg/kubelet/kubelet.go, syncLoopIteration, HandlePodAdditions, initializeRuntimeDependentModules.
     """
+    from nodewright.node.resize.resize_attempts import resume_resizes  # noqa: PLC0415 - start-up time
+    from nodewright.node.restart.kubelet_startup import start_kubelet, with_plugins_registered  # noqa: PLC0415 - as above
+
     if isinstance(event.parts, Refused):
         return _down(state, event.parts.because)
-    begun = begin(event.parts.value, event.stored, running(state.pods.values()))
-    if begun.state is None:
-        return _down(state, tuple(ending.because for ending in begun.endings))
-    known = state.pods.keys() - state.open_pods
-    after, taken = readmitted(begun.state, (*state.pods.values(), *state.waiting.values()), known)
-    actions = tuple(action for one in taken for action in one.step.actions)
-    lost = (one.step for one in taken if one.step.decision is not Decision.ADMITTED)
-    because = (*begun.warnings, *(reason for one in lost for reason in one.because))
-    again = taken_up(registered(after), state.resizing)
-    return Step(again.state, (*actions, *again.actions), because, resizes=again.resizes)
+    startup = start_kubelet(event.parts.value, event.stored, running_containers(state.pods.values()))
+    if startup.state is None:
+        return _down(state, tuple(ending.because for ending in startup.failures))
+    decided_uids = state.pods.keys() - state.undecided_pods
+    after, readmitted_pods = readmit_pods(
+        startup.state, (*state.pods.values(), *state.pending_pods.values()), decided_uids
+    )
+    actions = tuple(action for readmitted in readmitted_pods for action in readmitted.step.actions)
+    lost_steps = (
+        readmitted.step for readmitted in readmitted_pods if readmitted.step.decision is not Decision.ADMITTED
+    )
+    because = (*startup.warnings, *(reason for readmitted in lost_steps for reason in readmitted.because))
+    resumption = resume_resizes(with_plugins_registered(after), state.pending_resizes)
+    return Step(resumption.state, (*actions, *resumption.actions), because, resizes=resumption.resizes)
 
 
 def _down(state: NodeState, because: tuple[Reason, ...]) -> Step:
-    return Step(replace(state, down_for=because), (EndKubelet(because=because),), because)
+    return Step(replace(state, kubelet_down_for=because), (ExitKubelet(because=because),), because)
 
 
-def running(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
-    """The containers that run, by uid and name: as statuses say, else all but those that run before the others."""
+def running_containers(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
+    """The running containers by uid and name: by their statuses; without a status, all but init containers."""
     return frozenset((pod.uid, name) for pod in pods for name in _running(pod))
 
 
 def _running(pod: Pod) -> Iterator[str]:
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    told = {one.name: one.state.running is not None for one in statuses if one.state != ContainerState()}
-    for one in pod.spec.init_containers:
-        if told.get(one.name, one.is_sidecar):
-            yield one.name
-    for one in pod.spec.containers:
-        if told.get(one.name, True):
-            yield one.name
+    running_by_name = {
+        status.name: status.state.running is not None
+        for status in statuses
+        if status.state != ContainerState()
+    }
+    for container in pod.spec.init_containers:
+        if running_by_name.get(container.name, container.is_sidecar):
+            yield container.name
+    for container in pod.spec.containers:
+        if running_by_name.get(container.name, True):
+            yield container.name
 
 
-class Readmitted(msgspec.Struct, frozen=True):
-    """What a kubelet that has started made of a pod."""
+class ReadmittedPod(msgspec.Struct, frozen=True):
+    """The decision of a restarted kubelet about a pod."""
 
     pod: Pod
     step: Step
 
 
-def readmitted(
-    state: NodeState, pods: Iterable[Pod], known: Collection[str]
-) -> tuple[NodeState, tuple[Readmitted, ...]]:
-    """The node after its kubelet has looked at all pods, and what it made of each.
+def readmit_pods(
+    state: NodeState, pods: Iterable[Pod], running_uids: Collection[str]
+) -> tuple[NodeState, tuple[ReadmittedPod, ...]]:
+    """The node after its restarted kubelet has handled all pods, with the decision about each.
 
-    Each goes through all handlers, as a new one does; what it holds already it keeps. Until all are known,
-    nothing is taken back from anybody; `restart` knows what becomes of the node then. ``known`` are the uids of those that ran before: what the node is
-    like for them is no question.
+    Each pod passes all admission handlers as a new one does and keeps its allocations. No allocation is released
+    until all pods are handled. ``running_uids`` are the pods whose admission is certain, as they ran before: for
+    them unjudged features do not matter.
 
     Follows: v1.36, pkg/kubelet/kubelet.go, HandlePodAdditions; allocation/allocation_manager.go, AddPod.
     Departs: pods are judged by what the new configuration leaves them; a kubelet that is slow to write its
         node object judges by what the former one left.
     """
-    taken = []
-    for pod in in_order(pods):
-        found = _arrived(replace(state, settled=True), pod, is_known=pod.uid in known)
-        taken.append(Readmitted(pod, found))
-        state = found.state
-    return state, tuple(taken)
+    from nodewright.node.restart.kubelet_startup import pods_in_sync_order  # noqa: PLC0415 - start-up time
+
+    readmitted = []
+    for pod in pods_in_sync_order(pods):
+        result = _decide(replace(state, is_collected=True), pod, is_known=pod.uid in running_uids)
+        readmitted.append(ReadmittedPod(pod, result))
+        state = result.state
+    return state, tuple(readmitted)
 
 
-def _arrived(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
-    """The decision on a pod, the same in every world that the open questions leave possible.
+def _decide(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
+    """The decision about a pod, if it is the same for every possible answer to the open questions.
 
-    Where earlier pods are only assumed to be in, the node is judged with all of them and with none of them:
-    an answer that is the same both times stands.
+    Where the admission of earlier pods is only assumed, the pod is judged with all of them and with none of them;
+    only a decision that is the same in both cases stands.
     """
-    # A pod that the node has already is not its own neighbour.
+    # A pod that is already on the node does not compete with itself.
     state = state.without_pod(pod.uid)
-    judged = admission(state, pod)
-    refused = judged.refused_for
-    unknown = () if is_known else open_questions(state.config, pod)
-    doubts = doubt(state, pod, judged)
-    assumed = assumed_parts(state.config, pod)
-    if refused and assumed and is_refused_anyway(state, pod, judged):
+    admission = admission_result(state, pod)
+    refused = admission.rejected_for
+    unknown = () if is_known else unjudged_features(state.config, pod)
+    doubts = admission_doubts(state, pod, admission)
+    assumed = assumptions_for(state.config, pod)
+    if refused and assumed and is_rejected_regardless(state, pod, admission):
         unknown, assumed = (*assumed, *unknown), ()
     doubts = (*assumed, *doubts)
-    # What is not known of a pod could only turn it away: for one that is turned away it changes no more than the reason.
+    # Unjudged features can only reject a pod: for a rejected pod they change nothing but the reason.
     if not refused:
         doubts = (*unknown, *doubts)
-    after = state if judged.held is None else replace(state, held=judged.held, settled=True)
-    after = without_victims(after, judged.victims)
+    after = state if admission.held is None else replace(state, held=admission.held, is_collected=True)
+    after = without_victims(after, admission.victims)
     if doubts:
-        because = (*doubts, *refused, *judged.because)
-        return Step(after.with_pod(pod, assumed=True), (), because, Decision.UNDECIDED, judged.victims)
-    killing = preempting(judged.victims) if judged.victims else ()
+        because = (*doubts, *refused, *admission.because)
+        return Step(after.with_pod(pod, assumed=True), (), because, Decision.UNDECIDED, admission.victims)
+    kills = preemption_actions(admission.victims) if admission.victims else ()
     if refused:
-        actions = (*killing, RejectPod(pod_uid=pod.uid, because=refused))
-        because = (*refused, *unknown, *judged.because)
-        return Step(after.turned_away(pod.uid), actions, because, Decision.REFUSED, judged.victims)
-    actions = (*killing, AdmitPod(pod_uid=pod.uid))
-    return Step(after.with_pod(pod), actions, judged.because, Decision.ADMITTED, judged.victims)
+        actions = (*kills, RejectPod(pod_uid=pod.uid, because=refused))
+        because = (*refused, *unknown, *admission.because)
+        return Step(after.rejected(pod.uid), actions, because, Decision.REFUSED, admission.victims)
+    actions = (*kills, AdmitPod(pod_uid=pod.uid))
+    return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)

@@ -1,1 +1,1 @@
-"""Floor 9: what tests and acceptance need, ours and other people's: conformance, fakes, strategies."""
+"""Fixtures and Hypothesis strategies for tests, in this project and in others."""

@@ -1,16 +1,16 @@
-"""Small fleets in a few words, for tests and notebooks."""
+"""Short constructors of small fleets, for tests and notebooks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodewright.core.requests import with_defaults
-from nodewright.model.fleet import FleetNode, FleetPod
-from nodewright.model.objects import Pod, Taint
-from nodewright.model.profile import NodeProfile
-from nodewright.sim.fleet.board import Board, Seat, Tenant
-from nodewright.sim.fleet.shapes import PodShape
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
+from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.workload import FleetNode, FleetPod
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod, Taint
 from nodewright.testing.nodes import a_profile
-from nodewright.world.decode import decode
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -37,39 +37,39 @@ def a_shape(
     return PodShape(number, a_template(requests, labels, **spec), "default")
 
 
-def a_seat(
+def a_node_slot(
     number: int,
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Taint] = (),
     *,
     cordoned: bool = False,
     **allocatable: int,
-) -> Seat:
-    """A node named `n0`, `n1`, … with room for 110 pods and what else it has."""
+) -> NodeSlot:
+    """A node named `n0`, `n1`, … with room for 110 pods and further capacity."""
     named = {HOSTNAME: f"n{number}", **(labels or {})}
-    return Seat(number, f"n{number}", {"pods": 110, **allocatable}, named, taints, cordoned=cordoned)
+    return NodeSlot(number, f"n{number}", {"pods": 110, **allocatable}, named, taints, cordoned=cordoned)
 
 
-def a_board(seats: Sequence[Seat], pods: Sequence[tuple[PodShape, str]] = ()) -> Board:
-    """These nodes with pods on them: of each shape as many as there are digits, each on the node of that number.
+def a_cluster_view(slots: Sequence[NodeSlot], pods: Sequence[tuple[PodShape, str]] = ()) -> ClusterView:
+    """These nodes with pods: of each shape one pod per digit, on the node with that number.
 
-    >>> a_board([a_seat(0), a_seat(1)], [(a_shape(), "001")]).where
+    >>> a_cluster_view([a_node_slot(0), a_node_slot(1)], [(a_shape(), "001")]).pods_by_shape_and_node
     {0: {0: 2, 1: 1}}
     """
-    board = Board(seats)
-    for shape, places in pods:
-        for place in places:
-            uid = f"{board.running:04d}"
-            board.put(seats[int(place)], uid, Tenant(board.running, shape, 0.0))
-    return board
+    view = ClusterView(slots)
+    for shape, numbers in pods:
+        for number in numbers:
+            uid = f"{view.running:04d}"
+            view.add_pod(slots[int(number)], uid, AssignedPod(view.running, shape, 0.0))
+    return view
 
 
 def some_nodes(count: int, profile: NodeProfile | None = None, **node: Any) -> list[FleetNode]:
-    """Nodes `n0`, `n1`, … that are alike: two NUMA nodes with 4 CPUs each, if nothing else is said."""
+    """Equal nodes `n0`, `n1`, …: by default with two NUMA nodes of 4 CPUs each."""
     profile = profile or a_profile()
     return [FleetNode(name=f"n{number}", profile=profile, shape="small", **node) for number in range(count)]
 
 
 def some_pods(count: int, template: Pod, name: str = "p", **pod: Any) -> list[FleetPod]:
-    """Pods `p0`, `p1`, … that are alike."""
+    """Equal pods `p0`, `p1`, …."""
     return [FleetPod(name=f"{name}{number}", pod=template, **pod) for number in range(count)]

@@ -1,4 +1,4 @@
-"""Machines for tests: hypothesis strategies, and files of /sys and /proc as the kernel would show them."""
+"""Machines for tests: Hypothesis strategies, and files of /sys and /proc as the kernel shows them."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,9 +7,9 @@ import msgspec
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from nodewright.model.machine import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.profiles.machine.lscpu import CPURow, machine_from_rows
 from nodewright.values.idset import CPUSet
-from nodewright.world.machine.assemble import CPURow, machine_from_rows
 
 KIB = 1024
 L3_BYTES = 32 << 20
@@ -22,7 +22,7 @@ Files = dict[str, str]
 
 
 def regular_machine(numa: int = 1, cpus: int = 4, *, memory_bytes: int = 4 << 30) -> MachineInfo:
-    """A machine with a socket for each NUMA node, which has so many CPUs, one a core, and so much memory.
+    """A machine with one socket per NUMA node, each with these CPUs, one per core, and this memory.
 
     >>> [str(CPUSet.from_ids(core.thread_ids[0] for core in node.cores)) for node in regular_machine(2).topology]
     ['0-3', '4-7']
@@ -44,14 +44,14 @@ def regular_machine(numa: int = 1, cpus: int = 4, *, memory_bytes: int = 4 << 30
 
 @st.composite
 def machines(draw: st.DrawFn, *, max_numa: int = 5) -> MachineInfo:
-    """Machines that contradict themselves nowhere, in cAdvisor's order.
+    """Consistent machines, in cAdvisor's order.
 
     NUMA nodes with holes in their numbers and without CPUs, cores with different numbers of threads, CPUs
     numbered at random, L3 caches of any number of cores, ids of cores that come again on other sockets.
     """
     ids = draw(st.lists(st.integers(0, 20), min_size=1, max_size=max_numa, unique=True))
     rows = draw(_rows(sorted(ids)))
-    # Two caches that each look like the whole node's: the files of its cores could not be told from the machine.
+    # Excluded: two caches that each span the whole node, which files of cores cannot represent.
     known = {node.node_id: node for node in machine_from_rows(rows, l3_bytes=L3_BYTES).topology}
     assume(all(len(node.caches) < 2 for node in known.values()))
     sizes = draw(st.sampled_from([(), (2048,), (1048576, 2048)]))
@@ -88,7 +88,7 @@ def _rows(draw: st.DrawFn, numa_ids: list[int]) -> list[CPURow]:
 
 
 def _renumbered(nodes: list[NUMANode], *, per_socket: bool) -> tuple[NUMANode, ...]:
-    """The nodes with core ids that begin anew on each socket, as hardware has them, or as they are."""
+    """The nodes with core ids that start at 0 on each socket, as on hardware, or unchanged."""
     if not per_socket:
         return tuple(nodes)
     seen: dict[int, dict[int, int]] = {}
@@ -127,7 +127,7 @@ def _counted(nodes: tuple[NUMANode, ...], sizes: tuple[int, ...]) -> MachineInfo
 
 
 def machine_files(machine: MachineInfo) -> Files:
-    """What the kernel would show of the machine: `sys/…` and `proc/…`, cgroup v2, no swap."""
+    """The kernel's files for the machine: `sys/…` and `proc/…`, cgroup v2, no swap."""
     files = {
         "sys/devices/system/cpu/online": f"{CPUSet.from_ids(_threads(machine))}\n",
         "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids\n",
@@ -152,8 +152,8 @@ def machine_files(machine: MachineInfo) -> Files:
     return files
 
 
-def write_files(files: Mapping[str, str], directory: Path) -> Path:
-    """The directory, now with these files in it."""
+def write_machine_files(files: Mapping[str, str], directory: Path) -> Path:
+    """Writes these files into the directory, and returns it."""
     for folder in {path.rpartition("/")[0] for path in files}:
         (directory / folder).mkdir(parents=True, exist_ok=True)
     for path, text in files.items():
@@ -165,10 +165,10 @@ def write_files(files: Mapping[str, str], directory: Path) -> Path:
     return directory
 
 
-def unpacked(dump: str) -> Files:
-    r"""The files of a dump: `[directory]`, then `name = text`, `name -> target`, or lines that begin with `|`.
+def files_from_dump(dump: str) -> Files:
+    r"""The files of a dump: `[directory]`, then `name = text`, `name -> target`, or lines that start with `|`.
 
-    >>> unpacked("[sys]\na = 1\nb -> a\nc =\n  | x\n  |")
+    >>> files_from_dump("[sys]\na = 1\nb -> a\nc =\n  | x\n  |")
     {'sys/a': '1\n', 'sys/b': '-> a', 'sys/c': 'x\n\n'}
     """
     files: Files = {}
@@ -227,7 +227,7 @@ def _node_files(node: NUMANode) -> Files:
 
 
 def _huge_page_files(directory: str, pages: tuple[HugePages, ...]) -> Files:
-    return {f"{directory}/hugepages-{one.page_size}kB/nr_hugepages": f"{one.num_pages}\n" for one in pages}
+    return {f"{directory}/hugepages-{page.page_size}kB/nr_hugepages": f"{page.num_pages}\n" for page in pages}
 
 
 def _cache_files(directory: str, cache: UncoreCache, cpus: CPUSet) -> Files:

@@ -1,21 +1,21 @@
-"""Whole nodes in a few words, for tests and notebooks."""
+"""Short constructors of whole nodes, for tests and notebooks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodewright.model.objects import Pod
-from nodewright.model.profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
-from nodewright.model.shape import GIB
+from nodewright.hardware.machine_shape import GIB
+from nodewright.kubernetes.node_profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
+from nodewright.kubernetes.objects import Pod
 from nodewright.testing.machines import regular_machine
 
 STATIC_CPUS: Mapping[str, Any] = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
-"""CPU 0 is the system's."""
+"""CPU 0 is reserved for the system."""
 STATIC_MEMORY: Mapping[str, Any] = {
     "memoryManagerPolicy": "Static",
     "systemReserved": {"memory": "1Gi"},
     "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
 }
-"""1 GiB of NUMA node 0 is the system's."""
+"""1 GiB of NUMA node 0 is reserved for the system."""
 
 
 def a_profile(
@@ -27,7 +27,7 @@ def a_profile(
     allocations: Sequence[ContainerAllocation] | None = None,
     **kubelet: Any,
 ) -> NodeProfile:
-    """A node whose NUMA nodes have so many CPUs (of one thread a core) and 4 GiB each, with this configuration.
+    """A node whose NUMA nodes have these CPUs (one thread per core) and 4 GiB each, with this configuration.
 
     Devices are `id`, `id@numa` or `id@numa,numa` with blanks between. No memory is kept for evictions.
 
@@ -40,22 +40,22 @@ def a_profile(
             machine_info=regular_machine(numa, cpus, memory_bytes=4 * GIB),
             root_fs_capacity=100 * GIB,
             kubelet_configuration={"evictionHard": {}, **kubelet},
-            devices={resource: some_devices(text) for resource, text in (devices or {}).items()},
+            devices={resource: profile_devices(text) for resource, text in (devices or {}).items()},
             pods=tuple(pods),
             allocations=None if allocations is None else tuple(allocations),
         )
     )
 
 
-def some_devices(text: str) -> tuple[Device, ...]:
+def profile_devices(text: str) -> tuple[Device, ...]:
     """Devices as `a_profile` has them.
 
-    >>> some_devices("a@0 b")[1].numa_nodes is None
+    >>> profile_devices("a@0 b")[1].numa_nodes is None
     True
     """
-    found = []
+    devices = []
     for word in text.split():
         name, _, places = word.partition("@")
         numa = tuple(int(place) for place in places.split(",")) if places else None
-        found.append(Device(id=name, numa_nodes=numa))
-    return tuple(found)
+        devices.append(Device(id=name, numa_nodes=numa))
+    return tuple(devices)

@@ -1,24 +1,24 @@
-"""Pods, their containers, and nodes in a few words, for tests and notebooks.
+"""Short constructors of pods, containers and nodes, for tests and notebooks.
 
-`a_pod` is a pod as its manifest would have it, with one container in a line; `pod` is a pod of these containers.
+`a_pod` is a pod with one container, as in a manifest; `pod` is a pod with these containers.
 Amounts are texts (`50m/100Mi`, `cpu=1 nvidia.com/gpu=2`) or mappings.
 """
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from nodewright.model.objects import (
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.objects import (
+    APINode,
     Container,
-    Node,
     ObjectMeta,
     Pod,
     PodSpec,
     ResourceList,
     ResourceRequirements,
 )
-from nodewright.model.resource_names import CPU, MEMORY
+from nodewright.kubernetes.resource_names import CPU, MEMORY
 from nodewright.values.quantity import Quantity
-from nodewright.world.decode import decode
 
 Amounts: TypeAlias = str | Mapping[str, str | int]
 
@@ -32,7 +32,7 @@ def a_pod(
     status: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> Pod:
-    """A pod with one container that has these requests and limits; its uid is its name.
+    """A pod with one container with these requests and limits; its uid is its name.
 
     >>> a_pod("db", {"cpu": "500m"}, priority=7).spec.containers[0].resources.requests
     {'cpu': Quantity('500m')}
@@ -47,13 +47,13 @@ def a_pod(
 
 
 def a_static_pod(name: str = "proxy", requests: Amounts = "", **spec: Any) -> Pod:
-    """A pod from a file on the node, which makes it critical."""
+    """A static pod from a file, which is critical."""
     annotations = {"kubernetes.io/config.source": "file"}
     return a_pod(name, requests, metadata={"annotations": annotations}, **spec)
 
 
 def a_guaranteed_pod(name: str, asked: Amounts, **spec: Any) -> Pod:
-    """A pod whose container has requests and limits alike.
+    """A pod whose container has equal requests and limits.
 
     >>> a_guaranteed_pod("db", "2/1Gi").spec.containers[0].resources.limits["cpu"]
     Quantity('2')
@@ -97,8 +97,8 @@ def sidecar(name: str, requests: Amounts = "", limits: Amounts = "") -> Containe
     )
 
 
-def a_node(allocatable: Amounts = "", *, name: str = "node1", **metadata_or_spec: Any) -> Node:
-    """A node with room for 110 pods and with what is given; `labels` and `taints` go where they belong.
+def a_node(allocatable: Amounts = "", *, name: str = "node1", **metadata_or_spec: Any) -> APINode:
+    """A node with room for 110 pods and this allocatable; `labels` and `taints` are set in metadata and spec.
 
     >>> str(a_node({"cpu": 4}).status.allocatable["pods"])
     '110'
@@ -109,11 +109,11 @@ def a_node(allocatable: Amounts = "", *, name: str = "node1", **metadata_or_spec
         "spec": metadata_or_spec,
         "status": {"allocatable": {"pods": 110, **_texts(allocatable)}},
     }
-    return decode(document, Node)
+    return decode(document, APINode)
 
 
 def amounts(asked: Amounts) -> ResourceList:
-    """Amounts by resource: `cpu/memory`, or name=amount with blanks between, or a mapping.
+    """Amounts by resource: `cpu/memory`, or name=amount separated by spaces, or a mapping.
 
     >>> amounts("50m/100Mi")
     {'cpu': Quantity('50m'), 'memory': Quantity('100Mi')}

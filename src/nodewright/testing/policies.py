@@ -1,10 +1,10 @@
-"""Laws for policies of your own: each is tried with questions that nobody chose.
+"""Laws for custom policies, tested with generated inputs.
 
->>> from nodewright.policies import CPUSet, PickAsked, PolicyError, cpu_picker
+>>> from nodewright.policies import CPUSet, PickRequest, CustomPolicyError, cpu_picker
 >>> @cpu_picker("lowest")
-... def lowest(asked: PickAsked) -> CPUSet:
-...     return CPUSet.from_ids(sorted(asked.free)[: asked.count])
->>> holds_laws(lowest, examples=20)
+... def lowest(request: PickRequest) -> CPUSet:
+...     return CPUSet.from_ids(sorted(request.free)[: request.count])
+>>> check_policy_laws(lowest, examples=20)
 """
 
 from collections.abc import Callable
@@ -13,44 +13,51 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodewright.core.cpu.options import CPUOptions
-from nodewright.core.cpu.own import CPUPicker, PickAsked, picked
-from nodewright.core.eviction import EvictionPolicy, Room
-from nodewright.core.topology import TopologyManager
-from nodewright.core.topology.own import (
-    POLICIES,
-    SCOPES,
-    Alignment,
+from nodewright.core.cpu.custom_picker import CPUPicker, PickRequest, picked_cpus
+from nodewright.core.cpu.policy_options import CPUOptions
+from nodewright.core.eviction.eviction_policy import EvictionPolicy, Headroom
+from nodewright.core.topology.custom import (
+    KUBELET_POLICIES,
+    KUBELET_SCOPES,
+    POLICY_ANNOTATION,
+    SCOPE_ANNOTATION,
+    MergeRequest,
     TopologyPolicy,
-    manager_for,
-    own_affinity,
+    custom_affinity,
+    topology_manager_for,
 )
-from nodewright.core.topology.pod_wish import POLICY, SCOPE
-from nodewright.model.hints import Offer
-from nodewright.model.objects import ObjectMeta, Pod
-from nodewright.model.policies import Policy
-from nodewright.testing.hints import distance_tables, listed, rules
-from nodewright.testing.strategies import pods
-from nodewright.testing.topologies import topologies
+from nodewright.core.topology.manager_config import TopologyManager
+from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.testing.strategies import distance_tables, hint_lists, pods, rule_hint_lists, topologies
+from nodewright.values.custom_policy import CustomPolicy
 from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.values.topology_hints import Offer
 
-MOST_NODES = 4
+MAX_NUMA_NODES = 4
 
 
-def holds_laws(policy: Policy, *, examples: int = 100) -> None:
-    """Nothing, if the policy never fails, never breaks a law, and gives the same question the same answer.
+def check_policy_laws(policy: CustomPolicy, *, examples: int = 100) -> None:
+    """Checks that the policy never fails, never breaks a law, and gives equal answers to equal inputs.
 
-    Errors: PolicyError or AssertionError with the simplest question found that shows otherwise.
+    Errors: CustomPolicyError or AssertionError with the simplest counterexample.
     """
     match policy:
         case CPUPicker():
-            _tried(picks_asked(), lambda asked: picked(policy, asked), examples)
+            _tried(pick_requests(), lambda request: picked_cpus(policy, request), examples)
         case EvictionPolicy():
-            _tried(looks(), lambda asked: policy.interval_ns(*asked), examples)
-        case TopologyPolicy(choosing=None):
-            _tried(alignments(), lambda asked: own_affinity(policy, asked, pod_level=False), examples)
+            _tried(eviction_policy_inputs(), lambda request: policy.interval_ns(*request), examples)
+        case TopologyPolicy(choose_policy=None):
+            _tried(
+                alignment_requests(),
+                lambda request: custom_affinity(policy, request, pod_level=False),
+                examples,
+            )
         case TopologyPolicy():
-            _tried(alignments(), lambda asked: manager_for(asked.manager, policy, asked.pod), examples)
+            _tried(
+                alignment_requests(),
+                lambda request: topology_manager_for(request.manager, policy, request.pod),
+                examples,
+            )
         case _:
             raise TypeError(f"there are no laws for a {policy.kind}")
 
@@ -58,46 +65,51 @@ def holds_laws(policy: Policy, *, examples: int = 100) -> None:
 def _tried(questions: st.SearchStrategy[Any], answer: Callable[[Any], object], examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(questions)
-    def law(asked: Any) -> None:
-        assert answer(asked) == answer(asked), "the same question got two answers"
+    def law(request: Any) -> None:
+        assert answer(request) == answer(request), "equal inputs got different answers"
 
     law()
 
 
 @st.composite
-def picks_asked(draw: st.DrawFn) -> PickAsked:
-    """Questions to CPU pickers: machines of every kind, with CPUs taken here and there."""
+def pick_requests(draw: st.DrawFn) -> PickRequest:
+    """Inputs of CPU pickers: machines of every kind, with some CPUs in use."""
     topology = draw(topologies())
     free = draw(st.lists(st.sampled_from(sorted(topology.cpus)), min_size=1, unique=True))
     options = CPUOptions(full_pcpus_only=draw(st.booleans()), prefer_uncore_cache=draw(st.booleans()))
     count = draw(st.integers(1, len(free)))
-    return PickAsked(topology=topology, free=CPUSet.from_ids(free), count=count, options=options)
+    return PickRequest(topology=topology, free=CPUSet.from_ids(free), count=count, options=options)
 
 
-def looks() -> st.SearchStrategy[tuple[tuple[Room, ...], int | None]]:
-    """Questions to eviction policies: thresholds far and near, and grace periods that run."""
+def eviction_policy_inputs() -> st.SearchStrategy[tuple[tuple[Headroom, ...], int | None]]:
+    """Inputs of eviction policies: thresholds at various distances, and running grace periods."""
     rooms = st.builds(
-        Room,
-        left=st.integers(-(2**40), 2**50),
+        Headroom,
+        margin=st.integers(-(2**40), 2**50),
         capacity=st.integers(0, 2**50),
-        growth=st.integers(-(2**40), 2**40),
+        growth_per_s=st.integers(-(2**40), 2**40),
     )
     return st.tuples(st.lists(rooms, max_size=4).map(tuple), st.none() | st.integers(1, 2**40))
 
 
 @st.composite
-def alignments(draw: st.DrawFn) -> Alignment:
-    """Questions to topology policies: hints that agree, that do not, that leave everything open."""
-    nodes = draw(st.integers(1, MOST_NODES))
-    hints = st.one_of(listed(nodes), rules(nodes))
-    said = draw(st.lists(st.dictionaries(st.sampled_from(("cpu", "a.b/gpu")), hints, max_size=2), max_size=3))
-    return Alignment(
-        pod=draw(wishing_pods()),
+def alignment_requests(draw: st.DrawFn) -> MergeRequest:
+    """Inputs of topology policies: hints that agree, conflict, or have no preference."""
+    nodes = draw(st.integers(1, MAX_NUMA_NODES))
+    hints = st.one_of(hint_lists(nodes), rule_hint_lists(nodes))
+    hints_by_provider = draw(
+        st.lists(st.dictionaries(st.sampled_from(("cpu", "a.b/gpu")), hints, max_size=2), max_size=3)
+    )
+    return MergeRequest(
+        pod=draw(annotated_pods()),
         container=draw(st.sampled_from(("", "app"))),
-        offers=tuple(Offer(name, one) for name, one in zip(("devices", "cpu", "memory"), said, strict=False)),
+        offers=tuple(
+            Offer(name, provider_hints)
+            for name, provider_hints in zip(("devices", "cpu", "memory"), hints_by_provider, strict=False)
+        ),
         manager=TopologyManager(
-            policy=draw(st.sampled_from(POLICIES)),
-            scope=draw(st.sampled_from(SCOPES)),
+            policy=draw(st.sampled_from(KUBELET_POLICIES)),
+            scope=draw(st.sampled_from(KUBELET_SCOPES)),
             numa=NUMASet((1 << nodes) - 1),
             distances=draw(distance_tables(nodes)),
         ),
@@ -105,14 +117,14 @@ def alignments(draw: st.DrawFn) -> Alignment:
 
 
 @st.composite
-def wishing_pods(draw: st.DrawFn) -> Pod:
-    """Pods, some of which wish for a topology policy or a scope by annotation; not all wishes make sense."""
+def annotated_pods(draw: st.DrawFn) -> Pod:
+    """Pods, some with annotations for a topology policy or a scope, which may be invalid."""
     pod = draw(pods())
     wishes = {}
     if draw(st.booleans()):
-        wishes[POLICY] = draw(st.sampled_from((*POLICIES, "Restricted", "")))
+        wishes[POLICY_ANNOTATION] = draw(st.sampled_from((*KUBELET_POLICIES, "Restricted", "")))
     if draw(st.booleans()):
-        wishes[SCOPE] = draw(st.sampled_from((*SCOPES, "node")))
+        wishes[SCOPE_ANNOTATION] = draw(st.sampled_from((*KUBELET_SCOPES, "node")))
     annotations = {**pod.metadata.annotations, **wishes}
     return Pod(
         metadata=ObjectMeta(

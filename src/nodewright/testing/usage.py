@@ -1,24 +1,36 @@
-"""Readings of a node in a few words, for tests and notebooks: `memory="400Mi/16Gi"` is available/capacity."""
+"""Short constructors of a node's usage, for tests and notebooks: `memory="400Mi/16Gi"` is available/capacity.
 
-from nodewright.model.usage import (
-    ContainerUse,
-    FilesystemUse,
-    MemoryUse,
-    NodeUse,
+Settings of timelines in a few words, for tests and notebooks: amounts are texts, rates are a second.
+"""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from nodewright.core.eviction.eviction_ranking import ActivePod
+from nodewright.core.eviction.eviction_thresholds import EvictionConfig
+from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
+from nodewright.kubernetes.stats_summary import (
+    ContainerStats,
+    FsStats,
+    MemoryStats,
+    NodeStats,
     PodReference,
-    PodUse,
-    ProcessLimit,
-    ProcessUse,
-    RuntimeUse,
-    Usage,
-    VolumeUse,
+    PodStats,
+    ProcessStats,
+    RlimitStats,
+    RuntimeStats,
+    StatsSummary,
+    VolumeStats,
 )
+from nodewright.testing.objects import a_pod
+from nodewright.timeline import Assumptions, ContainerMemory, Growth, PodMemory, TimelineSetup
 from nodewright.values.instant import Instant
 from nodewright.values.quantity import Quantity
 
 
-def a_reading(*pods: PodUse, at_s: int | None = None, **signals: str) -> Usage:
-    """A reading of a node of 16Gi and 100Gi of disk, of which half is available, but for what is said otherwise.
+def a_reading(*pods: PodStats, at_s: int | None = None, **signals: str) -> StatsSummary:
+    """The usage of a node with 16Gi of memory and 100Gi of disk, half of which is available unless specified.
 
     ``signals`` are `memory`, `allocatable` (that of all pods), `nodefs`, `imagefs`, `containerfs` and their
     inodes (`nodefs_inodes`, ...), and `pids`: each available/capacity, or empty for "not observed". ``at_s`` is
@@ -29,53 +41,57 @@ def a_reading(*pods: PodUse, at_s: int | None = None, **signals: str) -> Usage:
     """
     at = None if at_s is None else Instant(at_s * 10**9)
     pids = _pair(signals.get("pids", "16384/32768"))
-    container_of_pods = ContainerUse(name="pods", memory=_memory(signals.get("allocatable", "8Gi/16Gi"), at))
-    node = NodeUse(
+    container_of_pods = ContainerStats(
+        name="pods", memory=_memory(signals.get("allocatable", "8Gi/16Gi"), at)
+    )
+    node = NodeStats(
         node_name="node1",
         memory=_memory(signals.get("memory", "8Gi/16Gi"), at),
         system_containers=(container_of_pods,),
         fs=_filesystem("nodefs", signals, at),
-        runtime=RuntimeUse(
+        runtime=RuntimeStats(
             image_fs=_filesystem("imagefs", signals, at), container_fs=_filesystem("containerfs", signals, at)
         ),
-        rlimit=ProcessLimit(time=at, max_pid=pids[1], running=pids[1] - pids[0]) if pids else None,
+        rlimit=RlimitStats(time=at, max_pid=pids[1], running=pids[1] - pids[0]) if pids else None,
     )
-    return Usage(node=node, pods=pods)
+    return StatsSummary(node=node, pods=pods)
 
 
-def a_use(name: str, memory: str = "0", *, processes: int = 0, **disk: str) -> PodUse:
-    """What a pod with one container, `main`, uses; its uid is its name.
+def a_pod_usage(name: str, memory: str = "0", *, processes: int = 0, **disk: str) -> PodStats:
+    """The usage of a pod with one container, `main`; its uid is its name.
 
     ``disk`` are `rootfs`, `logs`, `storage` (ephemeral storage as a whole) and volumes by name: bytes, or
     bytes/inodes.
 
-    >>> a_use("web", "1Gi", rootfs="5Gi/300", cache="1Gi").volumes[0].used_bytes
+    >>> a_pod_usage("web", "1Gi", rootfs="5Gi/300", cache="1Gi").volumes[0].used_bytes
     1073741824
     """
-    used = MemoryUse(working_set_bytes=_count(memory))
-    main = ContainerUse(name="main", memory=used, rootfs=_held(disk, "rootfs"), logs=_held(disk, "logs"))
+    used = MemoryStats(working_set_bytes=_count(memory))
+    main = ContainerStats(name="main", memory=used, rootfs=_held(disk, "rootfs"), logs=_held(disk, "logs"))
     storage = _held(disk, "storage")
-    return PodUse(
+    return PodStats(
         pod_ref=PodReference(name=name, namespace="default", uid=name),
         containers=(main,),
         memory=used,
         volumes=tuple(_volume(volume, text) for volume, text in disk.items()),
         ephemeral_storage=storage,
-        processes=ProcessUse(process_count=processes),
+        processes=ProcessStats(process_count=processes),
     )
 
 
-def _memory(text: str, at: Instant | None) -> MemoryUse | None:
+def _memory(text: str, at: Instant | None) -> MemoryStats | None:
     pair = _pair(text)
-    return MemoryUse(time=at, available_bytes=pair[0], working_set_bytes=pair[1] - pair[0]) if pair else None
+    return (
+        MemoryStats(time=at, available_bytes=pair[0], working_set_bytes=pair[1] - pair[0]) if pair else None
+    )
 
 
-def _filesystem(name: str, signals: dict[str, str], at: Instant | None) -> FilesystemUse | None:
+def _filesystem(name: str, signals: dict[str, str], at: Instant | None) -> FsStats | None:
     space = _pair(signals.get(name, "50Gi/100Gi"))
     inodes = _pair(signals.get(f"{name}_inodes", "500000/1000000"))
     if not space and not inodes:
         return None
-    return FilesystemUse(
+    return FsStats(
         time=at,
         available_bytes=space[0] if space else None,
         capacity_bytes=space[1] if space else None,
@@ -84,17 +100,19 @@ def _filesystem(name: str, signals: dict[str, str], at: Instant | None) -> Files
     )
 
 
-def _held(disk: dict[str, str], part: str) -> FilesystemUse | None:
+def _held(disk: dict[str, str], part: str) -> FsStats | None:
     text = disk.pop(part, None)
     if text is None:
         return None
     used, _, inodes = text.partition("/")
-    return FilesystemUse(used_bytes=_count(used), inodes_used=_count(inodes or "0"))
+    return FsStats(used_bytes=_count(used), inodes_used=_count(inodes or "0"))
 
 
-def _volume(name: str, text: str) -> VolumeUse:
+def _volume(name: str, text: str) -> VolumeStats:
     used, _, inodes = text.partition("/")
-    return VolumeUse(name=name, used_bytes=_count(used) if used else None, inodes_used=_count(inodes or "0"))
+    return VolumeStats(
+        name=name, used_bytes=_count(used) if used else None, inodes_used=_count(inodes or "0")
+    )
 
 
 def _pair(text: str) -> tuple[int, int] | None:
@@ -105,4 +123,62 @@ def _pair(text: str) -> tuple[int, int] | None:
 
 
 def _count(text: str) -> int:
+    return Quantity.parse(text).value()
+
+
+SECOND_NS = 10**9
+
+
+def a_timeline_pod(
+    name: str, used: str = "0", request: str = "0", *, limit: str = "", priority: int = 0, **more: int
+) -> PodMemory:
+    """A pod with one container, `main`, that requests a CPU; ``more`` are fields of the container.
+
+    >>> a_timeline_pod("web", "1Gi").containers[0].used_bytes
+    1073741824
+    """
+    part = ContainerMemory(
+        name="main",
+        used_bytes=_bytes(used),
+        limit_bytes=_bytes(limit) if limit else None,
+        oom_score_adj=1000 if request == "0" else 900,
+        cpu_milli=1000,
+    )
+    part = replace(part, **more)
+    pod = a_pod(name, f"memory={request} cpu=1", priority=priority)
+    return PodMemory(claim=ActivePod.of(pod), containers=(part,), age_ns=0)
+
+
+def a_timeline_setting(
+    *pods: PodMemory,
+    growth: Mapping[str, str] | None = None,
+    hard: str = "100Mi",
+    memory: str = "4Gi",
+    seconds: int = 120,
+    system: str = "0",
+) -> TimelineSetup:
+    """A node of 4Gi without kernel memory, and the growth per second of its pods, by name (`system`: outside pods).
+
+    >>> a_timeline_setting(a_timeline_pod("web"), growth={"web": "1Mi"}).growth[0].rate
+    1048576
+    """
+    settings = EvictionSettings(hard={"memory.available": hard} if hard else {})
+    return TimelineSetup(
+        rules=EvictionConfig(thresholds=parse_thresholds(settings).thresholds, local_storage_isolation=False),
+        pods=pods,
+        memory_bytes=_bytes(memory),
+        system_bytes=_bytes(system),
+        growth=tuple(_growth(name, rate) for name, rate in (growth or {}).items()),
+        duration_ns=seconds * SECOND_NS,
+        enforces_pods=False,
+        assumptions=Assumptions(kept_free_bytes=0),
+    )
+
+
+def _growth(name: str, rate: str) -> Growth:
+    pod, container = ("", "") if name == "system" else (name, "main")
+    return Growth(at_ns=0, pod=pod, container=container, rate=_bytes(rate))
+
+
+def _bytes(text: str) -> int:
     return Quantity.parse(text).value()

@@ -1,1 +1,1 @@
-"""Floor 0: amounts, sets of ids, units. Values print and parse in the notation of Kubernetes or the kernel."""
+"""Amounts, sets of ids, units. Values print and parse in the notation of Kubernetes or the kernel."""

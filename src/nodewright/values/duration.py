@@ -1,4 +1,4 @@
-"""Spans of time as Kubernetes writes them (`1h2m0.5s`): whole nanoseconds."""
+"""Durations as Kubernetes writes them (`1h2m0.5s`), in whole nanoseconds."""
 
 import re
 from functools import total_ordering
@@ -20,12 +20,12 @@ _PART = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)", re.ASCII)
 
 
 class DurationError(ValueError):
-    """A text that is no span of time; the message is Go's own."""
+    """A text that is not a duration; the message is Go's."""
 
 
 @total_ordering
 class Duration:
-    """A span of time in whole nanoseconds, equal by length, printed in Kubernetes' notation.
+    """A duration in whole nanoseconds, equal by length, printed in Kubernetes' notation.
 
     Follows: Go, time.Duration, as metav1.Duration reads and writes it.
 
@@ -49,12 +49,12 @@ class Duration:
 
     @classmethod
     def seconds(cls, seconds: int) -> "Duration":
-        """The span of that many seconds."""
+        """The duration of this many seconds."""
         return cls(seconds * 10**9)
 
     @classmethod
     def parse(cls, text: str) -> "Duration":
-        """The span that a text such as `1h30m` or `-1.5s` stands for.
+        """The duration of a text such as `1h30m` or `-1.5s`.
 
         Errors:  DurationError with Go's message.
         Follows: Go, time.ParseDuration.
@@ -63,7 +63,7 @@ class Duration:
 
     @property
     def total_seconds(self) -> float:
-        """The span in seconds.
+        """The duration in seconds.
 
         A float, as the kubelet computes it: whole seconds plus the float of the rest.
         """
@@ -104,39 +104,39 @@ class Duration:
 
 
 def _parse(text: str) -> int:
-    wrong = f"time: invalid duration {_quoted(text)}"
+    invalid = f"time: invalid duration {_quoted(text)}"
     sign, rest = (-1 if text[:1] == "-" else 1), text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
         return 0
     if not rest:
-        raise DurationError(wrong)
+        raise DurationError(invalid)
     total = 0
     while rest:
         match = _PART.match(rest)
         assert match is not None, "the pattern matches anything, even nothing"
         whole, _, fraction, unit = match.groups()
         if not whole and not fraction:
-            raise DurationError(wrong)
+            raise DurationError(invalid)
         whole = whole.lstrip("0") or "0"
         if len(whole) > _MOST_DIGITS:
-            raise DurationError(wrong)
+            raise DurationError(invalid)
         if not unit:
             raise DurationError(f"time: missing unit in duration {_quoted(text)}")
         if unit not in _UNITS_NS:
             raise DurationError(f"time: unknown unit {_quoted(unit)} in duration {_quoted(text)}")
         total += int(whole) * _UNITS_NS[unit] + _fraction_ns(fraction or "", _UNITS_NS[unit])
         if total > INT64_MAX + 1:
-            raise DurationError(wrong)
+            raise DurationError(invalid)
         rest = rest[match.end() :]
     if not INT64_MIN <= sign * total <= INT64_MAX:
-        raise DurationError(wrong)
+        raise DurationError(invalid)
     return sign * total
 
 
 def _fraction_ns(digits: str, unit_ns: int) -> int:
-    """Nanoseconds in the digits after the point, cut off.
+    """Nanoseconds in the digits after the point, truncated.
 
-    Digits that would overflow 63 bits are passed over, and the rest is scaled in a float, as Go does.
+    Digits that would overflow 63 bits are ignored, and the rest is scaled in a float, as Go does.
     """
     number, scale = 0, 1.0
     for digit in digits:
@@ -154,12 +154,12 @@ def _decimal(number: int, places: int) -> str:
 
 def _quoted(text: str) -> str:
     r"""The text in quotes as package time writes it: every byte beyond ASCII as \xNN."""
-    shown = []
+    escaped = []
     for char in text:
         if char in '"\\':
-            shown.append("\\" + char)
+            escaped.append("\\" + char)
         elif " " <= char <= "~":
-            shown.append(char)
+            escaped.append(char)
         else:
-            shown.extend(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
-    return '"' + "".join(shown) + '"'
+            escaped.extend(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+    return '"' + "".join(escaped) + '"'

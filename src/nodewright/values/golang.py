@@ -1,4 +1,4 @@
-"""Numbers and texts as Go reads and prints them, where the kubelet's messages or arithmetic show it."""
+"""Numbers and texts as Go parses and prints them, where the kubelet's messages or arithmetic depend on it."""
 
 import re
 import struct
@@ -30,7 +30,7 @@ _LONGEST_NUMBER = 400  # far beyond any real setting; keeps conversions cheap
 
 
 class NumberError(ValueError):
-    """A text that Go does not take for a number; the message is Go's own."""
+    """A text that Go does not parse as a number; the message is Go's."""
 
 
 def quoted(text: str) -> str:
@@ -63,7 +63,7 @@ def text_map(pairs: Mapping[str, object]) -> str:
 
 
 def float_text(number: float) -> str:
-    """A 64-bit float as `%v` prints it: the shortest digits that give it back, exponents from 1e+21.
+    """A 64-bit float as `%v` prints it: the shortest digits that round-trip, exponents from 1e+21.
 
     >>> float_text(1.0), float_text(0.9), float_text(1e21), float_text(0.00001)
     ('1', '0.9', '1e+21', '1e-05')
@@ -91,7 +91,7 @@ def float_text(number: float) -> str:
 
 
 def float32(number: float) -> float:
-    """The nearest 32-bit float; beyond its range an infinity."""
+    """The nearest 32-bit float; infinity beyond its range."""
     try:
         (rounded,) = struct.unpack("<f", struct.pack("<f", number))
     except OverflowError:
@@ -101,7 +101,7 @@ def float32(number: float) -> float:
 
 
 def parse_float32(text: str) -> float:
-    """The 32-bit float nearest to what a text says, rounded once.
+    """The 32-bit float nearest to a text, rounded once.
 
     Errors:  NumberError with Go's message.
     Follows: Go, strconv.ParseFloat with 32 bits.
@@ -115,12 +115,12 @@ def parse_float32(text: str) -> float:
         number = _hex(text)
     elif _DECIMAL_FLOAT.fullmatch(text) and len(text) <= _LONGEST_NUMBER:
         number = float(text)
-        # Rounding twice goes wrong only where the first rounding lands halfway between two 32-bit floats.
+        # Rounding twice is wrong only if the first rounding ends halfway between two 32-bit floats.
         (bits,) = struct.unpack("<q", struct.pack("<d", number))
         if bits & 0x1FFFFFFF == 0x10000000:
-            exact, nearly = Fraction(text.replace("_", "")), Fraction(number)
-            if exact != nearly:
-                away = (exact > nearly) == (number > 0)
+            exact, rounded_once = Fraction(text.replace("_", "")), Fraction(number)
+            if exact != rounded_once:
+                away = (exact > rounded_once) == (number > 0)
                 (number,) = struct.unpack("<d", struct.pack("<q", bits + (1 if away else -1)))
     else:
         raise NumberError(f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
@@ -131,7 +131,7 @@ def parse_float32(text: str) -> float:
 
 
 def parse_int(text: str, function: str = "Atoi") -> int:
-    """The 64-bit integer that a text of decimal digits stands for.
+    """The 64-bit integer of a text of decimal digits.
 
     Errors:  NumberError with Go's message.
     Follows: Go, strconv.Atoi and, with another ``function``, strconv.ParseInt in base 10.
@@ -139,15 +139,31 @@ def parse_int(text: str, function: str = "Atoi") -> int:
     if not _INTEGER.fullmatch(text):
         raise NumberError(f"strconv.{function}: parsing {quoted(text)}: invalid syntax")
     digits = text.lstrip("+-").lstrip("0") or "0"
-    number = int(digits) if len(digits) <= 20 else 2**64
+    number = saturated_int(digits)
     number = -number if text[0] == "-" else number
     if not -(2**63) <= number < 2**63:
         raise NumberError(f"strconv.{function}: parsing {quoted(text)}: value out of range")
     return number
 
 
+_MOST_DIGITS = 20
+
+
+def saturated_int(digits: str) -> int:
+    """The number of decimal digits; of very many, a number beyond 64 bits.
+
+    Python refuses to convert more than 4,300 digits, and every type of Go has fewer.
+
+    >>> saturated_int("007"), saturated_int("9" * 5000) > 2**64, saturated_int("-" + "9" * 5000) < -(2**64)
+    (7, True, True)
+    """
+    sign = -1 if digits[:1] == "-" else 1
+    significant = digits.lstrip("+-").lstrip("0") or "0"
+    return sign * (int(significant) if len(significant) <= _MOST_DIGITS else 10**_MOST_DIGITS)
+
+
 def clean_path(path: str) -> str:
-    """The shortest path that is the same by its text alone; `.` for none.
+    """The shortest equivalent path by lexical rules; `.` for an empty one.
 
     Follows: Go, path.Clean.
 
@@ -168,7 +184,7 @@ def clean_path(path: str) -> str:
 
 
 def base_path(path: str) -> str:
-    """The last element of a path; `.` for none, `/` for slashes alone.
+    """The last element of a path; `.` for an empty path, `/` for slashes only.
 
     Follows: Go, path.Base.
 
@@ -196,3 +212,15 @@ def _escaped(char: str) -> str:
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def fnv1a_32(text: str) -> int:
+    """The 32-bit FNV-1a hash of a text: stable across machines and releases, not cryptographic.
+
+    >>> fnv1a_32("")
+    2166136261
+    """
+    digest = 0x811C9DC5
+    for byte in text.encode():
+        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return digest

@@ -1,15 +1,22 @@
-"""Sets of small ids (CPUs, NUMA nodes), each held in one integer, in the kernel's list notation."""
+"""Sets of small ids (CPUs, NUMA nodes), each stored in one integer, in the kernel's list notation."""
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import Self
 
 _PART = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
-LARGEST_ID = 65_535  # far beyond any kernel's NR_CPUS; without a bound `0-9999999999` would eat the memory
+LARGEST_ID = (
+    65_535  # far beyond any kernel's NR_CPUS; without a bound `0-9999999999` would exhaust the memory
+)
+
+
+_MOST_DIGITS = 18
+_LONGEST_SHOWN = 100
+"""Characters of a wrong part that a message repeats."""
 
 
 class IdSetError(ValueError):
-    """A text that is no list of ids; the message says which part and why."""
+    """A text that is not a list of ids; the message names the part and the rule."""
 
 
 class IdSet:
@@ -40,28 +47,38 @@ class IdSet:
 
     @classmethod
     def from_ids(cls, ids: Iterable[int]) -> Self:
-        """The set of the ids given."""
+        """The set of these ids.
+
+        Errors: IdSetError for an id below 0 or above `LARGEST_ID`.
+        """
         mask = 0
-        for one in ids:
-            mask |= 1 << one
+        for id_ in ids:
+            if not 0 <= id_ <= LARGEST_ID:
+                raise IdSetError(f"an id must be 0 to {LARGEST_ID}")
+            mask |= 1 << id_
         return cls(mask)
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """The set that a list such as `0-3,8` stands for; empty text is the empty set.
+    def from_possible_ids(cls, ids: Iterable[int]) -> Self:
+        """The set of those ids that a set can have: for input whose other ids are reported elsewhere."""
+        return cls.from_ids(id_ for id_ in ids if 0 <= id_ <= LARGEST_ID)
 
-        Errors: IdSetError naming the part that is no id or range.
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The set of a list such as `0-3,8`; empty text is the empty set.
+
+        Errors: IdSetError naming the part that is not an id or range.
         """
         mask = 0
         for part in text.strip().split(",") if text.strip() else ():
             match = _PART.fullmatch(part)
             if match is None:
-                raise IdSetError(f"{part!r} is neither a number nor a range such as 0-3")
-            low, high = int(match[1]), int(match[2] or match[1])
+                raise IdSetError(f"{_shown(part)!r} is neither a number nor a range such as 0-3")
+            low, high = _id(match[1]), _id(match[2] or match[1])
             if low > high:
-                raise IdSetError(f"{part!r} ends before it begins")
+                raise IdSetError(f"{_shown(part)!r} ends before it begins")
             if high > LARGEST_ID:
-                raise IdSetError(f"{part!r} goes beyond {LARGEST_ID}")
+                raise IdSetError(f"{_shown(part)!r} goes beyond {LARGEST_ID}")
             mask |= ((1 << (high - low + 1)) - 1) << low
         return cls(mask)
 
@@ -72,7 +89,7 @@ class IdSet:
         return f"{type(self).__name__}({str(self)!r})"
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """The runs of neighbouring ids, ascending, as (first, last)."""
+        """The ranges of consecutive ids, ascending, as (first, last)."""
         mask, low = self.mask, 0
         while mask:
             skip = (mask & -mask).bit_length() - 1
@@ -96,8 +113,8 @@ class IdSet:
     def __bool__(self) -> bool:
         return self.mask != 0
 
-    def __contains__(self, one: int) -> bool:
-        return self.mask >> one & 1 == 1
+    def __contains__(self, id_: int) -> bool:
+        return self.mask >> id_ & 1 == 1
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and isinstance(other, IdSet) and self.mask == other.mask
@@ -115,12 +132,22 @@ class IdSet:
         return type(self)(self.mask & ~other.mask)
 
     def __le__(self, other: Self) -> bool:
-        """Whether every id is in the other set, too."""
+        """Whether every id is also in the other set."""
         return self.mask & ~other.mask == 0
 
     def isdisjoint(self, other: Self) -> bool:
         """Whether no id is in both."""
         return self.mask & other.mask == 0
+
+
+def _id(digits: str) -> int:
+    """The number, exact up to `LARGEST_ID`: Python does not convert any number of digits."""
+    significant = digits.lstrip("0")
+    return int(significant or "0") if len(significant) <= _MOST_DIGITS else LARGEST_ID + 1
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 class CPUSet(IdSet):

@@ -1,4 +1,4 @@
-"""Moments as Kubernetes writes them (`2026-01-31T12:00:00Z`): whole nanoseconds since 1970."""
+"""Timestamps as Kubernetes writes them (`2026-01-31T12:00:00Z`), in whole nanoseconds since 1970."""
 
 import re
 from functools import total_ordering
@@ -12,12 +12,12 @@ _DAYS_BEFORE_1970 = 719_528  # from the first day of year 0
 
 
 class InstantError(ValueError):
-    """A text that is no moment."""
+    """A text that is not a timestamp."""
 
 
 @total_ordering
 class Instant:
-    """A moment, equal and ordered by time, wherever its clock stood.
+    """A timestamp, equal and ordered by time, independently of its time zone.
 
     Follows: Go, time.Parse with time.RFC3339, as metav1.Time reads it.
 
@@ -41,34 +41,34 @@ class Instant:
 
     @classmethod
     def parse(cls, text: str) -> "Instant":
-        """The moment that a text in the format of RFC 3339 stands for.
+        """The timestamp of a text in the format of RFC 3339.
 
-        Digits beyond nanoseconds are cut off.
+        Digits beyond nanoseconds are truncated.
         Errors: InstantError.
         """
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise InstantError(f"{text!r} is no time such as 2026-01-31T12:00:00Z")
+            raise InstantError(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
         year, month, day, hour, minute, second = map(int, match.groups()[:6])
-        fraction, sign, ahead_h, ahead_min = match.groups()[6:]
-        ahead_h, ahead_min = int(ahead_h or 0), int(ahead_min or 0)
+        fraction, sign, offset_h, offset_min = match.groups()[6:]
+        offset_h, offset_min = int(offset_h or 0), int(offset_min or 0)
         if not (1 <= month <= 12 and 1 <= day <= _days_in(year, month)):
-            raise InstantError(f"{text!r} names a day that there is not")
-        # Go lets people write offsets of 24 hours and of 60 minutes.
-        if hour > 23 or minute > 59 or second > 59 or ahead_h > 24 or ahead_min > 60:
-            raise InstantError(f"{text!r} names a time of day that there is not")
+            raise InstantError(f"{text!r} names a day that does not exist")
+        # Go accepts offsets of 24 hours and of 60 minutes.
+        if hour > 23 or minute > 59 or second > 59 or offset_h > 24 or offset_min > 60:
+            raise InstantError(f"{text!r} names a time of day that does not exist")
         seconds = (_days_since_1970(year, month, day) * 24 + hour) * 3600 + minute * 60 + second
-        offset = ahead_h * 3600 + ahead_min * 60
+        offset = offset_h * 3600 + offset_min * 60
         seconds += offset if sign == "-" else -offset
         return cls(seconds * 10**9 + int((fraction or "")[:9].ljust(9, "0")))
 
     @property
     def whole_second(self) -> "Instant":
-        """The second in which it lies, as API objects have it."""
+        """The timestamp truncated to a second, as in API objects."""
         return Instant(self.nanoseconds // 10**9 * 10**9)
 
     def __str__(self) -> str:
-        """As Kubernetes writes it, in UTC; digits below a second only where there are any.
+        """As Kubernetes writes it, in UTC; with fractions of a second only if there are any.
 
         >>> str(Instant.parse("2024-02-29T23:59:59.250+01:00"))
         '2024-02-29T22:59:59.25Z'
@@ -96,7 +96,7 @@ class Instant:
 
 
 ZERO_TIME = Instant(-62_135_596_800 * 10**9)
-"""The first moment of year 1: what Go has in the place of a time that is not given."""
+"""The beginning of year 1: Go's zero time."""
 
 
 def _is_leap(year: int) -> bool:
@@ -110,14 +110,14 @@ def _days_in(year: int, month: int) -> int:
 
 
 def _days_since_1970(year: int, month: int, day: int) -> int:
-    leap_days = (year + 3) // 4 - (year + 99) // 100 + (year + 399) // 400  # of the years before this one
+    leap_days = (year + 3) // 4 - (year + 99) // 100 + (year + 399) // 400  # in the years before this one
     in_year = _DAYS_BEFORE_MONTH[month - 1] + day - 1 + (1 if month > 2 and _is_leap(year) else 0)
     return year * 365 + leap_days + in_year - _DAYS_BEFORE_1970
 
 
 def _date(days: int) -> tuple[int, int, int]:
-    """Year, month and day of so many days since 1970."""
-    # A year is never longer than 366 days, so this is the year, or one of the few before it.
+    """Year, month and day of a number of days since 1970."""
+    # A year has at most 366 days, so this is the year or one of the few before it.
     year = 1970 + days // 366 if days >= 0 else 1970 + days // 365
     while _days_since_1970(year + 1, 1, 1) <= days:
         year += 1

@@ -1,4 +1,4 @@
-"""Amounts of resources as Kubernetes reads, prints and calculates them: exact, with suffix and text."""
+"""Amounts of resources as Kubernetes parses, prints and calculates them: exact, with format and text."""
 
 from fractions import Fraction
 from functools import lru_cache, total_ordering
@@ -7,14 +7,14 @@ from typing import Self
 from nodewright.values.quantity_text import (
     BINARY_EXPONENTS,
     DECIMAL_EXPONENTS,
-    Format,
     QuantityError,
-    away_from_zero,
-    read_amount,
+    QuantityFormat,
+    parse_quantity_text,
+    rounded_away_from_zero,
 )
 from nodewright.values.units import INT64_MAX, fits_int64, wrap_int64
 
-__all__ = ["ZERO", "Format", "Quantity", "QuantityError"]
+__all__ = ["ZERO", "Quantity", "QuantityError", "QuantityFormat"]
 
 
 _DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in DECIMAL_EXPONENTS.items()}
@@ -23,13 +23,13 @@ _BINARY_SUFFIXES = ("", *BINARY_EXPONENTS)
 
 @total_ordering
 class Quantity:
-    """An exact amount: `unscaled` x 10**`scale`, its format, and the text that was typed where it is kept.
+    """An exact amount: `unscaled` x 10**`scale`, its format, and the original text if Kubernetes keeps it.
 
     Equal by amount, whatever the format; printed as Kubernetes prints it.
 
     Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.
     Departs: a value, never changed in place; arithmetic gives a new one. Exponents beyond 10**1000 and
-        texts beyond 1,000 characters are refused, where Kubernetes would compute for minutes.
+        texts beyond 1,000 characters are rejected, where Kubernetes would compute for minutes.
 
     >>> Quantity.parse("1.5Gi") + Quantity.parse("100M")
     Quantity('1710612736')
@@ -37,42 +37,42 @@ class Quantity:
     (True, '1Mi')
     """
 
-    # A plain class: a decoder would take a dataclass for an object with these fields.
-    __slots__ = ("format", "kept", "quick", "scale", "unscaled")
+    # A plain class: a decoder would treat a dataclass as an object with these fields.
+    __slots__ = ("format", "is_int64", "original_text", "scale", "unscaled")
 
     unscaled: int
     scale: int
-    format: Format
-    kept: str
-    # Whether Kubernetes holds it as a 64-bit integer (`int64Amount`) and not as a decimal of any size
-    # (`inf.Dec`). It shows: rounding of negative amounts and `as_int64` differ.
-    quick: bool
+    format: QuantityFormat
+    original_text: str
+    # Whether Kubernetes stores it as a 64-bit integer (`int64Amount`) instead of a decimal of any size
+    # (`inf.Dec`). It matters: rounding of negative amounts and `as_int64` differ.
+    is_int64: bool
 
     def __init__(
         self,
         unscaled: int = 0,
         scale: int = 0,
-        fmt: Format = Format.UNSET,
-        kept: str = "",
+        fmt: QuantityFormat = QuantityFormat.UNSET,
+        original_text: str = "",
         *,
-        quick: bool = True,
+        is_int64: bool = True,
     ) -> None:
         put = object.__setattr__
         put(self, "unscaled", unscaled)
         put(self, "scale", scale)
         put(self, "format", fmt)
-        put(self, "kept", kept)
-        put(self, "quick", quick)
+        put(self, "original_text", original_text)
+        put(self, "is_int64", is_int64)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Quantity cannot be changed")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (self.unscaled, self.scale, self.format, self.kept, self.quick)
+        return _restored, (self.unscaled, self.scale, self.format, self.original_text, self.is_int64)
 
     @classmethod
     def parse(cls, text: str) -> "Quantity":
-        """The amount that a text stands for.
+        """The amount of a text.
 
         Errors:  QuantityError with Kubernetes' message.
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, ParseQuantity.
@@ -93,7 +93,7 @@ class Quantity:
         return _parse(raw.strip())
 
     @classmethod
-    def of(cls, units: int, fmt: Format = Format.DECIMAL_SI, *, scale: int = 0) -> Self:
+    def of(cls, units: int, fmt: QuantityFormat = QuantityFormat.DECIMAL_SI, *, scale: int = 0) -> Self:
         """A whole number of units of 10**scale.
 
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, NewQuantity.
@@ -101,7 +101,7 @@ class Quantity:
         return cls(units, scale, fmt)
 
     @classmethod
-    def of_milli(cls, milli: int, fmt: Format = Format.DECIMAL_SI) -> Self:
+    def of_milli(cls, milli: int, fmt: QuantityFormat = QuantityFormat.DECIMAL_SI) -> Self:
         """A number of thousandths."""
         return cls(milli, -3, fmt)
 
@@ -111,24 +111,24 @@ class Quantity:
         """Whole units, rounded up.
 
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.Value; beyond 64 bits the
-            result wraps as there.
+            result wraps as in Kubernetes.
         """
-        return self.unscaled if self.quick and self.scale == 0 else self.scaled_value(0)
+        return self.unscaled if self.is_int64 and self.scale == 0 else self.scaled_value(0)
 
     def milli_value(self) -> int:
         """Thousandths, rounded up."""
-        return self.unscaled if self.quick and self.scale == -3 else self.scaled_value(-3)
+        return self.unscaled if self.is_int64 and self.scale == -3 else self.scaled_value(-3)
 
     def scaled_value(self, scale: int) -> int:
         """Units of 10**scale, rounded up (negative amounts: as Kubernetes does, see below).
 
         Follows: v1.36, apimachinery/pkg/api/resource/{amount,scale_int}.go. Amounts held as 64-bit
-            integers round away from zero; others are cut toward zero and then raised by one.
+            integers round away from zero; others are truncated toward zero and then raised by one.
         """
         finer = scale - self.scale
-        if self.quick:
+        if self.is_int64:
             if finer > 0:
-                return away_from_zero(self.unscaled, finer)
+                return rounded_away_from_zero(self.unscaled, finer)
             product = self.unscaled * 10 ** min(-finer, 40)
             return product if fits_int64(product) else 0
         if finer <= 0:
@@ -142,21 +142,21 @@ class Quantity:
         return wrap_int64(whole + (rest != 0))
 
     def as_int64(self) -> int | None:
-        """The exact integer if the amount is held as a whole 64-bit one, else None (`1000m` gives None).
+        """The exact integer if the amount is stored as a whole 64-bit one, else None (`1000m` gives None).
 
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.AsInt64.
         """
-        if not self.quick or self.scale < 0:
+        if not self.is_int64 or self.scale < 0:
             return None
         whole = self.unscaled * 10 ** min(self.scale, 40)
         return whole if fits_int64(whole) else None
 
-    def exact(self) -> Fraction:
+    def as_fraction(self) -> Fraction:
         """The amount as a fraction."""
         return Fraction(self.unscaled) * Fraction(10) ** self.scale
 
     def approximate_float(self) -> float:
-        """The amount as a quickly computed float, with the kubelet's rounding.
+        """The amount as an approximate float, with the kubelet's rounding.
 
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.AsApproximateFloat64.
         """
@@ -172,10 +172,10 @@ class Quantity:
 
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.AsFloat64Slow.
         """
-        return _float(self.exact())
+        return _float(self.as_fraction())
 
     def is_zero(self) -> bool:
-        """Whether the amount is nothing."""
+        """Whether the amount is zero."""
         return self.unscaled == 0
 
     def sign(self) -> int:
@@ -185,23 +185,23 @@ class Quantity:
     # ------------------------------------------------------------ printing
 
     def __str__(self) -> str:
-        return self.kept or self.canonical()
+        return self.original_text or self.canonical()
 
     def __repr__(self) -> str:
         return f"Quantity({str(self)!r})"
 
     def canonical(self) -> str:
-        """The text worked out afresh, whatever was typed.
+        """The canonical text, independent of the original text.
 
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.CanonicalizeBytes.
         """
         if self.unscaled == 0:
             return "0"
-        if self.format is Format.BINARY_SI:
+        if self.format is QuantityFormat.BINARY_SI:
             units = self._whole_units()
             if units is not None and abs(units) >= 1024:
                 return _binary_text(units)
-            return self._decimal_text(Format.DECIMAL_SI)
+            return self._decimal_text(QuantityFormat.DECIMAL_SI)
         return self._decimal_text(self.format)
 
     def _whole_units(self) -> int | None:
@@ -211,19 +211,19 @@ class Quantity:
         units, rest = divmod(self.unscaled, 10**-self.scale)
         return None if rest else units
 
-    def _decimal_text(self, fmt: Format) -> str:
+    def _decimal_text(self, fmt: QuantityFormat) -> str:
         mantissa, exponent = _stripped(self.unscaled, self.scale)
         spare = exponent % 3
         mantissa, exponent = mantissa * 10**spare, exponent - spare
-        if fmt is Format.DECIMAL_SI:
-            # Beyond E Kubernetes knows no suffix and prints the mantissa alone.
+        if fmt is QuantityFormat.DECIMAL_SI:
+            # Beyond E Kubernetes has no suffix and prints only the mantissa.
             return f"{mantissa}{_DECIMAL_SUFFIXES.get(exponent, '')}"
         return f"{mantissa}e{exponent}" if exponent else str(mantissa)
 
-    def stored(self) -> "Quantity":
-        """The same amount as it is after it was written down and read again, as the API server does.
+    def as_stored(self) -> "Quantity":
+        """The same amount after printing and parsing, as the API server stores it.
 
-        >>> Quantity.parse("1.5Gi").as_int64(), Quantity.parse("1.5Gi").stored().as_int64()
+        >>> Quantity.parse("1.5Gi").as_int64(), Quantity.parse("1.5Gi").as_stored().as_int64()
         (None, 1610612736)
         """
         return Quantity.parse(str(self))
@@ -231,26 +231,26 @@ class Quantity:
     # ------------------------------------------------------------ arithmetic
 
     def __add__(self, other: "Quantity") -> "Quantity":
-        """The sum, in the left format; in the right one where the left is zero."""
+        """The sum, in the left format; in the right format if the left is zero."""
         fmt = other.format if self.unscaled == 0 else self.format
-        quick = self.quick and other.quick
-        if quick:
-            # A zero gives its scale away.
+        is_int64 = self.is_int64 and other.is_int64
+        if is_int64:
+            # The scale of a zero is dropped.
             if other.unscaled == 0:
                 return Quantity(self.unscaled, self.scale, fmt)
             if self.unscaled == 0:
                 return Quantity(other.unscaled, other.scale, fmt)
         left, right, scale = self._aligned(other)
         total = left + right
-        quick = quick and fits_int64(left) and fits_int64(right) and fits_int64(total)
-        return Quantity(total, scale, fmt, quick=quick)
+        is_int64 = is_int64 and fits_int64(left) and fits_int64(right) and fits_int64(total)
+        return Quantity(total, scale, fmt, is_int64=is_int64)
 
     def __sub__(self, other: "Quantity") -> "Quantity":
-        """The difference, in the left format; in the right one where the left is zero."""
-        return self + Quantity(-other.unscaled, other.scale, other.format, quick=other.quick)
+        """The difference, in the left format; in the right format if the left is zero."""
+        return self + Quantity(-other.unscaled, other.scale, other.format, is_int64=other.is_int64)
 
     def __neg__(self) -> "Quantity":
-        return Quantity(-self.unscaled, self.scale, self.format, quick=self.quick)
+        return Quantity(-self.unscaled, self.scale, self.format, is_int64=self.is_int64)
 
     def times(self, factor: int) -> tuple["Quantity", bool]:
         """The product, and whether its unscaled number fits 64 bits.
@@ -258,12 +258,12 @@ class Quantity:
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.Mul.
         """
         product = self.unscaled * factor
-        if self.quick:
+        if self.is_int64:
             if self.unscaled == 0:
                 return Quantity(0, self.scale, self.format), True
             if factor == 0:
                 return Quantity(0, 0, self.format), True
-            # It stays a 64-bit integer only where the product is a whole number of units that fits.
+            # It stays a 64-bit integer only if the product is a whole number of units that fits.
             whole = (
                 fits_int64(product * 10 ** min(self.scale, 40))
                 if self.scale >= 0
@@ -271,25 +271,25 @@ class Quantity:
             )
             if fits_int64(product) and whole:
                 return Quantity(product, self.scale, self.format), True
-        return Quantity(product, self.scale, self.format, quick=False), fits_int64(product)
+        return Quantity(product, self.scale, self.format, is_int64=False), fits_int64(product)
 
     def __mul__(self, factor: int) -> "Quantity":
         return self.times(factor)[0]
 
     def rounded_up(self, scale: int) -> tuple["Quantity", bool]:
-        """The amount rounded away from zero to a multiple of 10**scale, and whether nothing was lost.
+        """The amount rounded away from zero to a multiple of 10**scale, and whether it is exact.
 
         Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.RoundUp. An amount that is
-            coarse enough already is left alone, kept text included.
+            coarse enough is returned unchanged, including its original text.
         """
         if self.scale >= scale:
-            if self.quick:
+            if self.is_int64:
                 return self, True
             finer = self.unscaled * 10 ** (self.scale - scale)
-            return Quantity(finer, scale, self.format, quick=False), True
-        units = away_from_zero(self.unscaled, scale - self.scale)
+            return Quantity(finer, scale, self.format, is_int64=False), True
+        units = rounded_away_from_zero(self.unscaled, scale - self.scale)
         exact = units * 10 ** (scale - self.scale) == self.unscaled
-        return Quantity(units, scale, self.format, quick=self.quick), exact
+        return Quantity(units, scale, self.format, is_int64=self.is_int64), exact
 
     # ------------------------------------------------------------ comparing
 
@@ -300,12 +300,12 @@ class Quantity:
 
     def _aligned(self, other: "Quantity") -> tuple[int, int, int]:
         """Both unscaled numbers at the finer of the two scales, and that scale."""
-        mine, theirs = self.scale, other.scale
-        if mine == theirs:
-            return self.unscaled, other.unscaled, mine
-        if mine < theirs:
-            return self.unscaled, other.unscaled * 10 ** (theirs - mine), mine
-        return self.unscaled * 10 ** (mine - theirs), other.unscaled, theirs
+        left, right = self.scale, other.scale
+        if left == right:
+            return self.unscaled, other.unscaled, left
+        if left < right:
+            return self.unscaled, other.unscaled * 10 ** (right - left), left
+        return self.unscaled * 10 ** (left - right), other.unscaled, right
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.compare(other) == 0
@@ -320,18 +320,24 @@ class Quantity:
 ZERO = Quantity()
 
 
-def _restored(unscaled: int, scale: int, fmt: Format, kept: str, quick: bool) -> Quantity:  # noqa: FBT001 - pickle's call
-    return Quantity(unscaled, scale, fmt, kept, quick=quick)
+def _restored(
+    unscaled: int,
+    scale: int,
+    fmt: QuantityFormat,
+    original_text: str,
+    is_int64: bool,  # noqa: FBT001 - pickle calls it
+) -> Quantity:
+    return Quantity(unscaled, scale, fmt, original_text, is_int64=is_int64)
 
 
 @lru_cache(maxsize=65_536)
 def _parse(text: str) -> Quantity:
-    unscaled, scale, fmt, kept, quick = read_amount(text)
-    return Quantity(unscaled, scale, fmt, kept, quick=quick)
+    unscaled, scale, fmt, original_text, is_int64 = parse_quantity_text(text)
+    return Quantity(unscaled, scale, fmt, original_text, is_int64=is_int64)
 
 
 def _stripped(mantissa: int, exponent: int) -> tuple[int, int]:
-    """The same amount with no factor of ten left in the mantissa, which is not zero."""
+    """The same amount without factors of ten in the mantissa, which is not zero."""
     while mantissa % 10 == 0:
         mantissa, exponent = mantissa // 10, exponent + 1
     return mantissa, exponent

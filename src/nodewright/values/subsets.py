@@ -1,17 +1,22 @@
-"""Choosing among at most a few dozen places: how few of them have enough together?
+"""Choosing among at most a few dozen places (NUMA nodes): the smallest and the best sets that meet demands.
 
 A set of places is an int, bit i is place i. What the places have is a list of shares
-`(places, amount)`: the amount counts once as soon as one of its places is chosen, so a share of one
-place is a plain amount, and a share of several is something that hangs on all of them.
+`(places, amount)`: the amount counts once if any of its places is chosen, so a share of one
+place is a plain amount, and a share of several places belongs to each of them.
+
+The search does not enumerate all sets.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, combinations
+from typing import Protocol
 
 import msgspec
 
 Share = tuple[int, int]
-"""Places, and what choosing any of them brings."""
+"""Places, and the amount if any of them is chosen."""
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -34,68 +39,68 @@ class Demand(msgspec.Struct, frozen=True):
         return self.total(chosen) >= self.needed
 
 
-class Fewest(msgspec.Struct, frozen=True):
+class MinimumSize(msgspec.Struct, frozen=True):
     """The smallest number of places that have enough; `proved` is False if the search was cut short."""
 
     size: int
     proved: bool = True
 
 
-def fewest(places: int, demands: Sequence[Demand], budget: int = 50_000) -> Fewest:
-    """How many of the places it takes at least to meet every demand; all of them if nothing does.
+def minimum_size(places: int, demands: Sequence[Demand], budget: int = 50_000) -> MinimumSize:
+    """The smallest number of places that meet every demand; all places if none do.
 
-    Departs: where the kubelet tries every combination, amounts that hang on one place each are added
-        up from the largest; only what is left undecided is searched, within the budget.
+    Departs: where the kubelet tries every combination, amounts of single places are added
+        up from the largest; only what remains undecided is searched, within the budget.
 
-    >>> fewest(0b1111, [Demand(5, ((1, 2), (2, 2), (4, 3), (8, 1)))])
-    Fewest(size=2, proved=True)
+    >>> minimum_size(0b1111, [Demand(5, ((1, 2), (2, 2), (4, 3), (8, 1)))])
+    MinimumSize(size=2, proved=True)
     """
-    everything = places.bit_count()
+    all_places = places.bit_count()
     if not all(demand.met_by(places) for demand in demands):
-        return Fewest(everything)
-    if len(demands) == 1 and all(where & (where - 1) == 0 for where, _ in demands[0].shares):
-        return Fewest(_at_least(places, demands[0]))
+        return MinimumSize(all_places)
+    if len(demands) == 1 and all(group & (group - 1) == 0 for group, _ in demands[0].shares):
+        return MinimumSize(_at_least(places, demands[0]))
     least = max((_at_least(places, demand) for demand in demands), default=1)
     if _simply_met(places, demands, least):
-        return Fewest(least)
+        return MinimumSize(least)
     most = _at_most(places, demands)
     steps = 0
     for size in range(least, most):
         for chosen in _reaching(places, demands, size):
             steps += 1
             if steps > budget:
-                return Fewest(most, proved=False)
+                return MinimumSize(most, proved=False)
             if chosen:
-                return Fewest(size)
-    return Fewest(most)
+                return MinimumSize(size)
+    return MinimumSize(most)
 
 
-def masks(places: int) -> Iterator[int]:
-    """Every choice but none, fewest first, and within a size by ascending places.
+def nonempty_subsets(places: int) -> Iterator[int]:
+    """Every set but the empty one, smallest first, and within a size by ascending places.
 
-    >>> [format(chosen, "03b") for chosen in masks(0b111)]
+    >>> [format(chosen, "03b") for chosen in nonempty_subsets(0b111)]
     ['001', '010', '100', '011', '101', '110', '111']
     """
-    single = bits(places)
+    single = singletons(places)
     for size in range(1, len(single) + 1):
         yield from map(sum, combinations(single, size))
 
 
-def bits(places: int) -> list[int]:
-    """Each of the places as a set of its own, ascending."""
-    found = []
+def singletons(places: int) -> list[int]:
+    """Each place as a set of one, ascending."""
+    single = []
     while places:
         lowest = places & -places
-        found.append(lowest)
+        single.append(lowest)
         places ^= lowest
-    return found
+    return single
 
 
 def _worth(places: int, demand: Demand) -> dict[int, int]:
-    """What each place would bring alone: with shares of several places more than it may bring beside others."""
-    worth = dict.fromkeys(bits(places), 0)
-    for where, amount in demand.shares:
-        for place in bits(where & places):
+    """The amount of each place alone: an upper bound, as shares of several places count for each of them."""
+    worth = dict.fromkeys(singletons(places), 0)
+    for group, amount in demand.shares:
+        for place in singletons(group & places):
             worth[place] += amount
     return worth
 
@@ -110,8 +115,8 @@ def _at_least(places: int, demand: Demand) -> int:
 
 
 def _simply_met(places: int, demands: Sequence[Demand], size: int) -> bool:
-    """Whether the places that bring most of all together do, counted in parts of what is needed."""
-    parts = dict.fromkeys(bits(places), 0.0)
+    """Whether the places with the largest amounts, relative to the demands, meet all demands."""
+    parts = dict.fromkeys(singletons(places), 0.0)
     for demand in demands:
         for place, amount in _worth(places, demand).items():
             parts[place] += amount / max(demand.needed, 1)
@@ -120,8 +125,8 @@ def _simply_met(places: int, demands: Sequence[Demand], size: int) -> bool:
 
 
 def _at_most(places: int, demands: Sequence[Demand]) -> int:
-    """A size that surely does: always the place next that brings most of what is still missing."""
-    chosen, left = 0, bits(places)
+    """A sufficient size: greedily adds the place that reduces the missing amounts most."""
+    chosen, left = 0, singletons(places)
     while left:
         missing = [max(demand.needed - demand.total(chosen), 0) for demand in demands]
         if chosen and not any(missing):
@@ -133,7 +138,7 @@ def _at_most(places: int, demands: Sequence[Demand]) -> int:
 
 
 def _relief(chosen: int, demands: Sequence[Demand], missing: Sequence[int]) -> float:
-    """How much of what is missing the choice takes away, in parts of each demand."""
+    """How much of the missing amounts the set covers, relative to each demand."""
     relief = 0.0
     for demand, short in zip(demands, missing, strict=True):
         if short:
@@ -142,10 +147,10 @@ def _relief(chosen: int, demands: Sequence[Demand], missing: Sequence[int]) -> f
 
 
 def _reaching(places: int, demands: Sequence[Demand], size: int) -> Iterator[int]:
-    """A choice of that size that has enough, if there is one; each 0 before it is one step of the search."""
+    """A set of this size that meets the demands, if there is one; each 0 before it is one step of the search."""
     worths = [_worth(places, demand) for demand in demands]
-    order = sorted(bits(places), key=lambda place: (-sum(worth[place] for worth in worths), place))
-    # tops[d][i][r]: the most that r places from i onwards can bring to demand d.
+    order = sorted(singletons(places), key=lambda place: (-sum(worth[place] for worth in worths), place))
+    # tops[d][i][r]: the largest amount that r places from i onwards add to demand d.
     tops = [
         [_prefix_sums([worth[place] for place in order[i:]]) for i in range(len(order) + 1)]
         for worth in worths
@@ -161,10 +166,10 @@ def _reaching(places: int, demands: Sequence[Demand], size: int) -> Iterator[int
             continue
         if len(order) - start < left:
             continue
-        have = [demand.total(chosen) for demand in demands]
+        totals = [demand.total(chosen) for demand in demands]
         if any(
-            got + top[start][left] < demand.needed
-            for got, top, demand in zip(have, tops, demands, strict=True)
+            total + top[start][left] < demand.needed
+            for total, top, demand in zip(totals, tops, demands, strict=True)
         ):
             continue
         stack.append((start + 1, chosen, left))
@@ -176,3 +181,182 @@ def _prefix_sums(amounts: list[int]) -> list[int]:
     for amount in sorted(amounts, reverse=True):
         sums.append(sums[-1] + amount)
     return sums
+
+
+NUMADistances = Mapping[int, Sequence[int]]
+"""Distances from each NUMA node, by node id, to every other, indexed by node id."""
+
+DEFAULT_STEP_BUDGET = 20_000
+
+
+@dataclass(slots=True)
+class StepBudget:
+    """The remaining steps of a search."""
+
+    remaining_steps: int = DEFAULT_STEP_BUDGET
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the search was cut short."""
+        return self.remaining_steps <= 0
+
+
+class SelectionRule(Protocol):
+    """A rule that sets of nodes must satisfy. `picked` are indices of nodes, descending."""
+
+    def can_complete(self, picked: Sequence[int], left: int) -> bool:
+        """Whether `left` nodes below the last picked one could complete the set."""
+        ...
+
+    def completing_nodes(self, picked: Sequence[int], limit: int) -> int:
+        """The nodes among the first `limit` (bit i is index i) that could complete the set."""
+        ...
+
+    def accepts(self, mask: int) -> bool:
+        """Whether the complete set satisfies the rule."""
+        ...
+
+
+class ColexSearch:
+    """A search through the sets of some nodes in numerical order."""
+
+    def __init__(
+        self, mask: int, rule: SelectionRule, budget: StepBudget, distances: NUMADistances | None = None
+    ) -> None:
+        self.nodes, self.rule, self.budget = singletons(mask), rule, budget
+        self.rows: list[list[int]] = []
+        if distances is not None:
+            ids = [node.bit_length() - 1 for node in self.nodes]
+            self.rows = [[distances[a][b] + (distances[b][a] if a != b else 0) for b in ids] for a in ids]
+        # near[i][k]: the least that k other nodes add to the sum of distances to node i.
+        others = [sorted(row[:at] + row[at + 1 :]) for at, row in enumerate(self.rows)]
+        self.near = [list(accumulate(row, initial=0)) for row in others]
+        self.self_least = min((row[at] for at, row in enumerate(self.rows)), default=0)
+        self.pair_least = min((row[0] for row in others if row), default=0)
+        self.best, self.best_sum = 0, 0
+
+    def find(self, size: int) -> int:
+        """The best set of this size; 0 if there is none, or none within the budget."""
+        self.best, self.best_sum = 0, 0
+        self._descend([], size, 0, 0)
+        return self.best
+
+    def _descend(self, picked: list[int], left: int, chosen: int, so_far: int) -> None:
+        limit = picked[-1] if picked else len(self.nodes)
+        if left == 1:
+            self._complete(picked, limit, chosen, so_far)
+            return
+        for index in range(left - 1, limit):
+            self.budget.remaining_steps -= 1
+            picked.append(index)
+            total = so_far + self._added(picked)
+            if not self._beaten(total + self._to_come(picked, left - 1)) and self.rule.can_complete(
+                picked, left - 1
+            ):
+                self._descend(picked, left - 1, chosen | self.nodes[index], total)
+            picked.pop()
+            if self.budget.is_exhausted or (self.best and not self.rows):
+                return
+
+    def _complete(self, picked: list[int], limit: int, chosen: int, so_far: int) -> None:
+        candidates = self.rule.completing_nodes(picked, limit)
+        while candidates and not self.budget.is_exhausted:
+            lowest = candidates & -candidates
+            candidates ^= lowest
+            self.budget.remaining_steps -= 1
+            picked.append(lowest.bit_length() - 1)
+            total = so_far + self._added(picked)
+            whole = chosen | self.nodes[picked.pop()]
+            if not self._beaten(total) and self.rule.accepts(whole):
+                self.best, self.best_sum = whole, total
+                if not self.rows:
+                    return
+
+    def _beaten(self, total: int) -> bool:
+        """Whether the best set so far wins: later sets are numerically larger, so they must be strictly closer."""
+        return bool(self.best) and total >= self.best_sum
+
+    def _to_come(self, picked: Sequence[int], left: int) -> int:
+        """The least that the nodes still to be picked add."""
+        if not self.rows:
+            return 0
+        beside = sum([self.near[index][left] for index in picked])
+        return beside + left * self.self_least + left * (left - 1) // 2 * self.pair_least
+
+    def _added(self, picked: Sequence[int]) -> int:
+        if not self.rows:
+            return 0
+        row = self.rows[picked[-1]]
+        return sum([row[other] for other in picked])
+
+
+class DemandRule:
+    """The rule that all demands are met at once."""
+
+    def __init__(self, mask: int, demands: Sequence[Demand]) -> None:
+        nodes = singletons(mask)
+        self.demands = demands
+        self.needed = [demand.needed for demand in demands]
+        # A share of several nodes counts for each of them: an upper bound.
+        self.worth = [[_node_amount(node, demand) for node in nodes] for demand in demands]
+        self.tops = [_largest_sums(worth) for worth in self.worth]
+        self.having = [_nodes_by_amount(worth) for worth in self.worth]
+
+    def can_complete(self, picked: Sequence[int], left: int) -> bool:
+        """Whether the best nodes below could cover what is missing, demand by demand."""
+        last = picked[-1]
+        for needed, worth, top in zip(self.needed, self.worth, self.tops, strict=True):
+            if sum([worth[index] for index in picked]) + top[last][left] < needed:
+                return False
+        return True
+
+    def completing_nodes(self, picked: Sequence[int], limit: int) -> int:
+        """The nodes that cover all that is missing."""
+        able = (1 << limit) - 1
+        for needed, worth, (amounts, nodes) in zip(self.needed, self.worth, self.having, strict=True):
+            able &= nodes[bisect_left(amounts, needed - sum([worth[index] for index in picked]))]
+        return able
+
+    def accepts(self, mask: int) -> bool:
+        """Whether every demand is met."""
+        return all(demand.met_by(mask) for demand in self.demands)
+
+
+def narrowest_set_meeting(places: int, demands: Sequence[Demand], at_least: int = 1) -> int:
+    """The smallest set of at least so many places that meets all demands; 0: there is none.
+
+    Among sets of equal size the numerically smallest.
+
+    >>> bin(narrowest_set_meeting(0b111, [Demand(3, ((1, 1), (2, 2), (4, 2)))]))
+    '0b11'
+    """
+    if not all(demand.met_by(places) for demand in demands):
+        return 0
+    size = max(minimum_size(places, demands).size, at_least)
+    search = ColexSearch(places, DemandRule(places, demands), StepBudget())
+    while size < places.bit_count():
+        match = search.find(size)
+        if match or search.budget.is_exhausted:
+            return match or places
+        size += 1
+    return places if size == places.bit_count() else 0
+
+
+def _node_amount(node: int, demand: Demand) -> int:
+    return sum([amount for group, amount in demand.shares if group & node])
+
+
+def _largest_sums(worth: list[int]) -> list[list[int]]:
+    """tops[i][r]: the largest amount that r of the first i nodes have."""
+    return [
+        list(accumulate(sorted(worth[:count], reverse=True), initial=0)) for count in range(len(worth) + 1)
+    ]
+
+
+def _nodes_by_amount(worth: list[int]) -> tuple[list[int], list[int]]:
+    """Amounts ascending, and for each the nodes (by index) that have it or more; last: none."""
+    order = sorted(range(len(worth)), key=worth.__getitem__)
+    nodes = [0] * (len(order) + 1)
+    for at in range(len(order) - 1, -1, -1):
+        nodes[at] = nodes[at + 1] | 1 << order[at]
+    return [worth[index] for index in order], nodes

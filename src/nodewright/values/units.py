@@ -1,4 +1,4 @@
-"""Whole-number units that must not be confused, and the conversions between them."""
+"""Integer types for units that must not be confused, and 64-bit arithmetic."""
 
 from typing import NewType
 
@@ -16,7 +16,7 @@ INT64_MIN = -(2**63)
 
 
 def wrap_int64(number: int) -> int:
-    """The number as signed 64-bit arithmetic leaves it.
+    """The number after wrapping to a signed 64-bit integer.
 
     >>> wrap_int64(2**63)
     -9223372036854775808

@@ -5,66 +5,69 @@ import json
 import socket
 from pathlib import Path
 
-from nodewright.agent.values import PodUnwanted
-from nodewright.api.listening import Place
-from nodewright.model.usage import Usage
-from nodewright.testing.kubelet_api import ServedAgent, ask, served
+from tests.support.kubelet_api import HTTPSAgent, http_request, with_served_agent
+
+from nodewright.agent.observations import PodDeletionRequested
+from nodewright.api.http_server import ListenAddress
+from nodewright.formats.documents import InputFile
+from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.profiles.capture.from_cluster import read_configz
+from nodewright.profiles.usage_files import usage_from_file
+from nodewright.runtimes.simulated import ContainerScript
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
-from nodewright.testing.runtime import Script
-from nodewright.world.captured.cluster import read_configz
-from nodewright.world.files import File
-from nodewright.world.summary import usage_from
 
 JSON = "application/json"
 
 
-@served()
-async def test_health_is_told_as_kubernetes_does(node: ServedAgent) -> None:
-    assert (await node.ask("/healthz")).text == "ok"
-    assert (await node.ask("/healthz/syncloop")).text == "ok"
-    verbose = await node.ask("/healthz?verbose")
+@with_served_agent()
+async def test_health_has_kubernetes_format(node: HTTPSAgent) -> None:
+    assert (await node.request("/healthz")).text == "ok"
+    assert (await node.request("/healthz/syncloop")).text == "ok"
+    verbose = await node.request("/healthz?verbose")
     assert verbose.text == "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n"
-    assert (await node.ask("/healthz?verbose&exclude=log")).text.count("[+]") == 2
-    assert (await node.ask("/healthz/other")).status == 404
+    assert (await node.request("/healthz?verbose&exclude=log")).text.count("[+]") == 2
+    assert (await node.request("/healthz/other")).status == 404
 
 
-@served()
-async def test_a_loop_that_does_not_come_to_what_it_saw_is_not_healthy(node: ServedAgent) -> None:
-    node.counting.tally.last_turn_ns = -500 * 10**9
+@with_served_agent()
+async def test_a_stuck_loop_is_unhealthy(node: HTTPSAgent) -> None:
+    node.counting.agent_metrics.last_iteration_ns = -500 * 10**9
     # It was seen, and nobody was woken up for it.
-    node.bench.loop._seen.append((1, 0, PodUnwanted("nobody")))
-    answer = await node.ask("/healthz")
+    node.bench.loop._observations.append((1, 0, PodDeletionRequested("nobody")))
+    answer = await node.request("/healthz")
     assert answer.status == 500
     assert answer.text == "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n"
-    assert "stuck for" in (await node.ask("/healthz/syncloop")).text
+    assert "stuck for" in (await node.request("/healthz/syncloop")).text
 
 
-@served()
-async def test_pods_are_told_as_they_are_and_again_as_the_same_bytes(node: ServedAgent) -> None:
-    assert json.loads((await node.ask("/pods")).body)["items"] == []
-    await node.bench.want(a_guaranteed_pod("db", "2/64Mi"), a_pod("web"))
-    first = await node.ask("/pods")
+@with_served_agent()
+async def test_the_pod_list_is_current_and_cached(node: HTTPSAgent) -> None:
+    assert json.loads((await node.request("/pods")).body)["items"] == []
+    await node.bench.add_pods(a_guaranteed_pod("db", "2/64Mi"), a_pod("web"))
+    first = await node.request("/pods")
     assert first.headers["content-type"] == JSON
     found = json.loads(first.body)
     assert (found["kind"], found["apiVersion"]) == ("PodList", "v1")
     assert [one["metadata"]["name"] for one in found["items"]] == ["db", "web"]
     assert found["items"][0]["metadata"]["annotations"]["nodewright.dev/cpus"] == "1-2"
-    assert (await node.ask("/pods")).body == first.body
-    await node.bench.drop("db", 0)
-    assert [one["metadata"]["name"] for one in json.loads((await node.ask("/pods")).body)["items"]] == ["web"]
+    assert (await node.request("/pods")).body == first.body
+    await node.bench.remove_pod("db", 0)
+    assert [one["metadata"]["name"] for one in json.loads((await node.request("/pods")).body)["items"]] == [
+        "web"
+    ]
 
 
-@served(job=Script(runs_for_s=1))
-async def test_running_pods_are_those_of_the_runtime(node: ServedAgent) -> None:
-    await node.bench.want(a_pod("web"))
-    (pod,) = json.loads((await node.ask("/runningpods/")).body)["items"]
+@with_served_agent(job=ContainerScript(runs_for_s=1))
+async def test_running_pods_are_those_of_the_runtime(node: HTTPSAgent) -> None:
+    await node.bench.add_pods(a_pod("web"))
+    (pod,) = json.loads((await node.request("/runningpods/")).body)["items"]
     assert pod["metadata"] == {"name": "web", "namespace": "default", "uid": "web"}
     assert [one["name"] for one in pod["spec"]["containers"]] == ["main"]
 
 
-@served()
-async def test_the_configuration_can_be_read_back(node: ServedAgent) -> None:
-    answer = await node.ask("/configz")
+@with_served_agent()
+async def test_the_configuration_can_be_read_back(node: HTTPSAgent) -> None:
+    answer = await node.request("/configz")
     place = node.tokens.parent / "configz.json"
     place.write_bytes(answer.body)
     document = read_configz(place)
@@ -73,45 +76,45 @@ async def test_the_configuration_can_be_read_back(node: ServedAgent) -> None:
     assert document["maxPods"] == 110
 
 
-@served()
-async def test_a_summary_can_be_read_back(node: ServedAgent) -> None:
-    await node.bench.want(a_pod("web"))
-    answer = await node.ask("/stats/summary")
-    usage = usage_from(File("summary.json", answer.body))
-    assert isinstance(usage, Usage)
+@with_served_agent()
+async def test_a_summary_can_be_read_back(node: HTTPSAgent) -> None:
+    await node.bench.add_pods(a_pod("web"))
+    answer = await node.request("/stats/summary")
+    usage = usage_from_file(InputFile("summary.json", answer.body))
+    assert isinstance(usage, StatsSummary)
     assert usage.pods[0].pod_ref.name == "web"
     assert usage.node.memory is not None
     assert usage.node.cpu is not None
     assert usage.node.cpu.usage_core_nano_seconds
-    assert [one.name for one in usage.node.system_containers] == ["pods", "kubelet"]
-    found = json.loads((await node.ask("/stats/summary?only_cpu_and_memory=true")).body)
+    assert [container.name for container in usage.node.system_containers] == ["pods", "kubelet"]
+    found = json.loads((await node.request("/stats/summary?only_cpu_and_memory=true")).body)
     assert "fs" not in found["node"]
     assert "memory" in found["node"]
 
 
-@served()
-async def test_a_reading_that_fails_is_told_as_a_metric(node: ServedAgent) -> None:
-    node.bench.gauges.error = "gone"
-    answer = await node.ask("/metrics/resource")
+@with_served_agent()
+async def test_a_failed_reading_is_a_metric(node: HTTPSAgent) -> None:
+    node.bench.memory_readings.error = "gone"
+    answer = await node.request("/metrics/resource")
     assert answer.status == 200
     assert "\nresource_scrape_error 1\n" in answer.text
-    assert (await node.ask("/stats/summary")).status == 500
+    assert (await node.request("/stats/summary")).status == 500
 
 
-@served()
-async def test_logs_of_containers_are_told_in_parts(node: ServedAgent) -> None:
-    await node.bench.want(a_pod("web"))
+@with_served_agent()
+async def test_parts_of_logs_can_be_requested(node: HTTPSAgent) -> None:
+    await node.bench.add_pods(a_pod("web"))
     place = node.logs / "default_web_web" / "main" / "0.log"
     place.parent.mkdir(parents=True)
     lines = [f"2026-01-31T12:00:0{n}Z stdout F line {n}\n" for n in range(4)]
     place.write_text("".join(lines), "utf-8")
     base = "/containerLogs/default/web/main"
-    assert (await node.ask(base)).text == "line 0\nline 1\nline 2\nline 3\n"
-    assert (await node.ask(f"{base}?tailLines=1")).text == "line 3\n"
-    assert (await node.ask(f"{base}?tail=all")).text.count("\n") == 4
-    assert (await node.ask(f"{base}?timestamps=true&tailLines=1")).text == "2026-01-31T12:00:03Z line 3\n"
-    assert (await node.ask(f"{base}?sinceTime=2026-01-31T12:00:02Z")).text == "line 2\nline 3\n"
-    assert (await node.ask(f"{base}?limitBytes=9")).text == "line 0\nli"
+    assert (await node.request(base)).text == "line 0\nline 1\nline 2\nline 3\n"
+    assert (await node.request(f"{base}?tailLines=1")).text == "line 3\n"
+    assert (await node.request(f"{base}?tail=all")).text.count("\n") == 4
+    assert (await node.request(f"{base}?timestamps=true&tailLines=1")).text == "2026-01-31T12:00:03Z line 3\n"
+    assert (await node.request(f"{base}?sinceTime=2026-01-31T12:00:02Z")).text == "line 2\nline 3\n"
+    assert (await node.request(f"{base}?limitBytes=9")).text == "line 0\nli"
     for query, status, said in (
         ("tailLines=-1", 422, "Invalid request."),
         ("sinceSeconds=0", 422, "Invalid request."),
@@ -121,95 +124,95 @@ async def test_logs_of_containers_are_told_in_parts(node: ServedAgent) -> None:
         ("stream=Stdout", 400, "PodLogsQuerySplitStreams"),
         ("previous=true", 400, 'previous terminated container "main" in pod "web" not found'),
     ):
-        answer = await node.ask(f"{base}?{query}")
+        answer = await node.request(f"{base}?{query}")
         assert (answer.status, said in answer.text) == (status, True), query
-    assert (await node.ask("/containerLogs/default/none/main")).text == 'pod "none" does not exist'
+    assert (await node.request("/containerLogs/default/none/main")).text == 'pod "none" does not exist'
     assert (
-        await node.ask("/containerLogs/default/web/none")
+        await node.request("/containerLogs/default/web/none")
     ).text == 'container "none" not found in pod "web"'
 
 
-@served()
-async def test_what_is_said_is_followed_until_the_end(node: ServedAgent) -> None:
-    await node.bench.want(a_pod("web"))
+@with_served_agent()
+async def test_a_log_is_followed_until_the_container_exits(node: HTTPSAgent) -> None:
+    await node.bench.add_pods(a_pod("web"))
     place = node.logs / "default_web_web" / "main" / "0.log"
     place.parent.mkdir(parents=True)
     place.write_text("2026-01-31T12:00:00Z stdout F one\n", "utf-8")
-    asking = asyncio.create_task(node.ask("/containerLogs/default/web/main?follow=true"))
+    asking = asyncio.create_task(node.request("/containerLogs/default/web/main?follow=true"))
     await asyncio.sleep(0.05)
     with place.open("a") as log:
         log.write("2026-01-31T12:00:01Z stdout F two\n")
-    await node.bench.drop("web", 0)
+    await node.bench.remove_pod("web", 0)
     assert (await asking).text == "one\ntwo\n"
 
 
-@served()
-async def test_a_command_is_run_to_its_end(node: ServedAgent) -> None:
-    await node.bench.want(a_pod("web"))
-    answer = await node.ask("/run/default/web/main?cmd=id%20-u", "writes", method="POST")
+@with_served_agent()
+async def test_a_command_is_run_to_its_end(node: HTTPSAgent) -> None:
+    await node.bench.add_pods(a_pod("web"))
+    answer = await node.request("/run/default/web/main?cmd=id%20-u", "writes", method="POST")
     assert answer.status == 200
     for path, status, said in (
         ("/run/default/none/main?cmd=id", 404, "pod does not exist"),
         ("/run/default/web/other/main?cmd=id", 404, "pod does not exist"),
         ("/run/default/web/none?cmd=id", 500, "container not found (none)"),
-        ("/run/default/web/main", 400, "cmd is wanted"),
+        ("/run/default/web/main", 400, "cmd is required"),
     ):
-        answer = await node.ask(path, "writes", method="POST")
+        answer = await node.request(path, "writes", method="POST")
         assert (answer.status, said in answer.text) == (status, True), path
 
 
-@served()
-async def test_what_there_is_not_says_what_there_is_instead(node: ServedAgent) -> None:
+@with_served_agent()
+async def test_unsupported_routes_name_alternatives(node: HTTPSAgent) -> None:
     for path, status, said in (
         ("/exec/default/web/main?command=id", 501, "POST /run/"),
         ("/attach/default/web/main", 501, "follow=true"),
-        ("/portForward/default/web", 501, "the pod's own address"),
+        ("/portForward/default/web", 501, "the pod's address"),
         ("/metrics/cadvisor", 404, "/metrics/resource"),
         ("/debug/pprof/heap", 405, "profiling endpoint is disabled."),
         ("/debug/flags/v", 405, "flags endpoint is disabled."),
         ("/logs/", 405, "logs endpoint is disabled."),
         ("/nothing", 404, "404: Page Not Found"),
     ):
-        answer = await node.ask(path, "writes")
+        answer = await node.request(path, "writes")
         assert (answer.status, said in answer.text) == (status, True), path
-    assert (await node.ask("/pods", "writes", method="POST")).status == 405
+    assert (await node.request("/pods", "writes", method="POST")).status == 405
 
 
 def test_without_debugging_the_rest_is_off(tmp_path: Path) -> None:
     async def through() -> None:
-        node = ServedAgent(tmp_path)
-        node.change(enable_debugging_handlers=False)
+        node = HTTPSAgent(tmp_path)
+        node.reconfigure(enable_debugging_handlers=False)
         async with node:
-            answer = await node.ask("/containerLogs/default/web/main", "writes")
+            answer = await node.request("/containerLogs/default/web/main", "writes")
             assert (answer.status, answer.text) == (405, "Debug endpoints are disabled.\n")
-            assert (await node.ask("/pods")).status == 200
-            assert (await node.ask("/configz")).status == 404
+            assert (await node.request("/pods")).status == 200
+            assert (await node.request("/configz")).status == 404
 
     asyncio.run(through())
 
 
-def test_other_ports_have_less_and_ask_nobody_who_he_is(tmp_path: Path) -> None:
+def test_other_ports_have_fewer_routes_and_no_authentication(tmp_path: Path) -> None:
     async def through() -> None:
         with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
             read_only, healthz = one.getsockname()[1], two.getsockname()[1]
-        node = ServedAgent(tmp_path)
-        node.change(read_only_port=read_only, healthz_port=healthz)
+        node = HTTPSAgent(tmp_path)
+        node.reconfigure(read_only_port=read_only, healthz_port=healthz)
         async with node:
-            place, health = Place("127.0.0.1", read_only), Place("127.0.0.1", healthz)
-            assert (await ask(place, "/pods", {})).status == 200
-            assert (await ask(place, "/containerLogs/a/b/c", {})).status == 405
-            assert (await ask(place, "/run/a/b/c", {}, method="POST")).status == 405
-            assert (await ask(health, "/healthz", {})).text == "ok"
-            assert (await ask(health, "/pods", {})).status == 404
+            place, health = ListenAddress("127.0.0.1", read_only), ListenAddress("127.0.0.1", healthz)
+            assert (await http_request(place, "/pods", {})).status == 200
+            assert (await http_request(place, "/containerLogs/a/b/c", {})).status == 405
+            assert (await http_request(place, "/run/a/b/c", {}, method="POST")).status == 405
+            assert (await http_request(health, "/healthz", {})).text == "ok"
+            assert (await http_request(health, "/pods", {})).status == 404
 
     asyncio.run(through())
 
 
-@served()
-async def test_decisions_are_counted_by_the_kubelets_names(node: ServedAgent) -> None:
-    await node.bench.want(a_guaranteed_pod("db", "2/64Mi"), a_guaranteed_pod("huge", "99/64Mi"))
-    await node.bench.want(a_pod("web"))
-    text = (await node.ask("/metrics")).text
+@with_served_agent()
+async def test_decisions_are_counted_by_the_kubelets_names(node: HTTPSAgent) -> None:
+    await node.bench.add_pods(a_guaranteed_pod("db", "2/64Mi"), a_guaranteed_pod("huge", "99/64Mi"))
+    await node.bench.add_pods(a_pod("web"))
+    text = (await node.request("/metrics")).text
     for line in (
         "kubelet_running_pods 2",
         "kubelet_topology_manager_admission_requests_total 3",

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from nodewright.api.tls import server_context
-from nodewright.model.kubelet_config import (
+from nodewright.errors import InputError
+from nodewright.host.key_pair import KeyPair, make_key_pair
+from nodewright.kubernetes.kubelet_configuration import (
     KubeletAuthentication,
     KubeletConfiguration,
     KubeletX509Authentication,
 )
-from nodewright.world.errors import InputError
-from nodewright.world.key_maker import make_key_pair
-from nodewright.world.key_pair import KeyPair
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +22,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> KeyPair:
     return KeyPair(folder / "kubelet.crt", folder / "kubelet.key")
 
 
-def test_tls_1_2_is_the_least_unless_more_is_wanted(pair: KeyPair) -> None:
+def test_tls_1_2_is_the_default_minimum(pair: KeyPair) -> None:
     assert server_context(pair, KubeletConfiguration()).minimum_version is ssl.TLSVersion.TLSv1_2
     newer = server_context(pair, KubeletConfiguration(tls_min_version="VersionTLS13"))
     assert newer.minimum_version is ssl.TLSVersion.TLSv1_3
@@ -32,20 +31,20 @@ def test_tls_1_2_is_the_least_unless_more_is_wanted(pair: KeyPair) -> None:
 def test_suites_are_chosen_by_the_names_of_go(pair: KeyPair) -> None:
     wanted = ("TLS_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
     context = server_context(pair, KubeletConfiguration(tls_cipher_suites=wanted))
-    of_tls_12 = [one["name"] for one in context.get_ciphers() if one["protocol"] == "TLSv1.2"]
+    of_tls_12 = [cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] == "TLSv1.2"]
     assert of_tls_12 == ["ECDHE-ECDSA-AES256-GCM-SHA384"]
 
 
-def test_everything_that_cannot_be_is_told_at_once(pair: KeyPair) -> None:
+def test_all_faults_of_tls_are_reported_at_once(pair: KeyPair) -> None:
     suites = ("TLS_RSA_WITH_RC4_128_SHA", "TLS_AES_128_GCM_SHA256", "NONE")
     with pytest.raises(InputError) as error:
         server_context(pair, KubeletConfiguration(tls_min_version="VersionTLS10", tls_cipher_suites=suites))
-    assert [one.path for one in error.value.faults] == [
+    assert [fault.path for fault in error.value.faults] == [
         "tlsMinVersion",
         "tlsCipherSuites[0]",
         "tlsCipherSuites[2]",
     ]
-    assert "TLS 1.0 and 1.1 are not spoken" in error.value.faults[0].rule
+    assert "TLS 1.0 and 1.1 are not supported" in error.value.faults[0].rule
 
 
 def test_files_that_are_none_are_named(pair: KeyPair, tmp_path: Path) -> None:
@@ -54,5 +53,5 @@ def test_files_that_are_none_are_named(pair: KeyPair, tmp_path: Path) -> None:
         server_context(
             KeyPair(pair.certificate, pair.certificate), KubeletConfiguration(authentication=authorities)
         )
-    assert [one.path for one in error.value.faults] == ["tlsCertFile", "authentication.x509.clientCAFile"]
+    assert [fault.path for fault in error.value.faults] == ["tlsCertFile", "authentication.x509.clientCAFile"]
     assert "No such file" in error.value.faults[1].rule

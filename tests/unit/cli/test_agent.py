@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import ERROR, NO, USAGE, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
 
 POD = """
 apiVersion: v1
@@ -34,14 +35,14 @@ def test_a_dry_run_shows_every_action(tmp_path: Path, capsys: pytest.CaptureFixt
         "write /nodewright/kubepods/burstable",
         "write /nodewright/kubepods/besteffort",
         "write /nodewright/kubepods/burstable/podweb",
-        "make a sandbox for pod default/web, attempt 0",
+        "create a sandbox for pod default/web, attempt 0",
         "start container main of pod default/web, attempt 0",
         "event",
         "event",
     ]
 
 
-def test_a_dry_run_says_who_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_reports_refused_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["agent", "--dry-run=once", "--node", "uma-4c"]
     assert run([*asked, "--workload-dir", folder(tmp_path, big="9999")]) == NO
     assert "warning: pod default/big: OutOfcpu: Node didn't have" in capsys.readouterr().out
@@ -50,37 +51,37 @@ def test_a_dry_run_says_who_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
     assert "warning: pod default/big-uma-4c: UnexpectedAdmissionError" in capsys.readouterr().out
 
 
-def test_without_root_it_says_what_is_needed_and_what_works(
+def test_without_root_the_error_names_the_alternatives(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert run(["agent"]) == ERROR
     said = capsys.readouterr().err
-    assert "running pods takes root" in said
+    assert "running pods needs root" in said
     assert "--dry-run" in said
 
 
 @pytest.mark.parametrize("root", ["/", "//", "/a/../b"])
-def test_it_never_takes_the_groups_of_the_machine(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_never_uses_the_cgroups_of_the_machine(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["agent", "--dry-run", "--cgroup-root", root]) == ERROR
-    assert "a group of its own is wanted" in capsys.readouterr().err
+    assert "must be a cgroup below the root" in capsys.readouterr().err
 
 
 def test_gates_are_read_as_the_kubelet_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["agent", "--dry-run", "--feature-gates", "A=maybe,B=true"]) == ERROR
-    assert 'Invalid value: "A=maybe": NAME=true or NAME=false is wanted' in capsys.readouterr().err
+    assert 'Invalid value: "A=maybe": must be NAME=true or NAME=false' in capsys.readouterr().err
     assert run(["agent", "--dry-run", "--feature-gates", "CPUManagerPolicyBetaOptions=false"]) == YES
 
 
 def test_pods_run_on_this_machine_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["agent", "--node", "uma-4c"]) == USAGE
-    assert "--node is for --dry-run" in capsys.readouterr().err
+    assert "--node requires --dry-run" in capsys.readouterr().err
 
 
 def test_headers_of_the_url_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["agent", "--dry-run", "--manifest-url", "http://127.0.0.1:9/", "--manifest-url-header", "none"]
     assert run(asked) == ERROR
-    assert "NAME:VALUE is wanted" in capsys.readouterr().err
+    assert "must be NAME:VALUE" in capsys.readouterr().err
 
 
 def test_a_dry_run_that_serves_is_an_agent_to_talk_to(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_dry_run_that_serves_is_an_agent_to_talk_to(tmp_path: Path) -> None:
     ) as agent:
         try:
             assert agent.stderr is not None
-            assert b"dry run: nothing is done" in agent.stderr.readline()
+            assert b"dry run: nothing is carried out" in agent.stderr.readline()
             assert run(["run", "-f", folder(tmp_path, web="1m"), "--socket", str(socket)]) == YES
             assert run(["delete", "web", "--socket", str(socket)]) == YES
         finally:

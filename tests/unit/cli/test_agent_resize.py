@@ -4,16 +4,16 @@ import json
 
 from tests.unit.cli.test_talking_to_agents import PINNED, POD, Town, talk
 
-from nodewright.cli.app import ERROR, NO, YES
+from nodewright.output.exit_codes import ERROR, NO, YES
 
 
 @talk()
 async def test_a_pod_that_is_there_is_resized(town: Town) -> None:
     await town.says("run", "-f", town.file(POD))
     assert await town.says("run", "-f", town.file(POD.replace("500m", "750m"))) == (YES, "pod/web resized\n")
-    (record,) = town.bench.loop.mind.pods.values()
+    (record,) = town.bench.loop.state.pods.values()
     assert str(record.pod.spec.containers[0].resources.requests["cpu"]) == "750m"
-    assert "update_container" in town.bench.operations()[-1]
+    assert "update_container" in town.bench.runtime_operations()[-1]
     code, text = await town.says("run", "-f", town.file(POD.replace("500m", "7500m")))
     refusal = "node didn't have enough allocatable resources: cpu, requested: 7500, allocatable: 7000"
     assert (code, text) == (ERROR, f'Error from agent (Forbidden): pods "web" is forbidden: {refusal}\n')

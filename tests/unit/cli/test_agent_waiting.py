@@ -13,23 +13,23 @@ import pytest
 
 pytest.importorskip("grpc")
 
-from nodewright.cli.agent_runtime import Machinery, answering
-from nodewright.cli.agent_stop import unless
-from nodewright.testing.runtime import FakeClock, FakeRuntime, settle
-from nodewright.world.clock import HostClock
-from nodewright.world.cri import Channel, CRIImages, CRIRuntime
-from nodewright.world.errors import WorldError
+from nodewright.agent_main.agent_shutdown import run_unless_stopped
+from nodewright.agent_main.runtime_setup import RuntimeParts, wait_for_runtime
+from nodewright.errors import HostError
+from nodewright.host.clock import HostClock
+from nodewright.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime
+from nodewright.runtimes.simulated import FakeClock, FakeRuntime, settle
 
 
 class Images:
     """Are where they are told."""
 
-    async def place(self) -> str:
+    async def image_fs_path(self) -> str:
         return "/images"
 
 
-def parts(runtime: Any, images: Any) -> Machinery:
-    return Machinery(runtime=runtime, composer=cast("Any", SimpleNamespace()), images=images)
+def parts(runtime: Any, images: Any) -> RuntimeParts:
+    return RuntimeParts(runtime=runtime, config_builder=cast("Any", SimpleNamespace()), image_store=images)
 
 
 @contextmanager
@@ -61,14 +61,14 @@ def impostor(path: Path, says: bytes, *, hangs_up: bool) -> Iterator[None]:
 
 async def why_it_waits(path: Path) -> list[str]:
     """What an agent says until it is asked to end."""
-    channel, told, stop = Channel(f"unix://{path}", patience=0.05), list[str](), asyncio.Event()
+    channel, told, stop = CRIChannel(f"unix://{path}", timeout_factor=0.05), list[str](), asyncio.Event()
 
     def hear(why: str) -> None:
         told.append(why)
         stop.set()
 
-    machinery = parts(CRIRuntime(channel), CRIImages(channel))
-    assert await unless(stop, answering(machinery, HostClock(), hear)) is None
+    machinery = parts(CRIRuntime(channel), CRIImageStore(channel))
+    assert await run_unless_stopped(stop, wait_for_runtime(machinery, HostClock(), hear)) is None
     await channel.close()
     return told
 
@@ -81,7 +81,7 @@ async def why_it_waits(path: Path) -> list[str]:
         (b"", True, ""),
     ],
 )
-def test_a_socket_that_is_no_runtimes_is_told_of(
+def test_a_socket_without_a_runtime_is_reported(
     tmp_path: Path, says: bytes, hangs_up: bool, told: str
 ) -> None:
     path = tmp_path / "x.sock"
@@ -91,7 +91,7 @@ def test_a_socket_that_is_no_runtimes_is_told_of(
     assert "all addresses" not in why
 
 
-def test_a_socket_that_is_not_there_is_told_of(tmp_path: Path) -> None:
+def test_a_missing_socket_is_reported(tmp_path: Path) -> None:
     (why,) = asyncio.run(why_it_waits(tmp_path / "x.sock"))
     assert why == f"Version unix://{tmp_path}/x.sock: connect failed: No such file or directory"
 
@@ -102,7 +102,7 @@ def test_it_goes_on_with_the_answer_and_says_each_reason_once() -> None:
         runtime, told = FakeRuntime(clock), list[str]()
         for error in ("no such file", "no such file", "garbage"):
             runtime.fail("facts", error)
-        task = asyncio.create_task(answering(parts(runtime, Images()), clock, told.append))
+        task = asyncio.create_task(wait_for_runtime(parts(runtime, Images()), clock, told.append))
         for _ in range(4):
             await settle()
             await clock.advance(1)
@@ -116,16 +116,16 @@ def test_it_goes_on_with_the_answer_and_says_each_reason_once() -> None:
 def test_processes_of_the_machine_are_not_waited_for() -> None:
     runtime = FakeRuntime(FakeClock())
     runtime.fail("facts", "Permission denied")
-    with pytest.raises(WorldError, match="Permission denied"):
-        asyncio.run(answering(parts(runtime, None), FakeClock(), pytest.fail))
+    with pytest.raises(HostError, match="Permission denied"):
+        asyncio.run(wait_for_runtime(parts(runtime, None), FakeClock(), pytest.fail))
 
 
-def test_what_fails_while_nobody_asks_for_the_end_fails() -> None:
+def test_an_error_before_shutdown_ends_the_agent() -> None:
     async def fails() -> None:
         async def doing() -> None:
-            raise WorldError("do", "it", "no")
+            raise HostError("do", "it", "no")
 
-        await unless(asyncio.Event(), doing())
+        await run_unless_stopped(asyncio.Event(), doing())
 
-    with pytest.raises(WorldError, match="do it: no"):
+    with pytest.raises(HostError, match="do it: no"):
         asyncio.run(fails())

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.fake_servers import serve_pod_resources, serve_raw_answers
 
-from nodewright.ask import Node
 from nodewright.cli import audit as audit_command
-from nodewright.cli.app import ERROR, NO, YES, run
-from nodewright.testing.pod_resources import saying, telling
-from nodewright.world.profiles import load_profile
+from nodewright.cli.app import run
+from nodewright.engine import Node
+from nodewright.output.exit_codes import ERROR, NO, YES
+from nodewright.profiles.profile_files import load_profile
 from tools.source import ROOT
 
 Captured = pytest.CaptureFixture[str]
@@ -48,7 +49,7 @@ def test_files_that_agree_are_no_finding(capsys: Captured, kubelet: Path) -> Non
     assert set(missed(document)) == {"podResources", "cgroups"}
 
 
-def test_what_the_kernel_says_otherwise_is_found(capsys: Captured, kubelet: Path) -> None:
+def test_differences_from_the_kernel_are_found(capsys: Captured, kubelet: Path) -> None:
     document, _ = audited(capsys, kubelet, *PODS, "--cgroups", str(DRIFT), code=NO)
     assert found(document) == {
         ("cpus", "telco/forwarder-0", "cpus"),
@@ -57,13 +58,15 @@ def test_what_the_kernel_says_otherwise_is_found(capsys: Captured, kubelet: Path
     }
     (cpus,) = [one for one in document["findings"] if one["kind"] == "cpus"]
     assert cpus["said"] == {"state": "2-5", "cgroups": "2-9", "pods": 4}
-    assert (cpus["odd"], cpus["means"]) == ("cgroups", "it runs on other CPUs than it was given")
+    assert (cpus["odd"], cpus["means"]) == ("cgroups", "it runs on other CPUs than were allocated")
 
 
-def test_a_socket_that_says_otherwise_is_found(capsys: Captured, kubelet: Path, tmp_path: Path) -> None:
+def test_differences_from_the_socket_are_found(capsys: Captured, kubelet: Path, tmp_path: Path) -> None:
     """The socket tells of the node as it was captured from its cluster, where devices have other names."""
     socket = tmp_path / "s"
-    with telling(socket, Node.of(load_profile(str(EXAMPLE / "from-the-cluster.yaml"))).state):
+    with serve_pod_resources(
+        socket, Node.from_profile(load_profile(str(EXAMPLE / "from-the-cluster.yaml"))).state
+    ):
         more = ("--pod-resources", str(socket), "--cgroups", "none")
         document, _ = audited(capsys, kubelet, *PODS, *more, code=NO)
         assert {one["kind"] for one in document["findings"]} == {"devices"}
@@ -77,7 +80,7 @@ def test_one_source_that_is_down_hides_none_of_the_others(
 ) -> None:
     socket = tmp_path / "s"
     (kubelet / "memory_manager_state").write_bytes(b'{"policyName":"St')
-    with saying(socket, List=b"\xff\xff"):
+    with serve_raw_answers(socket, List=b"\xff\xff"):
         more = ("--pod-resources", str(socket), "--cgroups", str(DRIFT))
         document, _ = audited(capsys, kubelet, *PODS, *more, code=NO)
     assert ("cpus", "telco/forwarder-0", "cpus") in found(document)
@@ -88,13 +91,17 @@ def test_one_source_that_is_down_hides_none_of_the_others(
     assert ("file", "shop/web-6d5c8f7b9-l4x8q", "memory.max") in found(document)
 
 
-def test_a_source_that_was_named_and_is_not_there_is_no_success(
+def test_a_specified_source_that_does_not_exist_is_no_success(
     capsys: Captured, kubelet: Path, tmp_path: Path
 ) -> None:
     for more, source, expected in (
-        (("--pod-resources", str(tmp_path / "none")), "podResources", "there is no such socket"),
-        (("--cgroups", str(tmp_path)), "cgroups", "is no tree of cgroups"),
-        (("--cgroups", str(DRIFT), "--cgroup-root", "/elsewhere"), "cgroups", "--cgroup-root says"),
+        (("--pod-resources", str(tmp_path / "none")), "podResources", "no such socket"),
+        (("--cgroups", str(tmp_path)), "cgroups", "not a cgroup hierarchy"),
+        (
+            ("--cgroups", str(DRIFT), "--cgroup-root", "/elsewhere"),
+            "cgroups",
+            "specify their parent with --cgroup-root",
+        ),
     ):
         cgroups = () if "--cgroups" in more else ("--cgroups", "none")
         document, _ = audited(capsys, kubelet, *PODS, *more, *cgroups, code=ERROR)
@@ -116,7 +123,7 @@ def test_with_one_source_alone_there_is_nothing_to_compare(capsys: Captured, tmp
     assert run(["audit", "--kubelet-root", str(tmp_path / "none"), *NODE, "--cgroups", "none"]) == ERROR
     said = capsys.readouterr().err
     assert "no such directory" in said
-    assert "there was nothing to compare" in said
+    assert "nothing to compare" in said
 
 
 def test_holdings_of_pods_that_are_gone_go_by_themselves(
@@ -133,9 +140,9 @@ def test_holdings_of_pods_that_are_gone_go_by_themselves(
 def test_it_finds_the_directory_of_this_machine_by_itself(
     capsys: Captured, kubelet: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(audit_command, "OWN_ROOT", tmp_path / "none")
-    monkeypatch.setattr(audit_command, "USUAL_ROOT", kubelet)
+    monkeypatch.setattr(audit_command, "AGENT_ROOT", tmp_path / "none")
+    monkeypatch.setattr(audit_command, "DEFAULT_ROOT_DIRECTORY", kubelet)
     assert run(["audit", *NODE, "--cgroups", "none"]) == YES
     printed = capsys.readouterr()
     assert "0 facts disagree of 1 compared" in printed.out
-    assert "not compared: pods, as nobody says where they are (--pods, --socket)" in printed.err
+    assert "not compared: pods: no source specified (--pods, --socket)" in printed.err

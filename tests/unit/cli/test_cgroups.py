@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodewright.cli.app import ERROR, NO, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, NO, YES
 
 FOLDER = Path(__file__).parents[3] / "examples" / "cgroups"
 NODE = ["--node", str(FOLDER / "node.yaml")]
@@ -66,11 +67,11 @@ def test_names_values_and_reasons_are_shown(capsys: pytest.CaptureFixture[str]) 
     assert "  /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0001_request.slice" in out
     text = "\n".join(out)
     assert "cpu.weight        10      the pod requests cpu 250m: 256 shares" in text
-    assert "cpuset.cpus        1-2          CPUs of its own" in text
+    assert "cpuset.cpus        1-2          exclusive CPUs" in text
     assert "memory.oom.group   1            singleProcessOOMKill: false" in text, (
         "so it is without a word of it"
     )
-    assert "no ceiling on memory: app has no limit" in text
+    assert "no memory limit on the pod: app has no limit" in text
     assert ".rsvd." not in text
 
 
@@ -80,7 +81,7 @@ def test_weights_of_older_runtimes(capsys: pytest.CaptureFixture[str]) -> None:
     assert value(path, capsys, "--linear-weights") == "10"
 
 
-def test_json_and_yaml_say_the_same_with_the_numbers_behind(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_yaml_are_equal_and_have_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*ASKED, "-o", "json"]) == YES
     as_json = json.loads(capsys.readouterr().out)
     assert run([*ASKED, "-o", "yaml"]) == YES
@@ -105,7 +106,7 @@ def test_a_pod_that_is_refused_has_no_cgroups(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "big.yaml"
     path.write_text(RUNNING.replace("500m", "50"))
     assert run(["cgroups", "-f", str(path), *NODE]) == NO
-    assert lines(capsys)[-1].startswith("pod shop/web is not taken by the node and has no cgroups: ")
+    assert lines(capsys)[-1].startswith("pod shop/web is refused by the node and has no cgroups: ")
     assert run(["cgroups", "-f", str(path), *NODE, "-o", "json"]) == NO
     (refused,) = json.loads(capsys.readouterr().out)["refused"]
     assert refused["name"] == "web"
@@ -146,8 +147,8 @@ POD = "kubepods.slice/kubepods-podweb_1.slice"
 def test_a_tree_that_is_as_it_should_be(pods: str, tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(pods, tree) == YES
     out = lines(capsys)
-    assert out[0] == "container log of shop/web is not compared: which group is its is not known"
-    assert out[-1].startswith("differing: 0, as they should be: ")
+    assert out[0] == "container log of shop/web is not compared: its cgroup is unknown"
+    assert out[-1].startswith("differing: 0, matching: ")
     # The init container has ended: its group is not missed.
     ended = tree / POD / "cri-containerd-bbb2.scope"
     for file in ended.iterdir():
@@ -171,20 +172,20 @@ def test_every_file_that_differs_is_listed(pods: str, tree: Path, capsys: pytest
             f"/{POD}/cri-containerd-aaa1.scope/cpuset.cpus",
             "0-7",
             '""',
-            "CPUs that no container has to itself, as they are now",
+            "the current shared pool",
         ],
         [f"/{POD}/cri-containerd-aaa1.scope/memory.max", "134217728", "max", "limits.memory 128Mi"],
         [
             f"/{POD}/cri-containerd-aaa1.scope/memory.high",
             "max",
             "1000",
-            "nobody should have written to it",
+            "the kubelet does not write this file",
         ],
         [
             "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podgone.slice",
             "-",
-            "there",
-            "the group of a pod that is not among those given",
+            "present",
+            "the cgroup of a pod that is not in the input",
         ],
     ]
     assert compare(pods, tree, "-o", "name") == NO
@@ -209,10 +210,12 @@ def test_a_group_that_is_not_there_is_one_difference(
     (tree / POD / "cri-containerd-aaa1.scope").rename(tree / "elsewhere")
     assert compare(pods, tree) == NO
     (row,) = (line for line in lines(capsys) if line.startswith("/"))
-    assert row.split()[:3] == [f"/{POD}/cri-containerd-aaa1.scope", "there", "-"]
+    assert row.split()[:3] == [f"/{POD}/cri-containerd-aaa1.scope", "present", "-"]
 
 
-def test_the_tree_tells_the_version(tmp_path: Path, pods: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_that_of_the_tree(
+    tmp_path: Path, pods: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "first" / "memory").mkdir(parents=True)
     assert compare(pods, tmp_path / "first", "-o", "json") == NO
     assert json.loads(capsys.readouterr().out)["cgroupVersion"] == 1
@@ -231,7 +234,7 @@ def test_a_group_of_daemons_that_is_bounded(
     assert lines(capsys)[:4] == [
         "daemons",
         "  /daemons",
-        "  FILE              VALUE   BECAUSE",
+        "  FILE              VALUE   REASON",
         "  cpu.weight        20      systemReserved: cpu 500m: 512 shares",
     ]
 
@@ -249,12 +252,14 @@ def test_without_groups_for_pods_nothing_is_looked_for_below_classes(
     assert "container app of shop/web is not compared: " in capsys.readouterr().out
 
 
-def test_what_is_no_tree_is_an_error(tmp_path: Path, pods: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_without_cgroups_is_an_error(
+    tmp_path: Path, pods: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert compare(pods, tmp_path) == ERROR
-    assert "is no tree of cgroups" in capsys.readouterr().err
+    assert "not a cgroup hierarchy" in capsys.readouterr().err
 
 
-def test_warnings_are_errors_if_that_is_asked(tmp_path: Path) -> None:
+def test_warnings_are_errors_with_strict(tmp_path: Path) -> None:
     config = tmp_path / "odd.yaml"
     config.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\noddField: 1\n")
     assert run([*ASKED, "--kubelet-config", str(config), "--strict"]) == ERROR

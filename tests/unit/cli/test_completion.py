@@ -14,62 +14,61 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import COMMANDS, USAGE, YES, run
-from nodewright.cli.complete import DIRECTORIES_TOO, FILES_TOO, TABLE, WORDS_ALONE, completions
+from nodewright.cli.app import COMMANDS, run
+from nodewright.cli.complete import AND_DIRECTORIES, AND_FILES, TABLE, WORDS_ONLY, completions
 from nodewright.cli.completion import SHELLS
+from nodewright.output.exit_codes import USAGE, YES
 from tools.completion import text
 
 TABLE_NOW = json.loads(Path(TABLE).read_text("utf-8"))
 PROGRAMS = Path(sys.executable).parent
 
 
-def test_the_table_is_what_the_commands_say_now() -> None:
+def test_the_table_is_up_to_date() -> None:
     assert Path(TABLE).read_text("utf-8") == text(), "write it with `make shots`"
 
 
 @pytest.mark.parametrize(
     ("line", "words", "directive"),
     [
-        ("", " ".join(COMMANDS), WORDS_ALONE),
-        ("adm", "admit", WORDS_ALONE),
-        ("node c", "capture catalogue", WORDS_ALONE),
-        ("node show --node lap", "laptop-i7-1370p", FILES_TOO),
-        ("node show --node=lap", "laptop-i7-1370p", FILES_TOO),
-        ("node show --node = lap", "laptop-i7-1370p", FILES_TOO),  # as bash takes it apart
-        ("admit --node examples/no", "", FILES_TOO),
-        ("node catalogue gb", "gb200", WORDS_ALONE),
-        ("admit -o ", "json yaml wide name", WORDS_ALONE),
-        ("admit -o = ", "", WORDS_ALONE),
-        ("admit -ojson --max", "--max-document-size", WORDS_ALONE),
-        ("admit --topology-policy ", "pod-wish", WORDS_ALONE),
-        ("admit -f pods.yaml --f", "--filename", WORDS_ALONE),  # again
-        ("admit --node vm-4 --nod", "", WORDS_ALONE),  # once
-        ("admit --strict --no", "--node", WORDS_ALONE),
-        ("admit --strict=", "", WORDS_ALONE),
-        ("admit --nothing x --kub", "--kubelet-config", WORDS_ALONE),
-        ("admit --namespace ", "", WORDS_ALONE),
-        ("node capture --sysfs ", "", DIRECTORIES_TOO),
-        ("cgroups --diff ", "live", DIRECTORIES_TOO),
-        ("replay ", "", FILES_TOO),
-        ("replay journal.yaml ", "", WORDS_ALONE),
-        ("verify a.jsonl b.jsonl ", "", FILES_TOO),
-        ("replay -- --no", "", FILES_TOO),
-        ("completion -", "-h --help", WORDS_ALONE),
-        ("replay - --strict -o y", "yaml", WORDS_ALONE),
-        ("completion ", "bash zsh fish", WORDS_ALONE),
+        ("", " ".join(COMMANDS), WORDS_ONLY),
+        ("adm", "admit", WORDS_ONLY),
+        ("node c", "capture catalogue", WORDS_ONLY),
+        ("node show --node lap", "laptop-i7-1370p", AND_FILES),
+        ("node show --node=lap", "laptop-i7-1370p", AND_FILES),
+        ("node show --node = lap", "laptop-i7-1370p", AND_FILES),  # as bash takes it apart
+        ("admit --node examples/no", "", AND_FILES),
+        ("node catalogue gb", "gb200", WORDS_ONLY),
+        ("admit -o ", "json yaml wide name", WORDS_ONLY),
+        ("admit -o = ", "", WORDS_ONLY),
+        ("admit -ojson --max", "--max-document-size", WORDS_ONLY),
+        ("admit --topology-policy ", "pod-wish", WORDS_ONLY),
+        ("admit -f pods.yaml --f", "--filename", WORDS_ONLY),  # again
+        ("admit --node vm-4 --nod", "", WORDS_ONLY),  # once
+        ("admit --strict --no", "--node", WORDS_ONLY),
+        ("admit --strict=", "", WORDS_ONLY),
+        ("admit --nothing x --kub", "--kubelet-config", WORDS_ONLY),
+        ("admit --namespace ", "", WORDS_ONLY),
+        ("node capture --sysfs ", "", AND_DIRECTORIES),
+        ("cgroups --diff ", "live", AND_DIRECTORIES),
+        ("replay ", "", AND_FILES),
+        ("replay journal.yaml ", "", WORDS_ONLY),
+        ("verify a.jsonl b.jsonl ", "", AND_FILES),
+        ("replay -- --no", "", AND_FILES),
+        ("completion -", "-h --help", WORDS_ONLY),
+        ("replay - --strict -o y", "yaml", WORDS_ONLY),
+        ("completion ", "bash zsh fish", WORDS_ONLY),
     ],
 )
-def test_what_could_come_next(line: str, words: str, directive: int) -> None:
+def test_candidates_follow_the_words_before(line: str, words: str, directive: int) -> None:
     found = completions(TABLE_NOW, line.split(" "))
     assert (list(found.words), found.directive) == (words.split(), directive)
 
 
-def test_words_say_what_they_are() -> None:
-    assert completions(TABLE_NOW, ["repl"]).words == {
-        "replay": "Run a scenario: a node and what happens to it."
-    }
+def test_candidates_have_descriptions() -> None:
+    assert completions(TABLE_NOW, ["repl"]).words == {"replay": "Replay a scenario of node events."}
     assert completions(TABLE_NOW, ["replay", "--jour"]).words == {
-        "--journal": "Write down what happens as a Scenario, which `nodewright replay` runs again"
+        "--journal": "Record all events and actions as a Scenario, which `nodewright replay` runs again"
     }
 
 

@@ -1,4 +1,4 @@
-"""`nodewright evict`: who has to go."""
+"""`nodewright evict`: which pods are evicted."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodewright.ask import Node
 from nodewright.cli.app import run
-from nodewright.model.eviction_flags import settings_of_flags
-from nodewright.model.thresholds import parse_thresholds
+from nodewright.engine import Node
+from nodewright.kubernetes.eviction_thresholds import eviction_settings_from_flags, parse_thresholds
 
 NODE = "examples/eviction/node.yaml"
 SUMMARY = "examples/eviction/summary.json"
@@ -27,7 +26,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 3)
     return dict(json.loads(out))
 
 
-def test_the_class_of_service_does_not_decide_who_goes_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_qos_class_does_not_determine_the_ranking(capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "--usage", SUMMARY)
     assert [(one["name"], one["qosClass"], one["beforeNextBy"]) for one in found["ranking"][:4]] == [
         ("web", "Burstable", "priority"),
@@ -41,8 +40,8 @@ def test_the_class_of_service_does_not_decide_who_goes_first(capsys: pytest.Capt
     assert found["relieved"]
 
 
-def test_the_flags_of_the_guide_say_what_the_example_is_configured_with() -> None:
-    flags = settings_of_flags(
+def test_the_flags_of_the_guide_equal_the_example() -> None:
+    flags = eviction_settings_from_flags(
         hard="imagefs.available<10%,memory.available<500Mi,nodefs.available<5%,nodefs.inodesFree<5%",
         soft="imagefs.available<30%,nodefs.available<10%",
         soft_grace_period="imagefs.available=2m,nodefs.available=2m",
@@ -53,14 +52,14 @@ def test_the_flags_of_the_guide_say_what_the_example_is_configured_with() -> Non
     assert config.eviction.thresholds == parse_thresholds(flags, for_pods=True).thresholds
 
 
-def test_nobody_goes_while_no_threshold_is_met(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_pod_is_evicted_while_no_threshold_is_met(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = asked(capsys, "--usage", SUMMARY, "--available", "memory.available=4Gi")
     assert code == 0
-    assert "Nobody has to go." in out
+    assert "No pod is evicted." in out
     assert asked(capsys, "--usage", SUMMARY, "-o", "name")[:2] == (3, "pod/web\n")
 
 
-def test_what_cannot_be_is_named_with_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_faults_are_reported_with_their_location(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.json"
     wrong.write_text(
         '{"node": {"memory": {"availableBytes": -5}},\n'
@@ -70,11 +69,11 @@ def test_what_cannot_be_is_named_with_its_place(capsys: pytest.CaptureFixture[st
     assert (code, out) == (1, "")
     negative, name, huge = err.splitlines()
     assert negative == (
-        f"error: {wrong}:1:22: node.memory.availableBytes: Invalid value: -5: must be a whole number of 64 bits, "
+        f"error: {wrong}:1:22: node.memory.availableBytes: Invalid value: -5: must be a 64-bit integer, "
         "0 to 18446744073709551615"
     )
-    assert "2:23: pods[0].podRef.name: Invalid value: 1: must be a text" in name
-    assert "pods[0].memory.workingSetBytes: Invalid value: 1e+30: must be a whole number" in huge
+    assert "2:23: pods[0].podRef.name: Invalid value: 1: must be a string" in name
+    assert "pods[0].memory.workingSetBytes: Invalid value: 1e+30: must be a 64-bit integer" in huge
 
 
 def test_amounts_on_the_command_line_need_no_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,11 +82,11 @@ def test_amounts_on_the_command_line_need_no_file(capsys: pytest.CaptureFixture[
     assert not found["relieved"], "nothing is known of what they use, so nothing is known to come free"
     code, out, _ = asked(capsys, "--available", "memory.available=100Mi")
     assert code == 3
-    assert "and memory.available is too low still: all that are left are critical" in out
-    assert "nothing is known of what the pod uses" in out
+    assert "and memory.available is still too low: all remaining pods are critical" in out
+    assert "the pod's usage is unknown" in out
 
 
-def test_a_soft_threshold_on_disk_gives_back_first_and_waits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_soft_threshold_on_disk_reclaims_first_and_waits(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         "--usage",
         SUMMARY,
@@ -99,18 +98,18 @@ def test_a_soft_threshold_on_disk_gives_back_first_and_waits(capsys: pytest.Capt
     code, out, _ = asked(capsys, *arguments, "--filesystems", "images")
     assert code == 3
     assert "met: 1Gi short, counts after 2m0s" in out
-    assert "from 2m0s on, with 30 s to end" in out
+    assert "from 2m0s on, with 30 s to terminate" in out
     assert "from 2m1s on" in out
-    assert "The node says DiskPressure (taint node.kubernetes.io/disk-pressure:NoSchedule)." in out
-    assert "there is nothing that the node could give back" in out
+    assert "The node reports DiskPressure (taint node.kubernetes.io/disk-pressure:NoSchedule)." in out
+    assert "nothing can be reclaimed" in out
     one_disk = asked(capsys, *arguments)[1]
     assert (
-        "First the node removes dead containers and images that no container uses; what that brings"
+        "The node first removes dead containers and images that no container uses; the amount freed"
         in one_disk
     )
 
 
-def test_a_second_reading_says_what_the_node_gave_back(
+def test_a_second_usage_shows_what_the_node_reclaimed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     after = tmp_path / "after.yaml"
@@ -121,14 +120,12 @@ def test_a_second_reading_says_what_the_node_gave_back(
     low = ["--usage", SUMMARY, "--available", "nodefs.available=1Gi", "--available", "memory.available=4Gi"]
     code, out, _ = asked(capsys, *low, "--after", str(after))
     assert code == 3
-    assert "that is enough, nobody has to go" in out
-    assert "GOES" in out
+    assert "that is sufficient, no pod is evicted" in out
+    assert "EVICTED" in out
     assert document(capsys, *low, "--after", str(after))["reclaimFirst"]["wasEnough"]
 
 
-def test_pods_come_from_manifests_and_stats_find_them_by_name(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_pods_of_manifests_match_stats_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def pod(name: str, node: str, phase: str = "Running") -> dict[str, Any]:
         return {
             "apiVersion": "v1",
@@ -150,13 +147,13 @@ def test_pods_come_from_manifests_and_stats_find_them_by_name(
     code, out, err = asked(capsys, "--usage", str(changed), "-f", str(manifests), "-o", "wide")
     assert code == 3
     assert "1 pod of the manifests on other nodes than worker-7" in err
-    assert "shop/late has another uid in the reading, old: taken for the same pod" in err
-    assert "1 pod of the reading not on the node, passed over: shop/gone" in err
+    assert "shop/late has a different uid in the usage, old: matched by name" in err
+    assert "1 pod of the usage not on the node, ignored: shop/gone" in err
     assert "1 pod without stats, ranked first as the kubelet does: shop/cache" in err
     rows = [line.split()[1] for line in out.splitlines() if line[:1].isdigit() and " shop/" in line]
     assert rows[:2] == ["shop/cache", "shop/late"]
-    assert "nothing is known of it" in out
-    assert "swap: 3Gi used, 1Gi left (eviction does not look at it)" in out
+    assert "no stats" in out
+    assert "swap: 3Gi used, 1Gi left (not considered by eviction)" in out
     assert "memory pressure (PSI): some 11.5 %" in out
 
 
@@ -168,8 +165,8 @@ def test_tables_have_the_capacities_of_the_node(capsys: pytest.CaptureFixture[st
     )
     code, out, err = asked(capsys, "--usage", str(table))
     assert (code, out) == (1, "")
-    assert 'spec.available[memory.available]: Invalid value: "20Gi": is more than there is' in err
-    assert "spec.capacity[imagefs.inodesFree] may" in err
+    assert 'spec.available[memory.available]: Invalid value: "20Gi": exceeds the capacity' in err
+    assert "specify spec.capacity[imagefs.inodesFree]" in err
     rows = tmp_path / "usage.csv"
     rows.write_text("pod,memory,processes\nshop/web,2Gi,50\nshop/db,5Gi,9\nshop/queue,1Mi,70\n")
     found = document(
@@ -199,11 +196,11 @@ def test_a_file_system_of_no_size_is_remarked_on(capsys: pytest.CaptureFixture[s
     code, _, err = asked(capsys, "--usage", str(usage))
     assert code == 0
     assert "nodefs.available has a capacity of 0: thresholds in percent are never met" in err
-    assert "nodefs.inodesFree has more available than there is: 9 of 5" in err
+    assert "nodefs.inodesFree has more available than its capacity: 9 of 5" in err
     assert asked(capsys, "--usage", str(usage), "--strict")[0] == 1
 
 
-def test_a_node_with_images_on_a_disk_of_their_own_says_so_itself(
+def test_a_dedicated_image_file_system_is_inferred(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     node = tmp_path / "node.yaml"
@@ -215,14 +212,14 @@ def test_a_node_with_images_on_a_disk_of_their_own_says_so_itself(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "--usage, --live or --available has to say what is used"),
+        ([], "specify the usage with --usage, --live or --available"),
         (["--usage", SUMMARY, "--live"], "exclude each other"),
-        (["--available", "memory=1Gi"], "'memory' is no signal"),
+        (["--available", "memory=1Gi"], "'memory' is not a signal"),
         (["--available", "memory.available=lots"], "memory.available=lots"),
         (["--available", "memory.available=-1"], "must not be negative"),
     ],
 )
-def test_what_cannot_be_asked_is_an_error_of_usage(
+def test_invalid_arguments_are_usage_errors(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = asked(capsys, *arguments)
@@ -230,11 +227,13 @@ def test_what_cannot_be_asked_is_an_error_of_usage(
     assert said in err
 
 
-def test_this_machine_can_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_this_machine_can_be_queried(capsys: pytest.CaptureFixture[str]) -> None:
     # How full its disk is nobody knows: either answer will do.
     code, out, err = asked(capsys, "--live", "--available", "memory.available=8Gi", "-o", "json")
     assert code in (0, 3), err
     thresholds = json.loads(out)["thresholds"]
-    assert any(one["signal"] == "nodefs.available" and one["observed"] for one in thresholds)
+    assert any(
+        threshold["signal"] == "nodefs.available" and threshold["observed"] for threshold in thresholds
+    )
     assert run(["evict", "--live", "-o", "yaml"]) in (0, 3)
     assert "kind: EvictionReport" in capsys.readouterr().out

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodewright.cli.app import ERROR, NO, USAGE, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
 
 SPLIT = ["explain", "-f", "examples/numa/split-pods.yaml", "--node", "examples/numa/split-node.yaml"]
 GPUS = ["explain", "-f", "examples/numa/gpu-nic-pods.yaml", "--node", "examples/numa/gpu-nic-node.yaml"]
 
 
-def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_yaml_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*GPUS, "-o", "json"]) == NO
     as_json = json.loads(capsys.readouterr().out)
     assert run([*GPUS, "-o", "yaml"]) == NO
@@ -39,7 +40,7 @@ def pod(name: str, **spec: object) -> dict[str, object]:
     return {**POD, "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
 
 
-def test_a_condition_tells_who_keeps_a_pod_away_and_who_does_not(
+def test_conditions_show_the_decisions_of_scheduler_and_kubelet(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     tolerates = [{"operator": "Exists"}]
@@ -78,16 +79,16 @@ def test_a_condition_tells_who_keeps_a_pod_away_and_who_does_not(
     both = ["--condition", "DiskPressure", "--condition", "MemoryPressure", "--pod"]
     assert run([*asked, *both, "tolerant"]) == NO
     text = capsys.readouterr().out
-    assert "the kubelet takes it: the pod tolerates the taint" in text
-    assert "the kubelet turns it away, whoever sent it" in text
-    assert "With several at once the kubelet takes critical pods only" in text
+    assert "the kubelet admits it: the pod tolerates the taint" in text
+    assert "the kubelet rejects it, even if it is bound to the node" in text
+    assert "With several conditions at once the kubelet admits critical pods only" in text
     assert run([*asked, *both, "critical"]) == YES
-    assert "the kubelet takes it: the pod is critical" in capsys.readouterr().out
+    assert "the kubelet admits it: the pod is critical" in capsys.readouterr().out
     assert run([*asked, "--condition", "Tired"]) == USAGE
-    assert "is none of DiskPressure, MemoryPressure, PIDPressure" in capsys.readouterr().err
+    assert "is not one of DiskPressure, MemoryPressure, PIDPressure" in capsys.readouterr().err
 
 
-def test_what_lets_a_best_effort_pod_in_under_memory_pressure(
+def test_suggestions_let_a_best_effort_pod_in_under_memory_pressure(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "pod.yaml"
@@ -97,29 +98,29 @@ def test_what_lets_a_best_effort_pod_in_under_memory_pressure(
     text = capsys.readouterr().out
     assert "- a toleration for node.kubernetes.io/memory-pressure:NoSchedule" in text
     assert "- container main: 0.001 CPUs instead of 0" in text
-    assert "- the node without MemoryPressure, 5m0s after that was last seen" in text
+    assert "- the node without MemoryPressure, 5m0s after the last observation" in text
     assert run([*asked, "PIDPressure"]) == NO
     assert capsys.readouterr().out.count("\n    - ") == 1
 
 
-def test_one_pod_alone_is_explained_after_those_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_single_pod_is_explained_after_the_pods_before_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*GPUS, "--pod", "train-1"]) == YES
     assert capsys.readouterr().out.startswith("ml/train-1: admitted\n")
     assert run([*GPUS, "--pod", "ml/train-0", "--pod", "ml/train-2", "-o", "json"]) == NO
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["pods"]] == ["train-0", "train-2"]
 
 
-def test_pods_that_are_not_there_are_all_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_unknown_pods_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*GPUS, "--pod", "x", "--pod", "train-0", "--pod", "y"]) == ERROR
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [
-        'error: --pod: Invalid value: "x": is none of the pods of the manifests',
-        'error: --pod: Invalid value: "y": is none of the pods of the manifests',
+        'error: --pod: Invalid value: "x": is not one of the pods in the manifests',
+        'error: --pod: Invalid value: "y": is not one of the pods in the manifests',
     ]
 
 
-def test_strict_refuses_what_only_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_turns_warnings_into_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "kubelet.yaml"
     config.write_text(Path("examples/numa/split-best-effort.yaml").read_text() + "maxPod: 3\n")
     assert run([*SPLIT, "--kubelet-config", str(config)]) == YES
@@ -140,7 +141,7 @@ def test_a_deployment_is_named_as_the_origin(tmp_path: Path, capsys: pytest.Capt
     assert "(Deployment web): admitted" in capsys.readouterr().out
 
 
-def test_a_page_is_written_besides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_is_written_in_addition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "why.html"
     assert run([*GPUS, "--html", str(page)]) == NO
     assert capsys.readouterr().out.startswith("ml/train-0: admitted\n")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.cli.app import ERROR, NO, USAGE, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
 
 WORKER = "examples/nodes/worker.yaml"
 FAILED = Path("examples/failed/out-of-cpu.yaml")
@@ -34,21 +35,19 @@ def refusal(cpu: str, used: int) -> dict[str, Any]:
     return {"status": {"message": f"Pod was rejected: {text}"}}
 
 
-def test_the_same_answer_is_the_same_to_the_letter(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_message_is_reported_as_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     failed = told(pod_file(tmp_path, **refusal("2000", 2000)), WORKER, capsys)
     assert failed["comparison"] == "same"
     assert failed["amounts"][0]["then"] == failed["amounts"][0]["now"]
 
 
-def test_other_numbers_are_told_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_numbers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     failed = told(str(FAILED), WORKER, capsys)
     assert failed["comparison"] == "other numbers"
     assert failed["text"][-1] == "cpu: the other pods held 2.5 then, 2 now"
 
 
-def test_a_node_that_would_take_it_now_is_not_as_it_was(
+def test_a_node_that_would_admit_the_pod_now_has_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failed = told(pod_file(tmp_path, nodeName=""), "vm-4", capsys)
@@ -63,7 +62,7 @@ def test_another_reason_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert any(line.endswith("for another reason: NodeAffinity") for line in failed["text"])
 
 
-def test_a_pod_that_had_been_taken_has_no_refusal_to_compare_with(
+def test_an_admitted_pod_has_no_refusal_to_compare_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. "
@@ -72,7 +71,7 @@ def test_a_pod_that_had_been_taken_has_no_refusal_to_compare_with(
     assert failed["amounts"] == []
 
 
-def test_what_cannot_be_judged_stays_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unjudged_pod_stays_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     context = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}
     small = [{"name": "c", "image": "i"}]
     assert told(pod_file(tmp_path, containers=small, **context), WORKER, capsys)["comparison"] == (
@@ -80,12 +79,12 @@ def test_what_cannot_be_judged_stays_open(tmp_path: Path, capsys: pytest.Capture
     )
 
 
-def test_another_nodes_pod_is_told_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pod_of_another_node_gets_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(["explain", "--pod", pod_file(tmp_path, nodeName="other"), "--node", WORKER])
-    assert "was on node other, and the node described is worker-1" in capsys.readouterr().err
+    assert "was on node other, not on worker-1" in capsys.readouterr().err
 
 
-def test_what_has_not_failed_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pod_that_has_not_failed_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     running = pod_file(tmp_path, status={"phase": "Running"})
     assert run(["explain", "--pod", running, "--node", WORKER]) == ERROR
     assert 'status.phase: Invalid value: "Running": must be Failed' in capsys.readouterr().err
@@ -95,9 +94,9 @@ def test_what_has_not_failed_is_an_error(tmp_path: Path, capsys: pytest.CaptureF
         yaml.safe_dump({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec})
     )
     assert run(["explain", "--pod", str(job), "--node", WORKER]) == ERROR
-    assert '"Job j": is no pod that has failed' in capsys.readouterr().err
+    assert '"Job j": is not a failed pod' in capsys.readouterr().err
 
 
-def test_either_manifests_or_a_failed_pod_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_manifests_or_a_failed_pod_are_required(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "--node", WORKER]) == USAGE
-    assert "either -f with manifests, or --pod with the file" in capsys.readouterr().err
+    assert "specify manifests with -f, or the file of a failed pod" in capsys.readouterr().err

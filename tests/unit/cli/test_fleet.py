@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from nodewright.cli import fleet as fleet_command
-from nodewright.cli import fleet_runs
 from nodewright.cli.app import run
-from nodewright.cli.fleet_runs import Chunk, Telling
-from nodewright.sim.fleet.play import Progress
-from nodewright.sim.fleet.summary import FleetSummary, summary
+from nodewright.fleet import sweep_runs
+from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
+from nodewright.fleet.simulation.fleet_simulation import Progress
+from nodewright.fleet.sweep_runs import RunProgress, SweepRun
 
 NODES = ("--nodes", "examples/fleet/nodes.yaml", "--shapes", "label:example.com/machine")
 PODS = ("--pods", "examples/fleet/pods.yaml")
@@ -34,8 +34,8 @@ def test_run_is_meant_where_no_command_is_named(capsys: pytest.CaptureFixture[st
     assert out.startswith("9 nodes, 33 pods: 29 running, 4 waiting\n")
     assert "from --shapes: NUMA nodes, cores and caches (3 2x2x4x2)" in out
     assert err == (
-        "warning: data/giant (examples/fleet/pods.yaml:61): no node can ever hold it: cpu: 80 asked for, "
-        "31 is the most that a node has\n"
+        "warning: data/giant (examples/fleet/pods.yaml:61): no node can ever hold it: cpu: 80 requested, "
+        "at most 31 allocatable on a node\n"
     )
 
 
@@ -80,12 +80,12 @@ def test_scores_of_the_scheduler_can_be_swept(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-def test_a_sweep_is_the_same_whoever_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_is_the_same_with_every_engine(capsys: pytest.CaptureFixture[str]) -> None:
     sweep = (*NODES, *PODS, "--sweep", "topologyManagerPolicy=best-effort,single-numa-node", "-o", "json")
     assert asked(capsys, *sweep, "--workers", "2") == asked(capsys, *sweep)
 
 
-def test_a_fleet_is_cut_into_clusters_by_a_label(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fleet_is_divided_into_clusters_by_a_label(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = asked(capsys, *NODES, *PODS, "--shards", "pool")
     assert code == 3
     assert [line.split() for line in out.splitlines()[1:4]] == [
@@ -102,7 +102,7 @@ def test_a_fleet_is_cut_into_clusters_by_a_label(capsys: pytest.CaptureFixture[s
     assert sum(one["counts"]["pods"] for one in both) == 2 * 33
 
 
-def test_capacity_counts_what_more_fits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_capacity_counts_additional_pods(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = asked(capsys, "capacity", "-f", PROBE, *NODES, *PODS)
     assert code == 0
     assert out.startswith("default/probe: 15 more fit\n")
@@ -112,12 +112,12 @@ def test_capacity_counts_what_more_fits(capsys: pytest.CaptureFixture[str]) -> N
     assert out.count("fits: 33") == 2
 
 
-def test_minimise_tells_the_fewest_nodes_and_whether_that_is_proved(
+def test_minimise_reports_the_fewest_nodes_and_whether_that_is_proved(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, out, _ = asked(capsys, "minimise", *TABLES)
     assert code == 0
-    assert out.endswith("4 nodes hold it, and no fewer can: proved\n")
+    assert out.endswith("4 nodes hold the workload, proved minimal\n")
     code, out, _ = asked(capsys, "minimise", *TABLES, "--exact", "-o", "json")
     assert json.loads(out) | {"runs": 0} == {
         "nodes": 4,
@@ -164,24 +164,24 @@ def test_parquet_holds_a_row_a_pod(capsys: pytest.CaptureFixture[str], tmp_path:
     assert frame["fate"].to_list() == ["ended"] * 40
 
 
-def test_ctrl_c_ends_the_run_and_tells_how_far_it_came(
+def test_ctrl_c_ends_the_run_and_reports_the_results_so_far(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pods = tmp_path / "pods.csv"
     rows = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
     pods.write_text(f"name,cpu,memory,arrives,runs\n{rows}")
-    told = Telling.watch
+    told = RunProgress.show_progress
 
-    def pressed(self: Telling, progress: Progress) -> bool:
+    def pressed(self: RunProgress, progress: Progress) -> bool:
         signal.raise_signal(signal.SIGINT)
         return told(self, progress)
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(Telling, "watch", pressed)
+    monkeypatch.setattr(RunProgress, "show_progress", pressed)
     whole = (*TABLES[:2], "--pods", str(pods))
     code, out, _ = asked(capsys, *whole, "--checkpoint", str(tmp_path / "kept"))
     assert code == 3
-    assert "broken off at " in out
+    assert "interrupted at " in out
     assert signal.getsignal(signal.SIGINT) is before
     monkeypatch.undo()
     assert asked(capsys, *whole, "--checkpoint", str(tmp_path / "kept")) == asked(capsys, *whole)
@@ -194,86 +194,89 @@ def test_ctrl_c_while_the_result_is_written_cuts_nothing_off(
 
     def pressed(*given: Any) -> FleetSummary:
         signal.raise_signal(signal.SIGINT)
-        return summary(*given)
+        return fleet_summary(*given)
 
-    monkeypatch.setattr(fleet_command, "summary", pressed)
+    monkeypatch.setattr(fleet_command, "fleet_summary", pressed)
     assert asked(capsys, *TABLES) == expected
 
 
-def test_a_sweep_that_is_broken_off_says_so(
+def test_an_interrupted_sweep_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pods = tmp_path / "pods.csv"
     rows = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
     pods.write_text(f"name,cpu,memory,arrives,runs\n{rows}")
-    told = Telling.watch
+    told = RunProgress.show_progress
 
-    def pressed(self: Telling, progress: Progress) -> bool:
+    def pressed(self: RunProgress, progress: Progress) -> bool:
         signal.raise_signal(signal.SIGINT)
         return told(self, progress)
 
-    monkeypatch.setattr(Telling, "watch", pressed)
+    monkeypatch.setattr(RunProgress, "show_progress", pressed)
     sweep = (*TABLES[:2], "--pods", str(pods), "--sweep", "scores=default,best-fit")
     code, out, _ = asked(capsys, *sweep)
     assert code == 3
-    assert out.startswith("broken off: 0 of 2 runs are complete, and this is how far it came\n")
+    assert out.startswith("interrupted: 0 of 2 runs are complete; results so far:\n")
     assert [line.split()[-1] for line in out.splitlines()[2:3]] == ["scores=default"]
     code, out, _ = asked(capsys, *sweep, "-o", "json")
     assert (code, json.loads(out)["complete"]) == (3, False)
 
 
-def test_room_that_is_counted_before_the_end_is_not_taken_for_the_answer(
+def test_capacity_of_an_incomplete_run_is_not_reported_as_success(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pods = tmp_path / "pods.csv"
     rows = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
     pods.write_text(f"name,cpu,memory,arrives,runs\n{rows}")
-    told = Telling.watch
+    told = RunProgress.show_progress
 
-    def pressed(self: Telling, progress: Progress) -> bool:
+    def pressed(self: RunProgress, progress: Progress) -> bool:
         signal.raise_signal(signal.SIGINT)
         return told(self, progress)
 
-    monkeypatch.setattr(Telling, "watch", pressed)
+    monkeypatch.setattr(RunProgress, "show_progress", pressed)
     room = ("capacity", "-f", "examples/fleet/probe.yaml", *TABLES[:2], "--pods", str(pods))
     code, out, _ = asked(capsys, *room, "--sweep", "cpuManagerPolicy=none,static")
     assert code == 3
-    assert out.startswith("broken off at 1m3s of virtual time")
+    assert out.startswith("interrupted at 1m3s of virtual time")
     assert "cpuManagerPolicy=static" not in out
     code, out, _ = asked(capsys, *room, "-o", "json")
     assert (code, json.loads(out)["complete"]) == (3, False)
     code, out, _ = asked(capsys, "minimise", *TABLES[:2], "--pods", str(pods))
-    assert (code, out) == (3, "broken off after 1 run: none was found that holds it; fewer than 1 cannot\n")
+    assert (code, out) == (
+        3,
+        "interrupted after 1 run: no sufficient number was found; fewer than 1 cannot hold the workload\n",
+    )
 
 
-def test_of_workers_that_had_done_nothing_nothing_is_told(
+def test_interrupted_workers_without_results_report_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> Iterator[Any]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fleet_runs, "map_chunks", interrupted)
+    monkeypatch.setattr(sweep_runs, "map_chunks", interrupted)
     code, out, _ = asked(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
     assert code == 3
-    assert out.startswith("broken off: 0 of 2 runs are complete\nassumed: ")
+    assert out.startswith("interrupted: 0 of 2 runs are complete\nassumed: ")
 
 
-def test_of_workers_that_are_broken_off_it_is_told_what_is_done(
+def test_interrupted_workers_report_their_results(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(function: Callable[[Chunk], Any], chunks: Sequence[Chunk], **_: object) -> Iterator[Any]:
+    def interrupted(
+        function: Callable[[SweepRun], Any], chunks: Sequence[SweepRun], **_: object
+    ) -> Iterator[Any]:
         yield function(chunks[0])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fleet_runs, "map_chunks", interrupted)
+    monkeypatch.setattr(sweep_runs, "map_chunks", interrupted)
     code, out, _ = asked(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
     assert code == 3
-    assert out.startswith("broken off: 1 of 2 runs are complete, and this is how far it came\n")
+    assert out.startswith("interrupted: 1 of 2 runs are complete; results so far:\n")
 
 
-def test_pods_that_use_what_a_node_lacks_are_evicted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_pods_are_evicted_when_a_node_runs_short(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     usage, pods, nodes = tmp_path / "usage.csv", tmp_path / "pods.csv", tmp_path / "nodes.csv"
     nodes.write_text("name,cpu,memory\nn1,4,8Gi\n")
     pods.write_text("name,cpu,memory,qos,arrives,runs\ngreedy,1,1Gi,Burstable,0,600\nmodest,1,1Gi,,0,600\n")
@@ -289,7 +292,7 @@ def test_pods_that_use_what_a_node_lacks_are_evicted(
     assert asked(capsys, *fleet)[0] == 0
     usage.write_text("name,at,memory\ngreedy,soon,1Gi\n")
     _, _, err = asked(capsys, *fleet, "--usage", str(usage))
-    assert f'{usage}:2: at: Invalid value: "soon": seconds are wanted' in err
+    assert f'{usage}:2: at: Invalid value: "soon": must be seconds' in err
 
 
 def test_a_run_ends_when_it_is_to_end(capsys: pytest.CaptureFixture[str]) -> None:
@@ -303,16 +306,16 @@ def test_a_run_ends_when_it_is_to_end(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 FAULTS = [
-    ((*TABLES, "--until", "-5s"), 2, "time does not run backwards"),
+    ((*TABLES, "--until", "-5s"), 2, "must not be negative"),
     ((*TABLES, "--until", "soon"), 2, "soon"),
-    ((*TABLES, "--sweep", "a=1", "--html", "x"), 2, "--checkpoint, --html and --parquet are for one run"),
-    ((), 2, "which nodes? (--nodes FILE, or -f FILE that has nodes and pods)"),
-    ((*TABLES, "--sweep", "topologyManagerPolicy"), 1, "FIELD=VALUE,VALUE is wanted"),
+    ((*TABLES, "--sweep", "a=1", "--html", "x"), 2, "--checkpoint, --html and --parquet cannot be combined"),
+    ((), 2, "specify nodes with --nodes FILE, or nodes and pods with -f FILE"),
+    ((*TABLES, "--sweep", "topologyManagerPolicy"), 1, "must be FIELD=VALUE,VALUE"),
     ((*TABLES, "--sweep", "a=1", "--sweep", "a=2"), 1, "a is given twice"),
     (
         (*TABLES, "--sweep", "scores=worst"),
         1,
-        "one of default, most-allocated, best-fit, numa-aware is wanted",
+        "default, most-allocated, best-fit, numa-aware",
     ),
     (
         (*TABLES, "--shards", "rack"),
@@ -326,14 +329,14 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), FAULTS)
-def test_what_is_wrong_is_said(
+def test_faults_are_reported(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     found, _, err = asked(capsys, *arguments)
     assert (found, said in err) == (code, True), err
 
 
-def test_scores_of_your_own_choose_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_custom_scores_choose_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     own = ("--policies", "examples/fleet/scorers.py")
     code, out, _ = asked(capsys, *TABLES, *own, "--scores", "few-pods", "-o", "json")
     assert code == 0
@@ -342,7 +345,7 @@ def test_scores_of_your_own_choose_nodes(capsys: pytest.CaptureFixture[str]) -> 
     assert code == 0
     code, _, err = asked(capsys, *TABLES, "--scores", "few-pods")
     assert code == 1
-    assert "one of default, most-allocated, best-fit, numa-aware is wanted" in err
+    assert "must be one of default, most-allocated, best-fit, numa-aware" in err
 
 
 def test_a_checkpoint_is_for_a_run_that_is_not_complete(
@@ -355,7 +358,7 @@ def test_a_checkpoint_is_for_a_run_that_is_not_complete(
     kept.write_bytes(b"something else")
     code, _, err = asked(capsys, *TABLES, "--checkpoint", str(kept))
     assert code == 1
-    assert "is no checkpoint of a fleet" in err
+    assert "is not a checkpoint of a fleet" in err
     assert asked(capsys, *TABLES, "--checkpoint", str(kept), "--sweep", "scores=default")[0] == 2
 
 

@@ -97,14 +97,14 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS.values()), ids=list(QUESTIONS))
-def test_two_processes_come_to_the_same(
+def test_two_processes_give_the_same_result(
     capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
 ) -> None:
     assert asked(capsys, *question, "--workers", "2") == asked(capsys, *question)
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS.values()), ids=list(QUESTIONS))
-def test_a_dask_cluster_comes_to_the_same(
+def test_a_dask_cluster_gives_the_same_result(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     dask_scheduler: str,
@@ -115,7 +115,7 @@ def test_a_dask_cluster_comes_to_the_same(
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS.values()), ids=list(QUESTIONS))
-def test_a_ray_cluster_comes_to_the_same(
+def test_a_ray_cluster_gives_the_same_result(
     capsys: pytest.CaptureFixture[str], ray_head: dict[str, str], question: tuple[str, ...]
 ) -> None:
     assert told_by("ray", question, ray_head) == asked(capsys, *question)

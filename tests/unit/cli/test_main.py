@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli import app, main
+from nodewright.output.exit_codes import INTERRUPTED
 
 PROGRAMS = Path(sys.executable).parent
 
@@ -27,7 +28,7 @@ def test_the_module_runs_as_the_program() -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     command = f"{PROGRAMS / 'nodewright'} verify --help | head -n 1"
     ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert (ran.stdout, ran.stderr) == ("Usage: nodewright verify [OPTIONS] FILE...\n", "")
@@ -46,4 +47,4 @@ def test_an_interrupt_before_the_command_runs_is_one_like_others(monkeypatch: py
     monkeypatch.setattr(app, "run", interrupted)
     with pytest.raises(SystemExit) as left:
         main()
-    assert left.value.code == app.INTERRUPTED
+    assert left.value.code == INTERRUPTED

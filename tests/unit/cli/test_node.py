@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import ERROR, USAGE, YES, run
-from nodewright.world.profiles import profile_from
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, USAGE, YES
+from nodewright.profiles.profile_files import profile_from_bytes
 
 Captured = pytest.CaptureFixture[str]
 
@@ -12,12 +13,12 @@ Captured = pytest.CaptureFixture[str]
 def test_capture_prints_a_profile_of_this_machine_that_reads_back(capsys: Captured) -> None:
     assert run(["node", "capture"]) == YES
     printed = capsys.readouterr()
-    profile = profile_from(printed.out.encode(), "stdout")
+    profile = profile_from_bytes(printed.out.encode(), "stdout")
     assert profile.spec.machine_info.num_cores > 0
     assert "kubelet configuration: none given" in printed.err
 
 
-def test_capture_says_the_same_in_json(capsys: Captured) -> None:
+def test_capture_prints_the_same_in_json(capsys: Captured) -> None:
     assert run(["node", "capture", "-o", "json"]) == YES
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "NodeProfile"
@@ -25,14 +26,14 @@ def test_capture_says_the_same_in_json(capsys: Captured) -> None:
     assert document["spec"]["kubeletConfiguration"] == ({"failCgroupV1": False} if on_v1 else {})
 
 
-def test_capture_takes_the_kubelets_configuration(tmp_path: Path, capsys: Captured) -> None:
+def test_capture_includes_the_kubelet_configuration(tmp_path: Path, capsys: Captured) -> None:
     config = tmp_path / "kubelet.yaml"
     config.write_text(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\nfoo: 1\n"
     )
     assert run(["node", "capture", "--kubelet-config", str(config)]) == YES
     printed = capsys.readouterr()
-    profile = profile_from(printed.out.encode(), "stdout")
+    profile = profile_from_bytes(printed.out.encode(), "stdout")
     assert profile.spec.kubelet_configuration == {"cpuManagerPolicy": "static", "foo": 1}
     assert f'{config}: unknown field "foo"' in printed.err
     assert "kubelet configuration" not in printed.err
@@ -50,12 +51,12 @@ def test_sources_exclude_one_another(tmp_path: Path, capsys: Captured) -> None:
     described.write_text("{}")
     arguments = ["node", "capture", "--sysfs", str(tmp_path), "--machine-info", str(described)]
     assert run(arguments) == USAGE
-    assert "exclude one another" in capsys.readouterr().err
+    assert "exclude each other" in capsys.readouterr().err
 
 
 def test_a_directory_without_sysfs_is_an_error_with_its_path(tmp_path: Path, capsys: Captured) -> None:
     assert run(["node", "capture", "--sysfs", str(tmp_path)]) == ERROR
-    assert f"{tmp_path}: must be a directory that holds a copy of /sys" in capsys.readouterr().err
+    assert f"{tmp_path}: must be a directory with a copy of /sys" in capsys.readouterr().err
 
 
 def test_show_draws_without_frames_of_unicode_off_a_terminal(capsys: Captured) -> None:
@@ -68,10 +69,10 @@ def test_show_draws_without_frames_of_unicode_off_a_terminal(capsys: Captured) -
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_show_prints_the_profile_as_a_document(output: str, capsys: Captured) -> None:
     assert run(["node", "show", "--node", "vm-4", "-o", output]) == YES
-    assert profile_from(capsys.readouterr().out.encode(), "stdout").metadata.name == "vm-4"
+    assert profile_from_bytes(capsys.readouterr().out.encode(), "stdout").metadata.name == "vm-4"
 
 
-def test_show_warns_of_what_the_kubelet_stumbles_over(capsys: Captured) -> None:
+def test_show_warns_of_irregular_machines(capsys: Captured) -> None:
     assert run(["node", "show", "--node", "odd-numa-ids-0-8"]) == YES
     assert "warning: spec.machineInfo.topology[0].distances" in capsys.readouterr().err
 
@@ -112,15 +113,17 @@ def test_an_entry_of_the_catalogue_is_a_profile_and_its_own_name(capsys: Capture
     assert run(["node", "catalogue", "gb200", "-o", "name"]) == YES
     assert capsys.readouterr().out == "gb200\n"
     assert run(["node", "catalogue", "gb200"]) == YES
-    assert len(profile_from(capsys.readouterr().out.encode(), "stdout").spec.machine_info.topology) == 34
+    assert (
+        len(profile_from_bytes(capsys.readouterr().out.encode(), "stdout").spec.machine_info.topology) == 34
+    )
 
 
 def test_a_name_that_the_catalogue_lacks_is_an_error(capsys: Captured) -> None:
     assert run(["node", "catalogue", "gb200x"]) == ERROR
-    assert "there are gb200" in capsys.readouterr().err
+    assert "similar names: gb200" in capsys.readouterr().err
 
 
-def test_a_node_with_pods_shows_what_they_hold(capsys: Captured) -> None:
+def test_show_lists_the_resources_of_pods(capsys: Captured) -> None:
     assert run(["node", "show", "--node", "examples/numa/split-node.yaml"]) == YES
     _, pods, shared, amounts = capsys.readouterr().out.rsplit("\n\n", 3)
     assert [line.split() for line in pods.splitlines()] == [
@@ -132,7 +135,9 @@ def test_a_node_with_pods_shows_what_they_hold(capsys: Captured) -> None:
     assert amounts.splitlines()[1].split() == ["cpu", "7", "5", "2"]
 
 
-def test_a_node_whose_kubelet_does_not_start_is_drawn_and_then_told(tmp_path: Path, capsys: Captured) -> None:
+def test_a_node_whose_kubelet_does_not_start_is_drawn_before_the_error(
+    tmp_path: Path, capsys: Captured
+) -> None:
     text = Path("examples/numa/split-node.yaml").read_text()
     node = tmp_path / "node.yaml"
     node.write_text(text.replace("cpuManagerPolicy: static", "cpuManagerPolicy: dynamic"))

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.ask import Node
-from nodewright.cli.app import ERROR, USAGE, YES, run
-from nodewright.model.profile import NodeProfile, Part
+from nodewright.cli.app import run
+from nodewright.engine import Node
+from nodewright.engine.node_from_profile import node_parts
+from nodewright.kubernetes.node_profile import NodePart, NodeProfile
 from nodewright.node.step import Decision
+from nodewright.output.exit_codes import ERROR, USAGE, YES
+from nodewright.profiles.profile_files import profile_from_bytes
 from nodewright.testing.objects import container, pod
-from nodewright.world.profiles import profile_from
 from tools.source import ROOT
 
 Captured = pytest.CaptureFixture[str]
@@ -26,7 +28,7 @@ ROOT_OF_KUBELET = ("--kubelet-root", f"{EXAMPLE}/kubelet", "--catalogue", MACHIN
 def captured(capsys: Captured, *arguments: str) -> tuple[NodeProfile, str]:
     assert run(["node", "capture", *arguments]) == YES
     printed = capsys.readouterr()
-    return profile_from(printed.out.encode(), "stdout"), printed.err
+    return profile_from_bytes(printed.out.encode(), "stdout"), printed.err
 
 
 def parts(profile: NodeProfile) -> list[str]:
@@ -35,31 +37,34 @@ def parts(profile: NodeProfile) -> list[str]:
 
 def held(profile: NodeProfile) -> dict[str, tuple[str | None, int]]:
     """The CPUs of each pod, and the NUMA node of its memory."""
-    return {one.pod: (one.cpus, one.memory[0].numa_nodes[0]) for one in profile.spec.allocations or ()}
+    return {
+        allocation.pod: (allocation.cpus, allocation.memory[0].numa_nodes[0])
+        for allocation in profile.spec.allocations or ()
+    }
 
 
-def test_the_kubelets_directory_says_what_pods_really_hold(capsys: Captured) -> None:
+def test_the_kubelets_directory_has_the_actual_allocations(capsys: Captured) -> None:
     pods = ("--pods", f"{EXAMPLE}/pods.json", "--node-name", "worker-3")
     profile, said = captured(capsys, *ROOT_OF_KUBELET, *pods)
     assert profile.metadata.name == "worker-3"
     assert held(profile) == {"telco/forwarder-0": ("2-5", 0), "ml/trainer-x7k2p": ("6-13", 0)}
-    assert parts(profile) == [Part.DEVICES]
-    assert "left out, as they have ended: jobs/report-28991" in said
-    assert Node.of(profile).warnings == ()
+    assert parts(profile) == [NodePart.DEVICES]
+    assert "left out, because they have terminated: jobs/report-28991" in said
+    assert Node.from_profile(profile).warnings == ()
 
 
 def test_without_pods_there_are_stand_ins(capsys: Captured) -> None:
     profile, said = captured(capsys, *ROOT_OF_KUBELET)
     assert sorted(cpus or "" for cpus, _ in held(profile).values()) == ["2-5", "6-13"]
     assert {one.metadata.namespace for one in profile.spec.pods} == {"unknown"}
-    assert parts(profile) == [Part.DEVICES, Part.PODS]
-    assert "no pod given has these uids" in said
+    assert parts(profile) == [NodePart.DEVICES, NodePart.PODS]
+    assert "no given pod has these uids" in said
 
 
-def test_a_cluster_tells_as_much_as_a_topology_object_knows(capsys: Captured) -> None:
+def test_cluster_objects_give_what_the_topology_object_has(capsys: Captured) -> None:
     profile, _ = captured(capsys, *OF_CLUSTER, *TOPOLOGY, *NODE)
     assert held(profile) == {"telco/forwarder-0": ("2-5", 0), "ml/trainer-x7k2p": ("6-13", 0)}
-    assert parts(profile) == [Part.CPU_LAYOUT]
+    assert parts(profile) == [NodePart.CPU_LAYOUT]
     assert profile.spec.kubernetes_version == "v1.36.2"
 
 
@@ -67,28 +72,34 @@ def test_with_the_machine_nothing_is_open(capsys: Captured) -> None:
     profile, said = captured(capsys, *OF_CLUSTER, *TOPOLOGY, *NODE, "--catalogue", MACHINE)
     assert parts(profile) == []
     own = pod(container("app", "4/1Gi", "4/1Gi"), name="own", uid="own")
-    assert Node.of(profile).admit(own).decision is Decision.ADMITTED
+    assert Node.from_profile(profile).admit(own).decision is Decision.ADMITTED
     assert said.splitlines()[0] == "left out: 1 pod not on worker-3"
 
 
 def test_without_a_topology_object_only_amounts_are_known(capsys: Captured) -> None:
     profile, _ = captured(capsys, *OF_CLUSTER, *NODE)
-    assert parts(profile) == [Part.CPU_LAYOUT, Part.NUMA_NODES, Part.CPUS, Part.MEMORY, Part.DEVICES]
-    node = Node.of(profile)
+    assert parts(profile) == [
+        NodePart.CPU_LAYOUT,
+        NodePart.NUMA_NODES,
+        NodePart.CPUS,
+        NodePart.MEMORY,
+        NodePart.DEVICES,
+    ]
+    node = Node.from_profile(profile)
     shared = pod(container("app", "1/1Gi"), name="shared", uid="shared")
     own = pod(container("app", "4/1Gi", "4/1Gi"), name="own", uid="own")
     assert node.admit(shared).decision is Decision.ADMITTED
     assert node.admit(own).decision is Decision.UNDECIDED
 
 
-def test_without_a_configuration_the_node_object_says_what_is_reserved(capsys: Captured) -> None:
+def test_without_a_configuration_the_node_object_gives_the_reservation(capsys: Captured) -> None:
     profile, said = captured(capsys, "--pods", f"{EXAMPLE}/pods.json", *TOPOLOGY, *NODE)
-    assert parts(profile) == [Part.CONFIGURATION, Part.CPU_LAYOUT]
+    assert parts(profile) == [NodePart.CONFIGURATION, NodePart.CPU_LAYOUT]
     configured = profile.spec.kubelet_configuration
     assert (configured["cpuManagerPolicy"], configured["memoryManagerPolicy"]) == ("static", "Static")
     assert "with systemReserved: cpu 2, memory 2Gi" in said
     node = json.loads(Path(NODE[1]).read_text())
-    allocatable = Node.of(profile).allocatable
+    allocatable = Node.from_profile(profile).allocatable
     assert {name: str(allocatable[name]) for name in ("cpu", "memory", "pods")} == {
         name: node["status"]["allocatable"][name] for name in ("cpu", "memory", "pods")
     }
@@ -96,20 +107,35 @@ def test_without_a_configuration_the_node_object_says_what_is_reserved(capsys: C
 
 def test_a_node_object_alone_is_a_node_of_assumptions(capsys: Captured) -> None:
     profile, _ = captured(capsys, *NODE)
-    assert parts(profile)[:3] == [Part.CONFIGURATION, Part.CPU_LAYOUT, Part.NUMA_NODES]
-    assert Part.CPUS in parts(profile)
+    assert parts(profile)[:3] == [NodePart.CONFIGURATION, NodePart.CPU_LAYOUT, NodePart.NUMA_NODES]
+    assert NodePart.CPUS in parts(profile)
     profile, _ = captured(capsys, *TOPOLOGY)
     assert (profile.metadata.name, profile.spec.machine_info.num_cores) == ("worker-3", 32)
 
 
-def test_differences_between_the_sources_are_told(tmp_path: Path, capsys: Captured) -> None:
+def test_a_version_that_is_no_release_is_not_copied(tmp_path: Path, capsys: Captured) -> None:
+    node = json.loads(Path(NODE[1]).read_text())
+    node["status"]["nodeInfo"]["kubeletVersion"] = "fargate"
+    (tmp_path / "node.json").write_text(json.dumps(node))
+    profile, messages = captured(capsys, "--node-object", str(tmp_path / "node.json"))
+    assert "kubeletVersion: fargate is no Kubernetes release; 1.36 is assumed" in messages
+    assert profile.spec.kubernetes_version == "1.36"
+
+
+def test_differences_between_the_sources_are_reported(tmp_path: Path, capsys: Captured) -> None:
     other = tmp_path / "kubelet.yaml"
     text = (EXAMPLE / "kubelet" / "config.yaml").read_text().replace("single-numa-node", "restricted")
     other.write_text(text.replace("memory: 2Gi", "memory: 3Gi").replace("1124Mi", "2148Mi"))
     given = ("--kubelet-config", str(other), *TOPOLOGY, *NODE, "--catalogue", MACHINE)
-    _, said = captured(capsys, *given)
-    assert "topologyManagerPolicy: the NodeResourceTopology object says single-numa-node" in said
-    assert "allocatable of memory: the Node object says" in said
+    profile, said = captured(capsys, *given)
+    assert "topologyManagerPolicy: the NodeResourceTopology object reports single-numa-node" in said
+    assert "allocatable of memory: the Node object reports" in said
+    # Admission compares with the Node object until the kubelet starts with another configuration.
+    reported = json.loads(Path(NODE[1]).read_text())["status"]["allocatable"]["memory"]
+    assert {name: str(amount) for name, amount in profile.spec.allocatable.items()} == {"memory": reported}
+    assert str(Node.from_profile(profile).allocatable["memory"]) == reported
+    changed, _ = node_parts(profile, kubelet_config=str(other))
+    assert str(changed.resources.allocatable["memory"]) != reported
 
 
 def test_pods_that_do_not_explain_what_is_in_use_leave_places_open(tmp_path: Path, capsys: Captured) -> None:
@@ -119,13 +145,16 @@ def test_pods_that_do_not_explain_what_is_in_use_leave_places_open(tmp_path: Pat
     fewer.write_text(json.dumps(pods))
     profile, said = captured(capsys, "--configz", OF_CLUSTER[1], "--pods", str(fewer), *TOPOLOGY, *NODE)
     assert profile.spec.allocations is None
-    assert parts(profile) == [Part.CPU_LAYOUT, Part.CPUS, Part.MEMORY, Part.DEVICES]
-    assert "the pods do not explain what the NodeResourceTopology object says is in use" in said
+    assert parts(profile) == [NodePart.CPU_LAYOUT, NodePart.CPUS, NodePart.MEMORY, NodePart.DEVICES]
+    assert (
+        "the pods do not account for the resources in use that the NodeResourceTopology object reports"
+        in said
+    )
 
 
 def test_state_files_beside_a_topology_object_leave_cpus_open(capsys: Captured) -> None:
     profile, _ = captured(capsys, *ROOT_OF_KUBELET[:2], "--pods", OF_CLUSTER[3], *TOPOLOGY)
-    assert parts(profile) == [Part.CPU_LAYOUT, Part.CPUS, Part.DEVICES]
+    assert parts(profile) == [NodePart.CPU_LAYOUT, NodePart.CPUS, NodePart.DEVICES]
 
 
 def test_the_configuration_of_a_directory_may_come_from_configz(tmp_path: Path, capsys: Captured) -> None:
@@ -139,7 +168,7 @@ def test_the_configuration_of_a_directory_may_come_from_configz(tmp_path: Path, 
     assert "written under the policy static, the kubelet is configured to none" in capsys.readouterr().err
 
 
-def test_a_broken_state_file_is_told_in_the_kubelets_words_and_left_alone(
+def test_a_broken_state_file_is_reported_with_the_kubelets_text_and_kept(
     tmp_path: Path, capsys: Captured
 ) -> None:
     shutil.copytree(EXAMPLE / "kubelet", tmp_path / "kubelet")
@@ -171,7 +200,7 @@ def test_sources_that_exclude_one_another_are_a_usage_error(arguments: tuple[str
 
 def test_the_examples_profile_is_what_capture_prints(capsys: Captured) -> None:
     profile, _ = captured(capsys, *OF_CLUSTER, *TOPOLOGY, *NODE)
-    assert profile_from((EXAMPLE / "from-the-cluster.yaml").read_bytes(), "example") == profile
+    assert profile_from_bytes((EXAMPLE / "from-the-cluster.yaml").read_bytes(), "example") == profile
 
 
 def test_static_pods_are_recognised_by_their_manifests(capsys: Captured) -> None:
@@ -182,7 +211,7 @@ def test_static_pods_are_recognised_by_their_manifests(capsys: Captured) -> None
     assert len(names) == 4
 
 
-def test_what_a_cluster_says_of_times_is_kept(capsys: Captured) -> None:
+def test_timestamps_of_the_cluster_are_kept(capsys: Captured) -> None:
     for form in ("yaml", "json"):
         profile, _ = captured(capsys, *OF_CLUSTER, *NODE, "-o", form)
         assert {str(one.metadata.creation_timestamp)[:7] for one in profile.spec.pods} == {"2026-03"}

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.fake_servers import serve_pod_resources, serve_raw_answers
 
-from nodewright.ask import Node
-from nodewright.cli.app import ERROR, USAGE, YES, run
-from nodewright.testing.pod_resources import saying, telling
-from nodewright.world.profiles import load_profile, profile_from
+from nodewright.cli.app import run
+from nodewright.engine import Node
+from nodewright.output.exit_codes import ERROR, USAGE, YES
+from nodewright.profiles.profile_files import load_profile, profile_from_bytes
 from tools.source import ROOT
 
 Captured = pytest.CaptureFixture[str]
@@ -34,65 +35,66 @@ def test_the_object_of_a_node_is_the_one_that_its_cluster_had(capsys: Captured) 
     }
 
 
-def test_what_a_socket_tells_makes_the_same_object(capsys: Captured, tmp_path: Path) -> None:
+def test_a_socket_gives_the_same_object(capsys: Captured, tmp_path: Path) -> None:
     wanted, _ = printed(capsys, "export", "--nrt", "--node", NODE)
     asked = ["export", "--nrt", "--node", NODE, "--pod-resources", str(tmp_path / "s")]
-    with telling(tmp_path / "s", Node.of(load_profile(NODE)).state):
+    with serve_pod_resources(tmp_path / "s", Node.from_profile(load_profile(NODE)).state):
         found, said = printed(capsys, *asked, "--configz", str(EXAMPLE / "configz.json"))
         assert (found, said) == (wanted, "")
         found, said = printed(capsys, *asked, "--node-name", "other")
     assert yaml.safe_load(found)["metadata"] == {"name": "other"}
     assert "attributes" not in yaml.safe_load(found)
-    assert "not told: the topology manager's policy and scope" in said
+    assert "unknown: the topology manager's policy and scope" in said
 
 
-def test_what_a_socket_tells_is_captured_as_allocations(capsys: Captured, tmp_path: Path) -> None:
+def test_a_socket_gives_the_allocations(capsys: Captured, tmp_path: Path) -> None:
     profile = load_profile(NODE)
-    node = Node.of(profile)
-    with telling(tmp_path / "s", node.state):
+    node = Node.from_profile(profile)
+    with serve_pod_resources(tmp_path / "s", node.state):
         out, said = printed(
             capsys,
             *("capture", "--pod-resources", str(tmp_path / "s"), "--configz", str(EXAMPLE / "configz.json")),
             *("--pods", str(EXAMPLE / "pods.json"), "--catalogue", "2s-2n-8c-smt2-adjacent"),
             *("--node-name", "worker-3"),
         )
-    found = profile_from(out.encode(), "stdout")
+    found = profile_from_bytes(out.encode(), "stdout")
     held = {
-        (one.pod, one.container): (one.cpus, one.memory, one.devices) for one in found.spec.allocations or ()
+        (allocation.pod, allocation.container): (allocation.cpus, allocation.memory, allocation.devices)
+        for allocation in found.spec.allocations or ()
     }
     assert held == {
-        (one.pod, one.container): (one.cpus, one.memory, one.devices)
-        for one in profile.spec.allocations or ()
-        if one.cpus or one.memory or one.devices
+        (allocation.pod, allocation.container): (allocation.cpus, allocation.memory, allocation.devices)
+        for allocation in profile.spec.allocations or ()
+        if allocation.cpus or allocation.memory or allocation.devices
     }
     assert {pod.full_name for pod in found.spec.pods} == {pod.full_name for pod in node.pods}
     assert not found.spec.not_judged
-    assert "left out, as they have ended" in said
+    assert "left out, because they have terminated" in said
 
 
 def test_pods_that_only_the_socket_knows_have_stand_ins(capsys: Captured, tmp_path: Path) -> None:
-    node = Node.of(load_profile(NODE))
-    with telling(tmp_path / "s", node.state):
+    node = Node.from_profile(load_profile(NODE))
+    with serve_pod_resources(tmp_path / "s", node.state):
         out, said = printed(
             capsys,
             *("capture", "--pod-resources", str(tmp_path / "s"), "--catalogue", "2s-2n-8c-smt2-adjacent"),
         )
-    found = profile_from(out.encode(), "stdout")
+    found = profile_from_bytes(out.encode(), "stdout")
     assert {pod.full_name for pod in found.spec.pods} == {pod.full_name for pod in node.pods}
     assert [one.part for one in found.spec.not_judged] == ["kubeletConfiguration", "pods"]
     assert found.spec.kubelet_configuration["cpuManagerPolicy"] == "static"
-    assert "stand-ins hold what they hold" in said
-    assert Node.of(found).warnings == ()
+    assert "placeholders hold their resources" in said
+    assert Node.from_profile(found).warnings == ()
 
 
-def test_sockets_that_do_not_answer_are_told(capsys: Captured, tmp_path: Path) -> None:
+def test_unresponsive_sockets_are_reported(capsys: Captured, tmp_path: Path) -> None:
     socket = str(tmp_path / "s")
     for words in (
         ["capture", "--pod-resources", socket],
         ["export", "--nrt", "--node", NODE, "--pod-resources", socket],
     ):
-        assert "there is no such socket" in printed(capsys, *words, code=ERROR)[1]
-        with saying(tmp_path / "s", List=b"\xff"):
+        assert "no such socket" in printed(capsys, *words, code=ERROR)[1]
+        with serve_raw_answers(tmp_path / "s", List=b"\xff"):
             assert "no answer of List" in printed(capsys, *words, code=ERROR)[1]
     said = printed(capsys, "export", "--nrt", "--socket", str(tmp_path / "none"), code=ERROR)[1]
     assert "no agent listens there" in said
@@ -113,4 +115,4 @@ def test_sources_that_exclude_one_another_are_not_taken_together(words: list[str
 
 def test_without_nrt_a_profile_is_printed(capsys: Captured) -> None:
     out, _ = printed(capsys, "export", "--node", NODE, "-o", "json")
-    assert profile_from(out.encode(), "stdout") == load_profile(NODE)
+    assert profile_from_bytes(out.encode(), "stdout") == load_profile(NODE)

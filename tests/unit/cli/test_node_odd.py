@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import ERROR, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, YES
 
 
 def profile(directory: Path, machine_info: str) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodewright.cli.app import ERROR, NO, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, NO, YES
 
 FOLDER = "examples/policies"
 PODS = ["-f", f"{FOLDER}/pods.yaml", "--node", f"{FOLDER}/node.yaml"]
@@ -23,13 +24,13 @@ REPORTS = ["admit", "explain", "preempt", "cgroups"]
 
 
 @pytest.mark.parametrize("command", REPORTS)
-def test_every_text_says_first_who_decides(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_text_starts_with_the_policies(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([command, *PODS]) == NO
     assert capsys.readouterr().out.startswith(WISH)
 
 
 @pytest.mark.parametrize("command", REPORTS)
-def test_every_document_says_who_decides(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_document_has_the_policies(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     run([command, *PODS, *MINE, "-o", "json"])
     document = json.loads(capsys.readouterr().out)
     assert [(one["kind"], one["name"]) for one in document["policiesNotTheKubelets"]] == [
@@ -45,7 +46,7 @@ def test_names_are_for_pipes_and_the_note_is_beside(capsys: pytest.CaptureFixtur
     assert shown.err.startswith(WISH)
 
 
-def test_a_node_without_policies_says_nothing_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_without_policies_omits_them(capsys: pytest.CaptureFixture[str]) -> None:
     run(["admit", "-f", "examples/admission", "--node", "examples/nodes/worker.yaml", "-o", "json"])
     assert "policiesNotTheKubelets" not in json.loads(capsys.readouterr().out)
 
@@ -57,7 +58,7 @@ def test_a_journal_keeps_the_names_and_replays(tmp_path: Path, capsys: pytest.Ca
     assert names == {"topology": "at-most-two", "cpuPicker": "one-thread-a-core"}
     capsys.readouterr()
     assert run(["replay", str(first)]) == ERROR
-    assert "is no topology policy of ours" in capsys.readouterr().err
+    assert "no topology policy of this name is built in" in capsys.readouterr().err
     assert run(["replay", str(first), *MINE[:2], "--journal", str(second)]) == NO
     assert capsys.readouterr().out.startswith("topology policy at-most-two decides in the kubelet's place")
     assert second.read_text() == first.read_text()
@@ -73,26 +74,29 @@ def test_a_picker_that_breaks_a_law_ends_in_an_error(
     )
     assert run(["admit", *PODS, "--policies", str(file), "--cpu-picker", "bad"]) == ERROR
     error = capsys.readouterr().err
-    assert "error: CPU picker bad: asked for 6 of the free CPUs" in error
-    assert "picks CPUs 0, of which 0 are not free" in error
+    assert "error: CPU picker bad: must return 6 of the free CPUs" in error
+    assert "returns CPUs 0, of which 0 are not free" in error
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
-        (["--topology-policy", "restricted"], "is the kubelet's own: its configuration chooses it"),
+        (
+            ["--topology-policy", "restricted"],
+            "is the kubelet's own policy: choose it in the kubelet configuration",
+        ),
         (["--cpu-picker", "whole-cache"], "did you mean whole-caches?"),
-        (["--node", "vm-4", "--cpu-picker", "whole-caches"], "cpuManagerPolicy is none: no CPUs are picked"),
+        (["--node", "vm-4", "--cpu-picker", "whole-caches"], "needs cpuManagerPolicy static, not none"),
     ],
 )
-def test_names_that_cannot_be_are_told(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_policy_names_are_reported(
+    options: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["admit", *PODS, *options]) == ERROR
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
-def test_an_empty_name_takes_the_nodes_policy_away(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_name_removes_the_nodes_policy(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["admit", *PODS, "--topology-policy", ""]) == YES
     assert "kubelet's place" not in capsys.readouterr().out
 
@@ -101,7 +105,7 @@ def test_the_guide_shows_the_policies_of_the_example() -> None:
     guide = Path("docs/guide/policies.md").read_text()
     functions = Path(f"{FOLDER}/mine.py").read_text().split("\n\n\n")[1:]
     assert len(functions) == 2
-    assert all(one.strip() in guide for one in functions)
+    assert all(function.strip() in guide for function in functions)
 
 
 def test_a_machine_with_more_numa_nodes_than_the_kubelet_aligns_can_have_wishes(
@@ -112,7 +116,7 @@ def test_a_machine_with_more_numa_nodes_than_the_kubelet_aligns_can_have_wishes(
     assert capsys.readouterr().out == "pod/counting\npod/trading\npod/pricing\n"
 
 
-def test_who_goes_is_said_with_the_nodes_policies(capsys: pytest.CaptureFixture[str]) -> None:
+def test_evictions_are_reported_with_the_nodes_policies(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["evict", *PODS[2:], "--available", "memory.available=1Gi"]
     assert run(asked) == YES
     assert capsys.readouterr().out.startswith(WISH)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import ERROR, NO, USAGE, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
 
 FOLDER = Path(__file__).parents[3] / "examples" / "preemption"
 NODE = ["--node", str(FOLDER / "node.yaml")]
@@ -33,14 +34,14 @@ spec: {shape: odd}
 """
 
 
-def test_a_pod_that_fits_needs_nobody_to_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fitting_pod_preempts_no_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "agent.yaml"
     path.write_text(DAEMONS)
     assert run(["preempt", "-f", str(path), *NODE]) == YES
     out, err = capsys.readouterr()
     first = out.splitlines()[0]
     assert first.startswith("kube-system/agent")
-    assert first.endswith("(of DaemonSet agent): admitted, nobody must make way")
+    assert first.endswith("(of DaemonSet agent): admitted, no preemption needed")
     assert "skipped: 1 Service" in err
     assert run(["preempt", "-f", str(path), *NODE, "-o", "json", "--optimal"]) == YES
     [pod] = json.loads(capsys.readouterr().out)["pods"]
@@ -48,7 +49,7 @@ def test_a_pod_that_fits_needs_nobody_to_go(tmp_path: Path, capsys: pytest.Captu
     assert "smallest" not in pod
 
 
-def test_pods_come_one_after_the_other_and_find_the_earlier_ones_victims_gone(
+def test_later_pods_see_the_node_without_earlier_victims(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     critical = str(FOLDER / "critical.yaml")
@@ -59,16 +60,16 @@ def test_pods_come_one_after_the_other_and_find_the_earlier_ones_victims_gone(
     assert [one["name"] for one in last["candidates"]] == ["notebook-1", "report", "licensing"]
 
 
-def test_highs_is_asked_where_the_search_ends_without_a_proof(capsys: pytest.CaptureFixture[str]) -> None:
+def test_highs_runs_if_the_search_ends_without_a_proof(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["preempt", *CROWDED, "--optimal", "--budget", "0"]) == YES
-    assert "not proved: given up after 0 steps" in capsys.readouterr().out
+    assert "not proved: search stopped after 0 steps" in capsys.readouterr().out
     assert run(["preempt", *CROWDED, "--optimal", "--budget", "0", "--exact", "-o", "yaml"]) == YES
     out = capsys.readouterr().out
     assert "proved: true" in out
     assert "kubeletCost" in out
 
 
-def test_strict_takes_warnings_for_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_treats_warnings_as_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd = tmp_path / "node.yaml"
     odd.write_text((FOLDER / "node.yaml").read_text().replace("v1.36.2", "v1.44.0"))
     arguments = ["preempt", "-f", str(FOLDER / "critical.yaml"), "--node", str(odd)]
@@ -77,6 +78,6 @@ def test_strict_takes_warnings_for_errors(tmp_path: Path, capsys: pytest.Capture
     assert run([*arguments, "--strict"]) == ERROR
 
 
-def test_exact_goes_with_optimal_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exact_requires_optimal(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["preempt", *CROWDED, "--exact"]) == USAGE
-    assert "--exact goes with --optimal" in capsys.readouterr().err
+    assert "--exact requires --optimal" in capsys.readouterr().err

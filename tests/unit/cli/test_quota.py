@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.cli.app import ERROR, NO, USAGE, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
 
 FOLDER = Path(__file__).parents[3] / "examples" / "quota" / "shop"
 SHOP = ["quota", "-f", str(FOLDER / "shop.yaml"), "-f", str(FOLDER / "team.yaml")]
@@ -43,7 +44,7 @@ def text(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = YES) -
     return capsys.readouterr().out
 
 
-def test_the_document_has_bills_totals_refusals_room_and_what_helps(
+def test_the_document_has_charges_totals_refusals_headroom_and_fixes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = document(capsys)
@@ -73,13 +74,13 @@ def test_the_document_has_bills_totals_refusals_room_and_what_helps(
     assert mending["lowerAll"] == []
 
 
-def test_yaml_says_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_equals_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys)
     assert run([*SHOP, "-o", "yaml"]) == NO
     assert yaml.safe_load(capsys.readouterr().out) == found
 
 
-def test_what_helps_helps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fixes_work(capsys: pytest.CaptureFixture[str]) -> None:
     for change in ("resourcequota/team:hard.requests.cpu=3900m", "deployment/web:replicas=3"):
         assert "what if: everything fits" in text(capsys, *SHOP[1:], "--set", change)
     for change in ("resourcequota/team:hard.requests.cpu=3899m", "deployments/web:replicas=4"):
@@ -88,30 +89,28 @@ def test_what_helps_helps(capsys: pytest.CaptureFixture[str]) -> None:
         )
 
 
-def test_both_bills_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_what_if_report_compares_both_results(capsys: pytest.CaptureFixture[str]) -> None:
     shown = text(capsys, *SHOP[1:], "--set", "deployment/web:containers.app.requests.cpu=100m")
-    assert "requests.cpu             3900m    3150m     -750m    3500m" in shown
-    assert "Deployment shop/web   requests.cpu each   300m       150m" in shown
-    assert "CronJob shop/report   pods that get in    0 of 2     2 of 2" in shown
+    assert "requests.cpu             3900m      3150m     -750m    3500m" in shown
+    assert "Deployment shop/web   requests.cpu each   300m     150m" in shown
+    assert "CronJob shop/report   pods admitted       0 of 2   2 of 2" in shown
     found = document(capsys, "--set", "deployment/web:containers.app.requests.cpu=100m", code=YES)
     assert (found["fits"], found["whatIf"]["fits"]) == (False, True)
 
 
-def test_another_file_takes_the_place_of_objects_or_adds_some(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_another_file_replaces_or_adds_objects(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     other = (
         (FOLDER / "team.yaml").read_text().replace("3500m", '"9"')
         + "---\n"
         + POD.replace("name: a}", "name: extra, namespace: shop}", 1)
     )
     shown = text(capsys, *SHOP[1:], "--what-if", file(tmp_path, other), code=NO)
-    assert "requests.cpu             3900m    4900m     +1       3500m -> 9" in shown
-    assert re.search(r"Pod shop/extra +pods that get in +- +0 of 1\n", shown)
+    assert "requests.cpu             3900m      4900m     +1       3500m -> 9" in shown
+    assert re.search(r"Pod shop/extra +pods admitted +- +0 of 1\n", shown)
     assert "what if: first refused: Pod shop/extra" in shown
 
 
-def test_a_change_that_changes_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_without_effect_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nothing changes" in text(capsys, *SHOP[1:], "--set", "deployment/web:replicas=5", code=NO)
 
 
@@ -119,9 +118,9 @@ def test_a_change_that_changes_nothing_says_so(capsys: pytest.CaptureFixture[str
     ("change", "rule"),
     [
         ("web", "must be KIND/NAME:PATH=VALUE"),
-        ("deployment/wob:replicas=1", "there is no such object"),
+        ("deployment/wob:replicas=1", "no such object exists"),
         ("deployment/web:replicas=many", "must be a whole number"),
-        ("service/web:replicas=1", "wants no number of pods"),
+        ("service/web:replicas=1", "has no replicas"),
         ("service/web:containers.a.limits.cpu=1", "has no containers"),
         ("deployment/web:hard.cpu=1", "only a ResourceQuota has hard.RESOURCE"),
         ("deployment/web:containers.main.limits.cpu=1", 'has no container \\"main\\" in containers'),
@@ -141,9 +140,19 @@ def test_changes_that_cannot_be_made_are_refused(
     assert rule.replace("\\", "") in capsys.readouterr().err.replace("\\", "")
 
 
-def test_a_change_without_a_value_takes_the_amount_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_without_a_value_removes_the_amount(capsys: pytest.CaptureFixture[str]) -> None:
+    removed = ("deployment/web:containers.app.limits.cpu=", "deployment/web:containers.app.requests.cpu=")
+    changes = [word for change in removed for word in ("--set", change)]
+    shown = text(capsys, *SHOP[1:], *changes, code=YES)
+    assert "what if: everything fits" in shown  # the limit range gives 200m instead
+
+
+def test_pods_whose_requests_exceed_the_default_limit_are_not_created(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shown = text(capsys, *SHOP[1:], "--set", "deployment/web:containers.app.limits.cpu=", code=NO)
-    assert "limits.cpu each   700m       400m" in shown  # the limit range gives 200m instead
+    rule = 'requests: Invalid value: "250m": must be less than or equal to cpu limit of 200m'
+    assert f'Pod "web-0" is invalid: spec.containers[0].resources.{rule}' in shown
 
 
 def test_ci_gets_junit_and_sarif_with_the_line_of_the_object(capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +164,7 @@ def test_ci_gets_junit_and_sarif_with_the_line_of_the_object(capsys: pytest.Capt
     (result,) = sarif["runs"][0]["results"]
     assert result["ruleId"] == "quota-exceeded"
     assert result["message"]["text"].startswith(
-        '0 of 2 get in: pods "report-0" is forbidden: exceeded quota: team'
+        '0 of 2 are admitted: pods "report-0" is forbidden: exceeded quota: team'
     )
     region = result["locations"][0]["physicalLocation"]["region"]
     lines = (FOLDER / "shop.yaml").read_text().splitlines()
@@ -178,11 +187,11 @@ def test_each_sort_of_refusal_has_a_rule(
     sarif = json.loads(text(capsys, "-f", path, "-o", "sarif", code=NO))
     assert [one["ruleId"] for one in sarif["runs"][0]["results"]] == [rule]
     shown = text(capsys, "-f", path, code=NO)
-    assert "room does not help Pod default/a" in shown
+    assert "larger quotas do not help Pod default/a" in shown
     assert "Pod default/a   0           " in shown
 
 
-def test_names_are_those_of_objects_that_do_not_get_in(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_those_of_refused_objects(capsys: pytest.CaptureFixture[str]) -> None:
     assert text(capsys, *SHOP[1:], "-o", "name", code=NO) == "cronjob/report\n"
 
 
@@ -201,7 +210,7 @@ def test_without_quotas_nothing_is_charged(tmp_path: Path, capsys: pytest.Captur
     assert "container app\n" in shown
 
 
-def test_what_is_in_use_already_counts_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_of_the_status_counts_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quota = QUOTA % ("pods: 3", ", status: {hard: {pods: 3}, used: {pods: 3}}")
     path = file(tmp_path, POD + quota)
     assert "everything fits" in text(capsys, "-f", path)
@@ -209,9 +218,9 @@ def test_what_is_in_use_already_counts_when_asked(tmp_path: Path, capsys: pytest
     assert "used: pods=3, limited: pods=3" in shown
 
 
-def test_a_rolling_update_and_nodes_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_surge_and_nodes_are_configurable(capsys: pytest.CaptureFixture[str]) -> None:
     shown = text(capsys, *SHOP[1:], "--surge", code=NO)
-    assert "0 of 2 pods more while it is updated" in shown
+    assert "0 of 2 pods more during the update" in shown
     assert run([*SHOP, "--nodes", "-1"]) == USAGE
 
 
@@ -233,10 +242,10 @@ def test_many_objects_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFi
     assert "or one of 3 other objects (-o json names them)" in shown
     shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 1", "")), code=NO)
     assert "from 2 to 0 replicas and 3 more" in shown
-    assert "then: ReplicaSet default/r1, " in shown
+    assert "also refused: ReplicaSet default/r1, " in shown
 
 
-def test_odd_input_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_irregular_input_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["quota", "-f", file(tmp_path, "")]) == YES
     assert "no objects found" in capsys.readouterr().err
     classy = POD.replace("spec:", "spec:\n  priorityClassName: vip", 1)

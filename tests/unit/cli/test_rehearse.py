@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.cli.app import NO, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import NO, YES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ROOT = EXAMPLES / "worker-3" / "kubelet"
@@ -38,7 +39,7 @@ def test_with_nothing_changed_all_stay(capsys: pytest.CaptureFixture[str]) -> No
     assert trainer["before"]["containers"][0]["cpus"] == trainer["after"]["containers"][0]["cpus"] == "6-13"
 
 
-def test_what_has_to_be_done_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_required_steps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     found = report(capsys, *NODE, "--kubelet-root", str(ROOT), *MORE, code=NO)
     assert [(one["stage"], one["because"]["type"]) for one in found["errors"]] == [
         ("managers", "ReservedMemoryDiffers")
@@ -101,18 +102,16 @@ def test_a_torn_file_is_the_one_to_delete(
     assert found["remedy"]["deleteFiles"] == [str(torn)]
 
 
-def test_a_torn_file_of_the_device_manager_is_passed_over(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_torn_file_of_the_device_manager_is_ignored(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torn = root / "device-plugins" / "kubelet_internal_checkpoint"
     torn.write_bytes(b"{")
     assert run(["rehearse", *NODE, "--kubelet-root", str(root)]) == YES
     out = capsys.readouterr().out
-    assert "passed over: unexpected end of JSON input\n" in out
-    assert "they may be given out twice" in out
+    assert "ignored: unexpected end of JSON input\n" in out
+    assert "devices may be allocated twice" in out
 
 
-def test_a_configuration_that_is_none_is_the_first_thing_that_is_said(
+def test_an_invalid_configuration_is_reported_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "config.yaml"
@@ -161,7 +160,7 @@ def test_files_of_the_oldest_format_name_containers_by_their_ids(
     assert "containerID '0abc' not found in initial containers list" in found["errors"][0]["error"]
 
 
-def test_pods_that_nobody_names_leave_the_answer_open(
+def test_unknown_pods_leave_the_answer_undecided(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone = tmp_path / "alone.json"

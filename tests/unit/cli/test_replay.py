@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from nodewright.cli import replay as command
-from nodewright.cli.app import ERROR, INTERRUPTED, NO, USAGE, YES, run
-from nodewright.sim.happened import Happened
-from nodewright.sim.replay import replay
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, INTERRUPTED, NO, USAGE, YES
+from nodewright.replay.scenario_run import EventOutcome, replay
 
 FRAGMENTED = "examples/scenarios/fragmented.yaml"
 PRESSURE = "examples/scenarios/pressure.yaml"
@@ -40,7 +40,7 @@ def test_every_event_has_its_line(capsys: Captured) -> None:
     assert "7 events: 4 admitted, 1 refused, 2 pods on the node" in lines
 
 
-def test_a_run_in_which_all_get_in_is_a_yes(tmp_path: Path, capsys: Captured) -> None:
+def test_a_run_with_all_pods_admitted_succeeds(tmp_path: Path, capsys: Captured) -> None:
     events = [{"add": a_pod("web")}, {"found": a_pod("db")}, {"remove": "nobody"}, {"add": a_pod("web")}]
     path = scenario(tmp_path / "s.json", *events, {"killFailed": "default/web"}, {"remove": "default/web"})
     assert run(["replay", path, "--node", "vm-4"]) == YES
@@ -72,7 +72,7 @@ def test_a_scenario_drives_evictions_and_conditions(capsys: Captured) -> None:
     assert ended["status"]["message"].startswith("The node was low on resource: memory. ")
 
 
-def test_looks_that_find_nothing_fail_or_crash_the_kubelet(tmp_path: Path, capsys: Captured) -> None:
+def test_observations_may_be_calm_fail_or_crash_the_kubelet(tmp_path: Path, capsys: Captured) -> None:
     web = a_pod("web")
     web["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
     reference = {"podRef": {"namespace": "default", "name": "web", "uid": "w"}, "volume": [{"name": "data"}]}
@@ -111,9 +111,7 @@ def test_documents_and_names(capsys: Captured) -> None:
     assert "Resources cannot be allocated with Topology locality" in capsys.readouterr().out
 
 
-def test_another_node_or_configuration_takes_the_place_of_the_scenarios_own(
-    tmp_path: Path, capsys: Captured
-) -> None:
+def test_another_node_or_configuration_replaces_the_scenarios(tmp_path: Path, capsys: Captured) -> None:
     config = tmp_path / "kubelet.yaml"
     config.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\n")
     journal = tmp_path / "journal.json"
@@ -138,7 +136,7 @@ def test_a_journal_replays_to_itself(arguments: list[str], tmp_path: Path, capsy
     assert len(json.loads(first.read_text())["spec"]["events"]) == len(first.read_text().splitlines()) - 2
 
 
-def test_a_journal_that_says_otherwise_is_an_error(tmp_path: Path, capsys: Captured) -> None:
+def test_a_difference_from_the_journal_is_an_error(tmp_path: Path, capsys: Captured) -> None:
     journal = tmp_path / "journal.json"
     run(["replay", FRAGMENTED, "--journal", str(journal)])
     journal.write_text(
@@ -149,17 +147,17 @@ def test_a_journal_that_says_otherwise_is_an_error(tmp_path: Path, capsys: Captu
     capsys.readouterr()
     assert run(["replay", str(journal)]) == ERROR
     assert capsys.readouterr().err == (
-        f"error: {journal}: spec.events[0].actions: the journal says otherwise\n"
-        "  then: nothing\n"
-        "  now:  AdmitPod default/one\n"
+        f"error: {journal}: spec.events[0].actions: differ from the journal\n"
+        "  journal: nothing\n"
+        "  now:     AdmitPod default/one\n"
     )
 
 
-def test_a_journal_does_not_take_the_place_of_what_is_read(tmp_path: Path, capsys: Captured) -> None:
+def test_a_journal_does_not_replace_an_input(tmp_path: Path, capsys: Captured) -> None:
     path = scenario(tmp_path / "s.json", {"add": a_pod("web")})
     before = Path(path).read_text()
     assert run(["replay", path, "--node", "vm-4", "--journal", path]) == USAGE
-    assert "is one of the files to read" in capsys.readouterr().err
+    assert "is written to, but it is also a file of" in capsys.readouterr().err
     assert Path(path).read_text() == before
 
 
@@ -168,7 +166,7 @@ def test_a_journal_that_cannot_be_written_is_an_error(tmp_path: Path, capsys: Ca
     assert "error: write" in capsys.readouterr().err
 
 
-def test_warnings_are_told_and_are_errors_where_people_are_strict(tmp_path: Path, capsys: Captured) -> None:
+def test_warnings_are_printed_and_are_errors_with_strict(tmp_path: Path, capsys: Captured) -> None:
     pod = a_pod("web")
     pod["spec"]["priorityClassName"] = "gold"
     path = scenario(tmp_path / "s.json", {"add": pod})
@@ -178,10 +176,10 @@ def test_warnings_are_told_and_are_errors_where_people_are_strict(tmp_path: Path
     assert capsys.readouterr().out == ""
 
 
-def test_ctrl_c_leaves_what_was_decided_so_far(
+def test_ctrl_c_prints_the_decisions_so_far(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def until_somebody_tires(*arguments: Any, **options: Any) -> Iterator[Happened]:
+    def until_somebody_tires(*arguments: Any, **options: Any) -> Iterator[EventOutcome]:
         for one in replay(*arguments, **options):
             if one.number == 2:
                 raise KeyboardInterrupt
@@ -192,7 +190,7 @@ def test_ctrl_c_leaves_what_was_decided_so_far(
     assert run(["replay", FRAGMENTED, "--journal", str(journal)]) == INTERRUPTED
     captured = capsys.readouterr()
     assert "2 events: 2 admitted, 2 pods on the node" in captured.out
-    assert captured.err == "interrupted: 2 of 7 events happened\n"
+    assert captured.err == "interrupted: 2 of 7 events replayed\n"
     monkeypatch.undo()
     assert run(["replay", str(journal)]) == YES
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import ERROR, USAGE, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, USAGE, YES
 
 POD = """
 apiVersion: v1
@@ -30,7 +31,7 @@ def manifest(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_scores_are_for_this_machine_unless_told_otherwise(
+def test_the_scores_are_for_this_machine_by_default(
     manifest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["requests", "-f", manifest]) == YES
@@ -49,7 +50,7 @@ def test_an_unknown_node_is_an_error(manifest: str, capsys: pytest.CaptureFixtur
     assert "no-such-node" in capsys.readouterr().err
 
 
-def test_what_makes_no_pods_is_counted_on_standard_error(
+def test_objects_without_pods_are_counted_on_stderr(
     manifest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["requests", "-f", manifest, "-o", "name"]) == YES
@@ -77,7 +78,7 @@ def test_an_impossible_memory_is_an_error(
     assert err.startswith("error: ")
 
 
-def test_files_without_pods_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_without_pods_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "none.yaml"
     path.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: web}\n")
     assert run(["requests", "-f", str(path)]) == YES
@@ -93,4 +94,4 @@ def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFix
     pod = POD.split("---", maxsplit=1)[0]
     path.write_text(f"{pod}---{pod}")
     assert run(["requests", "-f", str(path), "-o", "name"]) == YES
-    assert "warning: default/web is there more than once" in capsys.readouterr().err
+    assert "warning: default/web is defined more than once" in capsys.readouterr().err

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nodewright.cli.app import ERROR, NO, YES, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, NO, YES
 
 NODE, PODS = "examples/resize/node.yaml", "examples/resize/pods.yaml"
 
 
-def test_the_outcomes_are_told_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
+def test_outcomes_are_shown_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["admit", "--resize", "-f", PODS, "--node", NODE, "-o", "name"]) == NO
     assert capsys.readouterr().out == "pod/web\n"
     run(["admit", "--resize", "-f", PODS, "--node", NODE, "-o", "json"])
@@ -26,9 +27,9 @@ def test_the_outcomes_are_told_in_every_form(capsys: pytest.CaptureFixture[str])
     assert "PRIORITY" in capsys.readouterr().out
 
 
-def test_what_is_no_pod_of_the_node_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_pod_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["admit", "--resize", "-f", "examples/admission", "--node", NODE]) == ERROR
-    assert "is not on node worker-4" in capsys.readouterr().err
+    assert "not on node worker-4" in capsys.readouterr().err
     path = tmp_path / "deployment.yaml"
     spec = {
         "selector": {"matchLabels": {"a": "b"}},
@@ -56,7 +57,7 @@ def test_the_journal_of_resizes_replays(tmp_path: Path, capsys: pytest.CaptureFi
     assert document["events"][0]["resizes"][0]["after"]["requests"] == {"cpu": "900m", "memory": "384Mi"}
 
 
-def test_a_scenario_resizes_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_resizes_existing_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def a_pod(name: str, cpu: str) -> dict[str, object]:
         spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}
         return {"metadata": {"name": name}, "spec": spec}
@@ -79,7 +80,7 @@ def test_a_scenario_resizes_what_is_there(tmp_path: Path, capsys: pytest.Capture
     assert run(["replay", str(path), "--node", "vm-4"]) == YES
 
 
-def test_a_limit_that_shrinks_is_checked_and_victims_are_named(
+def test_a_decreased_limit_is_checked_and_victims_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = yaml.safe_load(Path(NODE).read_text("utf-8"))
@@ -106,7 +107,7 @@ def yaml_documents(path: str) -> Iterator[str]:
     yield from Path(path).read_text("utf-8").split("---")
 
 
-def test_another_pods_resize_that_waited_is_told_when_it_is_done(
+def test_a_pending_resize_of_another_pod_is_reported_when_applied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     documents = list(yaml_documents(PODS))
@@ -117,4 +118,4 @@ def test_another_pods_resize_that_waited_is_told_when_it_is_done(
     batch["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2200m"
     path.write_text(yaml.safe_dump_all([batch, small]))
     run(["admit", "--resize", "-f", str(path), "--node", NODE])
-    assert "jobs/batch, which waited: Done" in capsys.readouterr().out
+    assert "jobs/batch, pending before: Done" in capsys.readouterr().out

@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from tests.support.agent_bench import AgentBench
 
-from nodewright.agent.board import Board
-from nodewright.agent.values import Source
-from nodewright.api.agent import Agent
-from nodewright.api.client import Client, RefusedError
-from nodewright.api.profile import ProfileRoutes
-from nodewright.api.server import serving
-from nodewright.cli.app import ERROR, NO, USAGE, YES, run
-from nodewright.render.running import NodeSheet
-from nodewright.testing.agents import AgentBench
+from nodewright.agent.agent_client import AgentClient, AgentStatusError
+from nodewright.agent.agent_state import PodSource
+from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.api.agent_server import serve_agent_api
+from nodewright.api.api_status_objects import NodeSystemInfo
+from nodewright.api.node_routes import ProfileRoutes
+from nodewright.api.served_agent import ServedAgent
+from nodewright.cli.app import run
+from nodewright.errors import HostError
+from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.runtimes.simulated import ContainerScript, FakeClock, settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_pod, a_static_pod
-from nodewright.testing.runtime import FakeClock, Script, settle
-from nodewright.world.errors import WorldError
 
 POD = """
 apiVersion: v1
@@ -48,27 +49,33 @@ spec:
 class Town:
     """An agent with its API, and people who talk to it from a thread of their own."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], **scripts: Script) -> None:
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], **scripts: ContainerScript) -> None:
         self.folder, self.path, self._capsys = folder, folder / "run" / "agent.sock", capsys
         self.bench = AgentBench(a_profile(**STATIC_CPUS), (), FakeClock(time.time_ns()), **scripts)
-        self.bench.loop.ears = Board(self.bench.loop.mind, self.bench.clock)
+        self.bench.loop.subscriber = EventRecorder(self.bench.loop.state, self.bench.clock)
         self.logs = folder / "logs"
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self.bench)
-        board = self.bench.loop.ears
-        assert isinstance(board, Board)
-        self.agent = Agent(
-            board=board,
-            see=self.bench.loop.see,
+        board = self.bench.loop.subscriber
+        assert isinstance(board, EventRecorder)
+        self.agent = ServedAgent(
+            event_recorder=board,
+            observe=self.bench.loop.observe,
             runtime=self.bench.runtime,
             clock=self.bench.clock,
-            sheet=NodeSheet(version="v1.36", started_ns=self.bench.clock.now_ns(), runtime="fake://0"),
+            system_info=NodeSystemInfo(
+                kubelet_version="v1.36",
+                started_ns=self.bench.clock.now_ns(),
+                container_runtime_version="fake://0",
+            ),
             log_root=self.logs,
         )
         profile = ProfileRoutes(self.agent, a_profile(**STATIC_CPUS))
-        await self._stack.enter_async_context(serving(self.agent, self.path, more=profile.entries()))
+        await self._stack.enter_async_context(
+            serve_agent_api(self.agent, self.path, additional_routes=profile.authorized_routes())
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -102,7 +109,9 @@ class Town:
         path.write_text(lines, "utf-8")
 
 
-def talk(**scripts: Script) -> Callable[[Callable[[Town], Coroutine[Any, Any, None]]], Callable[..., None]]:
+def talk(
+    **scripts: ContainerScript,
+) -> Callable[[Callable[[Town], Coroutine[Any, Any, None]]], Callable[..., None]]:
     """The test with an agent whose containers do so."""
 
     def with_town(test: Callable[[Town], Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -131,7 +140,7 @@ async def test_a_pod_from_its_manifest_to_its_end(town: Town) -> None:
 
 
 @talk()
-async def test_a_refused_pod_says_why_and_what_would_help(town: Town) -> None:
+async def test_a_refused_pod_has_reasons_and_fixes(town: Town) -> None:
     code, text = await town.says("run", "-f", town.file(POD.replace("500m", "99")))
     assert code == NO
     assert text.startswith("pod/web refused: OutOfcpu: Node didn't have enough resource: cpu")
@@ -139,14 +148,14 @@ async def test_a_refused_pod_says_why_and_what_would_help(town: Town) -> None:
     assert word == "OutOfcpu"
     _, text = await town.says("describe", "pod", "web")
     assert "decision: refused" in text
-    assert "On the node as it is now:" in text
+    assert "On the node in its current state:" in text
     assert "OutOfcpu" in text.partition("Events:")[2]
 
 
 @talk()
-async def test_static_pods_are_told_apart_and_are_not_deleted(town: Town) -> None:
-    await town.bench.have(a_static_pod(), source=Source.FILE)
-    await town.bench.have(a_pod("job"), source=Source.WORKLOAD)
+async def test_static_pods_are_marked_and_cannot_be_deleted(town: Town) -> None:
+    await town.bench.set_source_pods(a_static_pod(), source=PodSource.FILE)
+    await town.bench.set_source_pods(a_pod("job"), source=PodSource.WORKLOAD)
     sources = {row[0]: row[-1] for row in await town.rows("get", "pods")}
     assert sources == {"proxy": "file (static)", "job": "workload"}
     for name, kind in (("proxy", "a static pod"), ("job", "a pod of the workload directory")):
@@ -162,7 +171,7 @@ async def test_wide_shows_the_cpus_of_pinned_pods(town: Town) -> None:
     assert (qos, cpus) == ("Guaranteed", "1-2")
     code, text = await town.says("describe", "pod/pinned")
     assert code == YES
-    assert "decision: taken\n" in text
+    assert "decision: admitted\n" in text
     assert "/kubepods/pod" in text
     assert "cpu.weight" in text
 
@@ -183,7 +192,7 @@ async def test_objects_are_as_the_api_server_has_them(town: Town) -> None:
 
 
 @talk()
-async def test_the_node_is_described_with_what_its_pods_ask_for_of_it(town: Town) -> None:
+async def test_the_node_is_described_with_the_requests_of_its_pods(town: Town) -> None:
     await town.says("run", "-f", town.file(POD))
     code, text = await town.says("describe", "node")
     assert code == YES
@@ -200,15 +209,15 @@ async def test_the_node_is_described_with_what_its_pods_ask_for_of_it(town: Town
 
 
 @talk()
-async def test_what_cannot_be_taken_says_field_value_and_rule(town: Town) -> None:
+async def test_invalid_pods_are_reported_with_field_value_and_rule(town: Town) -> None:
     code, text = await town.says("run", "-f", town.file(POD.replace("500m", "1GB2")))
     assert (code, "spec.containers[0].resources.requests[cpu]" in text) == (ERROR, True)
-    client = Client(town.path)
+    client = AgentClient(town.path)
 
     def refused(document: Any, namespace: str = "default") -> str:
         try:
             client.post("api/v1/namespaces", namespace, "pods", body=document)
-        except RefusedError as error:
+        except AgentStatusError as error:
             return f"{error.code} {error.message}"
         except Exception as error:  # noqa: BLE001 - its text is looked at
             return str(error)
@@ -219,7 +228,7 @@ async def test_what_cannot_be_taken_says_field_value_and_rule(town: Town) -> Non
         (good, "default", "spec.containers: Required value"),
         ({"kind": "Pod"}, "default", "apiVersion: Object 'apiVersion' is missing"),
         ([], "default", "an object is a mapping"),
-        ({**good, "kind": "Service"}, "default", "one Pod is wanted, not Service"),
+        ({**good, "kind": "Service"}, "default", "must be one Pod, not Service"),
     ):
         assert said in await asyncio.to_thread(refused, document, namespace)
     container = {"name": "a", "image": "i"}
@@ -237,7 +246,7 @@ async def test_names_are_taken_once(town: Town) -> None:
 
 
 @talk()
-async def test_what_makes_pods_is_not_taken(town: Town) -> None:
+async def test_workload_objects_are_refused(town: Town) -> None:
     deployment = """
 apiVersion: apps/v1
 kind: Deployment
@@ -246,12 +255,12 @@ spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, s
 """
     code, text = await town.says("run", "-f", town.file(deployment))
     assert code == ERROR
-    assert "an agent runs Pods: it has no controllers" in text
+    assert "must be Pod: an agent has no controllers" in text
 
 
-@talk(main=Script(runs_for_s=1, exit_code=3))
+@talk(main=ContainerScript(runs_for_s=1, exit_code=3))
 async def test_a_pod_that_crashes(town: Town) -> None:
-    await town.bench.want(a_pod())
+    await town.bench.add_pods(a_pod())
     town.write_log("web", "first")
     await town.bench.clock.advance(1)
     await town.bench.clock.advance(1)
@@ -266,7 +275,7 @@ async def test_a_pod_that_crashes(town: Town) -> None:
 
 @talk()
 async def test_logs(town: Town) -> None:
-    await town.bench.want(a_pod())
+    await town.bench.add_pods(a_pod())
     code, text = await town.says("logs", "web")
     assert (code, "read log" in text) == (ERROR, True)
     town.write_log("web", "one two three")
@@ -285,7 +294,7 @@ async def test_logs(town: Town) -> None:
 
 @talk()
 async def test_logs_are_followed_to_the_end(town: Town) -> None:
-    await town.bench.want(a_pod())
+    await town.bench.add_pods(a_pod())
     town.write_log("web", "one")
     following = asyncio.create_task(town.says("logs", "-f", "web"))
     await asyncio.sleep(0.1)
@@ -301,11 +310,11 @@ async def test_node_events_and_usage(town: Town) -> None:
     assert (await town.rows("get", "node"))[0][:3] == ["node1", "Ready", "<none>"]
     assert (await town.rows("get", "nodes", "node1", "-o", "wide"))[0][-1] == "fake://0"
     assert await town.says("get", "events") == (YES, "No events found.\n")
-    await town.bench.want(a_pod("big", "cpu=99"))
+    await town.bench.add_pods(a_pod("big", "cpu=99"))
     ((_, kind, reason, about, message),) = await town.rows("get", "events")
     assert (kind, reason, about) == ("Warning", "OutOfcpu", "pod/big")
     assert message.startswith("Node didn't have enough resource")
-    await town.bench.want(a_pod())
+    await town.bench.add_pods(a_pod())
     assert await town.rows("top", "pods") == [["web", "<unknown>", "0Mi"]]
     assert await town.rows("top", "pods", "--containers", "-A") == [
         ["default", "web", "main", "<unknown>", "0Mi"]
@@ -316,8 +325,8 @@ async def test_node_events_and_usage(town: Town) -> None:
 
 @talk()
 async def test_pods_are_watched(town: Town) -> None:
-    await town.bench.want(a_pod("one"))
-    lines = Client(town.path).lines("api/v1/pods", watch=True)
+    await town.bench.add_pods(a_pod("one"))
+    lines = AgentClient(town.path).stream_lines("api/v1/pods", watch=True)
 
     def until(kind: str, name: str) -> int:
         """How many lines it took."""
@@ -328,20 +337,20 @@ async def test_pods_are_watched(town: Town) -> None:
         raise AssertionError
 
     assert await asyncio.to_thread(until, "ADDED", "one") == 1
-    await town.bench.want(a_pod("two"))
+    await town.bench.add_pods(a_pod("two"))
     await asyncio.to_thread(until, "ADDED", "two")
-    await town.bench.drop("one")
+    await town.bench.remove_pod("one")
     await asyncio.to_thread(until, "DELETED", "one")
 
 
 @talk()
-async def test_get_goes_on_with_a_line_for_each_change(town: Town) -> None:
-    await town.bench.want(a_pod("one"))
+async def test_get_watch_prints_a_line_for_each_change(town: Town) -> None:
+    await town.bench.add_pods(a_pod("one"))
     watching = asyncio.create_task(town.says("get", "pods", "-w", "one", "two"))
     await asyncio.sleep(0.3)
-    await town.bench.want(a_pod("two"), a_pod("three"))
+    await town.bench.add_pods(a_pod("two"), a_pod("three"))
     await asyncio.sleep(0.1)
-    town.agent.board.close()
+    town.agent.event_recorder.close()
     code, text = await watching
     assert code == YES
     shown = [line.split()[:3] for line in text.splitlines()]
@@ -354,8 +363,8 @@ async def test_get_goes_on_with_a_line_for_each_change(town: Town) -> None:
 @talk()
 async def test_only_its_owner_may_ask_and_only_one_agent_listens(town: Town) -> None:
     assert stat.S_IMODE(town.path.stat().st_mode) == 0o600
-    with pytest.raises(WorldError, match="another agent listens there"):
-        await serving(town.agent, town.path).__aenter__()
+    with pytest.raises(HostError, match="another agent listens there"):
+        await serve_agent_api(town.agent, town.path).__aenter__()
 
 
 def test_a_socket_that_was_left_behind_is_taken_over(
@@ -373,15 +382,15 @@ def test_a_socket_that_was_left_behind_is_taken_over(
     asyncio.run(through())
 
 
-def test_nobody_listens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_agent_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["get", "pods", "--socket", str(tmp_path / "none.sock")]) == ERROR
-    assert "no agent listens there; `nodewright agent` starts one" in capsys.readouterr().err
+    assert "no agent listens there; start one with `nodewright agent`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "words", [("get", "deployments"), ("top", "events"), ("describe", "deploy/a"), ("delete", "node/a")]
 )
-def test_what_agents_do_not_know_is_a_usage_error(
+def test_unknown_kinds_are_usage_errors(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*words, "--socket", str(tmp_path / "none.sock")]) == USAGE

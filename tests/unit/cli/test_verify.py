@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli.app import ERROR, INTERRUPTED, USAGE, run
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, INTERRUPTED, USAGE
 
 UNKNOWN = '{"id":"a","family":"astrology","input":{},"expect":1}\n'
 
@@ -35,7 +36,7 @@ def test_a_line_that_is_no_vector_is_named_and_fails(
     out, err = capsys.readouterr()
     assert out == "0 passed, 30 failed\n"
     assert f"error: {path}:1: not JSON" in err
-    assert err.endswith("error: and 10 more lines that are no vectors\n")
+    assert err.endswith("error: and 10 more malformed lines\n")
 
 
 def test_every_question_gets_a_line_in_the_file_of_answers(unknown: str, tmp_path: Path) -> None:

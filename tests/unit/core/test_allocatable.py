@@ -1,13 +1,9 @@
 import pytest
 
-from nodewright.core.allocatable import (
-    NodeResources,
-    most_pods,
-    node_resources,
-)
-from nodewright.model.faults import ConfigError
-from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.model.machine import Core, HugePages, MachineInfo, NUMANode
+from nodewright.core.allocatable import NodeResources, node_resources, pod_capacity
+from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
+from nodewright.kubernetes.kubelet_config_faults import KubeletConfigError
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.values.idset import CPUSet
 from nodewright.values.quantity import Quantity
 
@@ -40,7 +36,7 @@ def test_without_reservations_only_huge_pages_are_taken_off() -> None:
         "pods": "110",
     }
     assert texts(found.allocatable) == {**texts(found.capacity), "memory": "13Gi"}
-    assert found.reservation == {}
+    assert found.total_reserved == {}
 
 
 def test_each_reservation_is_taken_off_and_shown() -> None:
@@ -50,7 +46,7 @@ def test_each_reservation_is_taken_off_and_shown() -> None:
         eviction_hard={"memory.available": "512Mi", "nodefs.available": "10%", "imagefs.available": "15%"},
     )
     found = resources(config)
-    assert texts(found.reservation) == {"cpu": "750m", "memory": "2Gi", "ephemeral-storage": "11811160224"}
+    assert texts(found.total_reserved) == {"cpu": "750m", "memory": "2Gi", "ephemeral-storage": "11811160224"}
     assert texts(found.allocatable)["cpu"] == "7250m"
     assert texts(found.allocatable)["memory"] == "11Gi"
     (memory,) = (row for row in found.derivations if row.resource == "memory")
@@ -115,7 +111,7 @@ def test_reserved_cpus_by_number_replace_both_amounts_of_cpu() -> None:
     ],
 )
 def test_reserved_cpus_must_be_there(cpus: str, online: MachineInfo, text: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(KubeletConfigError) as refused:
         node_resources(online, 0, KubeletConfiguration(reserved_system_cpus=cpus))
     assert [fault.text for fault in refused.value.faults] == [text]
 
@@ -126,13 +122,13 @@ def test_allocatable_is_never_below_zero_and_the_excess_is_told() -> None:
     assert str(found.allocatable["memory"]) == "0"
     assert str(found.allocatable["cpu"]) == "0"
     assert [(one.resource, str(one.reservation)) for one in found.over_reserved] == [("cpu", "9")]
-    assert [row.resource for row in found.derivations if row.is_overdrawn] == ["cpu", "memory"]
+    assert [row.resource for row in found.derivations if row.is_over_reserved] == ["cpu", "memory"]
 
 
 def test_storage_is_no_resource_where_it_is_not_isolated() -> None:
     found = resources(KubeletConfiguration(local_storage_capacity_isolation=False))
     assert "ephemeral-storage" not in found.capacity
-    assert "ephemeral-storage" not in found.reservation
+    assert "ephemeral-storage" not in found.total_reserved
 
 
 def test_devices_that_do_not_work_are_capacity_only() -> None:
@@ -144,7 +140,7 @@ def test_devices_that_do_not_work_are_capacity_only() -> None:
 
 @pytest.mark.parametrize(("per_core", "pods"), [(0, 110), (-1, 110), (10, 80), (20, 110)])
 def test_pods_are_limited_by_cores_where_that_is_asked(per_core: int, pods: int) -> None:
-    assert most_pods(8, 110, per_core) == pods
+    assert pod_capacity(8, 110, per_core) == pods
 
 
 def test_wrong_reservations_are_refused_with_all_that_is_wrong() -> None:
@@ -153,7 +149,7 @@ def test_wrong_reservations_are_refused_with_all_that_is_wrong() -> None:
         system_reserved={"memory": "1GB2"},
         eviction_hard={"memory.available": "0"},
     )
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(KubeletConfigError) as refused:
         resources(config)
     assert [fault.path for fault in refused.value.faults] == [
         "kubeReserved[cpu]",

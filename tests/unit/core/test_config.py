@@ -2,27 +2,28 @@ from typing import Any
 
 import yaml
 
-from nodewright.core.config import defaulted, settled, startup_faults, validation_faults
-from nodewright.model.faults import Stage
-from nodewright.model.gates import DEFAULT_GATES, settle
-from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.model.machine import MachineInfo
+from nodewright.core.config.complete_config import complete_config, defaulted, startup_faults
+from nodewright.core.config.config_validation import validation_faults
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.kubelet_config_faults import ConfigStage
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.profiles.kubelet_config_files import decode_kubelet_config
+from nodewright.releases.feature_gates import DEFAULT_GATES, resolve_gates
 from nodewright.values.duration import Duration
-from nodewright.world.kubelet_config import decode_document
 
 TYPE = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
 
 def config(text: str) -> KubeletConfiguration:
     document: dict[str, Any] = {**TYPE, **yaml.safe_load(text)}
-    decoded = decode_document(document, "test")
+    decoded = decode_kubelet_config(document, "test")
     assert decoded.faults == ()
-    assert decoded.unknown == ()
+    assert decoded.unknown_fields == ()
     return decoded.value
 
 
 def faults(text: str, *, cgroup_version: int = 2) -> list[str]:
-    return [fault.text for fault in settled(config(text), cgroup_version=cgroup_version).faults]
+    return [fault.text for fault in complete_config(config(text), cgroup_version=cgroup_version).faults]
 
 
 def test_cgroup_v1_is_refused_unless_it_is_allowed() -> None:
@@ -46,14 +47,14 @@ def test_an_empty_path_or_endpoint_is_only_met_before_defaulting() -> None:
 
 
 def test_all_that_is_wrong_is_told_stage_after_stage() -> None:
-    found = settled(
+    found = complete_config(
         config("{maxPods: -1, podsPerCore: -2, kubeReserved: {x: '1'}, featureGates: {Nope: true}}")
     )
     assert [(fault.stage, fault.path) for fault in found.faults] == [
-        (Stage.GATES, "featureGates"),
-        (Stage.VALIDATION, "maxPods"),
-        (Stage.VALIDATION, "podsPerCore"),
-        (Stage.STARTUP, "kubeReserved[x]"),
+        (ConfigStage.GATES, "featureGates"),
+        (ConfigStage.VALIDATION, "maxPods"),
+        (ConfigStage.VALIDATION, "podsPerCore"),
+        (ConfigStage.STARTUP, "kubeReserved[x]"),
     ]
 
 
@@ -106,7 +107,7 @@ def test_images_are_pulled_one_by_one_unless_several_are_allowed() -> None:
 
 
 def test_features_that_are_off_bring_no_defaults() -> None:
-    off = settle({"KubeletCrashLoopBackOffMax": False, "KubeletEnsureSecretPulledImages": False}).gates
+    off = resolve_gates({"KubeletCrashLoopBackOffMax": False, "KubeletEnsureSecretPulledImages": False}).gates
     found = defaulted(KubeletConfiguration(), off)
     assert found.crash_loop_back_off.max_container_restart_period is None
     assert found.image_pull_credentials_verification_policy == ""

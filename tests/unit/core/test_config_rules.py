@@ -3,23 +3,23 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.core.config import settled
-from nodewright.model.kubelet_config import KubeletConfiguration
-from nodewright.world.kubelet_config import decode_document
+from nodewright.core.config.complete_config import complete_config
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.profiles.kubelet_config_files import decode_kubelet_config
 
 TYPE = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
 
 def config(text: str) -> KubeletConfiguration:
     document: dict[str, Any] = {**TYPE, **yaml.safe_load(text)}
-    decoded = decode_document(document, "test")
+    decoded = decode_kubelet_config(document, "test")
     assert decoded.faults == ()
-    assert decoded.unknown == ()
+    assert decoded.unknown_fields == ()
     return decoded.value
 
 
 def faults(text: str, *, cgroup_version: int = 2) -> list[str]:
-    return [fault.text for fault in settled(config(text), cgroup_version=cgroup_version).faults]
+    return [fault.text for fault in complete_config(config(text), cgroup_version=cgroup_version).faults]
 
 
 # A configuration, and what the kubelet says of it (after `invalid configuration: `).
@@ -321,7 +321,7 @@ def test_images_of_the_allow_list_are_plain_names_or_end_in_a_star(line: str) ->
         "imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages",
         "preloadedImagesVerificationAllowlist": [pattern.strip('"')],
     }
-    (fault,) = settled(decode_document({**TYPE, **given}, "").value).faults
+    (fault,) = complete_config(decode_kubelet_config({**TYPE, **given}, "").value).faults
     expected = trouble.strip().removesuffix("{empty}")
     prefix = "invalid configuration: invalid image pattern in `preloadedImagesVerificationAllowlist`: "
     assert fault.text == prefix + expected

@@ -1,4 +1,4 @@
-"""Every rule's page is true: its bad example is found by it alone, its good one by none, its edits mend."""
+"""Every rule's page is true: only its rule has a finding in the bad example, none in the good one, and its edits correct it."""
 
 import copy
 import re
@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 import yaml
 
-from nodewright.cli.linting import Question, question
-from nodewright.cli.telling import outcome
-from nodewright.lint.findings import Edit
-from nodewright.lint.rules import BY_ID, EVERYTHING, findings
-from nodewright.render.lint.report import Told
-from nodewright.render.lint.words import PAGES
-from nodewright.world.inventory import load_inventory
+from nodewright.formats.inventory import load_inventory
+from nodewright.lint.lint_input import LintInput, load_lint_input
+from nodewright.lint.lint_model import SuggestedEdit
+from nodewright.lint.lint_report import PAGES, LintFinding
+from nodewright.lint.lint_run import lint_result
+from nodewright.lint.rules import ALL_RULES, RULES_BY_ID, rule_violations
 
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
-def applied(document: Mapping[str, Any], edits: Iterable[Edit]) -> dict[str, Any]:
-    """The document with the edits made; mappings on the way are made as needed."""
+def applied(document: Mapping[str, Any], edits: Iterable[SuggestedEdit]) -> dict[str, Any]:
+    """The document with the edits applied; missing mappings are created."""
     changed: dict[str, Any] = copy.deepcopy(dict(document))
     for edit in edits:
         *way, last = (key or name for key, name in _STEP.findall(edit.path))
@@ -40,51 +39,51 @@ def applied(document: Mapping[str, Any], edits: Iterable[Edit]) -> dict[str, Any
     return changed
 
 
-def asked(rule: str, text: str, folder: Path) -> Question:
+def asked(rule: str, text: str, folder: Path) -> LintInput:
     page = PAGES[rule]
     manifest, kubelet = folder / "manifest.yaml", folder / "kubelet.yaml"
     manifest.write_text(text)
-    kubelet.write_text(page.kubelet)
+    kubelet.write_text(page.kubelet_config)
     is_config = "kind: KubeletConfiguration" in text and page.node
-    config = str(manifest if is_config else kubelet) if is_config or page.kubelet else None
+    config = str(manifest if is_config else kubelet) if is_config or page.kubelet_config else None
     files = [] if is_config else [str(manifest)]
-    return question(load_inventory(files), page.node.split(), config)
+    return load_lint_input(load_inventory(files), page.node.split(), config)
 
 
-def told(rule: str, text: str, folder: Path) -> list[Told]:
-    """What is found in the example; NW209 needs a kubelet that is found fault with itself (NW321)."""
-    found = outcome(asked(rule, text, folder), EVERYTHING).told
+def told(rule: str, text: str, folder: Path) -> list[LintFinding]:
+    """The findings in the example; NW209 needs a kubelet configuration with a finding of its own (NW321)."""
+    found = lint_result(asked(rule, text, folder), ALL_RULES).findings
     return [one for one in found if (rule, one.rule.id) != ("NW209", "NW321")]
 
 
 def test_every_rule_has_a_page() -> None:
-    assert set(PAGES) == set(BY_ID)
+    assert set(PAGES) == set(RULES_BY_ID)
 
 
 @pytest.mark.parametrize("rule", sorted(PAGES))
-def test_the_bad_example_is_found_by_its_rule_alone(rule: str, tmp_path: Path) -> None:
+def test_only_its_rule_has_a_finding_in_the_bad_example(rule: str, tmp_path: Path) -> None:
     found = told(rule, PAGES[rule].bad, tmp_path)
     assert {one.rule.id for one in found} == {rule}, found
-    assert all(one.spot.line > 1 for one in found), "the place is not found"
+    assert all(one.position.line > 1 for one in found), "the place is not found"
 
 
 @pytest.mark.parametrize("rule", sorted(PAGES))
-def test_nothing_is_found_in_the_good_example(rule: str, tmp_path: Path) -> None:
+def test_the_good_example_has_no_findings(rule: str, tmp_path: Path) -> None:
     assert told(rule, PAGES[rule].good, tmp_path) == []
 
 
 @pytest.mark.parametrize("rule", sorted(PAGES))
-def test_the_edits_mend(rule: str, tmp_path: Path) -> None:
+def test_the_suggested_edits_correct_the_bad_example(rule: str, tmp_path: Path) -> None:
     looked_at = asked(rule, PAGES[rule].bad, tmp_path)
     edits = {
-        one.subject.number: one.found.edits
-        for one in findings(looked_at.subjects, looked_at.around)
-        if one.rule.id == rule
+        violation.subject.number: violation.violation.edits
+        for violation in rule_violations(looked_at.subjects, looked_at.context)
+        if violation.rule.id == rule
     }
-    if not edits or any(not each or any(edit.is_open for edit in each) for each in edits.values()):
+    if not edits or any(not each or any(edit.needs_value for edit in each) for each in edits.values()):
         return  # There is nothing to do that could be written down.
     documents = list(yaml.safe_load_all(PAGES[rule].bad))
-    objects = [one.document for one in looked_at.subjects]
+    objects = [subject.document for subject in looked_at.subjects]
     for number, each in edits.items():
         at = next(place for place, one in enumerate(documents) if one["kind"] == objects[number]["kind"])
         documents[at] = applied(documents[at], each)

@@ -1,16 +1,15 @@
-"""What is ignored is not told, and nothing else; ignores without use are told."""
+"""Ignored findings, and only those, are dropped; unused ignores are reported."""
 
 from pathlib import Path
 
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.cli.linting import question
-from nodewright.cli.telling import outcome
-from nodewright.lint.ignores import annotated, commented
-from nodewright.lint.rules import EVERYTHING, Selection
-from nodewright.render.lint.report import Told
-from nodewright.world.inventory import load_inventory
+from nodewright.formats.inventory import load_inventory
+from nodewright.lint.lint_input import load_lint_input
+from nodewright.lint.lint_report import LintFinding
+from nodewright.lint.lint_run import annotated_rule_ids, comment_directives, lint_result
+from nodewright.lint.rules import ALL_RULES, RuleSelection
 
 POD = """apiVersion: v1
 kind: Pod
@@ -29,13 +28,13 @@ spec:
 """
 
 
-def told(text: str, folder: Path, selection: Selection = EVERYTHING) -> list[Told]:
+def told(text: str, folder: Path, selection: RuleSelection = ALL_RULES) -> list[LintFinding]:
     path = folder / "pods.yaml"
     path.write_text(text)
-    return list(outcome(question(load_inventory([str(path)])), selection).told)
+    return list(lint_result(load_lint_input(load_inventory([str(path)])), selection).findings)
 
 
-def ids(text: str, folder: Path, selection: Selection = EVERYTHING) -> list[str]:
+def ids(text: str, folder: Path, selection: RuleSelection = ALL_RULES) -> list[str]:
     return [one.rule.id for one in told(text, folder, selection)]
 
 
@@ -76,13 +75,13 @@ IGNORED = {
 
 
 @pytest.mark.parametrize("where", IGNORED)
-def test_an_ignore_is_for_what_it_stands_at(where: str, tmp_path: Path) -> None:
+def test_an_ignore_covers_its_field(where: str, tmp_path: Path) -> None:
     at, written, left = IGNORED[where]
     text = POD.replace(at, written.format(at), 1)
     assert sorted(ids(text, tmp_path)) == sorted(left)
 
 
-def test_a_comment_holds_for_its_document_alone(tmp_path: Path) -> None:
+def test_a_comment_covers_only_its_document(tmp_path: Path) -> None:
     text = f"# nodewright: ignore NW103\n{POD}---\n{POD.replace('name: web', 'name: other')}"
     assert [(one.rule.id, one.subject) for one in told(text, tmp_path)] == [
         ("NW112", "Pod default/web"),
@@ -92,33 +91,33 @@ def test_a_comment_holds_for_its_document_alone(tmp_path: Path) -> None:
     ]
 
 
-def test_ignores_of_rules_that_were_not_looked_for_are_left_alone(tmp_path: Path) -> None:
+def test_ignores_of_rules_that_did_not_run_are_not_reported(tmp_path: Path) -> None:
     text = POD.replace("- name: app", "- name: app  # nodewright: ignore NW103, NW201, NW110")
-    assert ids(text, tmp_path, Selection(disabled=frozenset({"NW103", "NW110"}))) == ["NW112"]
-    assert ids(text, tmp_path, Selection(only=frozenset({"NW112"}))) == ["NW112"]
+    assert ids(text, tmp_path, RuleSelection(disabled=frozenset({"NW103", "NW110"}))) == ["NW112"]
+    assert ids(text, tmp_path, RuleSelection(only=frozenset({"NW112"}))) == ["NW112"]
 
 
 def test_the_second_document_may_begin_with_a_comment() -> None:
-    [one] = commented("a: 1\n---\n# nodewright: ignore NW103\n\nb: 1\nc: 2\n---\nd: 1\n")
-    assert (one.line, one.first, one.last) == (3, 5, 6)
+    [one] = comment_directives("a: 1\n---\n# nodewright: ignore NW103\n\nb: 1\nc: 2\n---\nd: 1\n")
+    assert (one.line, one.first_line, one.last_line) == (3, 5, 6)
 
 
-def test_a_comment_above_the_mark_of_a_document_is_for_the_document() -> None:
-    [one] = commented("# nodewright: ignore NW103\n---\nb: 1\nc: 2\n---\nd: 1\n")
-    assert (one.first, one.last) == (2, 4)
+def test_a_comment_above_the_document_marker_covers_the_document() -> None:
+    [one] = comment_directives("# nodewright: ignore NW103\n---\nb: 1\nc: 2\n---\nd: 1\n")
+    assert (one.first_line, one.last_line) == (2, 4)
 
 
-def test_a_comment_at_the_end_is_for_itself() -> None:
-    [one] = commented("a: 1\n# nodewright: ignore NW103\n")
-    assert (one.first, one.last) == (2, 2)
+def test_a_comment_at_the_end_covers_only_itself() -> None:
+    [one] = comment_directives("a: 1\n# nodewright: ignore NW103\n")
+    assert (one.first_line, one.last_line) == (2, 2)
 
 
 def test_texts_without_the_word_are_not_searched() -> None:
-    assert commented("a: 1 # ignore NW103\n") == ()
-    assert annotated({"other": "NW103"}) == ()
+    assert comment_directives("a: 1 # ignore NW103\n") == ()
+    assert annotated_rule_ids({"other": "NW103"}) == ()
 
 
-def test_a_comment_in_a_file_of_nothing_to_look_at_is_told(
+def test_an_unused_comment_in_a_file_without_objects_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service = tmp_path / "service.yaml"

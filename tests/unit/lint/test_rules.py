@@ -1,16 +1,16 @@
-"""Where rules find something and where they hold their peace, beyond the examples of their pages."""
+"""Cases with and without findings beyond the examples of the rules' pages."""
 
 from pathlib import Path
 
 import pytest
 import yaml
 
-from nodewright.cli.linting import question
-from nodewright.cli.telling import outcome
-from nodewright.lint.rules import EVERYTHING
-from nodewright.render.lint.page import kubelet, pod, workload
-from nodewright.render.lint.report import Told
-from nodewright.world.inventory import load_inventory
+from nodewright.formats.inventory import load_inventory
+from nodewright.lint.lint_input import load_lint_input
+from nodewright.lint.lint_report import LintFinding
+from nodewright.lint.lint_run import lint_result
+from nodewright.lint.pages.rule_page import kubelet_configuration, pod_manifest, workload_manifest
+from nodewright.lint.rules import ALL_RULES
 
 # Fields of a configuration, the machine (if one is given), what is found, and the first edit.
 CONFIGURATIONS = """
@@ -54,25 +54,25 @@ CONFIGURATIONS = """
 """
 
 
-def told(folder: Path, text: str, *, nodes: tuple[str, ...] = (), config: str = "") -> list[Told]:
+def told(folder: Path, text: str, *, nodes: tuple[str, ...] = (), config: str = "") -> list[LintFinding]:
     path, kubelet_path = folder / "manifest.yaml", folder / "kubelet.yaml"
     path.write_text(text)
     kubelet_path.write_text(config)
-    asked = question(
+    asked = load_lint_input(
         load_inventory([str(path)] if text else []), nodes, str(kubelet_path) if config else None
     )
-    return list(outcome(asked, EVERYTHING).told)
+    return list(lint_result(asked, ALL_RULES).findings)
 
 
-def ids(found: list[Told]) -> str:
+def ids(found: list[LintFinding]) -> str:
     return " ".join(sorted({one.rule.id for one in found})) or "-"
 
 
 @pytest.mark.parametrize("line", CONFIGURATIONS.strip().splitlines())
-def test_what_is_found_in_a_configuration(line: str, tmp_path: Path) -> None:
+def test_the_findings_in_a_configuration(line: str, tmp_path: Path) -> None:
     fields, node, wanted, fix = (cell.strip() for cell in f"{line}|".split("|")[:4])
     document = yaml.safe_dump(yaml.safe_load(f"{{{fields}}}"), sort_keys=False)
-    found = told(tmp_path, "", nodes=() if node == "-" else (node,), config=kubelet(document))
+    found = told(tmp_path, "", nodes=() if node == "-" else (node,), config=kubelet_configuration(document))
     assert ids(found) == wanted, found
     assert (found[0].fix if found else "") == fix
 
@@ -101,146 +101,146 @@ CRITICAL = (
 STATIC = "  annotations: {kubernetes.io/config.source: file}\n"
 
 PODS = {
-    "nothing at all": (pod(containers("{name: a, image: example.com/a}")), "-"),
-    "a critical DaemonSet": (workload("DaemonSet", CRITICAL), "-"),
-    "a Guaranteed DaemonSet": (workload("DaemonSet", f"      containers: [{container('a', LEVEL)}]\n"), "-"),
-    "an init container alone that is Guaranteed": (pod(inits(container("i", LEVEL)) + APP), "-"),
+    "nothing at all": (pod_manifest(containers("{name: a, image: example.com/a}")), "-"),
+    "a critical DaemonSet": (workload_manifest("DaemonSet", CRITICAL), "-"),
+    "a Guaranteed DaemonSet": (workload_manifest("DaemonSet", f"      containers: [{container('a', LEVEL)}]\n"), "-"),
+    "an init container alone that is Guaranteed": (pod_manifest(inits(container("i", LEVEL)) + APP), "-"),
     "an init container that takes the pod out": (
-        pod(inits("{name: i, image: example.com/i}") + containers(container("a", WHOLE))),
+        pod_manifest(inits("{name: i, image: example.com/i}") + containers(container("a", WHOLE))),
         "NW102",
     ),
     "a pod level that makes up for a helper": (
-        pod(
+        pod_manifest(
             f"  resources: {{{WHOLE}}}\n"
             + containers(container("a", "requests: {cpu: 1, memory: 64Mi}"), "{name: b, image: example.com/b}")
         ),
         "NW106",
     ),
-    "a pod level with part of a CPU": (pod(f"  resources: {{{LEVEL}}}\n" + APP), "-"),
-    "a pod level and nothing else, empty": (pod("  resources: {}\n" + containers("{name: a, image: example.com/a}")), "-"),
-    "devices with a request": (pod(containers(container("a", "requests: {cpu: 1}, limits: {nvidia.com/gpu: 1}"))), "-"),
+    "a pod level with part of a CPU": (pod_manifest(f"  resources: {{{LEVEL}}}\n" + APP), "-"),
+    "a pod level and nothing else, empty": (pod_manifest("  resources: {}\n" + containers("{name: a, image: example.com/a}")), "-"),
+    "devices with a request": (pod_manifest(containers(container("a", "requests: {cpu: 1}, limits: {nvidia.com/gpu: 1}"))), "-"),
     "1.1Gi as the API server prints it": (
-        pod(containers(container("a", "requests: {memory: 1181116006400m, cpu: 100m}"))),
+        pod_manifest(containers(container("a", "requests: {memory: 1181116006400m, cpu: 100m}"))),
         "-",
     ),
-    "a part of a byte that nobody wrote so": (pod(containers(container("a", "requests: {memory: 0.1Ki, cpu: 1m}"))), "-"),
-    "zero as a number": (pod(containers(container("a", "requests: {cpu: 0, memory: 0}"))), "-"),
+    "a part of a byte that nobody wrote so": (pod_manifest(containers(container("a", "requests: {memory: 0.1Ki, cpu: 1m}"))), "-"),
+    "zero as a number": (pod_manifest(containers(container("a", "requests: {cpu: 0, memory: 0}"))), "-"),
     "a limit on storage in the only container": (
-        pod(containers(container("a", f"{SMALL}, limits: {{ephemeral-storage: 1Gi}}").replace(SMALL, "requests: {cpu: 1, memory: 64Mi, ephemeral-storage: 1Gi}"))),
+        pod_manifest(containers(container("a", f"{SMALL}, limits: {{ephemeral-storage: 1Gi}}").replace(SMALL, "requests: {cpu: 1, memory: 64Mi, ephemeral-storage: 1Gi}"))),
         "-",
     ),
     "an init container before the sidecar": (
-        pod(inits(container("i", "requests: {cpu: 1, memory: 1Gi}"), container("s", SMALL, ", restartPolicy: Always")) + APP),
+        pod_manifest(inits(container("i", "requests: {cpu: 1, memory: 1Gi}"), container("s", SMALL, ", restartPolicy: Always")) + APP),
         "-",
     ),
     "an init container that is smaller than the pod": (
-        pod(
+        pod_manifest(
             inits(container("s", SMALL, ", restartPolicy: Always"), container("i", SMALL))
             + containers(container("a", "requests: {cpu: 1, memory: 1Gi}"))
         ),
         "-",
     ),
     "a pod for Windows": (
-        pod("  os: {name: windows}\n" + APP, meta="  labels: {kubernetes.io/os: windows}\n"),
+        pod_manifest("  os: {name: windows}\n" + APP, meta="  labels: {kubernetes.io/os: windows}\n"),
         "-",
     ),
-    "a static pod of whole bytes": (pod(containers(container("a", LEVEL)), meta=STATIC), "-"),
-    "a static pod that is Burstable": (pod(containers(container("a", "requests: {memory: 1.5Gi, cpu: 1}")), meta=STATIC), "-"),
+    "a static pod of whole bytes": (pod_manifest(containers(container("a", LEVEL)), meta=STATIC), "-"),
+    "a static pod that is Burstable": (pod_manifest(containers(container("a", "requests: {memory: 1.5Gi, cpu: 1}")), meta=STATIC), "-"),
     "1.5Gi by way of the API server": (
-        pod(containers(container("a", "requests: {memory: 1.5Gi, cpu: 100m}, limits: {memory: 1.5Gi, cpu: 100m}"))),
+        pod_manifest(containers(container("a", "requests: {memory: 1.5Gi, cpu: 100m}, limits: {memory: 1.5Gi, cpu: 100m}"))),
         "-",
     ),
-    "a static pod with a class of its own": (pod("  priorityClassName: mine\n" + APP, meta=STATIC), "NW117"),
+    "a static pod with a class of its own": (pod_manifest("  priorityClassName: mine\n" + APP, meta=STATIC), "NW117"),
     "a limit range that makes it Guaranteed": (
         "apiVersion: v1\nkind: LimitRange\nmetadata: {name: usual}\nspec:\n  limits:\n"
         "  - {type: Container, default: {cpu: 100m, memory: 64Mi}}\n---\n"
-        + workload("DaemonSet", f"      containers: [{container('a', SMALL)}]\n"),
+        + workload_manifest("DaemonSet", f"      containers: [{container('a', SMALL)}]\n"),
         "-",
     ),
     "a limit range of another namespace": (
         "apiVersion: v1\nkind: LimitRange\nmetadata: {name: usual, namespace: other}\nspec:\n  limits:\n"
-        "  - {type: Container, max: {memory: 1Mi}}\n---\n" + pod(APP),
+        "  - {type: Container, max: {memory: 1Mi}}\n---\n" + pod_manifest(APP),
         "-",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", PODS)
-def test_what_is_found_in_a_pod(what: str, tmp_path: Path) -> None:
+def test_the_findings_in_a_pod(what: str, tmp_path: Path) -> None:
     text, wanted = PODS[what]
     found = told(tmp_path, text)
     assert ids(found) == wanted, found
 
 
-STATIC_KUBELET = kubelet("cpuManagerPolicy: static\nkubeReserved: {cpu: '1'}\n")
-NONE_KUBELET = kubelet("maxPods: 110\n")
+STATIC_KUBELET = kubelet_configuration("cpuManagerPolicy: static\nkubeReserved: {cpu: '1'}\n")
+NONE_KUBELET = kubelet_configuration("maxPods: 110\n")
 ON_NODES = {
-    "it fits": (pod(APP), ("vm-4",), NONE_KUBELET, "-"),
+    "it fits": (pod_manifest(APP), ("vm-4",), NONE_KUBELET, "-"),
     "a device of which nothing is known": (
-        pod(containers(container("a", "requests: {cpu: 1, memory: 1Gi}, limits: {nvidia.com/gpu: 1}"))),
+        pod_manifest(containers(container("a", "requests: {cpu: 1, memory: 1Gi}, limits: {nvidia.com/gpu: 1}"))),
         ("vm-4",),
         NONE_KUBELET,
         "-",
     ),
     "it is for other nodes": (
-        pod("  nodeSelector: {disk: ssd}\n" + containers(container("a", "requests: {cpu: 100}"))),
+        pod_manifest("  nodeSelector: {disk: ssd}\n" + containers(container("a", "requests: {cpu: 100}"))),
         ("vm-4",),
         NONE_KUBELET,
         "-",
     ),
     "one of two nodes is large enough": (
-        pod(containers(container("a", "requests: {cpu: 100}"))),
+        pod_manifest(containers(container("a", "requests: {cpu: 100}"))),
         ("vm-4", "epyc-7742-2s-nps1"),
         NONE_KUBELET,
         "-",
     ),
     "a static pod that is too large": (
-        pod(containers(container("a", "requests: {cpu: 100}")), meta=STATIC),
+        pod_manifest(containers(container("a", "requests: {cpu: 100}")), meta=STATIC),
         ("vm-4",),
         NONE_KUBELET,
         "NW203",
     ),
     "a static pod that is too large for one of two": (
-        pod(containers(container("a", "requests: {cpu: 100}")), meta=STATIC),
+        pod_manifest(containers(container("a", "requests: {cpu: 100}")), meta=STATIC),
         ("vm-4", "epyc-7742-2s-nps1"),
         NONE_KUBELET,
         "-",
     ),
     "the pod level where nobody has CPUs of his own": (
-        pod(f"  resources: {{{WHOLE}}}\n" + APP),
+        pod_manifest(f"  resources: {{{WHOLE}}}\n" + APP),
         ("vm-4",),
         NONE_KUBELET,
         "-",
     ),
     "the pod level under the static policy": (
-        pod(f"  resources: {{{WHOLE}}}\n" + APP),
+        pod_manifest(f"  resources: {{{WHOLE}}}\n" + APP),
         ("vm-4",),
         STATIC_KUBELET,
         "NW106",
     ),
     "part of a CPU where nobody has CPUs of his own": (
-        pod(containers(container("a", LEVEL.replace("100m", "1500m")))),
+        pod_manifest(containers(container("a", LEVEL.replace("100m", "1500m")))),
         ("vm-4",),
         NONE_KUBELET,
         "-",
     ),
     "1.5Gi in a static pod where no memory is set aside": (
-        pod(containers(container("a", LEVEL.replace("64Mi", "1.5Gi"))), meta=STATIC),
+        pod_manifest(containers(container("a", LEVEL.replace("64Mi", "1.5Gi"))), meta=STATIC),
         ("vm-4",),
         NONE_KUBELET,
         "-",
     ),
     "more CPUs for itself than a node can give, though their sum fits": (
-        workload("Deployment", f"      containers: [{container('a', WHOLE.replace('cpu: 2', 'cpu: 4'))}]\n"),
+        workload_manifest("Deployment", f"      containers: [{container('a', WHOLE.replace('cpu: 2', 'cpu: 4'))}]\n"),
         ("vm-4",),
-        kubelet("cpuManagerPolicy: static\nkubeReserved: {cpu: 1m}\n"),
+        kubelet_configuration("cpuManagerPolicy: static\nkubeReserved: {cpu: 1m}\n"),
         "NW204 NW307",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", ON_NODES)
-def test_what_is_found_of_a_pod_on_nodes(what: str, tmp_path: Path) -> None:
+def test_the_findings_of_a_pod_on_nodes(what: str, tmp_path: Path) -> None:
     text, nodes, config, wanted = ON_NODES[what]
     found = told(tmp_path, text, nodes=nodes, config=config)
     assert ids(found) == wanted, found
@@ -251,5 +251,5 @@ def test_a_taint_keeps_a_pod_from_a_node(tmp_path: Path) -> None:
     document["spec"] |= {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "pods": []}
     huge = containers(container("a", "requests: {cpu: 100}"))
     for tolerations, is_found in (("", False), ("  tolerations: [{operator: Exists}]\n", True)):
-        found = told(tmp_path, f"{yaml.safe_dump(document)}---\n{pod(tolerations + huge)}")
+        found = told(tmp_path, f"{yaml.safe_dump(document)}---\n{pod_manifest(tolerations + huge)}")
         assert ("NW204" in ids(found)) == is_found

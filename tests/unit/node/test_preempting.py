@@ -1,8 +1,8 @@
-from nodewright.core.preemption import preempt
-from nodewright.model.reasons import InsufficientResource
-from nodewright.model.verdict import Granted
-from nodewright.node.actions import CountPreemption, KillPod, RecordEvent, StatusChange
-from nodewright.node.preempting import preempting
+from nodewright.core.preemption.greedy import victims_for
+from nodewright.node.actions import CountPreemption, KillPod, RecordPodEvent, StatusChange
+from nodewright.node.pod_admission import preemption_actions
+from nodewright.reasons.predicates import InsufficientResource
+from nodewright.reasons.verdict import Granted
 from nodewright.testing.objects import a_pod, a_static_pod
 
 
@@ -12,10 +12,10 @@ def test_each_victim_gets_its_event_and_its_kill_which_counts_only_if_it_succeed
         for name, amount in (("cpu", 400), ("memory", 1))
     ]
     active = [a_pod("a", {"cpu": "200m", "memory": 1}), a_pod("b", {"cpu": "200m"})]
-    found = preempt(a_static_pod(), active, shortages)
+    found = victims_for(a_static_pod(), active, shortages)
     assert isinstance(found, Granted)
-    first, kill, *rest = preempting(found.value)
-    assert first == RecordEvent(
+    first, kill, *rest = preemption_actions(found.value)
+    assert first == RecordPodEvent(
         pod_uid="a",
         type="Warning",
         reason="Preempting",
@@ -32,4 +32,4 @@ def test_each_victim_gets_its_event_and_its_kill_which_counts_only_if_it_succeed
         grace_period_s=None,
         if_done=(CountPreemption(signal="cpu"),),
     )
-    assert [type(action) for action in rest] == [RecordEvent, KillPod]
+    assert [type(action) for action in rest] == [RecordPodEvent, KillPod]

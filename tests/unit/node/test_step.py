@@ -1,26 +1,27 @@
-"""The node as one function, seen through `Node`."""
+"""The step function, tested through `Node`."""
 
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from nodewright.ask import Node
-from nodewright.model.eviction_reasons import NodeUnderPressure
-from nodewright.model.objects import Pod
-from nodewright.model.pressure import NodeCondition
-from nodewright.model.profile import NodeProfile
-from nodewright.model.reasons import (
-    InsufficientResource,
+from nodewright.engine import Node
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.actions import AdmitPod, CountPreemption, KillPod, RecordPodEvent, RejectPod
+from nodewright.node.events import ConditionsObserved, KillFailed, PodAdded, PodRecovered, PodRemoved
+from nodewright.node.node_config import KubeletDefects
+from nodewright.node.step import Decision, step
+from nodewright.reasons.eviction import NodeUnderPressure
+from nodewright.reasons.predicates import InsufficientResource, NoVictimsSuffice
+from nodewright.reasons.reason import (
     NodeFeaturesMissing,
     NotJudged,
-    NoVictimsSuffice,
     PodLevelResourcesDisabled,
     SysctlForbidden,
 )
-from nodewright.node.actions import AdmitPod, CountPreemption, KillPod, RecordEvent, RejectPod
-from nodewright.node.events import ConditionsObserved, KillFailed, PodArrived, PodFound, PodGone
-from nodewright.node.step import Decision, step
-from nodewright.world.decode import decode
 
 
 def a_node(*pods: Pod, cpus: int = 4, **kubelet: Any) -> Node:
@@ -39,9 +40,9 @@ def a_node(*pods: Pod, cpus: int = 4, **kubelet: Any) -> Node:
         "rootFsCapacity": 100 << 30,
         "kubeletConfiguration": {"evictionHard": {}, **kubelet},
     }
-    node = Node.of(decode({"spec": spec}, NodeProfile))
+    node = Node.from_profile(decode({"spec": spec}, NodeProfile))
     for pod in pods:
-        node = Node(step(node.state, PodFound(pod)).state)
+        node = Node(step(node.state, PodRecovered(pod)).state)
     return node
 
 
@@ -86,25 +87,25 @@ def test_half_a_cpu_too_much_is_refused_with_the_kubelets_numbers() -> None:
     assert (
         answer.message == "Node didn't have enough resource: cpu, requested: 2000, used: 500, capacity: 2000"
     )
-    assert answer.why == ("cpu: 2 asked for, 1.5 of 2 left: 0.5 short",)
+    assert answer.sentences == ("cpu: 2 requested, 1.5 of 2 left: 0.5 short",)
     assert answer.node.pods == node.pods
 
 
-def test_a_pod_that_left_takes_nothing_any_more() -> None:
+def test_a_removed_pod_frees_its_resources() -> None:
     node = a_node(a_pod("old", "500m"), cpus=2)
-    assert node.without("old").admit(a_pod("web", "2")).admitted
-    assert node.without("nobody") == node
+    assert node.without_pod("old").admit(a_pod("web", "2")).admitted
+    assert node.without_pod("nobody") == node
 
 
-def test_a_critical_pod_pushes_others_out_one_after_the_other() -> None:
+def test_a_critical_pod_preempts_victims_in_order() -> None:
     node = a_node(a_pod("one", "1"), a_pod("two", "1"), cpus=2)
     answer = node.admit(a_pod("vip", "2", priority=CRITICAL))
     assert answer.admitted
     assert [pod.uid for pod in answer.preempted] == ["two", "one"]
     kinds = [type(action) for action in answer.actions]
-    assert kinds == [RecordEvent, KillPod, RecordEvent, KillPod, AdmitPod]
+    assert kinds == [RecordPodEvent, KillPod, RecordPodEvent, KillPod, AdmitPod]
     event, kill = answer.actions[:2]
-    assert event == RecordEvent(
+    assert event == RecordPodEvent(
         pod_uid="two", type="Warning", reason="Preempting", message="Preempted in order to admit critical pod"
     )
     assert isinstance(kill, KillPod)
@@ -113,15 +114,15 @@ def test_a_critical_pod_pushes_others_out_one_after_the_other() -> None:
     assert [pod.uid for pod in answer.node.pods] == ["vip"]
 
 
-def test_a_victim_that_would_not_die_goes_on_counting() -> None:
+def test_a_victim_whose_kill_failed_counts() -> None:
     victim = a_pod("one", "2")
     answer = a_node(victim, cpus=2).admit(a_pod("vip", "2", priority=CRITICAL))
     after = step(answer.node.state, KillFailed(victim)).state
-    assert after.totals.requests["cpu"] == 4000
-    assert step(after, PodGone("one")).state.totals.requests["cpu"] == 2000
+    assert after.usage.requests["cpu"] == 4000
+    assert step(after, PodRemoved("one")).state.usage.requests["cpu"] == 2000
 
 
-def test_a_critical_pod_that_nobody_can_make_room_for_is_refused() -> None:
+def test_a_critical_pod_without_sufficient_candidates_is_refused() -> None:
     node = a_node(a_pod("one", "1"), a_pod("other", "1", priority=CRITICAL), cpus=2)
     answer = node.admit(a_pod("vip", "2", priority=CRITICAL))
     assert answer.because == (NoVictimsSuffice(unmet=(("cpu", 1000),)),)
@@ -129,14 +130,14 @@ def test_a_critical_pod_that_nobody_can_make_room_for_is_refused() -> None:
     assert answer.node.pods == node.pods
 
 
-def test_the_sysctl_list_is_asked_before_the_predicates() -> None:
+def test_the_sysctl_allowlist_precedes_the_predicates() -> None:
     pod = a_pod("web", "99", securityContext={"sysctls": [{"name": "vm.swappiness", "value": "1"}]})
     answer = a_node().admit(pod)
     assert answer.because == (SysctlForbidden(sysctl="vm.swappiness"),)
     assert answer.message == 'forbidden sysctl: "vm.swappiness" not allowlisted'
 
 
-def test_pod_level_resources_without_their_gate_are_refused_late_and_count_for_nothing() -> None:
+def test_pod_level_resources_without_their_gate_are_refused_last_and_do_not_count() -> None:
     node = a_node(featureGates=NO_POD_LEVEL, cpus=2)
     pod = a_pod("web", "1", resources={"requests": {"cpu": "8"}})
     assert node.admit(pod).because == (PodLevelResourcesDisabled(),)
@@ -144,16 +145,16 @@ def test_pod_level_resources_without_their_gate_are_refused_late_and_count_for_n
     assert node.admit(too_big).reason == "OutOfcpu"
 
 
-def test_who_made_way_for_a_pod_is_gone_even_if_a_later_handler_refuses_it() -> None:
+def test_victims_are_removed_even_if_a_later_handler_refuses_the_pod() -> None:
     node = a_node(a_pod("one", "2"), cpus=2, featureGates=NO_POD_LEVEL)
     vip = a_pod("vip", "2", priority=CRITICAL, resources={"requests": {"cpu": "2"}})
     answer = node.admit(vip)
     assert answer.decision is Decision.REFUSED
-    assert [type(action) for action in answer.actions] == [RecordEvent, KillPod, RejectPod]
+    assert [type(action) for action in answer.actions] == [RecordPodEvent, KillPod, RejectPod]
     assert answer.node.pods == ()
 
 
-def test_features_that_the_node_does_not_have_refuse_a_pod() -> None:
+def test_a_pod_that_needs_missing_node_features_is_refused() -> None:
     answer = a_node().admit(a_pod("web", hostNetwork=True, hostUsers=False))
     assert answer.because == (NodeFeaturesMissing(features=("UserNamespacesHostNetworkSupport",)),)
 
@@ -166,7 +167,7 @@ OPEN = [
 
 
 @pytest.mark.parametrize("spec", OPEN)
-def test_what_is_not_known_leaves_the_verdict_open(spec: dict[str, Any]) -> None:
+def test_unknown_facts_make_the_decision_undecided(spec: dict[str, Any]) -> None:
     answer = a_node().admit(a_pod("web", "1", **spec))
     assert answer.decision is Decision.UNDECIDED
     assert len(answer.not_judged) == 1
@@ -174,7 +175,7 @@ def test_what_is_not_known_leaves_the_verdict_open(spec: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("spec", OPEN)
-def test_what_is_not_known_cannot_save_a_pod_that_does_not_fit(spec: dict[str, Any]) -> None:
+def test_unknown_facts_do_not_admit_a_pod_that_does_not_fit(spec: dict[str, Any]) -> None:
     answer = a_node().admit(a_pod("web", "99", **spec))
     assert answer.decision is Decision.REFUSED
     assert answer.reason == "OutOfcpu"
@@ -191,21 +192,21 @@ def test_a_pod_behind_an_undecided_one_is_refused_only_if_it_would_be_without_it
     assert too_big.decision is Decision.REFUSED
 
 
-def test_who_is_preempted_is_open_while_an_earlier_pod_is() -> None:
+def test_preemption_is_undecided_after_an_undecided_pod() -> None:
     unsure = a_pod("unsure", "3", securityContext={"appArmorProfile": {"type": "RuntimeDefault"}})
     node = a_node().admit(unsure).node
     assert node.admit(a_pod("vip", "2", priority=CRITICAL)).decision is Decision.UNDECIDED
 
 
-def test_a_pod_that_arrives_twice_is_not_its_own_neighbour() -> None:
+def test_a_pod_added_twice_does_not_compete_with_itself() -> None:
     node = a_node(cpus=2)
     web = a_pod("web", "2")
-    again = step(step(node.state, PodArrived(web)).state, PodArrived(web))
+    again = step(step(node.state, PodAdded(web)).state, PodAdded(web))
     assert again.decision is Decision.ADMITTED
-    assert again.state.totals.requests["cpu"] == 2000
+    assert again.state.usage.requests["cpu"] == 2000
 
 
-def test_pods_without_a_uid_are_told_apart_by_their_names() -> None:
+def test_pods_without_a_uid_are_distinguished_by_name() -> None:
     nameless = [
         decode({"metadata": {"name": name}, "spec": {"containers": [{"name": "c"}]}}, Pod) for name in "ab"
     ]
@@ -213,15 +214,51 @@ def test_pods_without_a_uid_are_told_apart_by_their_names() -> None:
     assert [pod.uid for pod in answers[-1].node.pods] == ["default/a", "default/b"]
 
 
-def test_while_the_node_has_conditions_the_first_handler_refuses() -> None:
+def test_under_node_conditions_the_first_handler_refuses() -> None:
     state = step(a_node().state, ConditionsObserved((NodeCondition.MEMORY_PRESSURE,))).state
     with_a_forbidden_sysctl = a_pod(
         "web", securityContext={"sysctls": [{"name": "kernel.pid_max", "value": "1"}]}
     )
-    refused = step(state, PodArrived(with_a_forbidden_sysctl))
+    refused = step(state, PodAdded(with_a_forbidden_sysctl))
     assert refused.because == (
         NodeUnderPressure(conditions=(NodeCondition.MEMORY_PRESSURE,), best_effort_only=True),
     )
-    assert step(state, PodArrived(a_pod("web", "1"))).decision is Decision.ADMITTED
+    assert step(state, PodAdded(a_pod("web", "1"))).decision is Decision.ADMITTED
     relieved = step(state, ConditionsObserved(())).state
-    assert step(relieved, PodArrived(a_pod("web"))).decision is Decision.ADMITTED
+    assert step(relieved, PodAdded(a_pod("web"))).decision is Decision.ADMITTED
+
+
+def a_pod_with_overhead(**metadata: Any) -> Pod:
+    pod = a_pod("a", resources={"requests": {"cpu": "500m"}}, overhead={"cpu": "250m"})
+    return replace(pod, metadata=replace(pod.metadata, **metadata))
+
+
+def used_cpu_of(pod: Pod, **spec: Any) -> int:
+    """The CPU that counts for the pod, in thousandths, once its status is reported."""
+    return a_node(cpus=7, **spec).admit(pod).node.used["cpu"]
+
+
+def test_reported_overhead_counts_twice_for_pods_after_it() -> None:
+    node = a_node(cpus=7).admit(a_pod_with_overhead()).node
+    refusal = node.admit(a_pod("b", "6200m"))
+    assert refusal.message.endswith("requested: 6200, used: 1000, capacity: 7000")
+    assert node.admit(a_pod("b", "6")).admitted
+
+
+@pytest.mark.parametrize(
+    ("pod", "kubelet"),
+    [
+        (a_pod_with_overhead(annotations={"kubernetes.io/config.source": "file"}), {}),
+        (a_pod_with_overhead(), {"featureGates": {"InPlacePodLevelResourcesVerticalScaling": False}}),
+    ],
+    ids=["a static pod", "the gate is off"],
+)
+def test_overhead_counts_once_where_no_allocation_is_reported(pod: Pod, kubelet: dict[str, Any]) -> None:
+    assert used_cpu_of(pod, **kubelet) == 750
+
+
+def test_a_node_that_avoids_known_defects_counts_overhead_once() -> None:
+    state = a_node(cpus=7).state
+    parts = replace(state.config.parts, defects=KubeletDefects.AVOID)
+    node = Node(replace(state, config=replace(state.config, parts=parts)))
+    assert node.admit(a_pod_with_overhead()).node.used["cpu"] == 750

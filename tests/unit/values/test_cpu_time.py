@@ -7,10 +7,10 @@ from nodewright.values.cpu_time import (
     cpu_quota,
     cpu_shares,
     kubelet_weight,
-    milli_of_quota,
-    milli_of_shares,
+    quota_to_milli_cpu,
     runtime_weight,
-    shares_of_weight,
+    shares_to_milli_cpu,
+    weight_to_shares,
 )
 from nodewright.values.units import INT64_MAX, Microseconds, MilliCPU
 
@@ -39,7 +39,7 @@ def test_shares_and_both_weights_of_an_amount_of_cpu(line: str) -> None:
     assert runtime_weight(Shares(shares)) == runtime
 
 
-def test_no_shares_are_no_weight_for_the_runtime_and_few_are_the_least() -> None:
+def test_0_shares_are_no_runtime_weight_and_few_shares_are_the_minimum() -> None:
     assert [runtime_weight(Shares(shares)) for shares in (0, 1, 2)] == [0, 1, 1]
 
 
@@ -66,8 +66,8 @@ def test_quotas_are_rounded_down_and_at_least_a_millisecond(milli: int, period: 
     ("quota", "period", "milli"),
     [(50_000, 100_000, 500), (-1, 100_000, 0), (-7, 2000, -3), (175_038, 33_000, 5304), (1, 3, 333)],
 )
-def test_quotas_read_back_are_cut_toward_zero(quota: int, period: int, milli: int) -> None:
-    assert milli_of_quota(Microseconds(quota), Microseconds(period)) == milli
+def test_quotas_convert_back_truncated_toward_zero(quota: int, period: int, milli: int) -> None:
+    assert quota_to_milli_cpu(Microseconds(quota), Microseconds(period)) == milli
 
 
 def test_the_default_period_is_a_tenth_of_a_second() -> None:
@@ -75,10 +75,10 @@ def test_the_default_period_is_a_tenth_of_a_second() -> None:
 
 
 @pytest.mark.parametrize(("shares", "milli"), [(0, 0), (1, 0), (2, 2), (3, 3), (256, 250), (1025, 1001)])
-def test_shares_read_back_are_rounded_up(shares: int, milli: int) -> None:
-    assert milli_of_shares(Shares(shares)) == milli
+def test_shares_convert_back_rounded_up(shares: int, milli: int) -> None:
+    assert shares_to_milli_cpu(Shares(shares)) == milli
 
 
 @pytest.mark.parametrize(("weight", "shares"), [(1, 2), (2, 28), (39, 998), (10_000, 262_144)])
-def test_weights_read_back_as_shares(weight: int, shares: int) -> None:
-    assert shares_of_weight(Weight(weight)) == shares
+def test_weights_convert_back_to_shares(weight: int, shares: int) -> None:
+    assert weight_to_shares(Weight(weight)) == shares

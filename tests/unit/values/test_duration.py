@@ -46,18 +46,18 @@ def pairs(table: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("text", "shown"), pairs(READ))
-def test_a_duration_is_read_and_printed_as_go_does(text: str, shown: str) -> None:
+def test_a_duration_is_parsed_and_printed_as_in_go(text: str, shown: str) -> None:
     assert str(Duration.parse(text)) == shown
 
 
 @pytest.mark.parametrize(("text", "message"), pairs(REFUSED))
-def test_what_is_no_duration_is_refused_in_gos_words(text: str, message: str) -> None:
+def test_an_invalid_duration_has_gos_error(text: str, message: str) -> None:
     with pytest.raises(DurationError) as refused:
         Duration.parse(text)
     assert str(refused.value) == message
 
 
-def test_an_empty_text_is_no_duration() -> None:
+def test_an_empty_text_is_not_a_duration() -> None:
     with pytest.raises(DurationError, match='time: invalid duration ""'):
         Duration.parse("")
 

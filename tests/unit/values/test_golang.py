@@ -76,11 +76,11 @@ def test_a_32_bit_float_is_rounded_once() -> None:
     ("text", "number"),
     [("1_0.5", 10.5), (".5", 0.5), ("5.", 5.0), ("0x1p-2", 0.25), ("0X_1.8p1", 3.0), ("+1e1", 10.0)],
 )
-def test_gos_ways_to_write_floats_are_taken(text: str, number: float) -> None:
+def test_go_float_syntax_is_accepted(text: str, number: float) -> None:
     assert parse_float32(text) == number
 
 
-def test_infinity_and_no_number_are_floats_too() -> None:
+def test_infinity_and_nan_are_floats() -> None:
     assert parse_float32("-Inf") == float("-inf")
     assert parse_float32("NaN") != parse_float32("NaN")
     assert float32(1e300) == float("inf")
@@ -88,19 +88,19 @@ def test_infinity_and_no_number_are_floats_too() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " 5", "5 ", "1__0", "_1", "1e", "0x1", "٣", "+nan", "1" * 401])
-def test_what_is_no_float_is_refused(text: str) -> None:
+def test_an_invalid_float_is_rejected(text: str) -> None:
     with pytest.raises(NumberError) as refused:
         parse_float32(text)
     assert str(refused.value) == f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax"
 
 
 @pytest.mark.parametrize("text", ["1e39", "-1e400", "0x1p2000", "-0x1p2000"])
-def test_floats_beyond_32_bits_are_refused(text: str) -> None:
+def test_floats_beyond_32_bits_are_rejected(text: str) -> None:
     with pytest.raises(NumberError, match="value out of range"):
         parse_float32(text)
 
 
-def test_integers_are_read_as_in_go() -> None:
+def test_integers_are_parsed_as_in_go() -> None:
     assert parse_int("+007") == 7
     assert parse_int("-9223372036854775808") == -(2**63)
     for text, why in [
@@ -128,5 +128,5 @@ def test_integers_are_read_as_in_go() -> None:
         ("/a/../../b", "/b", "b"),
     ],
 )
-def test_paths_are_cleaned_by_their_text_alone(path: str, cleaned: str, base: str) -> None:
+def test_paths_are_cleaned_lexically(path: str, cleaned: str, base: str) -> None:
     assert (clean_path(path), base_path(path)) == (cleaned, base)

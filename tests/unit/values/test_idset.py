@@ -14,7 +14,7 @@ NO_LISTS = [
 
 
 @pytest.mark.parametrize(("text", "rule"), NO_LISTS)
-def test_what_is_no_list_of_ids_says_which_part_is_wrong(text: str, rule: str) -> None:
+def test_an_invalid_list_of_ids_names_the_invalid_part(text: str, rule: str) -> None:
     with pytest.raises(IdSetError) as refused:
         CPUSet.parse(text)
     assert str(refused.value).startswith(rule)
@@ -25,7 +25,7 @@ def test_sets_are_equal_by_content_and_kind() -> None:
     assert CPUSet.of(0).__eq__(NUMASet.of(0)) is False
 
 
-def test_sets_do_not_change_and_are_copied_as_they_are() -> None:
+def test_sets_are_immutable_and_copied_unchanged() -> None:
     cpus = CPUSet.parse("0-3,8")
     with pytest.raises(AttributeError, match="CPUSet cannot be changed"):
         cpus.mask = 0

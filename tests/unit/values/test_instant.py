@@ -22,7 +22,7 @@ TIMES = """
 
 
 @pytest.mark.parametrize("line", TIMES.strip().splitlines())
-def test_a_time_is_so_many_seconds_after_1970(line: str) -> None:
+def test_a_timestamp_is_a_number_of_seconds_since_1970(line: str) -> None:
     text, _, seconds = line.split()
     assert Instant.parse(text) == Instant(int(seconds) * 10**9)
 
@@ -58,7 +58,7 @@ def test_fractions_are_kept_to_the_nanosecond(fraction: str, nanoseconds: int) -
         "٢026-01-31T12:00:00Z",
     ],
 )
-def test_other_texts_are_no_times(text: str) -> None:
+def test_other_texts_are_not_timestamps(text: str) -> None:
     with pytest.raises(InstantError):
         Instant.parse(text)
 

@@ -1,11 +1,11 @@
-"""Amounts, case by case."""
+"""Parsing, printing and arithmetic of quantities, case by case."""
 
 import pickle
 from fractions import Fraction
 
 import pytest
 
-from nodewright.values.quantity import ZERO, Format, Quantity, QuantityError
+from nodewright.values.quantity import ZERO, Quantity, QuantityError, QuantityFormat
 
 # text -> printed, canonical, units rounded up, format
 TEXTS = """
@@ -76,12 +76,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_other_texts_are_refused_in_kubernetes_words(text: str) -> None:
+def test_other_texts_are_rejected_with_kubernetes_error(text: str) -> None:
     with pytest.raises(QuantityError, match=WRONG[text]):
         Quantity.parse(text)
 
 
-def test_json_takes_numbers_null_and_blanks_inside_the_quotes() -> None:
+def test_json_accepts_numbers_null_and_blanks_inside_the_quotes() -> None:
     assert Quantity.parse_json('" 1Gi "') == Quantity.parse("1Gi")
     assert Quantity.parse_json("1.5") == Quantity.parse("1500m")
     assert Quantity.parse_json("null") == ZERO
@@ -92,8 +92,8 @@ def test_a_quantity_cannot_be_changed() -> None:
         ZERO.unscaled = 1
 
 
-def test_an_amount_nobody_gave_a_format_prints_as_an_exponent() -> None:
-    assert str(Quantity(5, 4, Format.UNSET)) == "50e3"
+def test_an_amount_without_a_format_prints_as_an_exponent() -> None:
+    assert str(Quantity(5, 4, QuantityFormat.UNSET)) == "50e3"
 
 
 def test_it_is_equal_to_amounts_only() -> None:
@@ -103,7 +103,7 @@ def test_it_is_equal_to_amounts_only() -> None:
 
 
 # The kubelet's own arithmetic at the edges of 64 bits.
-def test_beyond_64_bits_whole_units_wrap_or_vanish_as_there() -> None:
+def test_whole_units_beyond_64_bits_wrap_or_become_0_as_in_kubernetes() -> None:
     assert Quantity.parse("1e30").value() == 0
     assert Quantity.parse("10000000000000000001").as_int64() is None
     assert Quantity.parse("12345678901234567890").value() == 12345678901234567890 - 2**64
@@ -113,22 +113,22 @@ def test_beyond_64_bits_whole_units_wrap_or_vanish_as_there() -> None:
 
 
 def test_a_big_number_in_finer_units_wraps() -> None:
-    big = Quantity(2**63, -9, Format.DECIMAL_SI, quick=False)
+    big = Quantity(2**63, -9, QuantityFormat.DECIMAL_SI, is_int64=False)
     assert big.scaled_value(-9) == -(2**63)
     assert big.scaled_value(-8) == 922337203685477581
 
 
-def test_products_leave_the_short_form_when_they_must() -> None:
+def test_products_become_decimals_if_they_exceed_64_bits() -> None:
     product, fits = Quantity.parse("5").times(2**62)
-    assert (product, fits, product.quick) == (Quantity.of(5 * 2**62), False, False)
-    assert Quantity.parse("1500m").times(2)[0].quick
-    assert not Quantity.parse("1500m").times(3)[0].quick
+    assert (product, fits, product.is_int64) == (Quantity.of(5 * 2**62), False, False)
+    assert Quantity.parse("1500m").times(2)[0].is_int64
+    assert not Quantity.parse("1500m").times(3)[0].is_int64
     assert Quantity.parse("0").times(7) == (ZERO, True)
     assert Quantity.parse("7k").times(0) == (ZERO, True)
     assert Quantity.parse("1.1Gi") * 2 == Quantity.parse("2.2Gi")
 
 
-def test_rounding_leaves_what_is_coarse_enough_alone() -> None:
+def test_rounding_keeps_amounts_that_are_coarse_enough() -> None:
     kept = Quantity.parse("+1")
     assert kept.rounded_up(-3)[0] is kept
     assert Quantity.parse("1.1Gi").rounded_up(-12) == (Quantity.parse("1.1Gi"), True)
@@ -151,22 +151,22 @@ def test_signs() -> None:
     assert [Quantity.parse(text).sign() for text in ("-1n", "0", "1n")] == [-1, 0, 1]
 
 
-def test_the_short_form_is_left_when_a_sum_outgrows_64_bits() -> None:
-    assert not (Quantity.of(2**62) + Quantity.of(2**62)).quick
-    assert (Quantity.of(2**62) + Quantity.of(2**62)).exact() == 2**63
+def test_a_sum_beyond_64_bits_becomes_a_decimal() -> None:
+    assert not (Quantity.of(2**62) + Quantity.of(2**62)).is_int64
+    assert (Quantity.of(2**62) + Quantity.of(2**62)).as_fraction() == 2**63
     assert Quantity.parse("1Ei") + Quantity.parse("7Ei") == Quantity.of(2**63)
     assert str(Quantity.parse("1Ei") + Quantity.parse("7Ei")) == "8Ei"
 
 
-def test_it_shows_itself_as_it_prints() -> None:
+def test_its_repr_contains_its_text() -> None:
     assert repr(Quantity.parse("1024Ki")) == "Quantity('1Mi')"
 
 
-def test_it_subtracts_negates_and_gives_itself_as_a_fraction() -> None:
+def test_it_subtracts_negates_and_converts_to_a_fraction() -> None:
     assert Quantity.parse("1") - Quantity.parse("250m") == Quantity.of_milli(750)
     assert str(ZERO - Quantity.parse("1Gi")) == "-1Gi"
     assert -Quantity.parse("1Ki") == Quantity.of(-1024)
-    assert Quantity.parse("1500m").exact() == Fraction(3, 2)
+    assert Quantity.parse("1500m").as_fraction() == Fraction(3, 2)
 
 
 def test_it_survives_a_pickle_with_its_text() -> None:

@@ -1,8 +1,8 @@
-"""How few places have enough together."""
+"""The smallest number of places that meet demands."""
 
 import pytest
 
-from nodewright.values.subsets import Demand, Fewest, fewest
+from nodewright.values.subsets import Demand, MinimumSize, minimum_size
 
 
 def amounts(*each: int) -> tuple[tuple[int, int], ...]:
@@ -21,27 +21,27 @@ ONE_DEMAND = """
 
 
 @pytest.mark.parametrize("line", ONE_DEMAND.strip().splitlines())
-def test_the_largest_amounts_go_first(line: str) -> None:
+def test_the_largest_amounts_are_chosen_first(line: str) -> None:
     left, _, size = line.partition("->")
     have, _, needed = left.removeprefix("    amounts").strip().removeprefix("amounts").partition("need")
     demand = Demand(int(needed), amounts(*map(int, have.split())))
-    assert fewest(0b1111, [demand]) == Fewest(int(size))
+    assert minimum_size(0b1111, [demand]) == MinimumSize(int(size))
 
 
 # Place 2 brings most at once, but then it takes both others; 0 and 1 do together.
 GREED_ERRS = (Demand(6, amounts(3, 3, 6, 0)), Demand(6, amounts(3, 3, 1, 0)))
 
 
-def test_what_greed_misses_is_searched() -> None:
-    assert fewest(0b1111, GREED_ERRS) == Fewest(2)
+def test_the_search_finds_what_the_greedy_choice_misses() -> None:
+    assert minimum_size(0b1111, GREED_ERRS) == MinimumSize(2)
 
 
-def test_a_search_that_is_cut_short_gives_what_surely_does() -> None:
-    found = fewest(0b1111, GREED_ERRS, budget=1)
-    assert found.size >= 2
-    assert not found.proved
+def test_an_aborted_search_returns_a_sufficient_size() -> None:
+    smallest = minimum_size(0b1111, GREED_ERRS, budget=1)
+    assert smallest.size >= 2
+    assert not smallest.proved
 
 
-def test_a_search_may_find_that_greed_was_right() -> None:
+def test_the_search_may_confirm_the_greedy_choice() -> None:
     apart = (Demand(2, amounts(2, 0, 1, 0)), Demand(2, amounts(0, 2, 1, 0)), Demand(2, amounts(0, 0, 0, 2)))
-    assert fewest(0b1111, apart) == Fewest(3)
+    assert minimum_size(0b1111, apart) == MinimumSize(3)

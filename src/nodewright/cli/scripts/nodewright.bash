@@ -1,4 +1,4 @@
-# nodewright's words for bash 4.4 and later: source <(nodewright completion bash)
+# Completion of nodewright for bash 4.4 and later: source <(nodewright completion bash)
 _nodewright() {
     local line word=${COMP_WORDS[COMP_CWORD]} directive=0
     local -a found=()

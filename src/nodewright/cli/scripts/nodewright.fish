@@ -1,4 +1,4 @@
-# nodewright's words for fish 3.2 and later: nodewright completion fish | source
+# Completion of nodewright for fish 3.2 and later: nodewright completion fish | source
 function __nodewright_words
     set -l word (commandline -ct)
     set -l prefix (string match -r -- '^--[^=]+=' $word)

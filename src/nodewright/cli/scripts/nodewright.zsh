@@ -1,5 +1,5 @@
 #compdef nodewright
-# nodewright's words for zsh: source <(nodewright completion zsh), or as _nodewright in a directory of $fpath
+# Completion of nodewright for zsh: source <(nodewright completion zsh), or as _nodewright in a directory of $fpath
 _nodewright() {
     local line directive=0
     local -a words_found lines

@@ -1,1 +1,1 @@
-"""What should each cgroup file say?"""
+"""The cgroups of a node, and the values of their files."""

@@ -1,141 +1,205 @@
-"""The variables of a container, and its command and paths with them filled in."""
+"""The environment variables of a container, and its commands, subPaths, probes and hooks with references resolved.
 
-from collections.abc import Iterator, Mapping
+A text refers to a variable as `$(NAME)`; `$$(NAME)` is the escaped form, which yields `$(NAME)`.
+Probes and hooks have ports as numbers; commands of probes are expanded with the manifest's values.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from nodewright.core.environment.downward import variable_field, variable_resource
-from nodewright.core.environment.env_files import value_in
-from nodewright.core.environment.expansion import expand, expanded
-from nodewright.core.environment.surroundings import Lacking, Surroundings, config_map, secret
-from nodewright.model.config_objects import ConfigMap, Secret
-from nodewright.model.objects import Container, EnvVar, Pod
-from nodewright.values.golang import quoted
+from nodewright.core.environment.downward_api import env_field, env_resource
+from nodewright.core.environment.value_sources import (
+    ReferenceSources,
+    UnresolvedReference,
+    config_map,
+    env_file_value,
+    secret,
+)
+from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.kubernetes.objects import Container, EnvVar, Pod
+from nodewright.values.golang import NumberError, parse_int, quoted
+
+_OPERATOR = re.compile(r"\$(?:(\$)|\(([^)]*)\)|(\(|.|$))", re.DOTALL)
+
+
+def expand(text: str, value_of: Callable[[str], str]) -> str:
+    """The text with every reference replaced by the result of ``value_of`` for its name; values are not expanded again.
+
+    `$$` stands for `$`; any other text after a `$` stays unchanged, including a reference that is not closed.
+
+    Follows: v1.36, third_party/forked/golang/expansion/expand.go, Expand.
+    Departs: a character beyond ASCII right after a `$` stays whole, where Kubernetes mistakes its first byte for
+        a character.
+
+    >>> expand("$(A)-$$(A)-$(", str.lower)
+    'a-$(A)-$('
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[1]:
+            return "$"
+        return value_of(match[2]) if match[2] is not None else match[0]
+
+    return _OPERATOR.sub(replaced, text)
+
+
+def expand_references(text: str, *values: Mapping[str, str]) -> str:
+    """The text with references replaced by the first of ``values`` that has them; unknown references stay.
+
+    Follows: v1.36, third_party/forked/golang/expansion/expand.go, MappingFuncFor.
+
+    >>> expand_references("$(A) $(B) $(C)", {"A": "1"}, {"A": "2", "B": "3"})
+    '1 3 $(C)'
+    """
+
+    def value_of(name: str) -> str:
+        return next((known[name] for known in values if name in known), f"$({name})")
+
+    return expand(text, value_of)
+
 
 _CONFIG_MAP, _SECRET = "ConfigMap", "Secret"
 
 
-def variables(pod: Pod, container: Container, around: Surroundings) -> dict[str, str] | Lacking:
-    """The environment of a container, in the order of its first mention; or what lacks.
+def environment_variables(
+    pod: Pod, container: Container, sources: ReferenceSources
+) -> dict[str, str] | UnresolvedReference:
+    """The environment of a container, in the order of first occurrence; or the first unresolved reference.
 
-    Those of whole ConfigMaps and Secrets come first; a later one of the same name takes an earlier one's place, and
-    references see those that come before.
+    The variables of `envFrom` precede those of `env`; a later variable replaces an earlier one of the same name, and
+    references resolve to earlier variables only.
 
     Follows: v1.36, pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables.
-    Departs: there are no services, hence no variables of them; the keys of a ConfigMap or Secret come sorted.
+    Departs: there are no variables of services, because there are no services; keys of ConfigMaps and Secrets are sorted.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for source in container.env_from:
-        entries = _whole(source, around)
-        if isinstance(entries, Lacking):
+        entries = _all_entries(source, sources)
+        if isinstance(entries, UnresolvedReference):
             return entries
-        found |= {f"{source.get('prefix') or ''}{key}": entries[key] for key in sorted(entries)}
+        variables |= {f"{source.get('prefix') or ''}{key}": entries[key] for key in sorted(entries)}
     for variable in container.env:
-        value = _value(variable, found, pod, container, around)
-        if isinstance(value, Lacking):
+        value = _value(variable, variables, pod, container, sources)
+        if isinstance(value, UnresolvedReference):
             return value
         if value is not None:
-            found[variable.name] = value
-    return found
+            variables[variable.name] = value
+    return variables
 
 
-def _whole(source: Mapping[str, Any], around: Surroundings) -> Mapping[str, str] | Lacking:
-    """All texts of a ConfigMap or a Secret; none where it is not there and need not be."""
+def _all_entries(
+    source: Mapping[str, Any], sources: ReferenceSources
+) -> Mapping[str, str] | UnresolvedReference:
+    """All entries of a ConfigMap or a Secret; none if it is missing and optional."""
     for key, kind in (("configMapRef", _CONFIG_MAP), ("secretRef", _SECRET)):
-        told = source.get(key)
-        if told is not None:
-            found = _object(kind, told, around)
-            return ({} if told.get("optional") else found) if isinstance(found, Lacking) else _texts(found)
+        reference = source.get(key)
+        if reference is not None:
+            source_object = _object(kind, reference, sources)
+            return (
+                ({} if reference.get("optional") else source_object)
+                if isinstance(source_object, UnresolvedReference)
+                else _texts(source_object)
+            )
     return {}
 
 
 def _value(
-    variable: EnvVar, so_far: Mapping[str, str], pod: Pod, container: Container, around: Surroundings
-) -> str | Lacking | None:
-    """What a variable says; None: it is left out, since what it refers to is not there and need not be."""
-    told = variable.value_from or {}
+    variable: EnvVar, so_far: Mapping[str, str], pod: Pod, container: Container, sources: ReferenceSources
+) -> str | UnresolvedReference | None:
+    """The value of a variable; None: it is omitted, because its reference is missing and optional."""
+    reference = variable.value_from or {}
     if variable.value:
-        return expanded(variable.value, so_far)
-    if told.get("fieldRef") is not None:
-        return variable_field(told["fieldRef"], pod, around)
-    if told.get("resourceFieldRef") is not None:
-        return variable_resource(told["resourceFieldRef"], pod, container, around)
-    if told.get("configMapKeyRef") is not None:
-        return _entry(_CONFIG_MAP, told["configMapKeyRef"], pod, around)
-    if told.get("secretKeyRef") is not None:
-        return _entry(_SECRET, told["secretKeyRef"], pod, around)
-    if told.get("fileKeyRef") is not None:
-        return _in_file(told["fileKeyRef"], around)
+        return expand_references(variable.value, so_far)
+    if reference.get("fieldRef") is not None:
+        return env_field(reference["fieldRef"], pod, sources)
+    if reference.get("resourceFieldRef") is not None:
+        return env_resource(reference["resourceFieldRef"], pod, container, sources)
+    if reference.get("configMapKeyRef") is not None:
+        return _entry(_CONFIG_MAP, reference["configMapKeyRef"], pod, sources)
+    if reference.get("secretKeyRef") is not None:
+        return _entry(_SECRET, reference["secretKeyRef"], pod, sources)
+    if reference.get("fileKeyRef") is not None:
+        return _in_file(reference["fileKeyRef"], sources)
     return ""
 
 
-def _entry(kind: str, told: Mapping[str, Any], pod: Pod, around: Surroundings) -> str | Lacking | None:
-    """One text of a ConfigMap or a Secret."""
-    found = _object(kind, told, around)
-    if isinstance(found, Lacking):
-        return None if told.get("optional") else found
-    key = told.get("key") or ""
-    texts = _texts(found)
+def _entry(
+    kind: str, reference: Mapping[str, Any], pod: Pod, sources: ReferenceSources
+) -> str | UnresolvedReference | None:
+    """One entry of a ConfigMap or a Secret; None: it is missing and optional."""
+    source_object = _object(kind, reference, sources)
+    if isinstance(source_object, UnresolvedReference):
+        return None if reference.get("optional") else source_object
+    key = reference.get("key") or ""
+    texts = _texts(source_object)
     if key in texts:
         return texts[key]
-    where = f"{kind} {pod.metadata.namespace}/{told.get('name') or ''}"
-    return None if told.get("optional") else Lacking(f"couldn't find key {key} in {where}")
+    object_text = f"{kind} {pod.metadata.namespace}/{reference.get('name') or ''}"
+    return (
+        None
+        if reference.get("optional")
+        else UnresolvedReference(f"couldn't find key {key} in {object_text}")
+    )
 
 
-def _in_file(told: Mapping[str, Any], around: Surroundings) -> str | Lacking | None:
-    """One variable of a file in a volume."""
-    volume, path, key = (told.get(name) or "" for name in ("volumeName", "path", "key"))
-    text = around.env_files.get((volume, path))
+def _in_file(reference: Mapping[str, Any], sources: ReferenceSources) -> str | UnresolvedReference | None:
+    """One variable of an env file in a volume; None: it is missing and optional."""
+    volume, path, key = (reference.get(name) or "" for name in ("volumeName", "path", "key"))
+    text = sources.env_files.get((volume, path))
     if text is None:
-        return Lacking(f"cannot find the volume {quoted(volume)} referenced by FileKeyRef")
-    value = text if isinstance(text, Lacking) else value_in(text, key)
-    if isinstance(value, Lacking):
-        return Lacking("couldn't parse env file")
+        return UnresolvedReference(f"cannot find the volume {quoted(volume)} referenced by FileKeyRef")
+    value = text if isinstance(text, UnresolvedReference) else env_file_value(text, key)
+    if isinstance(value, UnresolvedReference):
+        return UnresolvedReference("couldn't parse env file")
     if not value:
         missing = f"environment variable key {quoted(key)} not found in file {quoted(path)}"
-        return None if told.get("optional") else Lacking(missing)
+        return None if reference.get("optional") else UnresolvedReference(missing)
     return value
 
 
-def _object(kind: str, told: Mapping[str, Any], around: Surroundings) -> ConfigMap | Secret | Lacking:
-    name = told.get("name") or ""
-    return config_map(around, name) if kind == _CONFIG_MAP else secret(around, name)
+def _object(
+    kind: str, reference: Mapping[str, Any], sources: ReferenceSources
+) -> ConfigMap | Secret | UnresolvedReference:
+    name = reference.get("name") or ""
+    return config_map(sources, name) if kind == _CONFIG_MAP else secret(sources, name)
 
 
-def _texts(found: ConfigMap | Secret) -> Mapping[str, str]:
-    if isinstance(found, ConfigMap):
-        return found.data
-    return {key: value.decode(errors="surrogateescape") for key, value in found.content.items()}
+def _texts(source_object: ConfigMap | Secret) -> Mapping[str, str]:
+    if isinstance(source_object, ConfigMap):
+        return source_object.data
+    return {key: value.decode(errors="surrogateescape") for key, value in source_object.content.items()}
 
 
 def command_and_args(container: Container, env: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The command and the arguments with references filled in.
+    """The command and the arguments with references expanded.
 
     Follows: v1.36, pkg/kubelet/container/helpers.go, ExpandContainerCommandAndArgs.
 
     >>> command_and_args(Container(command=("echo",), args=("$(A)$(B)",)), {"A": "1"})
     (('echo',), ('1$(B)',))
     """
-    command = tuple(expanded(one, env) for one in container.command)
-    return command, tuple(expanded(one, env) for one in container.args)
+    command = tuple(expand_references(argument, env) for argument in container.command)
+    return command, tuple(expand_references(arg, env) for arg in container.args)
 
 
-def static_command(command: tuple[str, ...], container: Container) -> tuple[str, ...]:
-    """The command of a probe: with the values that variables have in the manifest, as they stand there.
+def probe_command(command: tuple[str, ...], container: Container) -> tuple[str, ...]:
+    """The command of a probe, expanded with the literal values of variables in the manifest.
 
     Follows: v1.36, pkg/kubelet/container/helpers.go, ExpandContainerCommandOnlyStatic.
     """
-    values = {one.name: one.value for one in container.env}
-    return tuple(expanded(one, values) for one in command)
+    values = {variable.name: variable.value for variable in container.env}
+    return tuple(expand_references(argument, values) for argument in command)
 
 
-def sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str | Lacking:
-    """The path below its volume that a mount shows; every variable in it needs a value.
+def sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str | UnresolvedReference:
+    """The expanded subPath of a mount; every variable in it must have a value.
 
     Follows: v1.36, pkg/kubelet/container/helpers.go, ExpandContainerVolumeMounts;
         pkg/kubelet/kubelet_pods.go, makeMounts.
 
     >>> sub_path({"subPathExpr": "$(A)/$(B)"}, {"A": "1"})
-    Lacking(message='missing value for B')
+    UnresolvedReference(message='missing value for B')
     """
     path: str = mount.get("subPath") or ""
     if mount.get("subPathExpr"):
@@ -148,13 +212,61 @@ def sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str | Lacking:
 
         path = expand(mount["subPathExpr"], value_of)
         if missing:
-            return Lacking(f"missing value for {', '.join(sorted(missing))}")
+            return UnresolvedReference(f"missing value for {', '.join(sorted(missing))}")
     if path.startswith("/"):
-        return Lacking(f"error SubPath `{path}` must not be an absolute path")
+        return UnresolvedReference(f"error SubPath `{path}` must not be an absolute path")
     if ".." in _parts(path):
-        return Lacking(f"unable to provision SubPath `{path}`: must not contain '..'")
+        return UnresolvedReference(f"unable to provision SubPath `{path}`: must not contain '..'")
     return path
 
 
 def _parts(path: str) -> Iterator[str]:
     yield from path.split("/")
+
+
+_HIGHEST_PORT = 65535
+
+
+def resolved_handler(
+    handler: Mapping[str, Any], container: Container
+) -> dict[str, Any] | UnresolvedReference:
+    """The handler of a probe or hook with its port as a number.
+
+    Follows: v1.36, pkg/probe/util.go, ResolveContainerPort.
+
+    >>> resolved_handler({"tcpSocket": {"port": "8080"}}, Container())
+    {'tcpSocket': {'port': 8080}}
+    """
+    resolved = dict(handler)
+    for name in ("httpGet", "tcpSocket", "grpc"):
+        if resolved.get(name) is not None:
+            port = _port(resolved[name].get("port"), container)
+            if isinstance(port, UnresolvedReference):
+                return port
+            resolved[name] = {**resolved[name], "port": port}
+    return resolved
+
+
+def probe_handler(handler: Mapping[str, Any], container: Container) -> dict[str, Any] | UnresolvedReference:
+    """The handler of a probe with its port as a number and its command expanded (`probe_command`).
+
+    Follows: v1.36, pkg/kubelet/prober/prober.go, runProbe.
+    """
+    resolved = resolved_handler(handler, container)
+    if isinstance(resolved, UnresolvedReference) or resolved.get("exec") is None:
+        return resolved
+    command = probe_command(tuple(resolved["exec"].get("command") or ()), container)
+    return {**resolved, "exec": {"command": list(command)}}
+
+
+def _port(reference: object, container: Container) -> int | UnresolvedReference:
+    port = reference if isinstance(reference, int) else None
+    if port is None:
+        named = (port.container_port for port in container.ports if port.name == reference)
+        port = next(named, None)
+    if port is None:
+        try:
+            port = parse_int(str(reference or ""))
+        except NumberError as error:
+            return UnresolvedReference(str(error))
+    return port if 0 < port <= _HIGHEST_PORT else UnresolvedReference(f"invalid port number: {port}")

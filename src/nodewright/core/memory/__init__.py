@@ -1,1 +1,1 @@
-"""Whose memory and huge pages, on which NUMA nodes? The memory manager."""
+"""The memory manager: exclusive memory and huge pages on NUMA nodes."""

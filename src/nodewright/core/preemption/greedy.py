@@ -1,19 +1,22 @@
-"""The kubelet's choice: class by class, each time the pod that comes nearest to what is missing."""
+"""The kubelet's choice of victims: by QoS class, each time the pod closest to the missing amounts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
-from nodewright.core.requests import QOSClass, can_preempt, is_critical, preemption_requests, qos_class
-from nodewright.model.objects import Pod
-from nodewright.model.reasons import InsufficientResource, NoVictimsSuffice, PredicateFailure
-from nodewright.model.resource_names import CPU, MEMORY
-from nodewright.model.verdict import Granted, Refused, Verdict
+import msgspec
+
+from nodewright.core.requests.integer_requests import preemption_requests
+from nodewright.core.requests.qos_and_priority import QOSClass, can_preempt, is_critical, qos_class
+from nodewright.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.resource_names import CPU, MEMORY
+from nodewright.reasons.predicates import InsufficientResource, NoVictimsSuffice, PredicateFailure
+from nodewright.reasons.verdict import Granted, Refused, Verdict
 
 
-class Missing(NamedTuple):
-    """How much of a resource has to be freed.
+class MissingAmount(NamedTuple):
+    """The amount of a resource that preemption has to free.
 
     Units: amount in thousandths for cpu, else bytes or pieces.
     """
@@ -22,9 +25,8 @@ class Missing(NamedTuple):
     amount: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A pod that the critical one may push out, and what that would free.
+class PreemptionCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that may be preempted, and the requests that this would free.
 
     Units: requests in thousandths for cpu, else bytes or pieces.
     """
@@ -34,177 +36,198 @@ class Candidate:
     requests: Mapping[str, int]
 
     def frees(self, resource: str) -> int:
-        """How much of the resource comes free with the pod."""
+        """The amount of the resource that preempting the pod frees."""
         return self.requests.get(resource, 0)
 
 
-class Distance(NamedTuple):
-    """How far a candidate is from freeing what is missing: 0 frees it all."""
+class CandidateDistance(NamedTuple):
+    """The distance of a candidate from freeing the missing amounts: 0 frees all of them."""
 
-    candidate: Candidate
+    candidate: PreemptionCandidate
     distance: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One choice among the candidates of a class."""
+class PreemptionRound(msgspec.Struct, frozen=True, kw_only=True):
+    """One choice among the candidates of a QoS class."""
 
     qos_class: QOSClass
-    missing: tuple[Missing, ...]
-    """What is missing before."""
-    candidates: tuple[Candidate, ...]
-    """All that are left in the class, in the order in which the kubelet comes by them."""
-    picked: Candidate
-    left: tuple[Missing, ...]
-    """What is missing after."""
+    missing: tuple[MissingAmount, ...]
+    """The missing amounts before the choice."""
+    candidates: tuple[PreemptionCandidate, ...]
+    """The remaining candidates of the class, in the kubelet's order."""
+    picked: PreemptionCandidate
+    still_missing: tuple[MissingAmount, ...]
+    """The missing amounts after the choice."""
 
     @property
-    def distances(self) -> tuple[Distance, ...]:
-        """The distance of every candidate, worked out again for whoever reads it."""
-        return tuple(Distance(one, _distance(self.missing, one.requests)) for one in self.candidates)
+    def distances(self) -> tuple[CandidateDistance, ...]:
+        """The distance of every candidate, computed on demand."""
+        return tuple(
+            CandidateDistance(candidate, _distance(self.missing, candidate.requests))
+            for candidate in self.candidates
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Victims:
-    """The pods to end so that the critical one can run, and how they were found."""
+class PreemptionVictims(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods to preempt for the critical pod, and how they were chosen."""
 
-    victims: tuple[Candidate, ...]
-    """In the order in which they are ended. A kill that fails is passed over."""
-    missing: tuple[Missing, ...]
-    candidates: tuple[Candidate, ...]
-    """All of them, in the order of the kubelet's list of pods."""
-    rounds: tuple[Round, ...] = ()
+    victims: tuple[PreemptionCandidate, ...]
+    """In the order in which they are killed. A kill that fails is skipped."""
+    missing: tuple[MissingAmount, ...]
+    candidates: tuple[PreemptionCandidate, ...]
+    """All candidates, in the order of the kubelet's list of pods."""
+    rounds: tuple[PreemptionRound, ...] = ()
     """In the order of the choices: guaranteed, burstable, best effort."""
 
     @property
     def signal(self) -> str:
-        """The label under which the kubelet counts each kill: the first missing resource."""
+        """The metric label under which the kubelet counts each kill: the first missing resource."""
         return self.missing[0].resource if self.missing else ""
 
 
-def preempt(pod: Pod, active: Sequence[Pod], failures: Sequence[PredicateFailure]) -> Verdict[Victims]:
-    """The pods that make way for a critical pod, or the reasons that are left.
+def victims_for(
+    pod: Pod,
+    active: Sequence[Pod],
+    failures: Sequence[PredicateFailure],
+    rules: RequestRules = NEWEST_REQUEST_RULES,
+) -> Verdict[PreemptionVictims]:
+    """The victims of preemption for a critical pod, or the reasons why there are none.
 
     ``active`` are the node's pods in the kubelet's order, which decides ties, without ``pod`` itself;
-    ``failures`` are what the predicates found. A pod that is not critical gets them back; a critical one
-    gets back those that are no shortages; else NoVictimsSuffice tells what no victims could free.
+    ``failures`` are the predicate failures. A pod that is not critical is refused with all of them, a critical
+    one with those that are no shortages; else NoVictimsSuffice states the amounts that no victims can free.
 
     Follows: v1.36, pkg/kubelet/preemption/preemption.go, HandleAdmissionFailure, getPodsToPreempt.
     """
     if not is_critical(pod):
         return Refused(tuple(failures))
-    others = tuple(one for one in failures if not isinstance(one, InsufficientResource))
+    others = tuple(failure for failure in failures if not isinstance(failure, InsufficientResource))
     if others:
         return Refused(others)
-    missing = shortfalls(failures)
-    candidates = candidates_for(pod, active)
-    unmet = still_missing(missing, candidates)
+    missing = missing_amounts(failures)
+    candidates = preemption_candidates(pod, active, rules)
+    unmet = remaining_missing(missing, candidates)
     if unmet:
         return Refused((NoVictimsSuffice(unmet=unmet),))
-    return Granted(_chosen(missing, candidates))
+    return Granted(_victims(missing, candidates))
 
 
-def shortfalls(failures: Iterable[PredicateFailure]) -> tuple[Missing, ...]:
-    """How much is missing of what, in the order of the failures."""
+def missing_amounts(failures: Iterable[PredicateFailure]) -> tuple[MissingAmount, ...]:
+    """The missing amounts, in the order of the failures."""
     return tuple(
-        Missing(one.resource, one.missing) for one in failures if isinstance(one, InsufficientResource)
+        MissingAmount(failure.resource, failure.missing)
+        for failure in failures
+        if isinstance(failure, InsufficientResource)
     )
 
 
-def candidates_for(pod: Pod, active: Iterable[Pod]) -> tuple[Candidate, ...]:
-    """The pods that this one may push out.
+def preemption_candidates(
+    pod: Pod, active: Iterable[Pod], rules: RequestRules = NEWEST_REQUEST_RULES
+) -> tuple[PreemptionCandidate, ...]:
+    """The pods that this pod may preempt.
 
     Follows: v1.36, pkg/kubelet/preemption/preemption.go, sortPodsByQOS.
     """
     return tuple(
-        Candidate(pod=other, qos_class=qos_class(other), requests=preemption_requests(other))
+        PreemptionCandidate(
+            pod=other,
+            qos_class=qos_class(other, rules.pod_level),
+            requests=preemption_requests(other, rules),
+        )
         for other in active
         if can_preempt(pod, other)
     )
 
 
-def still_missing(missing: Iterable[Missing], freed_by: Iterable[Candidate]) -> tuple[Missing, ...]:
-    """What these candidates leave missing; what they free is not in it.
+def remaining_missing(
+    missing: Iterable[MissingAmount], freed_by: Iterable[PreemptionCandidate]
+) -> tuple[MissingAmount, ...]:
+    """The amounts that are still missing once these candidates are preempted.
 
     Follows: v1.36, pkg/kubelet/preemption/preemption.go, admissionRequirementList.subtract.
     """
     freed_by = tuple(freed_by)
-    left = (
-        Missing(name, amount - sum(one.requests.get(name, 0) for one in freed_by)) for name, amount in missing
+    remaining = (
+        MissingAmount(name, amount - sum(candidate.requests.get(name, 0) for candidate in freed_by))
+        for name, amount in missing
     )
-    return tuple(one for one in left if one.amount > 0)
+    return tuple(missing_amount for missing_amount in remaining if missing_amount.amount > 0)
 
 
-def _chosen(missing: tuple[Missing, ...], candidates: tuple[Candidate, ...]) -> Victims:
-    """The victims, each class chosen for what the others leave missing."""
-    best_effort = _of(candidates, QOSClass.BEST_EFFORT)
-    burstable = _of(candidates, QOSClass.BURSTABLE)
-    guaranteed = _of(candidates, QOSClass.GUARANTEED)
-    # What guaranteed pods must free if all the lesser ones go; then burstable ones, if all of best effort go.
-    first = _nearest(guaranteed, still_missing(missing, (*best_effort, *burstable)))
-    chosen = tuple(one.picked for one in first)
-    second = _nearest(burstable, still_missing(missing, (*best_effort, *chosen)))
-    chosen = (*(one.picked for one in second), *chosen)
-    third = _nearest(best_effort, still_missing(missing, chosen))
-    return Victims(
-        victims=(*(one.picked for one in third), *chosen),
+def _victims(
+    missing: tuple[MissingAmount, ...], candidates: tuple[PreemptionCandidate, ...]
+) -> PreemptionVictims:
+    """The victims, each class chosen for the amounts that the other classes leave missing."""
+    best_effort = _of_class(candidates, QOSClass.BEST_EFFORT)
+    burstable = _of_class(candidates, QOSClass.BURSTABLE)
+    guaranteed = _of_class(candidates, QOSClass.GUARANTEED)
+    # Guaranteed pods must free what all lower ones cannot; then burstable pods what best-effort ones cannot.
+    first = _rounds(guaranteed, remaining_missing(missing, (*best_effort, *burstable)))
+    chosen = tuple(round_.picked for round_ in first)
+    second = _rounds(burstable, remaining_missing(missing, (*best_effort, *chosen)))
+    chosen = (*(round_.picked for round_ in second), *chosen)
+    third = _rounds(best_effort, remaining_missing(missing, chosen))
+    return PreemptionVictims(
+        victims=(*(round_.picked for round_ in third), *chosen),
         missing=missing,
         candidates=candidates,
         rounds=(*first, *second, *third),
     )
 
 
-def _of(candidates: Iterable[Candidate], qos: QOSClass) -> list[Candidate]:
-    return [one for one in candidates if one.qos_class is qos]
+def _of_class(candidates: Iterable[PreemptionCandidate], qos: QOSClass) -> list[PreemptionCandidate]:
+    return [candidate for candidate in candidates if candidate.qos_class is qos]
 
 
-def _nearest(pool: list[Candidate], missing: tuple[Missing, ...]) -> list[Round]:
-    """The choices in one class until nothing is missing.
+def _rounds(pool: list[PreemptionCandidate], missing: tuple[MissingAmount, ...]) -> list[PreemptionRound]:
+    """The rounds in one class until nothing is missing.
 
     Follows: v1.36, pkg/kubelet/preemption/preemption.go, getPodsToPreemptByDistance.
     """
     pool, rounds = list(pool), []
-    names = [one.resource for one in missing]
-    # Many pods are alike: what each frees tells them apart, and how far it is from enough is worked out once a round.
-    freed = [tuple([one.frees(name) for name in names]) for one in pool]
-    sizes = [(one.frees(MEMORY), one.frees(CPU)) for one in pool]
+    names = [missing_amount.resource for missing_amount in missing]
+    # Many pods free the same amounts, so the distance is computed once a round for each distinct tuple of them.
+    freed = [tuple([candidate.frees(name) for name in names]) for candidate in pool]
+    sizes = [(candidate.frees(MEMORY), candidate.frees(CPU)) for candidate in pool]
     while missing:
-        distances = {each: _distance(missing, dict(zip(names, each, strict=True))) for each in set(freed)}
-        # Of the nearest the one that requests least, and of those the last.
-        _, _, before_last = min(zip(map(distances.__getitem__, freed), sizes, count(0, -1), strict=False))
-        best = -before_last
-        picked, left = pool[best], still_missing(missing, (pool[best],))
+        distances = {
+            amounts: _distance(missing, dict(zip(names, amounts, strict=True))) for amounts in set(freed)
+        }
+        # Among the nearest the one with the smallest requests, among those the last.
+        _, _, negative_index = min(zip(map(distances.__getitem__, freed), sizes, count(0, -1), strict=False))
+        best = -negative_index
+        picked, still_missing = pool[best], remaining_missing(missing, (pool[best],))
         rounds.append(
-            Round(
+            PreemptionRound(
                 qos_class=picked.qos_class,
                 missing=missing,
                 candidates=tuple(pool),
                 picked=picked,
-                left=left,
+                still_missing=still_missing,
             )
         )
-        # The last one takes the place of the one picked, which decides who comes last in the next round.
+        # The last element replaces the picked one, as in the kubelet: that decides ties in the next round.
         for column in (pool, freed, sizes):
-            _take_out(column, best)
-        missing = left
+            _swap_remove(column, best)
+        missing = still_missing
     return rounds
 
 
-def _take_out(column: list[Any], index: int) -> None:
+def _swap_remove(column: list[Any], index: int) -> None:
     column[index] = column[-1]
     column.pop()
 
 
-def _distance(missing: tuple[Missing, ...], frees: Mapping[str, int]) -> float:
-    """The sum of the squares of the shares that would stay missing.
+def _distance(missing: tuple[MissingAmount, ...], frees: Mapping[str, int]) -> float:
+    """The sum of the squares of the relative amounts that would still be missing.
 
     Follows: v1.36, pkg/kubelet/preemption/preemption.go, admissionRequirementList.distance, in float64 as
-        there: which of two candidates is nearer can hang on the rounding.
+        there: the rounding can decide which of two candidates is nearer.
     """
     distance = 0.0
     for name, amount in missing:
-        left = amount - frees.get(name, 0)
-        if left > 0:
-            share = float(left) / float(amount)
-            distance += share * share
+        still_missing = amount - frees.get(name, 0)
+        if still_missing > 0:
+            relative = float(still_missing) / float(amount)
+            distance += relative * relative
     return distance

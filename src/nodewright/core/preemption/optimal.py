@@ -1,25 +1,26 @@
-"""The smallest choice of victims that there is, beside the kubelet's: docs/decisions tells what smallest means."""
+"""The smallest possible choice of victims; docs/decisions defines "smallest"."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from nodewright.core.preemption.cover import Cover, Item, smallest_cover
-from nodewright.core.preemption.greedy import Candidate, Missing, Victims
-from nodewright.core.requests import QOSClass
-from nodewright.model.resource_names import CPU, MEMORY, PODS
+import msgspec
+
+from nodewright.core.preemption.greedy import MissingAmount, PreemptionCandidate, PreemptionVictims
+from nodewright.core.preemption.set_cover import Cover, CoverItem, smallest_cover
+from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.kubernetes.resource_names import CPU, MEMORY, PODS
 
 BUDGET = 50_000
-"""Partial sets that are looked at before the search gives up on a proof; about half a second."""
+"""The number of partial sets after which the search ends without a proof; about half a second."""
 
 _TIERS = {QOSClass.GUARANTEED: 0, QOSClass.BURSTABLE: 1, QOSClass.BEST_EFFORT: 2}
 
 ExactSolver: TypeAlias = Callable[[Cover], tuple[int, ...] | None]
-"""Another way to the cheapest set of items, in their order; None if it cannot prove one."""
+"""Another solver for the cheapest set of items, in their order; None if it cannot prove one."""
 
 
-class Toll(NamedTuple):
-    """What victims cost; the smaller tuple is the better choice.
+class PreemptionCost(NamedTuple):
+    """The cost of a choice of victims; the smaller tuple is better.
 
     Units: requests in thousandths for cpu, else bytes or pieces.
     """
@@ -28,71 +29,78 @@ class Toll(NamedTuple):
     burstable: int
     best_effort: int
     requests: tuple[int, ...]
-    """What they request together, of each of `Optimum.resources`."""
+    """The sum of their requests for each of `SmallestPreemption.resources`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Optimum:
-    """The smallest choice of victims that was found, and what the kubelet's costs beside it."""
+class SmallestPreemption(msgspec.Struct, frozen=True, kw_only=True):
+    """The smallest choice of victims that was found, and the cost of the kubelet's choice for comparison."""
 
-    victims: tuple[Candidate, ...]
-    """In the order in which the kubelet would end them: best effort, burstable, guaranteed."""
-    toll: Toll
-    greedy_toll: Toll
+    victims: tuple[PreemptionCandidate, ...]
+    """In the order in which the kubelet would kill them: best effort, burstable, guaranteed."""
+    cost: PreemptionCost
+    greedy_cost: PreemptionCost
     resources: tuple[str, ...]
-    """What is compared among choices of equally many pods: memory, cpu, then what else is missing."""
+    """The resources compared among choices of equally many pods: memory, cpu, then other missing resources."""
     proved: bool
-    """Whether it is certain that there is no smaller choice."""
+    """Whether it is proved that there is no smaller choice."""
     steps: int
-    """How many partial choices were looked at."""
+    """The number of partial choices examined."""
 
 
-def optimum(greedy: Victims, *, budget: int = BUDGET, exact: ExactSolver | None = None) -> Optimum:
+def smallest_preemption(
+    greedy: PreemptionVictims, *, budget: int = BUDGET, exact: ExactSolver | None = None
+) -> SmallestPreemption:
     """The smallest choice of victims: fewest guaranteed, burstable, best-effort pods, then smallest requests.
 
-    It is never worse than the kubelet's and holds no pod that could be spared. ``exact`` is asked where the
+    It is never worse than the kubelet's choice and contains no superfluous pod. ``exact`` is called where the
     search ends without a proof.
 
-    Departs: the kubelet makes one pass and never takes a choice back.
+    Departs: the kubelet makes one pass and never revises a choice.
     """
-    resources = _compared(greedy.missing)
+    resources = _compared_resources(greedy.missing)
     cover = _cover(greedy, resources)
     chosen = frozenset(map(id, greedy.victims))
-    start = [index for index, one in enumerate(greedy.candidates) if id(one) in chosen]
-    found = smallest_cover(cover, start, budget=budget)
-    taken, proved = found.taken, found.proved
+    start = [index for index, candidate in enumerate(greedy.candidates) if id(candidate) in chosen]
+    result = smallest_cover(cover, start, budget=budget)
+    picked, proved = result.picked, result.proved
     if not proved and exact is not None:
-        offered = exact(cover)
-        # Another's word is taken only for what can be checked here.
-        if offered is not None and cover.covers(offered) and cover.cost(offered) <= cover.cost(taken):
-            taken, proved = offered, True
-    victims = [greedy.candidates[index] for index in taken]
-    victims.sort(key=lambda one: -_TIERS[one.qos_class])  # stable: in a class the kubelet's order stays
-    return Optimum(
+        alternative = exact(cover)
+        # The other solver's answer is only used as far as it can be checked here.
+        if (
+            alternative is not None
+            and cover.covers(alternative)
+            and cover.cost(alternative) <= cover.cost(picked)
+        ):
+            picked, proved = alternative, True
+    victims = [greedy.candidates[index] for index in picked]
+    victims.sort(
+        key=lambda victim: -_TIERS[victim.qos_class]
+    )  # stable: the kubelet's order within a class stays
+    return SmallestPreemption(
         victims=tuple(victims),
-        toll=_toll(victims, resources),
-        greedy_toll=_toll(greedy.victims, resources),
+        cost=_cost(victims, resources),
+        greedy_cost=_cost(greedy.victims, resources),
         resources=resources,
         proved=proved,
-        steps=found.steps,
+        steps=result.steps,
     )
 
 
-def _compared(missing: Iterable[Missing]) -> tuple[str, ...]:
-    """The resources whose sums decide between equally many victims, each once."""
-    others = (one.resource for one in missing if one.resource != PODS)
+def _compared_resources(missing: Iterable[MissingAmount]) -> tuple[str, ...]:
+    """The resources with sums that decide between equally many victims, each once."""
+    others = (amount.resource for amount in missing if amount.resource != PODS)
     return tuple(dict.fromkeys((MEMORY, CPU, *others)))
 
 
-def _cover(greedy: Victims, resources: tuple[str, ...]) -> Cover:
-    needs = [one for one in greedy.missing if one.amount > 0]
-    names = [one.resource for one in needs]
+def _cover(greedy: PreemptionVictims, resources: tuple[str, ...]) -> Cover:
+    needs = [need for need in greedy.missing if need.amount > 0]
+    names = [need.resource for need in needs]
     return Cover(
-        needs=tuple(one.amount for one in needs),
+        needs=tuple(need.amount for need in needs),
         items=tuple(
-            Item(
+            CoverItem(
                 _TIERS[candidate.qos_class],
-                tuple(min(candidate.frees(one.resource), one.amount) for one in needs),
+                tuple(min(candidate.frees(need.resource), need.amount) for need in needs),
                 tuple(map(candidate.frees, resources)),
             )
             for candidate in greedy.candidates
@@ -101,11 +109,11 @@ def _cover(greedy: Victims, resources: tuple[str, ...]) -> Cover:
     )
 
 
-def _toll(victims: Iterable[Candidate], resources: tuple[str, ...]) -> Toll:
+def _cost(victims: Iterable[PreemptionCandidate], resources: tuple[str, ...]) -> PreemptionCost:
     victims = tuple(victims)
-    return Toll(
-        guaranteed=sum(one.qos_class is QOSClass.GUARANTEED for one in victims),
-        burstable=sum(one.qos_class is QOSClass.BURSTABLE for one in victims),
-        best_effort=sum(one.qos_class is QOSClass.BEST_EFFORT for one in victims),
-        requests=tuple(sum(one.frees(name) for one in victims) for name in resources),
+    return PreemptionCost(
+        guaranteed=sum(victim.qos_class is QOSClass.GUARANTEED for victim in victims),
+        burstable=sum(victim.qos_class is QOSClass.BURSTABLE for victim in victims),
+        best_effort=sum(victim.qos_class is QOSClass.BEST_EFFORT for victim in victims),
+        requests=tuple(sum(victim.frees(name) for victim in victims) for name in resources),
     )

@@ -1,9 +1,17 @@
-"""Containers: names, ports, restart policies, and what init containers may not have."""
+"""Validation of containers: names, ports, variables, mounts, handlers, and fields forbidden in init containers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from nodewright.core.validation.names import label_rules
-from nodewright.core.validation.resources import container_violations
+from nodewright.core.validation.container_resources import resource_violations
+from nodewright.core.validation.handlers import handler_violations
+from nodewright.core.validation.pod_settings import container_security_violations
+from nodewright.core.validation.references import env_from_violations, env_violations
+from nodewright.core.validation.restarts import (
+    init_resize_policy_violations,
+    resize_policy_violations,
+    restart_violations,
+)
 from nodewright.core.validation.violation import (
     Violation,
     duplicate,
@@ -13,75 +21,108 @@ from nodewright.core.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.model.objects import Container, ContainerPort, PodSpec
+from nodewright.core.validation.volumes import mount_violations
+from nodewright.kubernetes.name_validation import dns1123_label_errors, port_name_errors
+from nodewright.kubernetes.objects import Container, ContainerPort, PodSpec
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
-_RESTART_POLICIES = ("Always", "Never", "OnFailure")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
 
 
-def all_container_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
-    """What the API server has against the containers, init containers among them.
+class _Names(NamedTuple):
+    """What containers may name."""
+
+    claims: frozenset[str]
+    volumes: frozenset[str]
+
+
+def all_container_violations(spec: PodSpec, volumes: frozenset[str], path: str) -> Iterator[Violation]:
+    """The violations in the containers, init containers included; ``volumes`` are the names of the valid volumes.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainers and validateInitContainers.
-    Departs: only names, ports, resources and what makes a sidecar are looked at: no images, mounts, probes.
+    Departs: images are not checked.
     """
     claims = frozenset(str(claim["name"]) for claim in spec.resource_claims if claim.get("name"))
+    known = _Names(claims, volumes)
     if not spec.containers:
         yield required(f"{path}.containers")
     names: set[str] = set()
     for index, container in enumerate(spec.containers):
-        here = f"{path}.containers[{index}]"
-        yield from _common_violations(container, here, claims)
-        yield from _name_taken(container.name, here, names)
-        yield from _restart_violations(container, here)
-    ports = [(f"{path}.containers[{index}]", one) for index, one in enumerate(spec.containers)]
-    yield from _port_conflicts(ports, host_network=spec.host_network)
+        container_path = f"{path}.containers[{index}]"
+        yield from _common_violations(container, container_path, known, spec.restart_policy)
+        yield from _duplicate_name(container.name, container_path, names)
+        yield from handler_violations(container, container_path)
+        yield from restart_violations(container, container_path, is_init=False)
+    ports = [(f"{path}.containers[{index}]", container) for index, container in enumerate(spec.containers)]
+    yield from _port_conflicts(ports)
     for index, container in enumerate(spec.init_containers):
-        here = f"{path}.initContainers[{index}]"
-        yield from _common_violations(container, here, claims)
-        yield from _restart_violations(container, here)
-        yield from _name_taken(container.name, here, names)
-        # One after the other they run, so that only a container's own ports can collide.
-        yield from _port_conflicts([(here, container)], host_network=spec.host_network)
-        yield from _for_sidecars_only(container, here)
+        container_path = f"{path}.initContainers[{index}]"
+        yield from _common_violations(container, container_path, known, spec.restart_policy)
+        yield from restart_violations(container, container_path, is_init=True)
+        yield from _duplicate_name(container.name, container_path, names)
+        # Init containers run one after another, so only ports of the same container can conflict.
+        # The API server numbers them from 0 each time.
+        yield from _port_conflicts([(f"{path}.initContainers[0]", container)])
+        yield from _sidecar_field_violations(container, container_path)
+        yield from init_resize_policy_violations(container, container_path)
     if spec.host_network:
         yield from _host_network_violations(spec.containers, f"{path}.containers")
 
 
-def _common_violations(container: Container, path: str, claims: frozenset[str]) -> Iterator[Violation]:
+def _common_violations(
+    container: Container, path: str, known: _Names, pod_restart_policy: str
+) -> Iterator[Violation]:
     if container.name:
-        yield from each_invalid(f"{path}.name", container.name, label_rules(container.name))
+        yield from each_invalid(f"{path}.name", container.name, dns1123_label_errors(container.name))
     else:
         yield required(f"{path}.name")
+    policy = container.termination_message_policy
+    if policy and policy not in _MESSAGE_POLICIES:
+        yield not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
     for index, port in enumerate(container.ports):
         yield from _port_violations(port, f"{path}.ports[{index}]")
-    yield from container_violations(container.resources, f"{path}.resources", claims)
+    yield from _port_name_violations(container.ports, f"{path}.ports")
+    yield from env_violations(container.env, f"{path}.env")
+    yield from env_from_violations(container.env_from, f"{path}.envFrom")
+    yield from mount_violations(container, known.volumes, f"{path}.volumeMounts")
+    if container.image_pull_policy and container.image_pull_policy not in _PULL_POLICIES:
+        yield not_supported(f"{path}.imagePullPolicy", container.image_pull_policy, _PULL_POLICIES)
+    yield from resource_violations(container.resources, f"{path}.resources", known.claims)
+    yield from resize_policy_violations(container.resize_policy, f"{path}.resizePolicy", pod_restart_policy)
+    yield from container_security_violations(container.security_context, f"{path}.securityContext")
 
 
-def _name_taken(name: str, path: str, names: set[str]) -> Iterator[Violation]:
+def _duplicate_name(name: str, path: str, names: set[str]) -> Iterator[Violation]:
     if name and name in names:
         yield duplicate(f"{path}.name", name)
     names.add(name)
 
 
-def _restart_violations(container: Container, path: str) -> Iterator[Violation]:
-    policy = container.restart_policy
-    if policy is not None and policy not in _RESTART_POLICIES:
-        yield not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)
-
-
-def _for_sidecars_only(container: Container, path: str) -> Iterator[Violation]:
+def _sidecar_field_violations(container: Container, path: str) -> Iterator[Violation]:
     if container.is_sidecar:
+        yield from handler_violations(container, path)
         return
     for field, value in (
-        ("lifecycle", container.lifecycle),
+        ("lifecycle", _kept_lifecycle(container)),
         ("livenessProbe", container.liveness_probe),
         ("readinessProbe", container.readiness_probe),
         ("startupProbe", container.startup_probe),
     ):
         if value is not None:
             yield forbidden(f"{path}.{field}", _ONLY_SIDECARS)
+
+
+def _kept_lifecycle(container: Container) -> Mapping[str, object] | None:
+    """The container's hooks; None if it has nothing but a stop signal, which the API server drops before validation.
+
+    Follows: v1.36, pkg/api/pod/util.go, dropContainerStopSignals; the gate ContainerStopSignals is off.
+    """
+    lifecycle = container.lifecycle
+    if lifecycle is None or (set(lifecycle) == {"stopSignal"} and lifecycle["stopSignal"] is not None):
+        return None
+    return lifecycle
 
 
 def _port_violations(port: ContainerPort, path: str) -> Iterator[Violation]:
@@ -95,33 +136,41 @@ def _port_violations(port: ContainerPort, path: str) -> Iterator[Violation]:
         yield not_supported(f"{path}.protocol", port.protocol, _PROTOCOLS)
 
 
+def _port_name_violations(ports: Sequence[ContainerPort], path: str) -> Iterator[Violation]:
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        errors = port_name_errors(port.name) if port.name else []
+        yield from each_invalid(f"{path}[{index}].name", port.name, errors)
+        if port.name in names:
+            yield duplicate(f"{path}[{index}].name", port.name)
+        elif port.name and not errors:
+            names.add(port.name)
+
+
 def _port_number(number: int, path: str) -> Iterator[Violation]:
     if not 1 <= number <= 65535:
         yield invalid(path, number, "must be between 1 and 65535, inclusive")
 
 
-def _port_conflicts(
-    containers: Iterable[tuple[str, Container]], *, host_network: bool
-) -> Iterator[Violation]:
-    """Host ports that occur more than once; on the host's network every port is one.
+def _port_conflicts(containers: Iterable[tuple[str, Container]]) -> Iterator[Violation]:
+    """Duplicate host ports; those of the host network are defaults of pods, not of templates.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, AccumulateUniqueHostPorts.
     """
     seen: set[str] = set()
     for path, container in containers:
         for index, port in enumerate(container.ports):
-            number = port.host_port or (port.container_port if host_network else 0)
-            key = f"{port.protocol or 'TCP'}/{port.host_ip}/{number}"
-            if number and key in seen:
+            key = f"{port.protocol or 'TCP'}/{port.host_ip}/{port.host_port}"
+            if port.host_port and key in seen:
                 yield duplicate(f"{path}.ports[{index}].hostPort", key)
             seen.add(key)
 
 
 def _host_network_violations(containers: Sequence[Container], path: str) -> Iterator[Violation]:
-    """Host ports that differ from the container's own on the host's network.
+    """Host ports that differ from the container port on the host network.
 
-    Follows: v1.36, pkg/apis/core/validation/validation.go, validatePodHostNetworkDeps; a pod that says no
-        host port is given the right one before.
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validatePodHostNetworkDeps; an unset host port has
+        the correct default.
     """
     for number, container in enumerate(containers):
         for index, port in enumerate(container.ports):

@@ -1,13 +1,24 @@
-"""One rule of the API server that a field offends against."""
+"""A violation of one of the API server's validation rules, and the validation of metadata."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+import msgspec
+
+from nodewright.errors import Fault
+from nodewright.kubernetes.name_validation import (
+    dns1123_label_errors,
+    dns1123_subdomain_errors,
+    label_key_errors,
+    label_value_errors,
+)
+from nodewright.kubernetes.objects import ObjectMeta
+
 
 class ErrorType(StrEnum):
-    """What is wrong with a value, in the API server's words.
+    """The API server's type of a field error.
 
     Follows: v1.36, apimachinery/pkg/util/validation/field/errors.go, ErrorType.
     """
@@ -18,48 +29,90 @@ class ErrorType(StrEnum):
     NOT_SUPPORTED = "Unsupported value"
     FORBIDDEN = "Forbidden"
     NOT_FOUND = "Not found"
+    TOO_MANY = "Too many"
+    TOO_LONG = "Too long"
 
 
-Shown: TypeAlias = str | int | tuple[str, ...] | dict[str, Any]
-"""A value as it is shown: structures and lists as JSON, an empty list as null."""
+ShownValue: TypeAlias = str | int | tuple[str, ...] | dict[str, Any]
+"""A value as displayed: structures and lists as JSON, an empty list as null."""
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A field, what is wrong with it, the value there (None: not shown) and the rule, if more is to be said."""
+class Violation(msgspec.Struct, frozen=True):
+    """A field, the error type, the value (None: not shown) and the broken rule, if the type alone is not enough."""
 
     path: str
     type: ErrorType
-    value: Shown | None = None
+    value: ShownValue | None = None
     rule: str = ""
 
 
-def invalid(path: str, value: Shown, rule: str) -> Violation:
-    """The value is not of the form that is demanded."""
+def violation_fault(violation: Violation) -> Fault:
+    """The violation as a fault of an input; its text is the API server's.
+
+    Follows: v1.36, apimachinery/pkg/util/validation/field/errors.go, Error.ErrorBody.
+    """
+    error, value = str(violation.type), violation.value
+    if isinstance(value, tuple | dict):  # as Go prints it; an absent list is null
+        json_text = json.dumps(value or None, ensure_ascii=False, separators=(",", ":"))
+        error, value = f"{error}: {json_text}", None
+    return Fault(path=violation.path, error=error, value=value, rule=violation.rule)
+
+
+def invalid(path: str, value: ShownValue, rule: str) -> Violation:
+    """A value that breaks a rule."""
     return Violation(path, ErrorType.INVALID, value, rule)
 
 
 def required(path: str, rule: str = "") -> Violation:
-    """Something must be there."""
+    """A required value is missing."""
     return Violation(path, ErrorType.REQUIRED, None, rule)
 
 
 def duplicate(path: str, value: str) -> Violation:
-    """The value is taken."""
+    """The value is already used."""
     return Violation(path, ErrorType.DUPLICATE, value)
 
 
 def forbidden(path: str, rule: str) -> Violation:
-    """Nothing may be there."""
+    """The field must not be set."""
     return Violation(path, ErrorType.FORBIDDEN, None, rule)
 
 
 def not_supported(path: str, value: str, supported: Iterable[str]) -> Violation:
-    """The value is none of those that there are."""
-    values = ", ".join(f'"{one}"' for one in supported)
+    """The value is not one of the supported ones."""
+    values = ", ".join(f'"{name}"' for name in supported)
     return Violation(path, ErrorType.NOT_SUPPORTED, value, f"supported values: {values}")
 
 
 def each_invalid(path: str, value: str, rules: Iterable[str]) -> Iterator[Violation]:
-    """The value offends against each of these rules."""
+    """One violation for each of these rules."""
     return (invalid(path, value, rule) for rule in rules)
+
+
+def metadata_violations(meta: ObjectMeta, path: str = "metadata") -> Iterator[Violation]:
+    """The violations in the metadata.
+
+    Follows: v1.36, apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMetaWithOpts.
+    """
+    if meta.generate_name:
+        # A trailing dash is usual and allowed, because a random suffix follows.
+        base = meta.generate_name
+        whole = f"{base[:-1]}a" if base.endswith("-") and len(base) > 1 else base
+        yield from each_invalid(f"{path}.generateName", base, dns1123_subdomain_errors(whole))
+    if not meta.name and not meta.generate_name:
+        yield required(f"{path}.name", "name or generateName is required")
+    elif meta.name:
+        yield from each_invalid(f"{path}.name", meta.name, dns1123_subdomain_errors(meta.name))
+    if meta.namespace:
+        yield from each_invalid(f"{path}.namespace", meta.namespace, dns1123_label_errors(meta.namespace))
+    yield from label_violations(meta.labels, f"{path}.labels")
+
+
+def label_violations(labels: Mapping[str, str], path: str) -> Iterator[Violation]:
+    """The violations in labels, or in a selector of labels.
+
+    Follows: v1.36, apimachinery/pkg/apis/meta/v1/validation/validation.go, ValidateLabels.
+    """
+    for key, value in sorted(labels.items()):
+        yield from each_invalid(path, key, label_key_errors(key))
+        yield from each_invalid(path, value, label_value_errors(value))

@@ -1,24 +1,24 @@
-from nodewright.core.cgroups.facts import (
+from nodewright.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.core.cgroups.cgroup_facts import (
+    AmountOrigin,
+    CgroupSettings,
     CPUShares,
-    GroupSettings,
     HugePageCeiling,
     MemoryCeiling,
     MemoryProtection,
-    Origin,
     ProcessCeiling,
 )
-from nodewright.core.cgroups.levels import (
-    UNBOUNDED,
-    class_memory_requests,
-    class_shares,
-    level_settings,
-    with_protection,
-    with_reserve,
+from nodewright.core.cgroups.cgroup_settings import (
+    HUGE_PAGES_UNBOUNDED,
+    node_level_settings,
+    qos_cpu_shares,
+    qos_memory_requests,
+    with_memory_qos,
+    with_memory_reserve,
     with_reserve_retried,
     with_unbounded_huge_pages,
 )
-from nodewright.core.cgroups.rules import CgroupRules
-from nodewright.core.requests import QOSClass
+from nodewright.core.requests.qos_and_priority import QOSClass
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, amounts
 from nodewright.values.cpu_time import Shares
 from nodewright.values.units import Bytes, MilliCPU
@@ -30,20 +30,20 @@ PODS = (
     a_pod("b2", "cpu=500m"),
     a_pod("e"),
 )
-EMPTY = {decided: GroupSettings() for decided in QOSClass}
-REQUESTED = class_memory_requests(PODS)
+EMPTY = {decided: CgroupSettings() for decided in QOSClass}
+REQUESTED = qos_memory_requests(PODS)
 MIB = 1 << 20
 
 
-def memory(groups: dict[QOSClass, GroupSettings]) -> list[int | None]:
+def memory(groups: dict[QOSClass, CgroupSettings]) -> list[int | None]:
     return [group.memory.memory_bytes if group.memory else None for group in groups.values()]
 
 
 def test_burstable_pods_bring_their_requests_to_their_group_and_guaranteed_ones_nothing() -> None:
-    assert class_shares(PODS) == {
-        GUARANTEED: GroupSettings(),
-        BURSTABLE: GroupSettings(cpu=CPUShares(Shares(768), MilliCPU(750), Origin.BURSTABLE_PODS)),
-        BEST_EFFORT: GroupSettings(cpu=CPUShares(Shares(2), MilliCPU(0), Origin.BEST_EFFORT)),
+    assert qos_cpu_shares(PODS) == {
+        GUARANTEED: CgroupSettings(),
+        BURSTABLE: CgroupSettings(cpu=CPUShares(Shares(768), MilliCPU(750), AmountOrigin.BURSTABLE_PODS)),
+        BEST_EFFORT: CgroupSettings(cpu=CPUShares(Shares(2), MilliCPU(0), AmountOrigin.BEST_EFFORT)),
     }
 
 
@@ -52,64 +52,64 @@ def test_memory_is_summed_by_class() -> None:
 
 
 def test_the_group_of_all_pods_protects_what_those_within_protect() -> None:
-    tiered = CgroupRules(has_memory_qos=True, reservation_policy="TieredReservation")
-    found = with_protection(EMPTY, REQUESTED, tiered)
+    tiered = CgroupConfig(has_memory_qos=True, reservation_policy="TieredReservation")
+    found = with_memory_qos(EMPTY, REQUESTED, tiered)
     assert found[GUARANTEED].unified == (
-        MemoryProtection("memory.min", Bytes(140 * MIB), Origin.PROTECTED_PODS),
+        MemoryProtection("memory.min", Bytes(140 * MIB), AmountOrigin.PROTECTED_PODS),
     )
     assert found[BURSTABLE].unified == (
-        MemoryProtection("memory.low", Bytes(40 * MIB), Origin.BURSTABLE_PODS),
+        MemoryProtection("memory.low", Bytes(40 * MIB), AmountOrigin.BURSTABLE_PODS),
     )
-    assert found[BEST_EFFORT] == GroupSettings()
+    assert found[BEST_EFFORT] == CgroupSettings()
 
 
 def test_a_policy_that_reserves_nothing_writes_zeros_and_without_the_gate_nothing_is_written() -> None:
-    found = with_protection(EMPTY, REQUESTED, CgroupRules(has_memory_qos=True))
-    assert found[GUARANTEED].unified == (MemoryProtection("memory.min", Bytes(0), Origin.POLICY),)
-    assert found[BURSTABLE].unified == (MemoryProtection("memory.low", Bytes(0), Origin.POLICY),)
-    assert with_protection(EMPTY, REQUESTED, CgroupRules()) == EMPTY
+    found = with_memory_qos(EMPTY, REQUESTED, CgroupConfig(has_memory_qos=True))
+    assert found[GUARANTEED].unified == (MemoryProtection("memory.min", Bytes(0), AmountOrigin.POLICY),)
+    assert found[BURSTABLE].unified == (MemoryProtection("memory.low", Bytes(0), AmountOrigin.POLICY),)
+    assert with_memory_qos(EMPTY, REQUESTED, CgroupConfig()) == EMPTY
 
 
 def test_lower_classes_get_what_is_reserved_for_higher_ones_taken_off() -> None:
-    found = with_reserve(EMPTY, REQUESTED, 50, Bytes(60 * MIB))
+    found = with_memory_reserve(EMPTY, REQUESTED, 50, Bytes(60 * MIB))
     assert memory(found) == [None, 10 * MIB, -10 * MIB]
-    assert found[BURSTABLE].memory == MemoryCeiling(Bytes(10 * MIB), Origin.QOS_RESERVED)
-    assert with_reserve(EMPTY, REQUESTED, 50, None) == EMPTY
-    assert with_reserve(EMPTY, REQUESTED, 50, Bytes(0)) == EMPTY
+    assert found[BURSTABLE].memory == MemoryCeiling(Bytes(10 * MIB), AmountOrigin.QOS_RESERVED)
+    assert with_memory_reserve(EMPTY, REQUESTED, 50, None) == EMPTY
+    assert with_memory_reserve(EMPTY, REQUESTED, 50, Bytes(0)) == EMPTY
 
 
 def test_percentages_are_cut_toward_zero() -> None:
     odd = {GUARANTEED: Bytes(-3), BURSTABLE: Bytes(3)}
-    assert memory(with_reserve(EMPTY, odd, 50, Bytes(10))) == [None, 11, 10]
+    assert memory(with_memory_reserve(EMPTY, odd, 50, Bytes(10))) == [None, 11, 10]
 
 
 def test_where_more_is_in_use_than_is_left_the_usage_becomes_the_limit() -> None:
-    reserved = with_reserve(EMPTY, REQUESTED, 100, Bytes(200 * MIB))
+    reserved = with_memory_reserve(EMPTY, REQUESTED, 100, Bytes(200 * MIB))
     usage = {GUARANTEED: Bytes(9 * MIB), BURSTABLE: Bytes(100 * MIB), BEST_EFFORT: Bytes(61 * MIB)}
     assert memory(reserved) == [None, 100 * MIB, 60 * MIB]
     assert memory(with_reserve_retried(reserved, usage)) == [None, 100 * MIB, 61 * MIB]
 
 
 def test_huge_pages_of_all_classes_are_unbounded_that_of_all_pods_too() -> None:
-    found = with_unbounded_huge_pages(EMPTY, CgroupRules(huge_pages=(Bytes(2 * MIB),)))
-    bound = (HugePageCeiling(Bytes(2 * MIB), UNBOUNDED, Origin.UNBOUNDED),)
-    assert found == {decided: GroupSettings(huge_pages=bound) for decided in QOSClass}
+    found = with_unbounded_huge_pages(EMPTY, CgroupConfig(huge_page_sizes=(Bytes(2 * MIB),)))
+    bound = (HugePageCeiling(Bytes(2 * MIB), HUGE_PAGES_UNBOUNDED, AmountOrigin.UNBOUNDED),)
+    assert found == {decided: CgroupSettings(huge_pages=bound) for decided in QOSClass}
 
 
 def test_the_group_of_all_pods_has_what_pods_can_have() -> None:
     limits = amounts("cpu=8 memory=15Gi pid=31768 hugepages-2Mi=1Gi ephemeral-storage=1Gi")
-    assert level_settings(limits, Origin.NODE) == GroupSettings(
-        cpu=CPUShares(Shares(8192), MilliCPU(8000), Origin.NODE),
-        memory=MemoryCeiling(Bytes(15 << 30), Origin.NODE),
-        processes=ProcessCeiling(31768, Origin.NODE),
-        huge_pages=(HugePageCeiling(Bytes(2 * MIB), Bytes(1 << 30), Origin.NODE),),
+    assert node_level_settings(limits, AmountOrigin.NODE) == CgroupSettings(
+        cpu=CPUShares(Shares(8192), MilliCPU(8000), AmountOrigin.NODE),
+        memory=MemoryCeiling(Bytes(15 << 30), AmountOrigin.NODE),
+        processes=ProcessCeiling(31768, AmountOrigin.NODE),
+        huge_pages=(HugePageCeiling(Bytes(2 * MIB), Bytes(1 << 30), AmountOrigin.NODE),),
     )
 
 
 def test_compressible_resources_alone_set_cpu_time_alone() -> None:
     kept = amounts("1/1Gi")
-    assert level_settings(kept, Origin.KUBE_RESERVED, compressible_only=True) == GroupSettings(
-        cpu=CPUShares(Shares(1024), MilliCPU(1000), Origin.KUBE_RESERVED)
+    assert node_level_settings(kept, AmountOrigin.KUBE_RESERVED, compressible_only=True) == CgroupSettings(
+        cpu=CPUShares(Shares(1024), MilliCPU(1000), AmountOrigin.KUBE_RESERVED)
     )
-    assert level_settings({}, Origin.KUBE_RESERVED) == GroupSettings(huge_pages=())
-    assert level_settings(None, Origin.KUBE_RESERVED) is None
+    assert node_level_settings({}, AmountOrigin.KUBE_RESERVED) == CgroupSettings(huge_pages=())
+    assert node_level_settings(None, AmountOrigin.KUBE_RESERVED) is None

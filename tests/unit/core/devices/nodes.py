@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodewright.core.devices import DeviceManager, DeviceState
-from nodewright.core.devices.allocate import (
-    Allocation,
+from nodewright.core.devices.device_assignment import (
+    DeviceAllocation,
     allocate,
-    devices_of,
-    without_stale,
+    container_device_ids,
+    without_inactive_pods,
 )
-from nodewright.core.devices.manager import Plugin
-from nodewright.model.objects import Pod
-from nodewright.model.reasons import Reason
-from nodewright.model.verdict import Refused
+from nodewright.core.devices.device_manager import DeviceManager, PluginBehavior
+from nodewright.core.devices.device_state import DeviceState
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.reason import Reason
+from nodewright.reasons.verdict import Refused
 from nodewright.testing.devices import GPU, a_device_manager, some_devices
 from nodewright.values.idset import NUMASet
 
@@ -26,13 +26,13 @@ class Node:
 
     manager: DeviceManager
     state: DeviceState
-    last: Allocation | None = None
+    last: DeviceAllocation | None = None
     active: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def serve(self, pod: Pod, container: str = "app", affinity: str | None = None) -> str:
         """What the container holds then, or the kind of the refusal."""
         self.active[pod.uid] = ()
-        self.state = without_stale(self.state, self.active)
+        self.state = without_inactive_pods(self.state, self.active)
         numa = None if affinity is None else NUMASet.parse(affinity)
         spec = pod.spec
         one = next(one for one in (*spec.init_containers, *spec.containers) if one.name == container)
@@ -40,11 +40,11 @@ class Node:
         self.state = self.last.state
         if isinstance(self.last.verdict, Refused):
             return type(self.last.verdict.because[0]).__name__
-        return " ".join(devices_of(self.state, pod.uid, container).get(GPU, ()))
+        return " ".join(container_device_ids(self.state, pod.uid, container).get(GPU, ()))
 
     def gone(self, pod: str) -> None:
         del self.active[pod]
-        self.state = without_stale(self.state, self.active)
+        self.state = without_inactive_pods(self.state, self.active)
 
     @property
     def because(self) -> tuple[Reason, ...]:
@@ -56,8 +56,10 @@ class Node:
         return " ".join(sorted(self.state.in_use.get(GPU, ())))
 
 
-def node(devices: str = MIXED, plugin: Plugin | None = None, held: Mapping[str, str] | None = None) -> Node:
+def node(
+    devices: str = MIXED, plugin: PluginBehavior | None = None, held: Mapping[str, str] | None = None
+) -> Node:
     """A node with these devices, of which pods hold some in their container `app`."""
     books = {pod: {"app": {GPU: frozenset(ids.split())}} for pod, ids in (held or {}).items()}
     state = DeviceState.of({GPU: some_devices(devices)}, books)
-    return Node(a_device_manager("0-1", plugin or Plugin()), state, active=dict.fromkeys(books, ()))
+    return Node(a_device_manager("0-1", plugin or PluginBehavior()), state, active=dict.fromkeys(books, ()))

@@ -4,28 +4,30 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.environment import (
-    Lacking,
-    Surroundings,
+from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference, env_file_value
+from nodewright.core.environment.variables import (
     command_and_args,
-    concrete,
-    probed_handler,
+    environment_variables,
+    probe_handler,
+    resolved_handler,
     sub_path,
-    variables,
 )
-from nodewright.core.environment.env_files import value_in
-from nodewright.model.config_objects import ConfigMap, Secret
-from nodewright.model.objects import Container, EnvVar, Pod
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.kubernetes.objects import Container, EnvVar, Pod
 from nodewright.testing.objects import amounts
-from nodewright.world.decode import decode
 
-AROUND = Surroundings(
+AROUND = ReferenceSources(
     host_ips=("192.0.2.1", "2001:db8::1"),
     pod_ips=("10.0.0.7", "fd00::7"),
     allocatable=amounts("cpu=7500m memory=30Gi ephemeral-storage=90G"),
     config_maps={"conf": ConfigMap(data={"b": "2", "a": "$(A)"}, binary_data={"bin": b"\0"})},
     secrets={"key": Secret(data={"token": b"s3cret"}, string_data={"user": "me"})},
-    env_files={("vars", "a.env"): "A='1'\n", ("vars", "bad.env"): "A=1\n", ("vars", "none"): Lacking("gone")},
+    env_files={
+        ("vars", "a.env"): "A='1'\n",
+        ("vars", "bad.env"): "A=1\n",
+        ("vars", "none"): UnresolvedReference("gone"),
+    },
 )
 POD = decode(
     {
@@ -57,17 +59,19 @@ POD = decode(
 APP = POD.spec.containers[0]
 
 
-def env(*listed: dict[str, Any], around: Surroundings = AROUND, **fields: Any) -> dict[str, str] | Lacking:
+def env(
+    *listed: dict[str, Any], around: ReferenceSources = AROUND, **fields: Any
+) -> dict[str, str] | UnresolvedReference:
     """What a container with these variables has."""
     extra = decode({"env": listed, **fields}, Container)
     container = Container(name="app", resources=APP.resources, env=extra.env, env_from=extra.env_from)
-    return variables(POD, container, around)
+    return environment_variables(POD, container, around)
 
 
-def one(source: dict[str, Any]) -> str | Lacking | None:
+def one(source: dict[str, Any]) -> str | UnresolvedReference | None:
     """The variable that is taken from this source; None: it is left out."""
     found = env({"name": "X", "valueFrom": source})
-    return found if isinstance(found, Lacking) else found.get("X")
+    return found if isinstance(found, UnresolvedReference) else found.get("X")
 
 
 FIELDS = {
@@ -86,14 +90,14 @@ FIELDS = {
     "status.hostIPs": "192.0.2.1,2001:db8::1",
     "status.podIP": "10.0.0.7",
     "status.podIPs": "10.0.0.7,fd00::7",
-    "status.phase": Lacking("unsupported fieldPath: status.phase"),
-    "spec.replicas": Lacking("field label not supported: spec.replicas"),
-    "metadata.labels['a b']": Lacking(
+    "status.phase": UnresolvedReference("unsupported fieldPath: status.phase"),
+    "spec.replicas": UnresolvedReference("field label not supported: spec.replicas"),
+    "metadata.labels['a b']": UnresolvedReference(
         "invalid key subscript in metadata.labels['a b']: name part must consist of alphanumeric characters, "
         "'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  "
         "or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
     ),
-    "metadata.name['x']": Lacking("field label does not support subscript: metadata.name['x']"),
+    "metadata.name['x']": UnresolvedReference("field label does not support subscript: metadata.name['x']"),
 }
 
 
@@ -103,7 +107,7 @@ def test_fields_of_the_pod(path: str) -> None:
 
 
 def test_fields_have_one_version() -> None:
-    expected = Lacking("unsupported pod version: v2")
+    expected = UnresolvedReference("unsupported pod version: v2")
     assert one({"fieldRef": {"apiVersion": "v2", "fieldPath": "metadata.name"}}) == expected
 
 
@@ -136,53 +140,63 @@ def test_a_container_named_has_the_node_for_its_limit_but_an_init_container_has_
     told = {"resource": "limits.cpu", "divisor": "1m"}
     assert one({"resourceFieldRef": {**told, "containerName": "side"}}) == "7500"
     assert one({"resourceFieldRef": {**told, "containerName": "init"}}) == "0"
-    assert one({"resourceFieldRef": {**told, "containerName": "no"}}) == Lacking("container no not found")
+    assert one({"resourceFieldRef": {**told, "containerName": "no"}}) == UnresolvedReference(
+        "container no not found"
+    )
 
 
 def test_a_pods_own_limit_is_the_limit_of_those_that_have_none() -> None:
     pod = decode({"spec": {"resources": {"limits": {"memory": "1Gi"}}, "containers": [{"name": "a"}]}}, Pod)
     told = {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}
     container = Container(name="a", env=(EnvVar("M", value_from=told),))
-    assert variables(pod, container, AROUND) == {"M": "1024"}
+    assert environment_variables(pod, container, AROUND) == {"M": "1024"}
 
 
 def test_other_amounts_are_refused() -> None:
-    expected = Lacking("unsupported container resource : limits.nvidia.com/gpu")
+    expected = UnresolvedReference("unsupported container resource : limits.nvidia.com/gpu")
     assert one({"resourceFieldRef": {"resource": "limits.nvidia.com/gpu"}}) == expected
-    assert isinstance(one({"resourceFieldRef": {"resource": "limits.cpu", "divisor": "one"}}), Lacking)
+    assert isinstance(
+        one({"resourceFieldRef": {"resource": "limits.cpu", "divisor": "one"}}), UnresolvedReference
+    )
 
 
 SOURCES: tuple[tuple[dict[str, Any], object], ...] = (
     ({"configMapKeyRef": {"name": "conf", "key": "a"}}, "$(A)"),
-    ({"configMapKeyRef": {"name": "none", "key": "a"}}, Lacking('configmap "none" not found')),
+    ({"configMapKeyRef": {"name": "none", "key": "a"}}, UnresolvedReference('configmap "none" not found')),
     ({"configMapKeyRef": {"name": "none", "key": "a", "optional": True}}, None),
     (
         {"configMapKeyRef": {"name": "conf", "key": "x"}},
-        Lacking("couldn't find key x in ConfigMap shop/conf"),
+        UnresolvedReference("couldn't find key x in ConfigMap shop/conf"),
     ),
     (
         {"configMapKeyRef": {"name": "conf", "key": "bin"}},
-        Lacking("couldn't find key bin in ConfigMap shop/conf"),
+        UnresolvedReference("couldn't find key bin in ConfigMap shop/conf"),
     ),
     ({"configMapKeyRef": {"name": "conf", "key": "x", "optional": True}}, None),
     ({"secretKeyRef": {"name": "key", "key": "token"}}, "s3cret"),
     ({"secretKeyRef": {"name": "key", "key": "user"}}, "me"),
-    ({"secretKeyRef": {"name": "none", "key": "a"}}, Lacking('secret "none" not found')),
-    ({"secretKeyRef": {"name": "key", "key": "x"}}, Lacking("couldn't find key x in Secret shop/key")),
+    ({"secretKeyRef": {"name": "none", "key": "a"}}, UnresolvedReference('secret "none" not found')),
+    (
+        {"secretKeyRef": {"name": "key", "key": "x"}},
+        UnresolvedReference("couldn't find key x in Secret shop/key"),
+    ),
     ({"fileKeyRef": {"volumeName": "vars", "path": "a.env", "key": "A"}}, "1"),
     ({"fileKeyRef": {"volumeName": "vars", "path": "a.env", "key": "B", "optional": True}}, None),
     (
         {"fileKeyRef": {"volumeName": "vars", "path": "a.env", "key": "B"}},
-        Lacking('environment variable key "B" not found in file "a.env"'),
+        UnresolvedReference('environment variable key "B" not found in file "a.env"'),
     ),
     (
         {"fileKeyRef": {"volumeName": "vars", "path": "bad.env", "key": "A"}},
-        Lacking("couldn't parse env file"),
+        UnresolvedReference("couldn't parse env file"),
     ),
-    ({"fileKeyRef": {"volumeName": "vars", "path": "none", "key": "A"}}, Lacking("couldn't parse env file")),
+    (
+        {"fileKeyRef": {"volumeName": "vars", "path": "none", "key": "A"}},
+        UnresolvedReference("couldn't parse env file"),
+    ),
     (
         {"fileKeyRef": {"volumeName": "v", "path": "x", "key": "A"}},
-        Lacking('cannot find the volume "v" referenced by FileKeyRef'),
+        UnresolvedReference('cannot find the volume "v" referenced by FileKeyRef'),
     ),
     ({}, ""),
 )
@@ -207,7 +221,7 @@ def test_whole_objects_come_first_and_later_ones_win() -> None:
 
 
 def test_a_whole_object_that_is_not_there_is_told() -> None:
-    assert env(envFrom=[{"secretRef": {"name": "none"}}]) == Lacking('secret "none" not found')
+    assert env(envFrom=[{"secretRef": {"name": "none"}}]) == UnresolvedReference('secret "none" not found')
     assert env(envFrom=[{}]) == {}
 
 
@@ -233,10 +247,16 @@ SUB_PATHS: tuple[tuple[dict[str, str], object], ...] = (
     ({}, ""),
     ({"subPath": "a/b"}, "a/b"),
     ({"subPathExpr": "$(A)/logs"}, "1/logs"),
-    ({"subPathExpr": "$(B)/$(NO)$(EMPTY)"}, Lacking("missing value for B, EMPTY, NO")),
-    ({"subPath": "/etc"}, Lacking("error SubPath `/etc` must not be an absolute path")),
-    ({"subPath": "a/../.."}, Lacking("unable to provision SubPath `a/../..`: must not contain '..'")),
-    ({"subPathExpr": "$(UP)"}, Lacking("unable to provision SubPath `..`: must not contain '..'")),
+    ({"subPathExpr": "$(B)/$(NO)$(EMPTY)"}, UnresolvedReference("missing value for B, EMPTY, NO")),
+    ({"subPath": "/etc"}, UnresolvedReference("error SubPath `/etc` must not be an absolute path")),
+    (
+        {"subPath": "a/../.."},
+        UnresolvedReference("unable to provision SubPath `a/../..`: must not contain '..'"),
+    ),
+    (
+        {"subPathExpr": "$(UP)"},
+        UnresolvedReference("unable to provision SubPath `..`: must not contain '..'"),
+    ),
 )
 
 
@@ -253,45 +273,61 @@ FILES = (
     ("A= '1'", ""),
     ("B='1'", ""),
     ("A='1'\nnonsense", "1"),
-    ("nonsense", Lacking("invalid environment variable format at line 1: missing '='")),
-    ("B=''\n='1'", Lacking("invalid environment variable format at line 2: empty variable name")),
+    ("nonsense", UnresolvedReference("invalid environment variable format at line 1: missing '='")),
+    ("B=''\n='1'", UnresolvedReference("invalid environment variable format at line 2: empty variable name")),
     (
         "A ='1'",
-        Lacking("invalid environment variable format at line 1: whitespace before '=' is not allowed"),
+        UnresolvedReference(
+            "invalid environment variable format at line 1: whitespace before '=' is not allowed"
+        ),
     ),
     (
         "A=1",
-        Lacking("invalid environment variable format at line 1: value must be enclosed in single quotes"),
+        UnresolvedReference(
+            "invalid environment variable format at line 1: value must be enclosed in single quotes"
+        ),
     ),
-    ("A=", Lacking("invalid environment variable format at line 1: value must be enclosed in single quotes")),
+    (
+        "A=",
+        UnresolvedReference(
+            "invalid environment variable format at line 1: value must be enclosed in single quotes"
+        ),
+    ),
     (
         "A='1' x",
-        Lacking("invalid environment variable format at line 1: unexpected content after closing quote"),
+        UnresolvedReference(
+            "invalid environment variable format at line 1: unexpected content after closing quote"
+        ),
     ),
-    ("B='1\n2", Lacking("invalid environment variable format starting at line 1: unclosed single quote")),
+    (
+        "B='1\n2",
+        UnresolvedReference("invalid environment variable format starting at line 1: unclosed single quote"),
+    ),
 )
 
 
 @pytest.mark.parametrize(("text", "expected"), FILES)
 def test_files_of_variables(text: str, expected: object) -> None:
-    assert value_in(text, "A") == expected
+    assert env_file_value(text, "A") == expected
 
 
 def test_ports_of_probes_and_hooks_are_looked_up() -> None:
     container = decode(
         {"ports": [{"name": "web", "containerPort": 80}], "env": [{"name": "A", "value": "$(B)"}]}, Container
     )
-    assert concrete({"httpGet": {"port": "web", "path": "/"}}, container) == {
+    assert resolved_handler({"httpGet": {"port": "web", "path": "/"}}, container) == {
         "httpGet": {"port": 80, "path": "/"}
     }
-    assert concrete({"grpc": {"port": 5000}}, container) == {"grpc": {"port": 5000}}
-    expected = Lacking('strconv.Atoi: parsing "no": invalid syntax')
-    assert concrete({"tcpSocket": {"port": "no"}}, container) == expected
-    assert probed_handler({"tcpSocket": {"port": 0}}, container) == Lacking("invalid port number: 0")
+    assert resolved_handler({"grpc": {"port": 5000}}, container) == {"grpc": {"port": 5000}}
+    expected = UnresolvedReference('strconv.Atoi: parsing "no": invalid syntax')
+    assert resolved_handler({"tcpSocket": {"port": "no"}}, container) == expected
+    assert probe_handler({"tcpSocket": {"port": 0}}, container) == UnresolvedReference(
+        "invalid port number: 0"
+    )
 
 
 def test_probes_know_only_what_the_manifest_says_and_hooks_nothing() -> None:
     container = Container(env=(EnvVar("A", "1"), EnvVar("B", value_from={"fieldRef": {}})))
     handler = {"exec": {"command": ["test", "$(A)$(B)$(C)"]}}
-    assert probed_handler(handler, container) == {"exec": {"command": ["test", "1$(C)"]}}
-    assert concrete(handler, container) == handler
+    assert probe_handler(handler, container) == {"exec": {"command": ["test", "1$(C)"]}}
+    assert resolved_handler(handler, container) == handler

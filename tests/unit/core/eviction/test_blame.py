@@ -2,22 +2,25 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.eviction import Claim, Observed
-from nodewright.core.eviction.blame import ran_short
-from nodewright.model.eviction_reasons import NodeRanShort, OverRequest
-from nodewright.model.objects import Pod
-from nodewright.model.thresholds import EvictionSettings, parse_thresholds
-from nodewright.model.usage import ContainerUse, FilesystemUse, MemoryUse, PodReference, PodUse
+from nodewright.core.eviction.eviction_causes import node_shortage
+from nodewright.core.eviction.eviction_ranking import ActivePod
+from nodewright.core.eviction.eviction_thresholds import SignalObservation
+from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.stats_summary import ContainerStats, FsStats, MemoryStats, PodReference, PodStats
+from nodewright.reasons.eviction import NodeRanShort, OverRequest
 from nodewright.testing.objects import a_pod
-from nodewright.testing.usage import a_use
-from nodewright.values.quantity import Format, Quantity
+from nodewright.testing.usage import a_pod_usage
+from nodewright.values.quantity import Quantity, QuantityFormat
 
-OBSERVED = Observed(Quantity.of(5, Format.BINARY_SI), Quantity.of(1 << 20, Format.BINARY_SI))
+OBSERVED = SignalObservation(
+    Quantity.of(5, QuantityFormat.BINARY_SI), Quantity.of(1 << 20, QuantityFormat.BINARY_SI)
+)
 
 
-def blamed(signal: str, pod: Pod, use: PodUse | None, *, pod_level: bool = True) -> NodeRanShort:
+def blamed(signal: str, pod: Pod, use: PodStats | None, *, pod_level: bool = True) -> NodeRanShort:
     (threshold,) = parse_thresholds(EvictionSettings(hard={signal: "50%"})).thresholds
-    return ran_short(threshold, OBSERVED, Claim.of(pod), use, pod_level=pod_level)
+    return node_shortage(threshold, OBSERVED, ActivePod.of(pod), use, pod_level=pod_level)
 
 
 def over(*texts: str) -> tuple[OverRequest, ...]:
@@ -40,32 +43,32 @@ def test_containers_above_their_request_are_told_in_the_order_of_the_stats() -> 
     ]
     pod = a_pod("web", containers=containers, initContainers=[{"name": "init"}, {"name": "b"}])
     uses = tuple(
-        ContainerUse(name=name, memory=MemoryUse(working_set_bytes=3 << 30))
+        ContainerStats(name=name, memory=MemoryStats(working_set_bytes=3 << 30))
         for name in ("init", "b", "x", "a")
     )
-    found = blamed("memory.available", pod, PodUse(containers=uses))
+    found = blamed("memory.available", pod, PodStats(containers=uses))
     assert found.containers == over("init 3Gi 0", "b 3Gi 2Gi", "a 3Gi 1Gi")
 
 
 KEEPING = [
-    ("memory.available", a_use("a", "1Gi")),
-    ("memory.available", PodUse(containers=(ContainerUse(name="main"),))),
-    ("memory.available", PodUse(containers=(ContainerUse(name="main", memory=MemoryUse()),))),
-    ("nodefs.available", a_use("a", rootfs="9Gi")),
-    ("nodefs.available", a_use("a", logs="9Gi")),
-    ("nodefs.available", a_use("a", rootfs="512Mi", logs="512Mi")),
+    ("memory.available", a_pod_usage("a", "1Gi")),
+    ("memory.available", PodStats(containers=(ContainerStats(name="main"),))),
+    ("memory.available", PodStats(containers=(ContainerStats(name="main", memory=MemoryStats()),))),
+    ("nodefs.available", a_pod_usage("a", rootfs="9Gi")),
+    ("nodefs.available", a_pod_usage("a", logs="9Gi")),
+    ("nodefs.available", a_pod_usage("a", rootfs="512Mi", logs="512Mi")),
     (
         "nodefs.available",
-        PodUse(containers=(ContainerUse(name="main", rootfs=FilesystemUse(), logs=FilesystemUse()),)),
+        PodStats(containers=(ContainerStats(name="main", rootfs=FsStats(), logs=FsStats()),)),
     ),
-    ("nodefs.inodesFree", a_use("a", rootfs="9Gi/9", logs="9Gi/9")),
-    ("pid.available", a_use("a", "9Gi", processes=9)),
+    ("nodefs.inodesFree", a_pod_usage("a", rootfs="9Gi/9", logs="9Gi/9")),
+    ("pid.available", a_pod_usage("a", "9Gi", processes=9)),
 ]
 
 
 @pytest.mark.parametrize(("signal", "use"), KEEPING)
 def test_nothing_is_told_of_a_container_that_keeps_to_its_request_or_was_not_observed_in_full(
-    signal: str, use: PodUse
+    signal: str, use: PodStats
 ) -> None:
     found = blamed(signal, a_pod("a", "memory=1Gi ephemeral-storage=1Gi"), use)
     assert found.has_stats
@@ -74,22 +77,22 @@ def test_nothing_is_told_of_a_container_that_keeps_to_its_request_or_was_not_obs
 
 def test_of_the_disk_layer_and_logs_count_together() -> None:
     found = blamed(
-        "nodefs.available", a_pod("a", "ephemeral-storage=1Gi"), a_use("a", rootfs="1Gi", logs="1")
+        "nodefs.available", a_pod("a", "ephemeral-storage=1Gi"), a_pod_usage("a", rootfs="1Gi", logs="1")
     )
     assert found.containers == over("main 1073741825 1Gi")
 
 
 def test_a_pod_level_request_is_told_even_if_the_pod_keeps_to_it() -> None:
     spec: dict[str, Any] = {"resources": {"requests": {"memory": "4Gi"}}}
-    pod, use = a_pod("a", **spec), a_use("a", "1Gi")
+    pod, use = a_pod("a", **spec), a_pod_usage("a", "1Gi")
     assert blamed("memory.available", pod, use).pod == over("a 1Gi 4Gi")[0]
     assert blamed("nodefs.available", pod, use).pod is None
     assert blamed("memory.available", pod, use, pod_level=False).pod is None
-    assert blamed("memory.available", pod, PodUse(pod_ref=PodReference(uid="a"))).pod is None
-    unknown = PodUse(memory=MemoryUse())
+    assert blamed("memory.available", pod, PodStats(pod_ref=PodReference(uid="a"))).pod is None
+    unknown = PodStats(memory=MemoryStats())
     assert blamed("memory.available", pod, unknown).pod == over("a 0 4Gi")[0]
 
 
 @pytest.mark.parametrize("resources", [{}, {"requests": {"cpu": "1"}}])
 def test_a_pod_level_without_memory_is_not_told(resources: dict[str, Any]) -> None:
-    assert blamed("memory.available", a_pod("a", resources=resources), a_use("a", "1Gi")).pod is None
+    assert blamed("memory.available", a_pod("a", resources=resources), a_pod_usage("a", "1Gi")).pod is None

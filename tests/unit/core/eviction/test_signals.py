@@ -1,9 +1,8 @@
 import pytest
 
-from nodewright.core.eviction import observations, target
-from nodewright.core.eviction.signals import places_met
-from nodewright.model.thresholds import EvictionSettings, Signal, parse_thresholds
-from nodewright.model.usage import MemoryUse, NodeUse, RuntimeUse, Usage
+from nodewright.core.eviction.eviction_thresholds import signal_observations, threshold_amount, thresholds_met
+from nodewright.kubernetes.eviction_thresholds import EvictionSettings, Signal, parse_thresholds
+from nodewright.kubernetes.stats_summary import MemoryStats, NodeStats, RuntimeStats, StatsSummary
 from nodewright.testing.usage import a_reading
 from nodewright.values.instant import Instant
 from nodewright.values.quantity import Quantity
@@ -27,29 +26,32 @@ READINGS = """
 def test_each_signal_has_its_place_in_a_reading(line: str) -> None:
     signal, setting, available, capacity = line.split()
     name, _, value = setting.partition("=")
-    found = observations(a_reading(at_s=5, **{name: value}))[Signal(signal)]
+    found = signal_observations(a_reading(at_s=5, **{name: value}))[Signal(signal)]
     assert (str(found.available), str(found.capacity)) == (available, capacity)
-    assert found.at == Instant(5 * 10**9)
-    missing = observations(a_reading(at_s=None, **{name: ""}))
+    assert found.measured_at == Instant(5 * 10**9)
+    missing = signal_observations(a_reading(at_s=None, **{name: ""}))
     assert Signal(signal) not in missing
 
 
 def test_what_nothing_is_said_of_is_not_observed() -> None:
-    assert observations(Usage()) == {}
-    assert observations(Usage(node=NodeUse(runtime=RuntimeUse()))) == {}
-    half = Usage(node=NodeUse(memory=MemoryUse(available_bytes=5)))
-    assert observations(half) == {}
+    assert signal_observations(StatsSummary()) == {}
+    assert signal_observations(StatsSummary(node=NodeStats(runtime=RuntimeStats()))) == {}
+    half = StatsSummary(node=NodeStats(memory=MemoryStats(available_bytes=5)))
+    assert signal_observations(half) == {}
 
 
 def test_the_zero_time_is_no_time() -> None:
     zero = Instant.parse("0001-01-01T00:00:00Z")
-    memory = MemoryUse(time=zero, available_bytes=1, working_set_bytes=1)
-    assert observations(Usage(node=NodeUse(memory=memory)))[Signal.MEMORY_AVAILABLE].at is None
+    memory = MemoryStats(time=zero, available_bytes=1, working_set_bytes=1)
+    assert (
+        signal_observations(StatsSummary(node=NodeStats(memory=memory)))[Signal.MEMORY_AVAILABLE].measured_at
+        is None
+    )
 
 
 def test_numbers_beyond_63_bits_wrap_as_the_kubelets_do() -> None:
-    memory = MemoryUse(available_bytes=2**64 - 1, working_set_bytes=1)
-    found = observations(Usage(node=NodeUse(memory=memory)))[Signal.MEMORY_AVAILABLE]
+    memory = MemoryStats(available_bytes=2**64 - 1, working_set_bytes=1)
+    found = signal_observations(StatsSummary(node=NodeStats(memory=memory)))[Signal.MEMORY_AVAILABLE]
     assert (str(found.available), str(found.capacity)) == ("-1", "0")
 
 
@@ -67,7 +69,7 @@ MET = """
 def test_a_threshold_is_met_below_its_amount_and_percentages_have_32_bits(line: str) -> None:
     value, reading, outcome = line.split()
     thresholds = parse_thresholds(EvictionSettings(hard={"nodefs.available": value})).thresholds
-    met = places_met(thresholds, range(1), observations(a_reading(nodefs=reading)))
+    met = thresholds_met(thresholds, range(1), signal_observations(a_reading(nodefs=reading)))
     assert (met == [0]) == (outcome == "met")
 
 
@@ -78,6 +80,8 @@ def test_minimum_reclaim_is_added_to_what_has_to_be_reached() -> None:
     )
     memory, nodefs = parse_thresholds(settings).thresholds
     capacity = Quantity.parse("100Gi")
-    assert target(nodefs, capacity) == Quantity.parse("10Gi")
-    assert target(nodefs, capacity, reclaimed=True) == Quantity.parse("10Gi") + Quantity.parse("10737418400")
-    assert target(memory, capacity, reclaimed=True) == Quantity.parse("1Gi")
+    assert threshold_amount(nodefs, capacity) == Quantity.parse("10Gi")
+    assert threshold_amount(nodefs, capacity, reclaimed=True) == Quantity.parse("10Gi") + Quantity.parse(
+        "10737418400"
+    )
+    assert threshold_amount(memory, capacity, reclaimed=True) == Quantity.parse("1Gi")

@@ -1,12 +1,17 @@
-"""Pods and what a runtime says of them, in a notation that fits in a table.
+"""Pods and their runtime status, in a notation that fits in a table.
 
 A pod: `Always: init a, ~proxy, app` (`~` a sidecar, `init` an init container that ends, `?` after a name: a liveness and a
 startup probe). What runs: `a=0` (ended with 0), `a=137!` (killed for want of memory), `app=run`, `app=made`, `app=lost`; `no sandbox`, `dead sandbox`.
 """
 
-from nodewright.core.lifecycle.plan import PodPlan, spec_hash
-from nodewright.model.objects import Container, ObjectMeta, Pod, PodSpec
-from nodewright.model.running import ContainerFacts, ContainerPhase, PodFacts, SandboxFacts
+from nodewright.core.lifecycle.pod_actions import PodActions, spec_hash
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.kubernetes.runtime_status import (
+    ContainerPhase,
+    RuntimeContainerStatus,
+    RuntimePodStatus,
+    RuntimeSandboxStatus,
+)
 
 _PHASES = {"run": ContainerPhase.RUNNING, "made": ContainerPhase.CREATED, "lost": ContainerPhase.UNKNOWN}
 _ASKS = {"exec": {"command": ["check"]}}
@@ -25,27 +30,27 @@ def pod_of(text: str) -> Pod:
     return Pod(ObjectMeta(name="web", namespace="default", uid="u"), spec)
 
 
-def facts_of(text: str) -> PodFacts:
+def facts_of(text: str) -> RuntimePodStatus:
     if text.startswith("no sandbox"):
-        return PodFacts(uid="u", namespace="default", name="web")
+        return RuntimePodStatus(uid="u", namespace="default", name="web")
     is_ready = not text.startswith("dead sandbox")
     words = text.removeprefix("dead sandbox").split()
-    return PodFacts(
+    return RuntimePodStatus(
         uid="u",
         namespace="default",
         name="web",
-        sandboxes=(SandboxFacts(id="s", is_ready=is_ready),),
+        sandboxes=(RuntimeSandboxStatus(id="s", is_ready=is_ready),),
         containers=tuple(map(_facts, words)),
     )
 
 
-def told(plan: PodPlan) -> str:
-    words = ["end"] if plan.ends else []
+def told(plan: PodActions) -> str:
+    words = ["end"] if plan.kill_pod else []
     if plan.sandbox_attempt is not None:
         words.append(f"sandbox {plan.sandbox_attempt}")
-    words += [f"kill {one.container.name} ({one.reason.value})" for one in plan.kills]
-    words += [f"remove {one.name}" for one in plan.removes]
-    words += [f"start {name}" for name in plan.starts]
+    words += [f"kill {one.container.name} ({one.reason.value})" for one in plan.containers_to_kill]
+    words += [f"remove {one.name}" for one in plan.containers_to_reset]
+    words += [f"start {name}" for name in plan.containers_to_start]
     return ", ".join(words) or "nothing"
 
 
@@ -55,7 +60,7 @@ def _container(text: str, policy: str | None) -> Container:
     return Container(name=name, restart_policy=policy, liveness_probe=probe, startup_probe=probe)
 
 
-def _facts(word: str) -> ContainerFacts:
+def _facts(word: str) -> RuntimeContainerStatus:
     name, _, state = word.partition("=")
     is_other = state.endswith("*")
     state = state.rstrip("*")
@@ -63,7 +68,7 @@ def _facts(word: str) -> ContainerFacts:
     code = state.rstrip("!")
     phase = _PHASES.get(code, ContainerPhase.EXITED)
     has_exited = phase is ContainerPhase.EXITED
-    return ContainerFacts(
+    return RuntimeContainerStatus(
         id=f"{name}-0",
         name=name,
         attempt=0,

@@ -1,46 +1,44 @@
 """The memory manager: starting, placing, groups of NUMA nodes, reuse, and what it refuses."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from nodewright.core.memory.allocate import allocate, allocate_pod
-from nodewright.core.memory.hints import container_hints
-from nodewright.core.memory.policy import (
+from nodewright.core.memory.memory_allocation import allocate_container_memory, allocate_pod_memory
+from nodewright.core.memory.memory_hints import container_hints
+from nodewright.core.memory.memory_policy import (
     MemorySettings,
-    NonePolicy,
+    NoneMemoryPolicy,
     Reservation,
     allocatable_memory,
-    create_policy,
-    start,
+    create_memory_policy,
+    start_memory_manager,
 )
-from nodewright.core.memory.state import Block, Machine, MemoryState
-from nodewright.model.hints import Hint
-from nodewright.model.memory_reasons import (
+from nodewright.core.memory.memory_state import Block, MemoryState, NUMANodeMap
+from nodewright.reasons.memory import (
     MachineMemoryChanged,
     MemoryPlaced,
     MemoryReason,
     NoNUMAFits,
     NUMAMemoryLeft,
 )
-from nodewright.model.verdict import Granted, Refused, Verdict
-from nodewright.render.memory_messages import memory_message
-from nodewright.testing.memory import (
+from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.testing.devices import (
     ALL_GATES,
-    ANYWHERE,
     MIB,
+    NO_AFFINITY,
     STATIC,
-    guaranteed,
+    a_guaranteed_container,
+    a_memory_pod,
     memory_policy,
     numa_nodes,
-    placed_on,
-    pod_of,
+    state_after_allocation,
 )
 from nodewright.testing.objects import amounts
 from nodewright.values.idset import NUMASet
+from nodewright.values.topology_hints import Hint
 
 
 def said(verdict: Verdict[object]) -> str:
@@ -48,7 +46,7 @@ def said(verdict: Verdict[object]) -> str:
         return "ok"
     (reason,) = verdict.because
     assert isinstance(reason, MemoryReason)
-    return memory_message(reason)
+    return reason.kubelet_error()
 
 
 # ---------------------------------------------------------------- making and starting
@@ -67,50 +65,48 @@ MADE = """
 
 
 @pytest.mark.parametrize("line", MADE.strip().splitlines())
-def test_a_manager_is_made_or_says_what_is_wrong(line: str) -> None:
+def test_a_manager_is_created_or_the_fault_is_reported(line: str) -> None:
     left, _, outcome = line.partition("->")
     policy, *entries = left.split()
     reserved = [
         Reservation(int(numa), amounts(text)) for numa, text in zip(entries[::2], entries[1::2], strict=True)
     ]
-    verdict = create_policy(
-        numa_nodes(100, 100), dataclasses.replace(STATIC, policy=policy, reserved=reserved)
-    )
+    verdict = create_memory_policy(numa_nodes(100, 100), replace(STATIC, policy=policy, reserved=reserved))
     assert said(verdict) == outcome.strip()
 
 
 def test_static_needs_reserved_memory() -> None:
-    verdict = create_policy(numa_nodes(100), MemorySettings(policy="Static"))
+    verdict = create_memory_policy(numa_nodes(100), MemorySettings(policy="Static"))
     assert "[memorymanager] you should specify the system reserved memory" in said(verdict)
 
 
 def test_reserved_memory_and_huge_pages_are_not_for_containers() -> None:
-    assert allocatable_memory(memory_policy(100, 50).idle) == (
+    assert allocatable_memory(memory_policy(100, 50).initial_machine) == (
         Block((0,), "memory", 90 * MIB),
         Block((1,), "memory", 50 * MIB),
     )
-    assert allocatable_memory(memory_policy(100, pages=10).idle) == (
+    assert allocatable_memory(memory_policy(100, pages=10).initial_machine) == (
         Block((0,), "hugepages-2Mi", 20 * MIB),
         Block((0,), "memory", 70 * MIB),
     )
 
 
 def test_reserving_more_than_there_is_wraps_around() -> None:
-    (block,) = allocatable_memory(memory_policy(4).idle)
+    (block,) = allocatable_memory(memory_policy(4).initial_machine)
     assert block.size == 2**64 - 6 * MIB
 
 
 def test_a_fresh_state_is_the_idle_machine() -> None:
     policy = memory_policy(100)
-    assert start(policy, MemoryState()) == Granted(MemoryState(machine=policy.idle))
-    assert start(NonePolicy(), MemoryState()) == Granted(MemoryState())
+    assert start_memory_manager(policy, MemoryState()) == Granted(MemoryState(machine=policy.initial_machine))
+    assert start_memory_manager(NoneMemoryPolicy(), MemoryState()) == Granted(MemoryState())
 
 
 OLD = {"old": {"app": (Block((0,), "memory", 5 * MIB),)}}
 
 
 def test_assignments_without_a_machine_are_refused() -> None:
-    text = said(start(memory_policy(100), MemoryState(assignments=OLD)))
+    text = said(start_memory_manager(memory_policy(100), MemoryState(assignments=OLD)))
     assert "[memorymanager] machine state can not be empty when it has memory assignments" in text
 
 
@@ -126,8 +122,8 @@ def test_a_state_that_does_not_fit_the_machine_is_refused(line: str) -> None:
     left, _, text = line.partition("->")
     _, numa, kind = left.split()
     policy = memory_policy(100)
-    stored = MemoryState(policy.idle, {"old": {"app": (Block((int(numa),), kind, MIB),)}})
-    assert f"[memorymanager] {text.strip()}" in said(start(policy, stored))
+    stored = MemoryState(policy.initial_machine, {"old": {"app": (Block((int(numa),), kind, MIB),)}})
+    assert f"[memorymanager] {text.strip()}" in said(start_memory_manager(policy, stored))
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -143,7 +139,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-def changed(machine: Machine, change: Mapping[str, Any]) -> Machine:
+def changed(machine: NUMANodeMap, change: Mapping[str, Any]) -> NUMANodeMap:
     first = machine[0]
     if "drop" in change:
         return {at: node for at, node in machine.items() if at != change["drop"]}
@@ -160,7 +156,7 @@ def changed(machine: Machine, change: Mapping[str, Any]) -> Machine:
 @pytest.mark.parametrize("what", CHANGES)
 def test_every_change_of_the_machine_is_noticed(what: str) -> None:
     policy = memory_policy(100, 100, pages=10)
-    verdict = start(policy, MemoryState(changed(policy.idle, CHANGES[what])))
+    verdict = start_memory_manager(policy, MemoryState(changed(policy.initial_machine, CHANGES[what])))
     assert isinstance(verdict, Refused)
     (reason,) = verdict.because
     assert isinstance(reason, MachineMemoryChanged)
@@ -171,17 +167,17 @@ def test_every_change_of_the_machine_is_noticed(what: str) -> None:
 def test_a_group_with_a_node_that_is_not_there_crashes_the_kubelet() -> None:
     policy = memory_policy(100, pages=10)
     cells = NUMASet.of(0, 7)
-    machine = {0: replace(policy.idle[0], cells=cells)}
-    verdict = start(dataclasses.replace(policy, idle=machine), MemoryState(machine))
+    machine = {0: replace(policy.initial_machine[0], cells=cells)}
+    verdict = start_memory_manager(replace(policy, initial_machine=machine), MemoryState(machine))
     assert said(verdict) == "the kubelet crashes: NUMA node 7 lists no hugepages-2Mi"
 
 
-def test_a_pod_that_held_memory_as_a_whole_is_checked_as_a_whole() -> None:
+def test_pod_level_memory_is_validated_as_a_whole() -> None:
     policy = memory_policy(100, gates=ALL_GATES)
-    one = pod_of("p", guaranteed("app", "memory=20Mi"), whole="cpu=2 memory=30Mi")
-    done = allocate_pod(policy, MemoryState(machine=policy.idle), policy.wants(one))
+    one = a_memory_pod("p", a_guaranteed_container("app", "memory=20Mi"), whole="cpu=2 memory=30Mi")
+    done = allocate_pod_memory(policy, MemoryState(machine=policy.initial_machine), policy.demand(one))
     stored = done.state
-    assert start(policy, stored) == Granted(stored)
+    assert start_memory_manager(policy, stored) == Granted(stored)
 
 
 # ---------------------------------------------------------------- placing
@@ -202,15 +198,15 @@ SEQUENCE = """
 
 def test_nodes_are_used_alone_or_in_one_group() -> None:
     policy = memory_policy(100, 100, 100, 100, pages=10)
-    state = MemoryState(machine=policy.idle)
+    state = MemoryState(machine=policy.initial_machine)
     for line in SEQUENCE.strip().splitlines():
         left, _, outcome = line.partition("->")
         name, memory, *where = left.split()
         affinity = Hint(None, preferred="preferred" in where)
         if where[:1] == ["on"]:
             affinity = Hint(NUMASet.parse(where[1]), preferred=False)
-        one = pod_of(name, guaranteed("app", f"memory={memory}"))
-        done = allocate(policy, state, policy.wants(one), one.spec.containers[0], affinity)
+        one = a_memory_pod(name, a_guaranteed_container("app", f"memory={memory}"))
+        done = allocate_container_memory(policy, state, policy.demand(one), one.spec.containers[0], affinity)
         state = done.state
         text = said(done.verdict)
         if isinstance(done.verdict, Granted):
@@ -220,38 +216,44 @@ def test_nodes_are_used_alone_or_in_one_group() -> None:
         assert text == outcome.strip(), line
 
 
-def test_a_promise_of_a_preferred_place_is_kept_or_refused() -> None:
+def test_a_preferred_affinity_is_honoured_or_refused() -> None:
     policy = memory_policy(100, 100)
-    state = MemoryState(machine=policy.idle)
+    state = MemoryState(machine=policy.initial_machine)
     for uid in ("a", "b"):
-        state = placed_on(state, policy, pod_of(uid, guaranteed("app", "memory=70Mi")), "app", ANYWHERE)
+        state = state_after_allocation(
+            state, policy, a_memory_pod(uid, a_guaranteed_container("app", "memory=70Mi")), "app", NO_AFFINITY
+        )
     # Nodes in use one by one can be no group, so nothing is left to be found preferred or not.
-    late = pod_of("late", guaranteed("app", "memory=50Mi"))
-    hints = container_hints(policy, state, policy.wants(late), late.spec.containers[0])
+    late = a_memory_pod("late", a_guaranteed_container("app", "memory=50Mi"))
+    hints = container_hints(policy, state, policy.demand(late), late.spec.containers[0])
     assert hints == Granted({})
 
 
-def test_what_is_promised_preferred_must_be_found_preferred() -> None:
+def test_a_preferred_affinity_requires_a_preferred_hint() -> None:
     policy = memory_policy(100, 100, 100)
-    state = MemoryState(machine=policy.idle)
-    wide = pod_of("wide", guaranteed("app", "memory=110Mi"))
-    state = placed_on(state, policy, wide, "app", Hint(NUMASet.of(0, 1), preferred=True))
+    state = MemoryState(machine=policy.initial_machine)
+    wide = a_memory_pod("wide", a_guaranteed_container("app", "memory=110Mi"))
+    state = state_after_allocation(state, policy, wide, "app", Hint(NUMASet.of(0, 1), preferred=True))
     # 60 MiB would fit on one node if none were grouped, and do: on node 2. After that, only the group is left.
-    state = placed_on(state, policy, pod_of("one", guaranteed("app", "memory=60Mi")), "app", ANYWHERE)
-    late = pod_of("late", guaranteed("app", "memory=60Mi"))
-    wants, only = policy.wants(late), late.spec.containers[0]
-    promised = allocate(policy, state, wants, only, Hint(None, preferred=True))
+    state = state_after_allocation(
+        state, policy, a_memory_pod("one", a_guaranteed_container("app", "memory=60Mi")), "app", NO_AFFINITY
+    )
+    late = a_memory_pod("late", a_guaranteed_container("app", "memory=60Mi"))
+    wants, only = policy.demand(late), late.spec.containers[0]
+    promised = allocate_container_memory(policy, state, wants, only, Hint(None, preferred=True))
     assert said(promised.verdict) == "[memorymanager] failed to find the default preferred hint"
     assert promised.state is state
-    grown = allocate(policy, state, wants, only, Hint(NUMASet.of(0), preferred=True))
+    grown = allocate_container_memory(policy, state, wants, only, Hint(NUMASet.of(0), preferred=True))
     assert said(grown.verdict) == "[memorymanager] failed to find the extended preferred hint"
-    assert isinstance(allocate(policy, state, wants, only).verdict, Granted)
+    assert isinstance(allocate_container_memory(policy, state, wants, only).verdict, Granted)
 
 
 def test_a_refusal_shows_what_every_node_has_left() -> None:
     policy = memory_policy(100)
-    big = pod_of("big", guaranteed("app", "memory=1Gi"))
-    done = allocate(policy, MemoryState(machine=policy.idle), policy.wants(big), big.spec.containers[0])
+    big = a_memory_pod("big", a_guaranteed_container("app", "memory=1Gi"))
+    done = allocate_container_memory(
+        policy, MemoryState(machine=policy.initial_machine), policy.demand(big), big.spec.containers[0]
+    )
     left = NUMAMemoryLeft(
         numa=0, resource="memory", free=90 * MIB, allocatable=90 * MIB, group=NUMASet.of(0), is_used=False
     )

@@ -1,17 +1,23 @@
 from collections.abc import Iterable
 from typing import Any
 
-from nodewright.core.preemption import Missing, Victims, candidates_for, preempt, still_missing
-from nodewright.core.requests import QOSClass
-from nodewright.model.objects import Pod
-from nodewright.model.reasons import (
+from nodewright.core.preemption.greedy import (
+    MissingAmount,
+    PreemptionVictims,
+    preemption_candidates,
+    remaining_missing,
+    victims_for,
+)
+from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.predicates import (
     InsufficientResource,
     NodeNameMismatch,
     NoVictimsSuffice,
     PredicateFailure,
-    Reason,
 )
-from nodewright.model.verdict import Granted, Refused
+from nodewright.reasons.reason import Reason
+from nodewright.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import Amounts, a_pod, a_static_pod
 
 LICENCE = "example.com/licence"
@@ -36,23 +42,23 @@ def guaranteed(name: str, cpu: str, licences: int = 0, **spec: Any) -> Pod:
     return a_pod(name, amounts, amounts, **spec)
 
 
-def chosen(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> Victims:
-    found = preempt(pod, list(active), failures)
+def chosen(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> PreemptionVictims:
+    found = victims_for(pod, list(active), failures)
     assert isinstance(found, Granted)
     return found.value
 
 
 def killed(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> list[str]:
-    return [one.pod.uid for one in chosen(pod, active, *failures).victims]
+    return [victim.pod.uid for victim in chosen(pod, active, *failures).victims]
 
 
 def reasons(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> tuple[Reason, ...]:
-    found = preempt(pod, list(active), failures)
+    found = victims_for(pod, list(active), failures)
     assert isinstance(found, Refused)
     return found.because
 
 
-def test_a_guaranteed_pod_goes_where_all_the_lesser_ones_hold_too_little_and_then_spares_burstable_ones() -> (
+def test_a_guaranteed_pod_is_preempted_if_all_lower_ones_hold_too_little_and_then_spares_burstable_pods() -> (
     None
 ):
     """100 are missing; best-effort pods hold 40, burstable ones 50, one guaranteed pod 90."""
@@ -65,10 +71,10 @@ def test_a_guaranteed_pod_goes_where_all_the_lesser_ones_hold_too_little_and_the
     victims = chosen(CRITICAL, active, short(LICENCE, 100))
     # 40 + 50 < 100, so the guaranteed pod must go. Of the remaining 10, best-effort pods hold enough: each
     # of them would do, they request equally little memory and CPU, so the later one goes.
-    assert [one.pod.uid for one in victims.victims] == ["best-effort-2", "guaranteed"]
-    assert [(one.qos_class, one.missing, one.left) for one in victims.rounds] == [
-        (QOSClass.GUARANTEED, (Missing(LICENCE, 10),), ()),
-        (QOSClass.BEST_EFFORT, (Missing(LICENCE, 10),), ()),
+    assert [victim.pod.uid for victim in victims.victims] == ["best-effort-2", "guaranteed"]
+    assert [(one.qos_class, one.missing, one.still_missing) for one in victims.rounds] == [
+        (QOSClass.GUARANTEED, (MissingAmount(LICENCE, 10),), ()),
+        (QOSClass.BEST_EFFORT, (MissingAmount(LICENCE, 10),), ()),
     ]
     assert {each.candidate.pod.uid: each.distance for each in victims.rounds[1].distances} == {
         "best-effort-1": 0.0,
@@ -77,7 +83,7 @@ def test_a_guaranteed_pod_goes_where_all_the_lesser_ones_hold_too_little_and_the
     assert victims.signal == LICENCE
 
 
-def test_told_with_memory_the_story_is_wrong_because_best_effort_pods_request_none() -> None:
+def test_best_effort_pods_free_no_memory() -> None:
     mib = 1 << 20
     active = [
         best_effort("best-effort"),
@@ -88,12 +94,12 @@ def test_told_with_memory_the_story_is_wrong_because_best_effort_pods_request_no
     assert killed(CRITICAL, active, short("memory", 100 * mib)) == ["burstable", "guaranteed"]
 
 
-def test_an_ordinary_pod_preempts_nobody_and_gets_its_reasons_back() -> None:
+def test_an_ordinary_pod_preempts_no_pod_and_keeps_its_failures() -> None:
     failures = (short("cpu", 1), NodeNameMismatch(wanted="a", actual="b"))
     assert reasons(a_pod("ordinary", priority=1_999_999_999), [burstable("web", "1")], *failures) == failures
 
 
-def test_nobody_is_ended_for_a_pod_that_would_not_run_anyway() -> None:
+def test_no_pod_is_preempted_for_a_pod_with_other_failures() -> None:
     elsewhere = NodeNameMismatch(wanted="a", actual="b")
     assert reasons(CRITICAL, [burstable("web", "1")], short("cpu", 1), elsewhere) == (elsewhere,)
 
@@ -116,16 +122,16 @@ def test_candidates_are_ordinary_pods_and_those_of_lower_priority_where_both_hav
     ]
 
     def names(pod: Pod) -> list[str]:
-        return [one.pod.uid for one in candidates_for(pod, active)]
+        return [candidate.pod.uid for candidate in preemption_candidates(pod, active)]
 
     assert names(node_critical) == ["ordinary", "cluster-critical", "static-and-ranked"]
     assert names(a_static_pod("new")) == ["ordinary"]
 
 
-def test_the_nearest_pod_goes_first_and_the_rest_is_measured_anew() -> None:
+def test_the_nearest_pod_is_picked_first_and_distances_are_recomputed() -> None:
     active = [burstable("small", "100m"), burstable("middle", "300m"), burstable("large", "600m")]
     victims = chosen(CRITICAL, active, short("cpu", 700))
-    assert [one.pod.uid for one in victims.victims] == ["large", "small"]
+    assert [victim.pod.uid for victim in victims.victims] == ["large", "small"]
     first, second = victims.rounds
     assert [each.distance for each in first.distances] == [(6 / 7) ** 2, (4 / 7) ** 2, (1 / 7) ** 2]
     # `small` and `middle` would both do now: the one that requests less goes.
@@ -141,7 +147,7 @@ def test_every_missing_resource_weighs_the_same() -> None:
     assert victims.rounds[0].picked.pod.uid == "even"
 
 
-def test_of_equally_near_pods_the_smaller_memory_then_the_smaller_cpu_then_the_later_goes() -> None:
+def test_ties_are_broken_by_smaller_memory_then_smaller_cpu_then_later_position() -> None:
     cpu = short("cpu", 100)
     assert killed(CRITICAL, [burstable("a", "200m", "2Mi"), burstable("b", "300m", "1Mi")], cpu) == ["b"]
     assert killed(CRITICAL, [burstable("a", "200m"), burstable("b", "300m")], cpu) == ["a"]
@@ -161,18 +167,18 @@ def test_every_pod_frees_one_place() -> None:
     assert killed(CRITICAL, [best_effort("a"), burstable("b", "1")], short("pods", 1)) == ["a"]
 
 
-def test_a_shortage_that_is_none_asks_for_no_victim() -> None:
+def test_a_shortage_of_zero_needs_no_victim() -> None:
     victims = chosen(CRITICAL, [burstable("web", "1")], short("cpu", 0))
     assert (victims.victims, victims.rounds, victims.signal) == ((), (), "cpu")
     assert chosen(CRITICAL, []).signal == ""
 
 
 def test_what_is_freed_is_no_longer_missing() -> None:
-    candidates = candidates_for(CRITICAL, [burstable("a", "300m"), burstable("b", "400m")])
-    missing = (Missing("cpu", 500), Missing("pods", 2), Missing("memory", 1))
-    assert still_missing(missing, candidates[:1]) == (
-        Missing("cpu", 200),
-        Missing("pods", 1),
-        Missing("memory", 1),
+    candidates = preemption_candidates(CRITICAL, [burstable("a", "300m"), burstable("b", "400m")])
+    missing = (MissingAmount("cpu", 500), MissingAmount("pods", 2), MissingAmount("memory", 1))
+    assert remaining_missing(missing, candidates[:1]) == (
+        MissingAmount("cpu", 200),
+        MissingAmount("pods", 1),
+        MissingAmount("memory", 1),
     )
-    assert still_missing(missing, candidates) == (Missing("memory", 1),)
+    assert remaining_missing(missing, candidates) == (MissingAmount("memory", 1),)

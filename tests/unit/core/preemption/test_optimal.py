@@ -1,26 +1,28 @@
 from collections.abc import Iterable
 
-from nodewright.core.preemption import Cover, Optimum, Toll, Victims, optimum, preempt
-from nodewright.model.objects import Pod
-from nodewright.model.reasons import InsufficientResource
-from nodewright.model.verdict import Granted
+from nodewright.core.preemption.greedy import PreemptionVictims, victims_for
+from nodewright.core.preemption.optimal import PreemptionCost, SmallestPreemption, smallest_preemption
+from nodewright.core.preemption.set_cover import Cover
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.predicates import InsufficientResource
+from nodewright.reasons.verdict import Granted
 from nodewright.testing.objects import a_pod
 
 CRITICAL = a_pod("critical", priority=2_000_000_000)
 
 
-def greedy(active: Iterable[Pod], **missing: int) -> Victims:
+def greedy(active: Iterable[Pod], **missing: int) -> PreemptionVictims:
     failures = [
         InsufficientResource(resource=name, requested=amount, used=0, capacity=0)
         for name, amount in missing.items()
     ]
-    found = preempt(CRITICAL, list(active), failures)
+    found = victims_for(CRITICAL, list(active), failures)
     assert isinstance(found, Granted)
     return found.value
 
 
-def names(found: Victims | Optimum) -> list[str]:
-    return [one.pod.uid for one in found.victims]
+def names(found: PreemptionVictims | SmallestPreemption) -> list[str]:
+    return [victim.pod.uid for victim in found.victims]
 
 
 def burstable(name: str, cpu: str, memory: str = "0") -> Pod:
@@ -34,18 +36,18 @@ def test_the_kubelet_takes_the_nearest_pod_and_then_needs_more_than_the_smallest
         burstable("cpu", "900m", "100M"),
     ]
     chosen = greedy(active, cpu=1000, memory=1_000_000_000)
-    best = optimum(chosen)
+    best = smallest_preemption(chosen)
     assert names(chosen) == ["both", "cpu", "memory"]
     assert names(best) == ["memory", "cpu"]
-    assert best.toll == Toll(0, 2, 0, (1_000_000_000, 1000))
-    assert best.greedy_toll == Toll(0, 3, 0, (1_510_000_000, 1510))
+    assert best.cost == PreemptionCost(0, 2, 0, (1_000_000_000, 1000))
+    assert best.greedy_cost == PreemptionCost(0, 3, 0, (1_510_000_000, 1510))
     assert best.proved
 
 
 def test_of_equally_many_pods_those_that_request_less_are_chosen_memory_before_cpu() -> None:
     chosen = greedy([burstable("a", "600m", "2M"), burstable("b", "500m", "3M")], cpu=500)
-    assert names(chosen) == names(optimum(chosen)) == ["a"]
-    assert optimum(chosen).resources == ("memory", "cpu")
+    assert names(chosen) == names(smallest_preemption(chosen)) == ["a"]
+    assert smallest_preemption(chosen).resources == ("memory", "cpu")
 
 
 def test_what_else_is_missing_is_compared_too_but_places_for_pods_are_their_number() -> None:
@@ -58,11 +60,11 @@ def test_what_else_is_missing_is_compared_too_but_places_for_pods_are_their_numb
         InsufficientResource(resource=name, requested=amount, used=0, capacity=0)
         for name, amount in (("pods", 1), (licence, 4))
     ]
-    found = preempt(CRITICAL, active, failures)
+    found = victims_for(CRITICAL, active, failures)
     assert isinstance(found, Granted)
-    best = optimum(found.value)
+    best = smallest_preemption(found.value)
     assert best.resources == ("memory", "cpu", licence)
-    assert (names(best), best.toll) == (["few"], Toll(0, 0, 1, (0, 0, 5)))
+    assert (names(best), best.cost) == (["few"], PreemptionCost(0, 0, 1, (0, 0, 5)))
 
 
 def test_victims_are_named_in_the_kubelets_order_of_kills() -> None:
@@ -71,20 +73,24 @@ def test_victims_are_named_in_the_kubelets_order_of_kills() -> None:
         burstable("burstable", "1"),
         a_pod("best-effort"),
     ]
-    assert names(optimum(greedy(active, cpu=2000, pods=3))) == ["best-effort", "burstable", "guaranteed"]
+    assert names(smallest_preemption(greedy(active, cpu=2000, pods=3))) == [
+        "best-effort",
+        "burstable",
+        "guaranteed",
+    ]
 
 
-def test_where_nothing_is_missing_nobody_goes() -> None:
-    best = optimum(greedy([burstable("a", "1")], cpu=0))
-    assert (best.victims, best.proved, best.toll) == ((), True, Toll(0, 0, 0, (0, 0)))
+def test_without_a_shortage_there_are_no_victims() -> None:
+    best = smallest_preemption(greedy([burstable("a", "1")], cpu=0))
+    assert (best.victims, best.proved, best.cost) == ((), True, PreemptionCost(0, 0, 0, (0, 0)))
 
 
 NEAR = [burstable(name, f"{cpu}m") for name, cpu in (("a", 400), ("b", 300), ("c", 301), ("d", 250))]
 
 
-def test_without_a_proof_another_solver_is_asked_and_believed_only_if_its_choice_holds() -> None:
+def test_without_a_proof_another_solver_is_called_and_its_choice_is_checked() -> None:
     chosen = greedy(NEAR, cpu=600)
-    proven = optimum(chosen)
+    proven = smallest_preemption(chosen)
     assert proven.proved
 
     def right(cover: Cover) -> tuple[int, ...]:
@@ -99,8 +105,8 @@ def test_without_a_proof_another_solver_is_asked_and_believed_only_if_its_choice
     def stumped(cover: Cover) -> None:
         return None
 
-    asked = optimum(chosen, budget=0, exact=right)
+    asked = smallest_preemption(chosen, budget=0, exact=right)
     assert (asked.victims, asked.proved) == (proven.victims, True)
     for solver in (too_little, too_much, stumped):
-        assert not optimum(chosen, budget=0, exact=solver).proved
-    assert not optimum(chosen, budget=0).proved
+        assert not smallest_preemption(chosen, budget=0, exact=solver).proved
+    assert not smallest_preemption(chosen, budget=0).proved

@@ -1,13 +1,18 @@
-"""Quotas and what they count, in a few words."""
+"""Quotas and the objects that they count, in a short notation."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.model.objects import ResourceList
-from nodewright.model.quota_objects import PersistentVolumeClaim, ResourceClaim, ResourceQuota, Service
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.namespace_objects import (
+    PersistentVolumeClaim,
+    ResourceClaim,
+    ResourceQuota,
+    Service,
+)
+from nodewright.kubernetes.objects import ResourceList
 from nodewright.testing.objects import amounts
 from nodewright.values.instant import Instant
-from nodewright.world.decode import decode
 
 NOW = Instant.parse("2026-01-31T12:00:00Z")
 

@@ -1,9 +1,9 @@
 import pytest
 from tests.unit.core.quota.objects import a_service, short
 
-from nodewright.core.quota import SERVICES
-from nodewright.model.api_request import APIRequest, Operation, creation, update
-from nodewright.model.quota_objects import Service
+from nodewright.core.quota.evaluator import SERVICE_EVALUATOR
+from nodewright.kubernetes.api_request import APIRequest, Operation, create_request, update_request
+from nodewright.kubernetes.namespace_objects import Service
 
 USED: list[tuple[Service, str]] = [
     (Service(), ""),
@@ -26,14 +26,14 @@ USED: list[tuple[Service, str]] = [
 
 @pytest.mark.parametrize(("service", "extra"), USED)
 def test_a_service_is_charged_node_ports_and_a_load_balancer(service: Service, extra: str) -> None:
-    usage = SERVICES.usage(service)
+    usage = SERVICE_EVALUATOR.usage(service)
     assert short(usage) == f"count/services=1 services=1 {extra}".strip()
-    assert SERVICES.own([*usage, "pods"]) == tuple(sorted(usage))
+    assert SERVICE_EVALUATOR.matching_resources([*usage, "pods"]) == tuple(sorted(usage))
 
 
 def test_services_are_charged_when_they_are_created_and_changed() -> None:
     service = a_service()
-    assert SERVICES.is_handled(creation(service))
-    assert SERVICES.is_handled(update(service, service))
-    assert not SERVICES.is_handled(update(service, service, "status"))
-    assert not SERVICES.is_handled(APIRequest(operation=Operation.DELETE, object=service))
+    assert SERVICE_EVALUATOR.is_handled(create_request(service))
+    assert SERVICE_EVALUATOR.is_handled(update_request(service, service))
+    assert not SERVICE_EVALUATOR.is_handled(update_request(service, service, "status"))
+    assert not SERVICE_EVALUATOR.is_handled(APIRequest(operation=Operation.DELETE, object=service))

@@ -1,16 +1,18 @@
-"""What is in use, with worked cases."""
+"""Quota usage, with worked examples."""
 
 import pytest
 from tests.unit.core.quota.objects import NOW, a_quota, a_service, a_term, short
 
-from nodewright.ask import load_pods
-from nodewright.core.quota import SERVICES, Population, calculated, counted, pods, usage_of
-from nodewright.core.requests import with_defaults
-from nodewright.model.api_request import GroupResource
-from nodewright.model.objects import Pod
-from nodewright.model.quota_objects import CountedObject, ResourceQuota, ScopeTerm
+from nodewright.core.quota.evaluator import SERVICE_EVALUATOR, object_count_evaluator
+from nodewright.core.quota.quota_pods import pod_evaluator
+from nodewright.core.quota.quota_usage import NamespaceObjects, usage_of, with_calculated_usage
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine import load_pods
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.api_request import GroupResource
+from nodewright.kubernetes.namespace_objects import PartialObjectMetadata, ResourceQuota, ScopeTerm
+from nodewright.kubernetes.objects import Pod
 from nodewright.testing.objects import a_pod
-from nodewright.world.decode import decode
 
 COMPUTE = a_quota("limits.cpu=1 limits.memory=1Gi requests.cpu=1 requests.memory=1Gi pods=10")
 
@@ -32,14 +34,14 @@ ALONE = """
 def test_init_containers_count_as_much_as_is_in_use_at_any_time(line: str) -> None:
     name, _, used = line.partition("->")
     alone = [pod for pod in with_init_containers() if pod.metadata.name == name.strip()]
-    found = calculated(COMPUTE, [Population(pods(NOW), alone)]).status.used
+    found = with_calculated_usage(COMPUTE, [NamespaceObjects(pod_evaluator(NOW), alone)]).status.used
     assert " ".join(f"{each}={found[each]}" for each in ("limits.memory", "limits.cpu")) == used.strip()
     # What has a limit and no request requests its limit.
     assert found["requests.memory"] == found["limits.memory"]
 
 
 def test_pods_add_up() -> None:
-    together = calculated(COMPUTE, [Population(pods(NOW), with_init_containers())])
+    together = with_calculated_usage(COMPUTE, [NamespaceObjects(pod_evaluator(NOW), with_init_containers())])
     assert short(together.status.used) == (
         "limits.cpu=610m limits.memory=1610Mi pods=3 requests.cpu=610m requests.memory=1610Mi"
     )
@@ -55,7 +57,7 @@ def test_objects_count_that_match_all_the_terms() -> None:
 
     def cpu(*terms: str) -> str:
         read = [decode(a_term(term), ScopeTerm) for term in terms]
-        return str(usage_of(pods(NOW), some, ["cpu"], read)["cpu"])
+        return str(usage_of(pod_evaluator(NOW), some, ["cpu"], read)["cpu"])
 
     assert cpu() == "15"
     assert cpu("PriorityClass In high") == "6"
@@ -69,12 +71,14 @@ def test_a_status_names_what_is_hard_and_known() -> None:
     hard = {"services": "5", "services.nodeports": "1", "configmaps": "9", "pods": "1", "old": "1"}
     status = {"hard": {"secrets": "1"}, "used": {"secrets": "1", "services": "7", "old": "4"}}
     quota = decode({"spec": {"hard": hard}, "status": status}, ResourceQuota)
-    found = calculated(
+    found = with_calculated_usage(
         quota,
         [
-            Population(SERVICES, [a_service("NodePort", 0, 0), a_service()]),
-            Population(counted(GroupResource("configmaps")), [CountedObject()] * 3),
-            Population(counted(GroupResource("secrets")), [CountedObject()]),
+            NamespaceObjects(SERVICE_EVALUATOR, [a_service("NodePort", 0, 0), a_service()]),
+            NamespaceObjects(
+                object_count_evaluator(GroupResource("configmaps")), [PartialObjectMetadata()] * 3
+            ),
+            NamespaceObjects(object_count_evaluator(GroupResource("secrets")), [PartialObjectMetadata()]),
         ],
     )
     assert found.status.hard == quota.spec.hard

@@ -2,14 +2,14 @@
 
 import pytest
 
-from nodewright.core.requests import (
+from nodewright.core.requests.qos_and_priority import (
     can_preempt,
     is_critical,
     is_mirror,
     is_node_critical,
     is_static,
 )
-from nodewright.model.objects import ObjectMeta, Pod, PodSpec
+from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec
 
 
 def of(priority: int | None = None, name: str = "", **annotations: str) -> Pod:
@@ -36,7 +36,7 @@ def test_a_pod_is_critical_by_its_source_or_its_priority(case: str) -> None:
     assert is_critical(pod) is expected
 
 
-def test_static_and_mirror_are_told_by_annotations() -> None:
+def test_static_and_mirror_pods_are_recognized_by_annotations() -> None:
     assert is_static(of(source="file"))
     assert not is_static(of(source="api"))
     assert not is_static(of())
@@ -65,5 +65,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("preemptor", "other", "expected"), PAIRS)
-def test_who_may_push_whom_out(preemptor: Pod, other: Pod, *, expected: bool) -> None:
+def test_preemption_depends_on_criticality_and_priority(
+    preemptor: Pod, other: Pod, *, expected: bool
+) -> None:
     assert can_preempt(preemptor, other) is expected

@@ -2,14 +2,14 @@
 
 import pytest
 
-from nodewright.core.topology import TopologyManager, affinity, topology_manager
-from nodewright.model.hints import Hint, HintList, Offer
-from nodewright.model.machine import NUMANode
-from nodewright.model.topology_reasons import DistanceMissing
-from nodewright.model.verdict import Granted, Refused
-from nodewright.render.messages import message
-from nodewright.render.sentences import sentence
+from nodewright.core.topology.hint_merge import numa_affinity
+from nodewright.core.topology.manager_config import TopologyManager, topology_manager
+from nodewright.hardware.machine_info import NUMANode
+from nodewright.reasons.texts import kubelet_text, sentence
+from nodewright.reasons.topology import DistanceMissing
+from nodewright.reasons.verdict import Granted, Refused
 from nodewright.values.idset import NUMASet
+from nodewright.values.topology_hints import Hint, HintList, Offer
 
 TOPOLOGY = [NUMANode(node_id=0, distances=(10, 20)), NUMANode(node_id=8, distances=(20, 10))]
 
@@ -26,10 +26,10 @@ def offer(*nodes: int) -> Offer:
 
 
 def test_the_kubelet_crashes_over_a_distance_that_is_not_listed() -> None:
-    verdict = affinity(manager(), [offer(0, 8)])
+    verdict = numa_affinity(manager(), [offer(0, 8)])
     crash = DistanceMissing(numa=0, other=8, listed=2)
     assert verdict == Refused((crash,))
-    assert message(crash) == ("KubeletCrashes", "index out of range [8] with length 2")
+    assert kubelet_text(crash) == ("KubeletCrashes", "index out of range [8] with length 2")
     assert sentence(crash).startswith("the kubelet crashes: it looks up the distance from NUMA node 0 to 8")
 
 
@@ -43,4 +43,4 @@ def test_the_kubelet_crashes_over_a_distance_that_is_not_listed() -> None:
     ],
 )
 def test_it_does_not_where_no_such_distance_counts(asked: TopologyManager, offered: Offer) -> None:
-    assert isinstance(affinity(asked, [offered]), Granted)
+    assert isinstance(numa_affinity(asked, [offered]), Granted)

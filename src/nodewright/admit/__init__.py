@@ -1,0 +1,1 @@
+"""Reports of `requests`, `admit`, `preempt` and `resize`."""

@@ -1,0 +1,1 @@
+"""Device plugins of the agent: registration, allocation for containers, placement of pods."""

@@ -1,0 +1,1 @@
+"""What the agent observes and reports: manifest sources, pressure, usage, events, metrics."""

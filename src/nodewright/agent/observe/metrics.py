@@ -1,0 +1,226 @@
+"""Counts and times of what the agent has decided and done since it started; reads every iteration, changes nothing."""
+
+from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.agent.effects import CleanUpPod, SyncPod, TerminatePod
+from nodewright.agent.loop import IterationTrace
+from nodewright.agent.observations import (
+    SANDBOX_ERROR,
+    NodeUsageObserved,
+    PodEffectCompleted,
+    ProbeCompleted,
+    Ticked,
+)
+from nodewright.agent.observe.manager_metrics import manager_counts, reached_managers
+from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, MetricValues
+from nodewright.core.eviction.eviction_state import Eviction
+from nodewright.core.eviction.eviction_thresholds import signal_observations
+from nodewright.core.lifecycle.pod_actions import ProbeResult
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.node.actions import KillPod
+from nodewright.node.events import PodAdded
+from nodewright.reasons.eviction import (
+    ContainerStorageOverLimit,
+    EmptyDirOverLimit,
+    NodeRanShort,
+    PodStorageOverLimit,
+)
+
+_LIMIT_SIGNALS = {
+    EmptyDirOverLimit: "emptydirfs.limit",
+    PodStorageOverLimit: "ephemeralpodfs.limit",
+    ContainerStorageOverLimit: "ephemeralcontainerfs.limit",
+}
+_RESULTS = {ProbeResult.SUCCESS: "successful", ProbeResult.FAILURE: "failed", None: "unknown"}
+
+
+class AgentMetrics(MetricValues):
+    """The agent's metrics; call `record_iteration` after every iteration."""
+
+    def __init__(self, started_ns: int) -> None:
+        """What started before ``started_ns`` (nanoseconds since 1970) is not counted: an earlier agent counted it."""
+        super().__init__()
+        self.last_iteration_ns = 0
+        """When the last iteration was, on the monotonic clock."""
+        self._started_ns = started_ns
+        self._first_seen: dict[str, int] = {}
+        self._running_effects: dict[str, tuple[str, int]] = {}
+        """By uid the kind of the running effect, and when it started."""
+        self._static_names: dict[str, str] = {}
+        """By full name the uid of the last static pod of that name."""
+
+    def record_iteration(self, trace: IterationTrace) -> None:
+        """Counts one iteration."""
+        observation, result = trace.observation, trace.result
+        self.last_iteration_ns = trace.at_ns
+        self.observe(
+            HistogramMetric.ITERATION_DURATION, trace.duration_ns / 10**9, type(observation).__name__
+        )
+        if isinstance(observation, Ticked) and not result.effects and result.changes.is_empty:
+            return
+        self._count_node_steps(trace)
+        self._count_changed_records(trace)
+        self._time_effects(trace)
+        if isinstance(observation, ProbeCompleted):
+            self._count_probe(observation, trace)
+        if isinstance(observation, PodEffectCompleted):
+            self._count_failures(observation)
+        if result.evictions:
+            assert isinstance(observation, NodeUsageObserved)
+            self._count_evictions(observation, result.evictions, trace.at_ns)
+
+    # ------------------------------------------------------------ decisions
+
+    def _count_node_steps(self, trace: IterationTrace) -> None:
+        node = trace.state_before.node
+        for node_step in trace.result.changes.node_steps:
+            event, step_result = node_step.event, node_step.step
+            if isinstance(event, PodAdded) and reached_managers(step_result):
+                self.observe(HistogramMetric.ALIGNMENT_DURATION, trace.duration_ns / 10**6)
+                for metric, labels in manager_counts(node, event.pod):
+                    self.increment(metric, *labels)
+            for action in step_result.actions:
+                if isinstance(action, KillPod):
+                    for threshold in action.if_done:
+                        self.increment(CounterMetric.PREEMPTED, threshold.signal)
+            node = step_result.state
+
+    def _count_evictions(
+        self, observation: NodeUsageObserved, evictions: tuple[Eviction, ...], at_ns: int
+    ) -> None:
+        usage = observation.eviction_observation.usage
+        observed = signal_observations(usage) if usage is not None else {}
+        for eviction in evictions:
+            reason = eviction.because
+            if not isinstance(reason, NodeRanShort):
+                self.increment(CounterMetric.EVICTED, _LIMIT_SIGNALS[type(reason)])
+                continue
+            self.increment(CounterMetric.EVICTED, reason.signal)
+            measured_at = observed[reason.signal].measured_at if reason.signal in observed else None
+            if measured_at is not None:
+                self.observe(
+                    HistogramMetric.STATS_AGE, max(0, at_ns - measured_at.nanoseconds) / 10**9, reason.signal
+                )
+
+    # ------------------------------------------------------------ pods
+
+    def _count_changed_records(self, trace: IterationTrace) -> None:
+        before, after = trace.state_before.pods, trace.result.state.pods
+        for uid, record in after.items():
+            record_before = before.get(uid)
+            if record_before is record:
+                continue
+            if record_before is None:
+                self._first_seen[uid] = trace.at_ns
+                self._count_admission(record)
+            # When the pods of an earlier agent were first seen is unknown.
+            if (
+                record.has_started
+                and not (record_before and record_before.has_started)
+                and uid in self._first_seen
+            ):
+                self.observe(
+                    HistogramMetric.POD_START_DURATION, (trace.at_ns - self._first_seen[uid]) / 10**9
+                )
+            if (
+                record_before.runtime_status if record_before is not None else None
+            ) is not record.runtime_status:
+                self._count_runtime_changes(record_before, record)
+        for uid in before.keys() - after.keys():
+            self._first_seen.pop(uid, None)
+            self._running_effects.pop(uid, None)
+            for labels in [labels for labels in self.counts[CounterMetric.PROBED] if labels[-1] == uid]:
+                del self.counts[CounterMetric.PROBED][labels]
+                kind, _, *rest, _uid = labels
+                self.remove(HistogramMetric.PROBE_DURATION, kind, *rest)
+
+    def _count_admission(self, record: PodRecord) -> None:
+        if record.stage is PodStage.REJECTED and record.status_override is not None:
+            self.increment(CounterMetric.REJECTED, record.status_override.reason)
+            return
+        if record.source.is_static_pod_source:
+            name, uid = record.pod.full_name, record.pod.uid
+            if self._static_names.get(name) == uid:
+                self.increment(CounterMetric.PODS_RESTARTED, "true")
+            self._static_names[name] = uid
+
+    def _count_runtime_changes(self, record_before: PodRecord | None, record: PodRecord) -> None:
+        """Counts sandboxes and containers that are new in the runtime's status."""
+        known = record_before.runtime_status if record_before is not None else None
+        sandboxes = {sandbox.id for sandbox in known.sandboxes} if known is not None else set()
+        for sandbox in record.runtime_status.sandboxes if record.runtime_status is not None else ():
+            if sandbox.id not in sandboxes and sandbox.created_ns >= self._started_ns:
+                self.increment(CounterMetric.PODS_STARTED)
+        before = {container.id: container for container in known.containers} if known is not None else {}
+        for container in record.runtime_status.containers if record.runtime_status is not None else ():
+            container_before = before.get(container.id)
+            if container_before is container:
+                continue
+            kind = container_type(record.pod, container.name)
+            if (
+                container.started_ns >= self._started_ns
+                and container.started_ns
+                and not (container_before and container_before.started_ns)
+            ):
+                self.increment(CounterMetric.CONTAINERS_STARTED, kind)
+            if (
+                _has_ended(container)
+                and not (container_before and _has_ended(container_before))
+                and container.finished_ns >= self._started_ns
+            ):
+                self.increment(
+                    CounterMetric.CONTAINERS_ENDED, kind, str(container.exit_code), container.reason
+                )
+
+    def _count_failures(self, observation: PodEffectCompleted) -> None:
+        if not isinstance(observation.effect, SyncPod) or observation.is_cancelled:
+            return
+        for failure in observation.failures:
+            if failure.container:
+                kind = container_type(observation.effect.pod, failure.container)
+                self.increment(CounterMetric.CONTAINERS_NOT_STARTED, kind, failure.reason)
+            elif failure.reason == SANDBOX_ERROR:
+                self.increment(CounterMetric.PODS_NOT_STARTED)
+
+    def _time_effects(self, trace: IterationTrace) -> None:
+        """Times the effects that have ended, and notes the start of those that begin."""
+        observation = trace.observation
+        if isinstance(observation, PodEffectCompleted):
+            kind, started_ns = self._running_effects.pop(observation.uid, ("", 0))
+            if kind and not observation.is_cancelled:
+                self.observe(HistogramMetric.POD_WORKER_DURATION, (trace.at_ns - started_ns) / 10**9, kind)
+        for effect in trace.result.effects:
+            match effect:
+                case SyncPod(uid=uid):
+                    record = trace.result.state.pods[uid]
+                    self._running_effects[uid] = (
+                        "create" if record.runtime_status is None else "sync",
+                        trace.at_ns,
+                    )
+                case TerminatePod(uid=uid):
+                    self._running_effects[uid] = ("kill", trace.at_ns)
+                case CleanUpPod(uid=uid):
+                    self._running_effects[uid] = ("terminated", trace.at_ns)
+                case _:
+                    pass
+
+    def _count_probe(self, observation: ProbeCompleted, trace: IterationTrace) -> None:
+        record = trace.result.state.pods.get(observation.uid)
+        if record is None:
+            return
+        meta = record.pod.metadata
+        labels = (observation.container, meta.name, meta.namespace or "default", meta.uid)
+        kind = observation.probe.kind.value.capitalize()
+        self.increment(CounterMetric.PROBED, kind, _RESULTS[observation.health], *labels)
+        if observation.health is ProbeResult.SUCCESS:
+            self.observe(HistogramMetric.PROBE_DURATION, observation.duration_s, kind, *labels[:-1])
+
+
+def container_type(pod: Pod, container: str) -> str:
+    """The kubelet's word for the type of a container."""
+    is_init = any(init_container.name == container for init_container in pod.spec.init_containers)
+    return "init_container" if is_init else "container"
+
+
+def _has_ended(container: RuntimeContainerStatus) -> bool:
+    return container.phase is ContainerPhase.EXITED

@@ -1,0 +1,366 @@
+"""Watches the node's pressure, rarely while much is left and often near a threshold, and reports it to the loop."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.agent.effects import ReclaimNodeResources, RecordEvent
+from nodewright.agent.loop import AgentLoop
+from nodewright.agent.observations import NodeUsageObserved
+from nodewright.agent.observe.node_reclaim import reclaim_node_resources
+from nodewright.agent.observe.pod_usage import PodUsageReader
+from nodewright.agent.pods.image_manager import ImageManager
+from nodewright.agent.pods.termination import pending_evictions
+from nodewright.agent.supervision import BackgroundTask, error_text, run_supervised
+from nodewright.agent.timing import ThreadRunner, monotonic_ns
+from nodewright.core.eviction.eviction_policy import (
+    ADAPTIVE,
+    MONITORING_INTERVAL_NS,
+    NEAR_INTERVAL_NS,
+    SECOND_NS,
+    EvictionPolicy,
+    ThresholdDistances,
+    due_in_ns,
+    threshold_distances,
+)
+from nodewright.core.eviction.eviction_state import EvictionObservation, EvictionState
+from nodewright.core.eviction.eviction_thresholds import (
+    NodeFilesystems,
+    signal_observations,
+    watched_thresholds,
+)
+from nodewright.errors import HostError
+from nodewright.host.local_storage import DiskStorageStats, PodDirectories
+from nodewright.host.memory_readings import HostStatsProvider
+from nodewright.host.ports import (
+    THRESHOLD_NOTIFICATION,
+    EphemeralStorageStats,
+    NodeStatsProvider,
+    PressureNotifier,
+)
+from nodewright.host.pressure_events import KernelPressureNotifier
+from nodewright.kubernetes.eviction_thresholds import SIGNAL_CONDITIONS, NodeCondition, Signal, Threshold
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.stats_summary import NodeStats, PodStats, StatsSummary
+from nodewright.node.node_cgroups import cgroup_rules, cgroup_tree
+from nodewright.node.node_config import NodeConfig
+from nodewright.values.instant import Instant
+
+STORAGE_PERIOD_S = 60.0
+"""The kubelet's minimum interval between readings of the pods' files."""
+STORAGE_TIME_DIVISOR = 100
+"""Reading the pods' files takes at most this fraction of the time."""
+DISK_PERIOD_S = 1.0
+DECISION_TIMEOUT_NS = 5 * SECOND_NS
+"""How long to wait for the loop's decision."""
+ALARM_COOLDOWN_S = 0.01
+"""Pause after a kernel notification, against floods of them."""
+_PODS_SIGNAL = Signal.ALLOCATABLE_MEMORY_AVAILABLE
+
+
+class MonitoredParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of the machine that are watched."""
+
+    gauges: NodeStatsProvider
+    storage: EphemeralStorageStats | None = None
+    alarms: PressureNotifier | None = None
+    image_manager: ImageManager | None = None
+    run_in_thread: ThreadRunner = asyncio.to_thread
+    """Runs blocking functions beside the loop."""
+
+    @classmethod
+    def of_this_host(
+        cls,
+        config: NodeConfig,
+        nodefs: Path,
+        pod_directories: Callable[[Pod], PodDirectories],
+        imagefs: Path | None = None,
+        image_manager: ImageManager | None = None,
+    ) -> Self:
+        """The parts of this machine, for a node of this configuration.
+
+        ``nodefs`` holds volumes and logs, ``pod_directories`` maps them to pods; ``imagefs`` holds images.
+        """
+        cgroup = pods_cgroup(config)
+        return cls(
+            gauges=HostStatsProvider(cgroup, nodefs=nodefs, imagefs=imagefs),
+            storage=DiskStorageStats(pod_directories),
+            alarms=KernelPressureNotifier(cgroup),
+            image_manager=image_manager,
+        )
+
+
+def pods_cgroup(config: NodeConfig) -> str:
+    """The path of the cgroup of all pods."""
+    return cgroup_tree(config).root.path(cgroup_rules(config).driver)
+
+
+class PressureMonitor:
+    """Observes the node for the loop, by a policy.
+
+    A reading of what is left takes some microseconds. Only when it matters are the pods read, too, and a pass of the
+    eviction manager requested with `NodeUsageObserved`.
+    """
+
+    def __init__(
+        self, loop: AgentLoop, watched_parts: MonitoredParts, policy: EvictionPolicy = ADAPTIVE
+    ) -> None:
+        self._loop, self._parts, self._policy = loop, watched_parts, policy
+        self._usage_reader = PodUsageReader(loop.effect_runner.cgroups)
+        self.distance: ThresholdDistances | None = None
+        self.reads, self.passes = 0, 0
+        self._disks, self._filesystems = NodeStats(), NodeFilesystems()
+        self._storage: dict[str, PodStats] = {}
+        self._last_pass_ns: int | None = None
+        """When a pass was last requested."""
+        self._met_at_last_pass: frozenset[Threshold] = frozenset()
+        """The thresholds met at that time."""
+        self._evictions_at_last_pass = 0
+        """The number of evictions at that time."""
+        self._eviction_at_last_pass: EvictionState | None = None
+        """The loop's eviction state at that time: while it is the same object, the loop has not answered yet."""
+        self._is_reclaiming = False
+        self._last_error = ""
+        self._wake = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def gauges(self) -> NodeStatsProvider:
+        """The provider of the machine's own stats."""
+        return self._parts.gauges
+
+    @property
+    def disks(self) -> NodeStats:
+        """The file systems as last read."""
+        return self._disks
+
+    @property
+    def storage(self) -> Mapping[str, PodStats]:
+        """The disk usage of pods as last read, by uid."""
+        return self._storage
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        await self._read_disks()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._start_watch(group, "read the disks", self._watch_disks)
+                if self._parts.storage is not None:
+                    storage = partial(self._watch_storage, self._parts.storage)
+                    self._start_watch(group, "read the disk usage of pods", storage)
+                if self._parts.alarms is not None:
+                    alarms = partial(self._wait_for_notifications, self._parts.alarms)
+                    self._start_watch(group, "wait for the kernel's notifications", alarms)
+                while True:
+                    await self._sleep(self.read_once())
+        finally:
+            self._group = None
+
+    def _start_watch(
+        self, group: asyncio.TaskGroup, name: str, run: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        record_event, clock = self._loop.subscriber.record, self._loop.clock
+        group.create_task(run_supervised(BackgroundTask(name, run), record_event, clock))
+
+    def reclaim(self, effect: ReclaimNodeResources) -> None:
+        """Starts to reclaim node resources; the usage is read again afterwards."""
+        if self._group is not None and not self._is_reclaiming:
+            self._is_reclaiming = True
+            self._group.create_task(self._reclaim(effect))
+
+    def read_once(self) -> int:
+        """Reads the node once; the time until the next reading.
+
+        Units: nanoseconds.
+        """
+        self.reads += 1
+        if not self._loop.has_observed_runtime:
+            # The usage of all pods cannot be read before their cgroup exists; and while it is unknown which pods run, the
+            # wrong pod might count as the one that uses most.
+            return NEAR_INTERVAL_NS
+        now_ns, state = monotonic_ns(self._loop.clock), self._loop.state
+        try:
+            node = self._node_stats()
+        except HostError as error:
+            self._warn_once(str(error))
+            return MONITORING_INTERVAL_NS
+        observed = signal_observations(self._policy.adjusted_usage(StatsSummary(node=node)))
+        self.distance = threshold_distances(self._thresholds(), observed, now_ns, self.distance)
+        self._arm_notifier(node)
+        if pending_evictions(state.evicted_until_ns, state.pods, now_ns) or self._is_reclaiming:
+            return SECOND_NS if self._policy.waits_for_cleanup else NEAR_INTERVAL_NS
+        due_ns = due_in_ns(state.eviction, now_ns)
+        if self._is_pass_due(now_ns, due_ns):
+            self._request_pass(node, now_ns)
+        if self._is_pending(now_ns):
+            return NEAR_INTERVAL_NS
+        return self.distance.wait_ns(self._policy, due_ns)
+
+    def _is_pass_due(self, now_ns: int, due_ns: int | None) -> bool:
+        """Whether a pass of the eviction manager would find something new."""
+        assert self.distance is not None
+        if self._last_pass_ns is None or now_ns - self._last_pass_ns >= MONITORING_INTERVAL_NS:
+            return True
+        if (
+            self._loop.state.evictions_total != self._evictions_at_last_pass
+            or self.distance.met != self._met_at_last_pass
+        ):
+            return True
+        return due_ns is not None and due_ns <= 0
+
+    def _is_pending(self, now_ns: int) -> bool:
+        """Whether a threshold is met and the loop has not answered yet."""
+        assert self.distance is not None
+        assert self._last_pass_ns is not None
+        has_answered = self._loop.state.eviction is not self._eviction_at_last_pass
+        return (
+            bool(self.distance.met) and not has_answered and now_ns - self._last_pass_ns < DECISION_TIMEOUT_NS
+        )
+
+    def _request_pass(self, node: NodeStats, now_ns: int, *, is_after_reclaim: bool = False) -> None:
+        """Requests a pass from the loop."""
+        assert self.distance is not None
+        self.passes += 1
+        self._last_pass_ns, self._met_at_last_pass = now_ns, self.distance.met
+        state, at = self._loop.state, Instant(now_ns)
+        self._eviction_at_last_pass, self._evictions_at_last_pass = state.eviction, state.evictions_total
+        counts = any(
+            SIGNAL_CONDITIONS[threshold.signal] is NodeCondition.PID_PRESSURE
+            for threshold in self.distance.met
+        )
+        pods = self._usage_reader.usage(state, at, self._storage, counts_processes=counts)
+        observation = EvictionObservation(
+            usage=self._policy.adjusted_usage(StatsSummary(node=node, pods=pods)),
+            active_pods=self._usage_reader.claims(state, now_ns),
+            filesystems=self._filesystems,
+        )
+        self._loop.observe(NodeUsageObserved(observation, is_after_reclaim))
+
+    def _node_stats(self) -> NodeStats:
+        """The machine's own stats, with disks as last read."""
+        stats = self._parts.gauges.node_stats()
+        return replace(stats, fs=self._disks.fs, runtime=self._disks.runtime)
+
+    def _thresholds(self) -> tuple[Threshold, ...]:
+        state = self._loop.state.eviction
+        if state.filesystems is not None:
+            return state.thresholds
+        return watched_thresholds(
+            self._loop.state.node.config.eviction.thresholds, self._filesystems
+        ).thresholds
+
+    def _arm_notifier(self, node: NodeStats) -> None:
+        """Sets the kernel's notification at the nearest threshold of the memory of all pods."""
+        if self._parts.alarms is None or self.distance is None:
+            return
+        margins = [
+            headroom.margin
+            for threshold, headroom in self.distance.headrooms.items()
+            if threshold.signal is _PODS_SIGNAL
+        ]
+        above = [margin for margin in margins if margin >= 0]
+        memory = next((container.memory for container in node.system_containers), None)
+        used = None if memory is None else memory.usage_bytes or memory.working_set_bytes
+        self._parts.alarms.set_threshold(_rounded(used + min(above)) if above and used is not None else None)
+
+    # ------------------------------------------------------------ concurrent tasks
+
+    async def _sleep(self, wait_ns: int) -> None:
+        """Sleeps, or until `_wake` is set."""
+        timer = asyncio.ensure_future(self._loop.clock.sleep(wait_ns / SECOND_NS))
+        waker = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait({timer, waker}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            waker.cancel()
+        self._wake.clear()
+
+    async def _watch_disks(self) -> None:
+        """Reads the disks beside the loop, so that a disk that does not answer blocks nothing."""
+        while True:
+            wait_s = self._disk_wait_ns() / SECOND_NS
+            await self._loop.clock.sleep(max(wait_s, DISK_PERIOD_S))
+            await self._read_disks()
+            self._wake.set()
+
+    def _disk_wait_ns(self) -> int:
+        if self.distance is None:
+            return MONITORING_INTERVAL_NS
+        headrooms = {
+            threshold: headroom
+            for threshold, headroom in self.distance.headrooms.items()
+            if SIGNAL_CONDITIONS[threshold.signal] is NodeCondition.DISK_PRESSURE
+        }
+        return ThresholdDistances(at_ns=0, headrooms=headrooms).wait_ns(self._policy)
+
+    async def _read_disks(self) -> None:
+        try:
+            self._disks, self._filesystems = await self._parts.run_in_thread(
+                self._parts.gauges.filesystem_stats
+            )
+        except HostError as error:
+            self._warn_once(str(error))
+
+    async def _watch_storage(self, storage: EphemeralStorageStats) -> None:
+        """Reads the disk usage of pods, one pod after the other."""
+        clock = self._loop.clock
+        while True:
+            started_s, stats = clock.monotonic_s(), dict[str, PodStats]()
+            for uid, record in tuple(self._loop.state.pods.items()):
+                try:
+                    stats[uid] = await self._parts.run_in_thread(partial(storage.pod_usage, record.pod))
+                except Exception as error:  # noqa: BLE001 - the other pods are read all the same
+                    self._warn_once(f"{record.pod.full_name}: {error_text(error)}")
+            self._storage = stats
+            duration_s = clock.monotonic_s() - started_s
+            await clock.sleep(max(STORAGE_PERIOD_S, duration_s * STORAGE_TIME_DIVISOR))
+
+    async def _wait_for_notifications(self, notifier: PressureNotifier) -> None:
+        """Wakes the watch on kernel notifications; the kubelet uses thresholds only, and only if configured."""
+        kubelet = self._loop.state.node.config.parts.kubelet
+        while True:
+            name = await notifier.wait()
+            if not self._policy.uses_memory_notifier or (
+                name == THRESHOLD_NOTIFICATION and kubelet.kernel_memcg_notification
+            ):
+                self._wake.set()
+            await self._loop.clock.sleep(ALARM_COOLDOWN_S)
+
+    async def _reclaim(self, effect: ReclaimNodeResources) -> None:
+        runtime, state = self._loop.effect_runner.runtime, self._loop.state
+        try:
+            failures = await reclaim_node_resources(
+                effect.targets, runtime, self._parts.image_manager, state.pods
+            )
+            for failure in failures:
+                self._warn_once(failure)
+            await self._read_disks()
+            now_ns, node = monotonic_ns(self._loop.clock), self._node_stats()
+            observed = signal_observations(self._policy.adjusted_usage(StatsSummary(node=node)))
+            self.distance = threshold_distances(self._thresholds(), observed, now_ns, self.distance)
+            self._request_pass(node, now_ns, is_after_reclaim=True)
+        except Exception as error:  # noqa: BLE001 - the next pass reclaims again
+            self._warn_once(error_text(error))
+        finally:
+            self._is_reclaiming = False
+            self._wake.set()
+
+    def _warn_once(self, message: str) -> None:
+        """Reports an error, once."""
+        if message != self._last_error:
+            self._last_error = message
+            self._loop.subscriber.record(
+                RecordEvent(uid="", is_warning=True, reason="PressureNotSeen", message=message)
+            )
+
+
+def _rounded(amount: int) -> int:
+    """Rounded up to the next MiB, so that small changes of an idle node do not change the notification."""
+    return -(-amount >> 20) << 20

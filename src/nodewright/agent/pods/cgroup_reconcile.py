@@ -1,0 +1,199 @@
+"""Restores cgroups that another program changed: limits, weights, CPUs and memory of levels, pods and containers."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
+from nodewright.agent.effects import RecordEvent
+from nodewright.core.cgroups.cgroup_comparison import (
+    FileDifference,
+    FileTexts,
+    cgroup_comparison,
+    files_to_read,
+)
+from nodewright.core.cgroups.cgroup_facts import AmountOrigin, CgroupFact, MemoryCeiling
+from nodewright.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
+from nodewright.errors import HostError
+from nodewright.host.ports import CgroupManager, Clock
+from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
+from nodewright.values.units import Bytes
+
+PERIOD_S = 10.0
+"""The kubelet's interval for reconciling the CPUs of containers."""
+
+_NO_LIMIT: CgroupFact = MemoryCeiling(Bytes(-1), AmountOrigin.UNSET)
+"""The fact of a file that no limit is written to."""
+
+
+class ReconcileResult(msgspec.Struct, frozen=True):
+    """What was restored, and what could not be."""
+
+    differences: tuple[FileDifference, ...]
+    errors: tuple[str, ...]
+
+
+async def run_cgroup_reconciler(
+    state: Callable[[], AgentState],
+    cgroups: CgroupManager,
+    record_event: Callable[[RecordEvent], None],
+    clock: Clock,
+    period_s: float = PERIOD_S,
+) -> None:
+    """Reconciles the cgroups until it is cancelled; reports repairs, and each error or missing file once.
+
+    Reading and writing happen without an await in between, so a newer decision is never overwritten.
+    """
+    reported_errors: frozenset[str] = frozenset()
+    reported_missing: frozenset[str] = frozenset()
+    emptied = _EmptiedCgroups()
+    while True:
+        await clock.sleep(period_s)
+        for uid, path in emptied.newly_found(state(), cgroups):
+            message = f"{path} has no process any more, although the pod runs: its limits do not apply"
+            record_event(RecordEvent(uid=uid, is_warning=True, reason="CgroupEmpty", message=message))
+        result = reconcile_cgroups(state(), cgroups)
+        for difference in result.differences:
+            message = _restored_message(difference)
+            record_event(RecordEvent(uid="", is_warning=True, reason="CgroupChanged", message=message))
+        for error in sorted({*result.errors} - reported_errors):
+            record_event(RecordEvent(uid="", is_warning=True, reason="CgroupNotWritten", message=error))
+        reported_errors = frozenset(result.errors)
+        for name in sorted(cgroups.unsupported - reported_missing):
+            message = f"this machine has no {name}: the limit is not enforced"
+            record_event(RecordEvent(uid="", is_warning=True, reason="CgroupLacking", message=message))
+        reported_missing = frozenset(cgroups.unsupported)
+
+
+class _EmptiedCgroups:
+    """Finds cgroups of running pods whose processes were moved away."""
+
+    def __init__(self) -> None:
+        self._occupied: set[str] = set()
+        self._empty: set[str] = set()
+
+    def newly_found(self, state: AgentState, cgroups: CgroupManager) -> list[tuple[str, str]]:
+        """The uids and cgroups of pods that had processes there once, and have had none at two looks in a row.
+
+        A container that has just ended has no process either; its end is known by the next look.
+        """
+        newly_found, empty = [], set()
+        for uid, path in _running_pod_cgroups(state):
+            if cgroups.processes(path):
+                self._occupied.add(path)
+            elif path in self._occupied:
+                empty.add(path)
+                if path in self._empty:
+                    self._occupied.discard(path)
+                    newly_found.append((uid, path))
+        self._empty = empty
+        return newly_found
+
+
+def _running_pod_cgroups(state: AgentState) -> list[tuple[str, str]]:
+    return sorted(
+        {
+            (record.pod.uid, container.cgroup.rpartition("/")[0])
+            for record in state.pods.values()
+            if record.stage is PodStage.ACTIVE and record.runtime_status is not None
+            for container in record.runtime_status.containers
+            if container.phase is ContainerPhase.RUNNING
+            and container.cgroup
+            and not record.has_running_effect
+        }
+    )
+
+
+def reconcile_cgroups(state: AgentState, cgroups: CgroupManager) -> ReconcileResult:
+    """Compares all cgroups once with what they should be, and restores those that differ."""
+    cgroup_config = cgroup_rules(state.node.config)
+    planned_cgroups = tuple(desired_cgroups(state))
+    actual: dict[str, FileTexts | None] = {
+        planned.path: cgroups.read_files(planned.path, files_to_read(planned, cgroup_config.version))
+        for planned in planned_cgroups
+    }
+    by_path: dict[str, list[FileDifference]] = {}
+    for difference in cgroup_comparison(planned_cgroups, actual, cgroup_config).differences:
+        if difference.actual is not None or not difference.file:
+            by_path.setdefault(difference.path, []).append(difference)
+    to_write = {
+        planned.path: (*planned.files, *_restored_files(by_path[planned.path]))
+        for planned in planned_cgroups
+        if planned.path in by_path
+    }
+    # cgroup v1 rejects values above the parent's, so a child may have to be written before its parent: try twice.
+    errors = _write_errors(to_write, cgroups)
+    errors = _write_errors({path: to_write[path] for path in errors}, cgroups)
+    restored = tuple(
+        difference
+        for path, differences in by_path.items()
+        if path not in errors
+        for difference in differences
+    )
+    return ReconcileResult(restored, tuple(errors.values()))
+
+
+def _restored_files(differences: list[FileDifference]) -> Iterator[CgroupFile]:
+    """Files that no plan sets, with their unlimited values."""
+    return (
+        CgroupFile(difference.file, difference.expected, _NO_LIMIT)
+        for difference in differences
+        if difference.because is None and difference.file
+    )
+
+
+def _write_errors(
+    files_by_path: Mapping[str, tuple[CgroupFile, ...]], cgroups: CgroupManager
+) -> dict[str, str]:
+    """Writes the files; what could not be written, and why, by the cgroup's path."""
+    errors = {}
+    for path, files in files_by_path.items():
+        try:
+            cgroups.ensure(path, files)
+        except HostError as error:
+            errors[path] = str(error)
+    return errors
+
+
+def desired_cgroups(state: AgentState) -> Iterator[PlannedCgroup]:
+    """The cgroups as they should be: those above pods, of pods without a running effect, of running containers."""
+    settled = {
+        record.pod.full_name: record
+        for record in state.pods.values()
+        if record.stage is PodStage.ACTIVE
+        and not record.has_running_effect
+        and not record.resizing.is_in_progress
+        and record.runtime_status is not None
+        and record.pod.uid in state.node.pods
+    }
+    allocated = [AllocatedPod(record.pod, record.memory) for record in settled.values()]
+    for planned in node_and_pod_cgroups(state.node, allocated, cgroup_rules(state.node.config)):
+        if planned.level is CgroupLevel.POD:
+            yield planned
+        elif planned.level is CgroupLevel.CONTAINER:
+            yield from _running_cgroup(planned, settled[planned.pod])
+    yield from state.node_cgroups
+
+
+def _running_cgroup(planned: PlannedCgroup, record: PodRecord) -> Iterator[PlannedCgroup]:
+    """The cgroup of a running container with known resources, under the path that its runtime chose."""
+    newest = (
+        record.runtime_status.newest_attempt(planned.container) if record.runtime_status is not None else None
+    )
+    if newest is None or newest.phase is not ContainerPhase.RUNNING or not newest.cgroup:
+        return
+    if newest.id in record.applied_resources:
+        files = record.applied_resources[newest.id]
+        # A container that ends takes its cgroup along: its absence is no error.
+        yield replace(planned, path=newest.cgroup, container_id=newest.id, files=files, is_transient=True)
+
+
+def _restored_message(difference: FileDifference) -> str:
+    if not difference.file:
+        return f"{difference.path} was missing and has been created again"
+    return (
+        f"{difference.file} of {difference.path} was {difference.actual} instead of {difference.expected} "
+        "and has been restored"
+    )

@@ -1,0 +1,366 @@
+"""Builds what configs of all runtimes have in common: environment variables, commands and volumes."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.agent.observations import MOUNT_ERROR
+from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.log_rotation import log_directory
+from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
+from nodewright.core.environment.variables import command_and_args, environment_variables, sub_path
+from nodewright.core.environment.volume_payload import volume_payload
+from nodewright.core.lifecycle.pod_actions import spec_hash
+from nodewright.core.requests.effective_resources import pod_limits
+from nodewright.errors import HostError
+from nodewright.formats.pod_files import is_safe_uid
+from nodewright.host.local_storage import PodDirectories
+from nodewright.host.openat2 import path_beneath, read_beneath
+from nodewright.host.ports import ContainerConfig, Mount
+from nodewright.host.volumes import OBJECT_VOLUME_TYPES, VolumeError, Volumes, volume_path
+from nodewright.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.values.quantity import ZERO, Quantity
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_HOSTS, _TERMINATION_LOG = "/etc/hosts", "/dev/termination-log"
+_MAX_ENV_FILE_BYTES = 64 * 1024
+
+
+class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What is the same for all pods of a node."""
+
+    log_root: Path
+    """Root of the pod log directories: `NAMESPACE_NAME_UID/CONTAINER/ATTEMPT.log`."""
+    allocatable: ResourceList = {}
+    host_ips: tuple[str, ...] = ("127.0.0.1",)
+    """The first one is the node's address."""
+    cluster_domain: str = ""
+    cluster_dns: tuple[str, ...] = ()
+    resolv_conf: str = "/etc/resolv.conf"
+    """The node's own file; empty: pods have no nameservers from the node."""
+    has_stop_signals: bool = False
+    """Whether a container's own stop signal is used (gate ContainerStopSignals)."""
+
+
+ContainerCgroup = tuple[ContainerSettings, tuple[CgroupFile, ...]]
+
+
+class BaseConfigBuilder:
+    """The config parts that both kinds of runtime share."""
+
+    def __init__(self, node_context: NodeContext, volumes: Volumes, object_cache: ConfigObjectCache) -> None:
+        self.node_context, self.volumes, self._object_cache = node_context, volumes, object_cache
+
+    async def remove_pod_files(self, pod: Pod) -> None:
+        """Removes the pod's volumes and logs."""
+        self.volumes.remove(pod.uid)
+        try:
+            logs = self.pod_log_directory(pod)
+        except HostError:
+            # Nothing was ever created under these names.
+            return
+        if logs.exists():
+            run_host_operation("remove", logs, lambda: shutil.rmtree(logs))
+
+    async def watch_config_objects(
+        self, pods: Callable[[], Iterable[Pod]], on_error: Callable[[str], None]
+    ) -> None:
+        """Refreshes the volumes of these pods whenever config objects change, until cancelled; ``on_error`` gets failures."""
+        changed = asyncio.Event()
+        self._object_cache.on_change = changed.set
+        while True:
+            await changed.wait()
+            changed.clear()
+            try:
+                await self.refresh_volumes(pods())
+            except HostError as error:
+                on_error(str(error))
+
+    async def refresh_volumes(self, pods: Iterable[Pod]) -> None:
+        """Updates the files in volumes that come from config objects.
+
+        Errors: HostError, the first, after all others have been refreshed.
+        """
+        errors: list[HostError] = []
+        for pod in pods:
+            for volume in pod.spec.volumes:
+                if not _is_object_volume(volume):
+                    continue
+                try:
+                    if volume_path(self.volumes.pod_directory(pod.uid), volume).is_dir():
+                        self._set_up_object_volume(pod, volume)
+                except VolumeError:
+                    # A missing object leaves the volume as it is.
+                    continue
+                except HostError as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def storage_paths(self, pod: Pod) -> PodDirectories:
+        """Where the pod's files that count as its local ephemeral storage are; volumes in memory do not count."""
+        volumes = {}
+        for volume in pod.spec.volumes:
+            if volume.get("hostPath") is None and (volume.get("emptyDir") or {}).get("medium") != "Memory":
+                with suppress(VolumeError, HostError):
+                    path = volume_path(self.volumes.pod_directory(pod.uid), volume)
+                    volumes[path.name] = path
+        logs = {}
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            with suppress(HostError):
+                logs[container.name] = self.container_log_directory(pod, container)
+        return PodDirectories(volumes=volumes, logs=logs)
+
+    # ------------------------------------------------------------ parts
+
+    def pod_log_directory(self, pod: Pod) -> Path:
+        """The directory of the pod's logs.
+
+        Errors: HostError for names that cannot be in a path.
+        """
+        meta = pod.metadata
+        return log_directory(self.node_context.log_root, meta.namespace, meta.name, meta.uid)
+
+    def container_log_directory(self, pod: Pod, container: Container) -> Path:
+        """The directory of a container's logs.
+
+        Errors: HostError, as for `pod_log_directory`.
+        """
+        return path_beneath(self.pod_log_directory(pod), container.name)
+
+    def _reference_sources(
+        self, pod: Pod, container: Container, runtime_status: RuntimePodStatus
+    ) -> ReferenceSources:
+        around = self._object_sources(pod)
+        ip = runtime_status.sandboxes[0].ip if runtime_status.sandboxes else ""
+        ips = (ip,) if ip else self.node_context.host_ips
+        return replace(around, pod_ips=ips, env_files=self._env_files(pod, container))
+
+    def _object_sources(self, pod: Pod) -> ReferenceSources:
+        namespace = pod.metadata.namespace
+        return ReferenceSources(
+            host_ips=self.node_context.host_ips,
+            allocatable=self.node_context.allocatable,
+            config_maps=self._object_cache.config_maps(namespace),
+            secrets=self._object_cache.secrets(namespace),
+        )
+
+    def _env_files(self, pod: Pod, container: Container) -> dict[tuple[str, str], str | UnresolvedReference]:
+        """The texts of files in volumes that environment variables refer to."""
+        texts: dict[tuple[str, str], str | UnresolvedReference] = {}
+        volumes = _volumes_by_name(pod)
+        for variable in container.env:
+            entry = (variable.value_from or {}).get("fileKeyRef")
+            volume = volumes.get(str(entry.get("volumeName") or "")) if entry is not None else None
+            if entry is None or volume is None:
+                continue
+            key = (str(entry.get("volumeName") or ""), str(entry.get("path") or ""))
+            host_path = self._set_up_volume(pod, volume)
+            try:
+                texts[key] = read_beneath(host_path, key[1], _MAX_ENV_FILE_BYTES).decode()
+            except (OSError, ValueError) as error:
+                texts[key] = UnresolvedReference(str(error))
+        return texts
+
+    def _set_up_volume(self, pod: Pod, volume: Mapping[str, Any]) -> Path:
+        """The path of a volume, set up if it does not exist.
+
+        Errors: ContainerConfigError; HostError.
+        """
+        try:
+            if volume.get("hostPath") is not None:
+                return self.volumes.host_path(volume)
+            if _is_object_volume(volume):
+                return self._set_up_object_volume(pod, volume)
+            # A volume of an unknown kind fails here, before its size is read.
+            volume_path(self.volumes.pod_directory(pod.uid), volume)
+            size = tmpfs_size_bytes(pod, volume, self.node_context.allocatable)
+            return self.volumes.set_up_empty_dir(pod.uid, volume, _fs_group(pod), size)
+        except VolumeError as error:
+            name = volume.get("name") or ""
+            message = f'MountVolume.SetUp failed for volume "{name}" : {error}'
+            raise ContainerConfigError(message, MOUNT_ERROR) from None
+
+    def _set_up_object_volume(self, pod: Pod, volume: Mapping[str, Any]) -> Path:
+        files = volume_payload(volume, pod, self._object_sources(pod))
+        if isinstance(files, UnresolvedReference):
+            raise VolumeError(files.message)
+        return self.volumes.set_up_files(pod.uid, volume, files, _fs_group(pod))
+
+    def base_config(
+        self,
+        pod: Pod,
+        container: Container,
+        attempt: int,
+        settings: ContainerCgroup,
+        runtime_status: RuntimePodStatus,
+    ) -> ContainerConfig:
+        """The container's config except for mounts and image.
+
+        Errors: ContainerConfigError; HostError.
+        """
+        check_uid(pod)
+        env = _checked_value(
+            environment_variables(pod, container, self._reference_sources(pod, container, runtime_status))
+        )
+        command, args = command_and_args(container, env)
+        signal = (container.lifecycle or {}).get("stopSignal")
+        return ContainerConfig(
+            pod=pod,
+            container=container,
+            attempt=attempt,
+            spec_hash=spec_hash(container),
+            command=command,
+            args=args,
+            env=env,
+            working_dir=container.working_dir,
+            log_path=f"{container.name}/{attempt}.log",
+            image=container.image,
+            settings=settings[0],
+            cgroup_files=settings[1],
+            stop_signal=str(signal or "") if self.node_context.has_stop_signals else "",
+        )
+
+    def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> list[Mount]:
+        """The container's volume mounts.
+
+        Follows: v1.36, pkg/kubelet/kubelet_pods.go, makeMounts.
+        """
+        volumes = _volumes_by_name(pod)
+        mounts = []
+        for number, entry in enumerate(container.volume_mounts):
+            name = str(entry.get("name") or "")
+            if name not in volumes:
+                raise ContainerConfigError(
+                    f'cannot find volume "{name}" to mount into container "{container.name}"'
+                )
+            path = _checked_value(sub_path(entry, env))
+            host_path = self._set_up_volume(pod, volumes[name])
+            if path:
+                host_path = self.resolve_subpath(pod, host_path, path, (name, container.name, number))
+            mount_path = str(entry.get("mountPath") or "")
+            mounts.append(
+                Mount(
+                    host_path=str(host_path),
+                    container_path=mount_path if mount_path.startswith("/") else f"/{mount_path}",
+                    is_read_only=bool(entry.get("readOnly")) or _is_object_volume(volumes[name]),
+                    propagation=str(entry.get("mountPropagation") or ""),
+                )
+            )
+        return mounts
+
+    def resolve_subpath(self, pod: Pod, root: Path, path: str, target: tuple[str, str, int]) -> Path:
+        """The path below a volume; the error does not name the target, which may lie outside the pod's volumes."""
+        try:
+            return self.volumes.prepare_subpath(pod.uid, root, path, target)
+        except OSError:
+            name, container, _ = target
+            raise ContainerConfigError(
+                f'failed to prepare subPath for volumeMount "{name}" of container "{container}"'
+            ) from None
+        except VolumeError as error:
+            raise ContainerConfigError(
+                f'MountVolume.SetUp failed for volume "{target[0]}" : {error}'
+            ) from None
+
+    def termination_log(self, pod: Pod, container: Container, attempt: int) -> Mount:
+        """The container's termination message file; the file of the attempt before the last is removed.
+
+        Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_container.go, makeMounts.
+        """
+        pod_directory = self.volumes.pod_directory(pod.uid)
+        host_path = path_beneath(pod_directory, "containers", container.name, str(attempt))
+        self.volumes.make_directory(host_path.parent, 0o755)
+        before = host_path.with_name(str(attempt - 2))
+        run_host_operation("remove", before, lambda: before.unlink(missing_ok=True))
+        run_host_operation("make", host_path, lambda: host_path.touch(0o666))
+        run_host_operation("make", host_path, lambda: host_path.chmod(0o666))
+        return Mount(
+            host_path=str(host_path), container_path=container.termination_message_path or _TERMINATION_LOG
+        )
+
+
+def _volumes_by_name(pod: Pod) -> dict[str, dict[str, Any]]:
+    return {str(volume.get("name") or ""): volume for volume in pod.spec.volumes}
+
+
+def tmpfs_size_bytes(pod: Pod, volume: Mapping[str, Any], allocatable: ResourceList) -> int:
+    """The size of an emptyDir in memory: the smaller of the pod's memory limit and the volume's sizeLimit.
+
+    Follows: v1.36, pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize.
+    """
+    size = allocatable.get("memory", ZERO).value()
+    own = str((volume.get("emptyDir") or {}).get("sizeLimit") or "0")
+    for limit in (_memory_limit(pod), Quantity.parse(own).value()):
+        if limit > 0 and (limit <= size or not size):
+            size = limit
+    return size
+
+
+def _memory_limit(pod: Pod) -> int:
+    """The pod's memory limit in bytes; 0: none."""
+    pod_limit = pod.spec.resources.limits.get("memory") if pod.spec.resources is not None else None
+    if pod_limit is not None:
+        return pod_limit.value()
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    limits = [container.resources.limits.get("memory", ZERO).value() for container in containers]
+    if not all(limits):
+        return 0
+    return pod_limits(pod).get("memory", ZERO).value()
+
+
+def _is_object_volume(volume: Mapping[str, Any]) -> bool:
+    return any(volume.get(kind) is not None for kind in OBJECT_VOLUME_TYPES)
+
+
+def _fs_group(pod: Pod) -> int | None:
+    return pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
+
+
+def _checked_value(value: Any) -> Any:
+    if isinstance(value, UnresolvedReference):
+        raise ContainerConfigError(value.message)
+    return value
+
+
+def check_uid(pod: Pod) -> None:
+    """Checks that the pod's uid can name a directory.
+
+    Errors: ContainerConfigError.
+    """
+    if not is_safe_uid(pod.uid):
+        raise ContainerConfigError(f"the pod's uid {pod.uid!r} cannot be the name of a directory")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; empty if it does not exist.
+
+    Errors: HostError.
+    """
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise HostError("read", str(path), error.strerror or str(error)) from None
+
+
+def run_host_operation(operation: str, host_path: Path, act: Callable[[], object]) -> None:
+    """Runs an operation on the host's files.
+
+    Errors: HostError.
+    """
+    try:
+        act()
+    except OSError as error:
+        raise HostError(operation, str(host_path), error.strerror or str(error)) from None

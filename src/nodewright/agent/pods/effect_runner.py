@@ -1,0 +1,374 @@
+"""Runs effects through the ports: one task for each pod; results go back to the loop as observations."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from nodewright.agent.devices.device_allocation import DeviceAllocator
+from nodewright.agent.devices.device_observations import AllocateDevices, QueryPreferredAllocation
+from nodewright.agent.effects import (
+    CancelEffect,
+    CleanUpPod,
+    PodEffect,
+    QueryEffect,
+    RecordEvent,
+    RunProbe,
+    SyncPod,
+    TerminatePod,
+    UpdateContainerResources,
+    UpdateStartingContainer,
+    WriteCgroups,
+)
+from nodewright.agent.observations import (
+    CGROUP_ERROR,
+    KILL_ERROR,
+    SANDBOX_ERROR,
+    ContainerUpdateFailed,
+    EffectFailure,
+    Observation,
+    PodEffectCompleted,
+)
+from nodewright.agent.pods.apply_resize import apply_resize
+from nodewright.agent.pods.container_start import (
+    ConfigBuilder,
+    ContainerConfigError,
+    ContainerStarter,
+    StartDependencies,
+    pod_ip,
+)
+from nodewright.agent.pods.hooks import HookError, container_named, run_pre_stop, run_probe
+from nodewright.agent.pods.runtime_timeouts import TimeLimitedRuntime
+from nodewright.agent.supervision import error_text, report_failure
+from nodewright.agent.timing import elapsed_s, gather_all, monotonic_ns
+from nodewright.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
+from nodewright.core.lifecycle.pod_actions import KillReason
+from nodewright.core.lifecycle.pod_termination import MIN_GRACE_PERIOD_S, grace_period_s, termination_ordering
+from nodewright.device_plugins.protocols import SimulatedDevicePlugins
+from nodewright.errors import HostError
+from nodewright.host.ports import CgroupManager, Clock, ContainerRuntime, Prober
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+
+_STATUS_RETRY_S = 5.0
+_HOOK_EXTRA_S = 1.0
+"""A hook that is still running when its time is up has not failed."""
+
+
+class EffectRunner:
+    """Runs effects; ``observe`` gets their results."""
+
+    def __init__(
+        self,
+        runtime: ContainerRuntime,
+        cgroups: CgroupManager,
+        config_builder: ConfigBuilder,
+        prober: Prober,
+        clock: Clock,
+    ) -> None:
+        self.runtime: ContainerRuntime = TimeLimitedRuntime(runtime, clock)
+        self.cgroups, self.config_builder = cgroups, config_builder
+        self.prober, self.clock = prober, clock
+        self.observe: Callable[[Observation], None] = lambda _: None
+        self.record_event: Callable[[RecordEvent], None] = lambda _: None
+        """Publishes failures that change no state."""
+        self.device_allocator = DeviceAllocator(SimulatedDevicePlugins())
+        """Allocates devices; without plugins every allocation succeeds."""
+        self._is_closed = False
+        self._pod_tasks: dict[str, asyncio.Task[None]] = {}
+        self._starters: dict[str, ContainerStarter] = {}
+        """The starter of each pod's latest sync."""
+        self._other_tasks: set[asyncio.Task[None]] = set()
+
+    def start(
+        self,
+        effect: PodEffect | CancelEffect | UpdateContainerResources | UpdateStartingContainer | QueryEffect,
+    ) -> None:
+        """Starts an effect, or cancels one."""
+        match effect:
+            case AllocateDevices() | SyncPod() | TerminatePod() | CleanUpPod():
+                assert effect.uid not in self._pod_tasks, effect.uid
+                self._starters.pop(effect.uid, None)
+                if isinstance(effect, SyncPod):
+                    dependencies = StartDependencies(
+                        self.runtime, self.config_builder, self.prober, self.device_allocator
+                    )
+                    self._starters[effect.uid] = ContainerStarter(effect, dependencies)
+                self._pod_tasks[effect.uid] = asyncio.create_task(self._run_pod_effect(effect))
+            case CancelEffect(uid):
+                if uid in self._pod_tasks:
+                    # After the task has begun: a task that never began could not report its end.
+                    asyncio.get_running_loop().call_soon(self._pod_tasks[uid].cancel)
+            case UpdateContainerResources():
+                self._start_task(effect, self._update_container(effect))
+            case UpdateStartingContainer():
+                self._start_task(effect, self._update_starting_container(effect))
+            case RunProbe():
+                self._start_task(effect, self._run_probe(effect))
+            case QueryPreferredAllocation():
+                self._start_task(effect, self._query_preference(effect))
+
+    def write_cgroups(self, effect: WriteCgroups) -> tuple[EffectFailure, ...]:
+        """Writes the cgroups above those of pods, from the top down; the failures."""
+        failures = []
+        for cgroup in effect.cgroups:
+            try:
+                self.cgroups.ensure(cgroup.path, cgroup.files)
+            except HostError as error:
+                failures.append(EffectFailure(reason="CgroupNotWritten", message=str(error)))
+        return tuple(failures)
+
+    async def close(self) -> None:
+        """Stops all effects; running containers keep running."""
+        self._is_closed = True
+        tasks = [*self._pod_tasks.values(), *self._other_tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start_task(self, effect: object, operation: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(operation)
+        report_failure(task, type(effect).__name__, self.record_event)
+        self._other_tasks.add(task)
+        task.add_done_callback(self._other_tasks.discard)
+
+    async def _run_pod_effect(self, effect: PodEffect) -> None:
+        failures: list[EffectFailure] = []
+        reason = SANDBOX_ERROR if isinstance(effect, SyncPod) else KILL_ERROR
+        is_cancelled, allocation = False, None
+        try:
+            if isinstance(effect, AllocateDevices):
+                allocation = await self.device_allocator.allocate(effect)
+            else:
+                await self._run_effect(effect, failures)
+        except asyncio.CancelledError:
+            if self._is_closed:
+                raise
+            is_cancelled = True
+        except ContainerConfigError as error:
+            failures.append(EffectFailure(reason=reason, message=str(error)))
+        except Exception as error:  # noqa: BLE001 - a pod whose effect never ends could not even be deleted
+            failures.append(EffectFailure(reason=reason, message=error_text(error)))
+        runtime_status, observed_at_ns, was_cancelled = await self._uncancelled_status(effect.uid)
+        del self._pod_tasks[effect.uid]
+        self.observe(
+            PodEffectCompleted(
+                uid=effect.uid,
+                effect=effect,
+                runtime_status=runtime_status,
+                observed_at_ns=observed_at_ns,
+                failures=tuple(failures),
+                is_cancelled=is_cancelled or was_cancelled,
+                device_allocation=allocation,
+            )
+        )
+        self._report_failed_updates(effect.uid)
+
+    async def _run_effect(
+        self, effect: SyncPod | TerminatePod | CleanUpPod, failures: list[EffectFailure]
+    ) -> None:
+        match effect:
+            case SyncPod():
+                await self._sync(effect, self._starters[effect.uid], failures)
+            case TerminatePod():
+                await self._terminate(effect)
+            case CleanUpPod():
+                await self._clean_up(effect)
+
+    async def _uncancelled_status(self, uid: str) -> tuple[RuntimePodStatus | None, int, bool]:
+        """As `_latest_status`, and whether the effect was cancelled meanwhile; only `close` ends it early."""
+        is_cancelled, status_task = False, asyncio.ensure_future(self._latest_status(uid))
+        while not status_task.done():
+            try:
+                await asyncio.wait((status_task,))
+            except asyncio.CancelledError:
+                if self._is_closed:
+                    status_task.cancel()
+                    raise
+                is_cancelled = True
+        return *status_task.result(), is_cancelled
+
+    async def _latest_status(self, uid: str) -> tuple[RuntimePodStatus | None, int]:
+        """The runtime's status of a pod, repeated until the runtime answers; and when it was requested."""
+        is_reported = False
+        while True:
+            observed_at_ns = monotonic_ns(self.clock)
+            try:
+                return await self.runtime.pod(uid), observed_at_ns
+            except Exception as error:  # noqa: BLE001 - as for the effect
+                if not is_reported:
+                    # Nothing else is reported about this pod until the runtime answers.
+                    message = error_text(error)
+                    self.record_event(
+                        RecordEvent(uid=uid, is_warning=True, reason="RuntimeUnavailable", message=message)
+                    )
+                is_reported = True
+            await self.clock.sleep(_STATUS_RETRY_S)
+
+    # ------------------------------------------------------------ sync
+
+    async def _sync(self, effect: SyncPod, starter: ContainerStarter, failures: list[EffectFailure]) -> None:
+        """Cgroups, kills, sandbox, starts.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_manager.go, SyncPod.
+        """
+        pod, plan = effect.pod, effect.plan
+        cgroup = _pod_cgroup(effect.cgroups)
+        if effect.is_resize:
+            failures += await apply_resize(self.runtime, self.cgroups, cgroup, effect.updates)
+        elif cgroup is not None:
+            try:
+                self.cgroups.ensure(cgroup.path, cgroup.files)
+            except HostError as error:
+                failures.append(EffectFailure(reason=CGROUP_ERROR, message=str(error)))
+                return
+        runtime_status = await self.runtime.pod(pod.uid) or _empty_status(pod)
+        if plan.kill_pod:
+            await self._stop_all(pod, runtime_status, None)
+        for kill in plan.containers_to_kill:
+            await self._stop_container(pod, kill.container, kill.reason, None)
+        for container in plan.containers_to_reset:
+            await self._stop_container(pod, container, None, 0)
+            await self.runtime.remove_container(container.id)
+        sandbox_id = plan.sandbox_id
+        if plan.sandbox_attempt is not None:
+            path = cgroup.path if cgroup is not None else ""
+            sandbox_id = await self._recreate_sandbox(effect, path, runtime_status)
+            runtime_status = await self.runtime.pod(pod.uid) or _empty_status(pod)
+        failures += await starter.run(sandbox_id, runtime_status)
+
+    async def _recreate_sandbox(self, effect: SyncPod, path: str, runtime_status: RuntimePodStatus) -> str:
+        for sandbox in runtime_status.sandboxes:
+            await self.runtime.stop_sandbox(sandbox.id)
+        assert effect.plan.sandbox_attempt is not None
+        return await self.runtime.run_sandbox(
+            await self.config_builder.sandbox_config(effect.pod, effect.plan.sandbox_attempt, path)
+        )
+
+    # ------------------------------------------------------------ termination
+
+    async def _terminate(self, effect: TerminatePod) -> None:
+        """Stops all containers in their order, then the sandboxes, and removes the cgroup."""
+        runtime_status = await self.runtime.pod(effect.uid)
+        if runtime_status is not None:
+            await self._stop_all(effect.pod, runtime_status, effect.grace_period_s)
+            for sandbox in runtime_status.sandboxes:
+                await self.runtime.stop_sandbox(sandbox.id)
+        self._remove_cgroup(effect.cgroup)
+
+    async def _clean_up(self, effect: CleanUpPod) -> None:
+        runtime_status = await self.runtime.pod(effect.uid)
+        for sandbox in runtime_status.sandboxes if runtime_status is not None else ():
+            await self.runtime.stop_sandbox(sandbox.id)
+            await self.runtime.remove_sandbox(sandbox.id)
+        self._remove_cgroup(effect.cgroup)
+        await self.config_builder.remove_pod_files(effect.pod)
+
+    def _remove_cgroup(self, path: str) -> None:
+        """Kills what runs in a pod's cgroup and removes it; an empty path: the pod has none."""
+        if path:
+            self.cgroups.kill(path)
+            self.cgroups.remove(path)
+
+    async def _stop_all(self, pod: Pod, runtime_status: RuntimePodStatus, override_s: int | None) -> None:
+        """Stops all containers at once, except for sidecars, which stop after the containers that they serve.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, killContainersWithSyncResult.
+        """
+        alive = (ContainerPhase.RUNNING, ContainerPhase.UNKNOWN, ContainerPhase.CREATED)
+        running = {
+            container.name: container
+            for container in reversed(runtime_status.containers)
+            if container.phase in alive
+        }
+        waits = termination_ordering(pod, running.keys())
+        ended = {name: asyncio.Event() for name in running}
+
+        async def stop(container: RuntimeContainerStatus) -> None:
+            try:
+                before = [ended[name] for name in waits.get(container.name, ())]
+                await self._stop_container(pod, container, None, override_s, before)
+            finally:
+                ended[container.name].set()
+
+        await gather_all(stop(container) for container in running.values())
+
+    async def _stop_container(
+        self,
+        pod: Pod,
+        runtime_status: RuntimeContainerStatus,
+        reason: KillReason | None,
+        override_s: int | None,
+        before: Iterable[asyncio.Event] = (),
+    ) -> None:
+        """Stops one container within its grace period: its preStop hook, the containers before it, the container itself.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, killContainer.
+        """
+        container = container_named(pod, runtime_status.name)
+        left_s = float(grace_period_s(pod, container, reason, override_s))
+        handler = (container.lifecycle or {}).get("preStop")
+        if handler is not None and left_s > 0 and runtime_status.phase is ContainerPhase.RUNNING:
+            left_s -= await elapsed_s(
+                self.clock, self._pre_stop(pod, container, runtime_status, left_s), left_s
+            )
+        for event in before:
+            if left_s > 0:
+                left_s -= int(await elapsed_s(self.clock, event.wait(), left_s))
+        await self.runtime.stop_container(runtime_status.id, max(left_s, MIN_GRACE_PERIOD_S))
+
+    async def _pre_stop(
+        self, pod: Pod, container: Container, runtime_status: RuntimeContainerStatus, timeout_s: float
+    ) -> None:
+        try:
+            pod_status = await self.runtime.pod(pod.uid) or _empty_status(pod)
+            await run_pre_stop(
+                self.prober,
+                pod,
+                container,
+                runtime_status.id,
+                (pod_ip(pod_status), timeout_s + _HOOK_EXTRA_S),
+            )
+        except (HookError, HostError):
+            # A failed hook does not keep its container from stopping. Its output may be secret.
+            self.record_event(
+                RecordEvent(
+                    uid=pod.uid, is_warning=True, reason="FailedPreStopHook", message="PreStopHook failed"
+                )
+            )
+
+    # ------------------------------------------------------------ other effects
+
+    async def _update_container(self, effect: UpdateContainerResources) -> None:
+        try:
+            await self.runtime.update_container(effect.container_id, effect.settings, effect.files)
+        except Exception:  # noqa: BLE001 - the update is repeated after any error
+            self.observe(ContainerUpdateFailed(uid=effect.uid, container_id=effect.container_id))
+
+    async def _update_starting_container(self, effect: UpdateStartingContainer) -> None:
+        """Updates a container that is being started, or has just started."""
+        if effect.uid in self._starters:
+            await self._starters[effect.uid].update_resources(effect)
+            if effect.uid not in self._pod_tasks:
+                self._report_failed_updates(effect.uid)
+
+    def _report_failed_updates(self, uid: str) -> None:
+        """Reports the containers that could not be updated, once their starts are over."""
+        starter = self._starters.get(uid)
+        while starter is not None and starter.failed_updates:
+            self.observe(ContainerUpdateFailed(uid=uid, container_id=starter.failed_updates.pop()))
+
+    async def _query_preference(self, effect: QueryPreferredAllocation) -> None:
+        self.observe(await self.device_allocator.query_preference(effect))
+
+    async def _run_probe(self, effect: RunProbe) -> None:
+        self.observe(
+            await run_probe(self.prober, effect, container_named(effect.pod, effect.container), self.clock)
+        )
+
+
+def _pod_cgroup(cgroups: Iterable[PlannedCgroup]) -> PlannedCgroup | None:
+    return next((cgroup for cgroup in cgroups if cgroup.level is CgroupLevel.POD), None)
+
+
+def _empty_status(pod: Pod) -> RuntimePodStatus:
+    return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)

@@ -1,0 +1,168 @@
+"""Rotates container logs that have grown too large: renamed, compressed, and the oldest removed."""
+
+import asyncio
+import gzip
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from nodewright.errors import HostError
+from nodewright.host.file_store import open_regular_file
+from nodewright.host.openat2 import path_beneath
+from nodewright.host.ports import Clock, ContainerRuntime
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.values.quantity import Quantity, QuantityError
+
+_COMPRESSED, _UNFINISHED = ".gz", ".tmp"
+_STAMP = "%Y%m%d-%H%M%S"
+
+
+class LogRotatePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """The size limit of a log, and how many of its files are kept.
+
+    Units: bytes; files, the current one included; seconds between checks.
+    """
+
+    max_bytes: int = 10 * 2**20
+    max_files: int = 5
+    period_s: float = 10.0
+
+    @classmethod
+    def from_config(cls, config: KubeletConfiguration) -> "LogRotatePolicy":
+        """The policy of a kubelet's configuration.
+
+        Follows: v1.36, pkg/kubelet/logs/container_log_manager.go, parseMaxSize.
+        Errors:  QuantityError where the size is no quantity.
+
+        >>> LogRotatePolicy.from_config(KubeletConfiguration(container_log_max_size="1Mi")).max_bytes
+        1048576
+        """
+        size = Quantity.parse(config.container_log_max_size).as_int64()
+        if size is None:
+            raise QuantityError("invalid max log size")
+        period_s = config.container_log_monitor_interval.nanoseconds / 10**9
+        return cls(max_bytes=size, max_files=config.container_log_max_files, period_s=period_s)
+
+
+async def rotate_logs(
+    runtime: ContainerRuntime,
+    log_root: Path,
+    policy: LogRotatePolicy,
+    clock: Clock,
+    on_error: Callable[[str], None],
+) -> None:
+    """Rotates the logs of all running containers periodically, until cancelled; ``on_error`` gets the failures.
+
+    Follows: v1.36, pkg/kubelet/logs/container_log_manager.go, rotateLogs; with a negative size nothing is rotated.
+    """
+    while policy.max_bytes >= 0:
+        try:
+            await rotate_once(runtime, log_root, policy, clock)
+        except (HostError, TimeoutError) as error:
+            on_error(str(error))
+        await clock.sleep(policy.period_s)
+
+
+async def rotate_once(
+    runtime: ContainerRuntime, log_root: Path, policy: LogRotatePolicy, clock: Clock
+) -> None:
+    """Rotates each log that has grown too large; a failure does not stop the other rotations.
+
+    Errors: HostError, the first.
+    """
+    errors: list[HostError] = []
+    for pod in await runtime.pods():
+        for container in pod.containers:
+            if container.phase is not ContainerPhase.RUNNING or not container.log_path:
+                continue
+            try:
+                directory = log_directory(log_root, pod.namespace, pod.name, pod.uid)
+                await _rotate(runtime, container.id, directory / container.log_path, policy, clock)
+            except HostError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def log_directory(log_root: Path, namespace: str, name: str, uid: str) -> Path:
+    """The directory of a pod's logs.
+
+    Follows: v1.36, pkg/kubelet/kuberuntime/helpers.go, BuildPodLogsDirectory.
+    Errors:  HostError where these names make no name of a directory.
+    """
+    return path_beneath(log_root, f"{namespace}_{name}_{uid}")
+
+
+async def _rotate(
+    runtime: ContainerRuntime, container_id: str, log: Path, policy: LogRotatePolicy, clock: Clock
+) -> None:
+    """Rotates one log if it is too large; a missing log file is created."""
+    if _size(log) is None:
+        await runtime.reopen_log(container_id)
+    if (_size(log) or 0) < policy.max_bytes:
+        return
+    # Compressing takes time; the event loop stays free.
+    await asyncio.to_thread(_remove_old_logs, log, policy.max_files)
+    now = datetime.fromtimestamp(clock.now_ns() / 10**9, UTC).astimezone()
+    rotated = log.with_name(f"{log.name}.{now:{_STAMP}}")
+    if rotated.exists():
+        return
+    _checked(lambda: log.rename(rotated), "rename", log)
+    try:
+        await runtime.reopen_log(container_id)
+    except (HostError, TimeoutError):
+        # The container still writes to the renamed file: give it its name back and try again next time.
+        _checked(lambda: rotated.rename(log), "rename", rotated)
+        raise
+
+
+def _size(log: Path) -> int | None:
+    try:
+        return log.stat().st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HostError("look at log", str(log), error.strerror or str(error)) from None
+
+
+def _remove_old_logs(log: Path, max_files: int) -> None:
+    """Removes unfinished and outdated files, and compresses the rest.
+
+    Follows: v1.36, pkg/kubelet/logs/container_log_manager.go, rotateLog: beside the current log and the one that is
+        about to be renamed.
+    """
+    names = {path.name for path in log.parent.glob(f"{log.name}.*")}
+    unused = {name for name in names if name.endswith(_UNFINISHED) or f"{name}{_COMPRESSED}" in names}
+    rotated_names = sorted(names - unused)
+    outdated = rotated_names[: max(0, len(rotated_names) - max(0, max_files - 2))]
+    for name in (*unused, *outdated):
+        _checked(log.with_name(name).unlink, "remove log", log.with_name(name))
+    for name in rotated_names[len(outdated) :]:
+        if not name.endswith(_COMPRESSED):
+            path = log.with_name(name)
+            _checked(partial(_compress, path), "compress log", path)
+
+
+def _compress(path: Path) -> None:
+    """Replaces the file by a compressed one, completely or not at all."""
+    unfinished = path.with_name(f"{path.name}{_UNFINISHED}")
+    try:
+        with open_regular_file(path) as source, gzip.open(unfinished, "wb") as target:
+            shutil.copyfileobj(source, target)
+        unfinished.chmod(path.stat().st_mode & 0o7777)
+        unfinished.replace(path.with_name(f"{path.name}{_COMPRESSED}"))
+    finally:
+        unfinished.unlink(missing_ok=True)
+    path.unlink()
+
+
+def _checked(act: Callable[[], object], operation: str, path: Path) -> None:
+    try:
+        act()
+    except OSError as error:
+        raise HostError(operation, str(path), error.strerror or str(error)) from None

@@ -1,0 +1,225 @@
+"""Pods that sources add and remove: deferred, admitted by the node, or terminated."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
+from nodewright.agent.devices.device_admission import (
+    awaits_preference,
+    decide_admission,
+    devices_of_pod,
+    stage_after_allocation,
+)
+from nodewright.agent.iteration import Iteration
+from nodewright.agent.observations import DrainRequested
+from nodewright.agent.pods.pod_resize import update_pod, with_known_uids
+from nodewright.agent.pods.pod_sync import sync_pod
+from nodewright.agent.pods.termination import ADMITTED_STAGES, preempt_pod, terminate_pod
+from nodewright.agent.supervision import error_text
+from nodewright.core.lifecycle.pod_status import StatusOverride
+from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
+from nodewright.node.actions import AdmitPod, KillPod, RecordPodEvent, RejectPod
+from nodewright.node.resource_holders import with_pod_names
+from nodewright.reasons.reason import Reason
+from nodewright.values.instant import Instant
+
+_MAX_APPLIED = 20
+"""Pods of lists that one decision applies: what else is observed waits for some milliseconds only."""
+
+
+def set_source_pods(iteration: Iteration, source: PodSource, pods: Iterable[Pod]) -> None:
+    """Makes the source's pods exactly these, at once or, if there are many, over the next decisions."""
+    by_uid = {pod.uid: pod for pod in with_known_uids(iteration, source, pods)}
+    iteration.keep_deferred(lambda origin, pod: origin is not source or pod.uid in by_uid)
+    for uid, record in tuple(iteration.pods.items()):
+        if record.source is source and record.is_in_source and uid not in by_uid:
+            delete_pod(iteration, uid, None)
+    # The kubelet also adds several pods in order of their age.
+    iteration.set_waiting_pods(source, tuple(sorted(by_uid.values(), key=_age)))
+
+
+def apply_waiting_pods(iteration: Iteration) -> None:
+    """Applies the next pods of the sources' lists; one that cannot be applied does not keep the others waiting."""
+    left = _MAX_APPLIED
+    for source, pods in tuple(iteration.waiting_pods.items()):
+        for pod in pods[:left]:
+            try:
+                apply_pod(iteration, source, pod)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this pod alone
+                message = f"{pod.full_name}: {error_text(error)}"
+                iteration.record_event("", "PodNotApplied", message, warning=True)
+        iteration.set_waiting_pods(source, pods[left:])
+        left = max(0, left - len(pods))
+
+
+def _age(pod: Pod) -> tuple[int, str, str]:
+    created = pod.metadata.creation_timestamp
+    return (created.nanoseconds if created is not None else 0), pod.full_name, pod.uid
+
+
+def apply_pod(iteration: Iteration, source: PodSource, pod: Pod) -> None:
+    """Adds or updates a pod of a source, perhaps with other resources."""
+    known = iteration.pods.get(pod.uid)
+    if known is not None and known.source is not source:
+        _defer_repeated(iteration, source, pod, known)
+        return
+    if known is not None:
+        if known.is_in_source and known.stage in ADMITTED_STAGES:
+            update_pod(iteration, known, pod)
+        return
+    if awaits_preference(iteration, pod.uid):
+        return
+    same_name = iteration.records_named(pod.full_name)
+    if any(record.stage is not PodStage.REJECTED for record in same_name):
+        if all(deferred.uid != pod.uid for _, deferred in iteration.deferred):
+            iteration.defer(source, pod)
+        return
+    _admit(iteration, source, pod)
+
+
+def _defer_repeated(iteration: Iteration, source: PodSource, pod: Pod, known: PodRecord) -> None:
+    """Keeps a pod until the pod of another source with the same uid has ended; reports it once."""
+    if any(origin is source and deferred.uid == pod.uid for origin, deferred in iteration.deferred):
+        return
+    iteration.defer(source, pod)
+    message = (
+        f"pod {pod.full_name} ({source}) waits: its uid is used by {known.pod.full_name} ({known.source})"
+    )
+    iteration.record_event("", "PodRepeated", message, warning=True)
+
+
+def admit_deferred(iteration: Iteration) -> None:
+    """Admits deferred pods for which the older pod of the same name has ended."""
+    for source, pod in iteration.take_deferred():
+        known = iteration.pods.get(pod.uid)
+        if awaits_preference(iteration, pod.uid) or (known is not None and known.source is not source):
+            iteration.defer(source, pod)
+            continue
+        before = len(iteration.pods)
+        apply_pod(iteration, source, pod)
+        if len(iteration.pods) > before:
+            sync_pod(iteration, pod.uid)
+    _record_name_conflicts(iteration)
+
+
+def _record_name_conflicts(iteration: Iteration) -> None:
+    """Reports pods that wait, from this iteration on, for a pod of the same name from another source."""
+    known = {pod.uid for _, pod in iteration.state_before.deferred}
+    for source, pod in iteration.deferred:
+        for record in iteration.pods.values() if pod.uid not in known else ():
+            if (
+                record.pod.full_name == pod.full_name
+                and record.pod.uid != pod.uid
+                and record.is_in_source
+                and record.source is not source
+            ):
+                message = (
+                    f"pod {pod.full_name} ({source}) waits until the pod of the same name "
+                    f"({record.source}) is gone"
+                )
+                iteration.record_event("", "PodRepeated", message, warning=True)
+
+
+def _admit(iteration: Iteration, source: PodSource, pod: Pod) -> None:
+    """Has the node decide on a pod."""
+    memory = iteration.node.held.memory
+    # An orphan is taken over once a source lists it.
+    runtime_status = iteration.take_orphan(pod.uid)
+    record = PodRecord(
+        pod=pod, source=source, stage=PodStage.REJECTED, memory=memory, runtime_status=runtime_status
+    )
+    if iteration.shutdown_reason:
+        _reject_for_shutdown(iteration, record)
+        return
+    node_step = decide_admission(iteration, source, pod)
+    if node_step is None:
+        return
+    record = replace(
+        record, memory=iteration.node.held.memory, because=_with_pod_names(iteration, node_step.because)
+    )
+    victims: set[str] = set()
+    for action in node_step.actions:
+        match action:
+            case KillPod():
+                victims.add(action.pod_uid)
+                preempt_pod(iteration, action)
+            case RecordPodEvent(pod_uid=uid, type=kind, reason=reason, message=message):
+                iteration.record_event(uid, reason, message, warning=kind == "Warning")
+            case RejectPod(because=refusals):
+                override = iteration.constants.status_text.rejected_status(refusals)
+                iteration.record_event(pod.uid, override.reason, override.message, warning=True)
+                record = replace(
+                    record, status_override=override, because=_with_pod_names(iteration, refusals)
+                )
+            case AdmitPod():
+                record = replace(record, waits_for=frozenset(victims))
+                has_devices = devices_of_pod(iteration.node, pod)
+                stage = PodStage.ALLOCATING if has_devices else stage_after_allocation(record)
+                record = replace(record, stage=stage)
+            case _:
+                pass
+    iteration.put_record(record)
+
+
+def _reject_for_shutdown(iteration: Iteration, record: PodRecord) -> None:
+    message = iteration.shutdown_reason
+    override = StatusOverride(phase="Failed", reason="NodeShutdown", message=message)
+    iteration.put_record(replace(record, status_override=override))
+    iteration.record_event(record.pod.uid, "NodeShutdown", message, warning=True)
+
+
+def _with_pod_names(iteration: Iteration, because: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    """The reasons with pods by namespace and name: the uids may be unknown by the time they are read."""
+    names = _FullNames(iteration.pods)
+    return tuple(with_pod_names(reason, names) for reason in because)
+
+
+class _FullNames(Mapping[str, str]):
+    """The full names of pods by uid, as they are asked for: making all of them takes long with many pods."""
+
+    def __init__(self, records: Mapping[str, PodRecord]) -> None:
+        self._records = records
+
+    def __getitem__(self, uid: str) -> str:
+        return self._records[uid].pod.full_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+# ---------------------------------------------------------------- deletion
+
+
+def delete_pod(iteration: Iteration, uid: str, grace_period_s: int | None) -> None:
+    """Marks a pod as deleted and terminates it."""
+    record = iteration.pods.get(uid)
+    # A pod of another source with the same uid waits for the end of this one.
+    iteration.keep_deferred(
+        lambda origin, pod: pod.uid != uid or (record is not None and origin is not record.source)
+    )
+    if record is None:
+        return
+    if record.pod.metadata.deletion_timestamp is None:
+        grace_s = grace_period_s
+        if grace_s is None:
+            own_s = record.pod.spec.termination_grace_period_seconds
+            grace_s = DEFAULT_GRACE_PERIOD_S if own_s is None else own_s
+        metadata = replace(
+            record.pod.metadata,
+            deletion_timestamp=Instant(iteration.now.wall_ns),
+            deletion_grace_period_seconds=grace_s,
+        )
+        record = replace(record, pod=replace(record.pod, metadata=metadata))
+    iteration.put_record(replace(record, is_in_source=False))
+    terminate_pod(iteration, uid, None, grace_period_s)
+
+
+def start_drain(iteration: Iteration, observation: DrainRequested) -> None:
+    """Stops admitting pods and terminates the given ones."""
+    iteration.start_shutdown(observation.reason)
+    for uid, grace_period_s in observation.grace_periods_s.items():
+        terminate_pod(iteration, uid, observation.status_override, grace_period_s)

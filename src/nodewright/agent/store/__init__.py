@@ -1,0 +1,1 @@
+"""What outlives the agent: pod records, state files and the journal, written in order."""

@@ -1,0 +1,383 @@
+"""The agent's persistent store: pods, allocations and a journal; each iteration is persisted as a whole or not at all."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path, PurePath
+from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
+from nodewright.agent.effects import RecordEvent
+from nodewright.agent.outcome import StateChanges
+from nodewright.agent.status_text import StatusText
+from nodewright.agent.store.journal_file import JOURNAL_END, JournalFormat, journal_line, repaired_journal
+from nodewright.agent.store.restore_state import RestoredState, SavedState, restored_state
+from nodewright.agent.store.stored_pods import (
+    DamagedRecordError,
+    FileChanges,
+    StoreHeader,
+    deferred_file,
+    header_file,
+    log_commit_mark,
+    log_line,
+    pending_changes,
+    pod_file,
+    read_deferred_file,
+    read_header_file,
+    read_pod_file,
+)
+from nodewright.agent.supervision import error_text
+from nodewright.errors import Fault, HostError, InputError
+from nodewright.host.file_store import LocalFileStore, boot_id
+from nodewright.host.ports import FileStore
+from nodewright.node.node_state import NodeState
+from nodewright.node.restart.kubelet_startup import StoredState
+from nodewright.profiles.state_files.checkpoints import StateFiles, stored_state, written_state_files
+from nodewright.reasons.state_files import StateFile, StateFileDamaged
+from nodewright.reasons.verdict import Granted, Refused, Verdict
+
+HEADER, LOG, DEFERRED, PODS, JOURNAL = "agent.json", "changes.log", "deferred.json", "pods", "journal.json"
+OLD_JOURNALS = ("journal.1.json", "journal.2.json", "journal.3.json")
+_STATE_FILE_NAMES = {
+    StateFile.CPU: str(StateFile.CPU),
+    StateFile.MEMORY: str(StateFile.MEMORY),
+    StateFile.DEVICES: f"device-plugins/{StateFile.DEVICES}",
+}
+SET_ASIDE_SUFFIX = ".damaged"
+T = TypeVar("T")
+
+
+class StoreSettings(NamedTuple):
+    """Settings of an `AgentStore`."""
+
+    journal_format: JournalFormat
+    status_text: StatusText
+    boot_id: str
+    """An id that changes with each boot of the machine."""
+    path: str
+    """The directory as messages name it."""
+    unready_sources: frozenset[PodSource] = frozenset()
+    """The sources that will list their pods."""
+    max_journal_bytes: int = 4 << 20
+    """Size at which a new journal is started; three old ones are kept."""
+    max_log_bytes: int = 1 << 20
+
+
+class OpenedStore(NamedTuple):
+    """An opened store, with the state to start with and events to publish."""
+
+    store: "AgentStore"
+    state: AgentState
+    events: tuple[RecordEvent, ...]
+
+
+class AgentStore:
+    """Persists the agent's state on a disk.
+
+    An iteration's changes go into the log first, in one line, and then into their files: after a crash in between,
+    the next agent replays the line. The journal is a Scenario, complete at all times except within a write:
+    `nodewright replay` makes the same decisions from it.
+    """
+
+    def __init__(self, disk: FileStore, node: NodeState, settings: StoreSettings) -> None:
+        """For `open`."""
+        self._disk, self._node, self._settings = disk, node, settings
+        self._log_size = self._journal_begin = self._journal_end = self._events = 0
+        self._events_of_opening: list[RecordEvent] = []
+        self._state: dict[str, bytes] = {}
+        """The managers' files as last written."""
+        self._unapplied: dict[str, bytes] = {}
+        """Changes of the log that could not be applied when the store was opened, on a full disk."""
+        self._initial: tuple[AgentState, Mapping[str, PodRecord]] | None = None
+        """The state to start with, and the pods on the disk, until it is written."""
+
+    @classmethod
+    def open(cls, disk: FileStore, node: NodeState, settings: StoreSettings) -> Verdict[OpenedStore]:
+        """A store on existing files; refused: a kubelet of this configuration would not start on them.
+
+        ``node`` is the node without pods.
+        A file that is damaged is set aside under another name, and an event reports it.
+
+        Errors: InputError, with the remedy, for files of a newer version or not nodewright's; HostError.
+        """
+        store = cls(disk, node, settings)
+        store._check_directory()
+        is_other_boot = store._replay_log()
+        pods = store._read_pods()
+        saved = SavedState(
+            stored=StoredState(),
+            pods=pods,
+            deferred=store._read_record(DEFERRED, read_deferred_file) or (),
+            has_rebooted=is_other_boot,
+        )
+        restored = store._restored_with_state_files(saved)
+        if isinstance(restored, Refused):
+            return restored
+        state = replace(restored.value.state, unready_sources=settings.unready_sources)
+        store._initial = (state, {} if store._unapplied else pods)
+        try:
+            store._write_initial_files()
+        except HostError as error:
+            message = f"{error}: the state is written once it can be"
+            store._events_of_opening.append(
+                RecordEvent(uid="", is_warning=True, reason="StateNotKept", message=message)
+            )
+        return Granted(OpenedStore(store, state, (*store._events_of_opening, *restored.value.events)))
+
+    def write(self, changes: StateChanges) -> None:
+        """Persists all of the changes or none of them, as `StateWriter`."""
+        self._write_initial_files()
+        if self._journal_end - self._journal_begin > self._settings.max_journal_bytes:
+            self._start_journal()
+        if self._log_size > self._settings.max_log_bytes:
+            self._checkpoint()
+        journal_end, events = self._journal_end, self._events
+        if changes.node_steps:
+            text = b"".join(
+                (b",\n" if number else b"\n") + journal_line(self._settings.journal_format.event(node_step))
+                for number, node_step in enumerate(changes.node_steps, start=events)
+            )
+            self._disk.write_at(JOURNAL, journal_end, text + JOURNAL_END.encode())
+            journal_end, events = journal_end + len(text), events + len(changes.node_steps)
+        self._commit(self._files(changes))
+        self._journal_end, self._events, self._node = journal_end, events, changes.node
+
+    # ------------------------------------------------------------ iterations
+
+    def _files(self, changes: StateChanges) -> dict[str, bytes | None]:
+        """The files that change."""
+        files: dict[str, bytes | None] = {
+            f"{PODS}/{uid}.json": None if record is None else pod_file(record)
+            for uid, record in changes.pods.items()
+        }
+        if changes.deferred is not None:
+            files[DEFERRED] = deferred_file(changes.deferred)
+        if changes.have_holdings_changed:
+            files |= self._changed_state(changes.node)
+        return files
+
+    def _changed_state(self, node: NodeState) -> dict[str, bytes]:
+        contents = {
+            _STATE_FILE_NAMES[file]: content for file, content in written_state_files(node).contents.items()
+        }
+        return {name: content for name, content in contents.items() if self._state.get(name) != content}
+
+    def _commit(self, files: Mapping[str, bytes | None]) -> None:
+        if not files:
+            return
+        texts = {name: None if content is None else content.decode() for name, content in files.items()}
+        line = log_line(FileChanges(texts))
+        self._disk.write_at(LOG, self._log_size, line)
+        self._disk.sync(LOG)
+        # From here on the change is persisted, even if the rest of this method does not run.
+        self._log_size += len(line)
+        for name, content in files.items():
+            if content is None:
+                self._disk.remove(name)
+            else:
+                self._disk.write(name, content)
+            if content is not None and name in _STATE_FILE_NAMES.values():
+                self._state[name] = content
+        self._disk.write_at(LOG, self._log_size, log_commit_mark())
+        self._log_size += len(log_commit_mark())
+
+    def _checkpoint(self) -> None:
+        """Syncs all files to the disk and empties the log."""
+        self._disk.sync()
+        # Truncated in place: a full disk has no room for another file.
+        self._disk.write_at(LOG, 0, b"")
+        self._disk.sync(LOG)
+        self._log_size = 0
+
+    # ------------------------------------------------------------ opening
+
+    def _check_directory(self) -> None:
+        """Checks that no other program has used the directory."""
+        names = {
+            *self._disk.names(),
+            *self._disk.names(str(PurePath(_STATE_FILE_NAMES[StateFile.DEVICES]).parent)),
+        }
+        if names & {HEADER, f"{HEADER}{SET_ASIDE_SUFFIX}", LOG, JOURNAL}:
+            return
+        foreign = [name for name in _STATE_FILE_NAMES.values() if name in names]
+        if foreign:
+            rule = (
+                "no nodewright agent has written this file: is this a kubelet's directory? "
+                "Use another directory (--root-dir), or move the file away once the node is drained"
+            )
+            raise InputError([Fault(rule=rule, source=self._displayed_path(name)) for name in foreign])
+        with suppress(HostError):
+            self._disk.write(HEADER, header_file(StoreHeader(boot=self._settings.boot_id)))
+            self._disk.sync(HEADER)
+
+    def _replay_log(self) -> bool:
+        """Applies changes that the previous agent logged but did not finish; whether the machine was rebooted since."""
+        header = self._read_record(HEADER, read_header_file)
+        is_other_boot = header is None or header.boot != self._settings.boot_id
+        changes = self._read_record(LOG, partial(self._pending_changes, is_other_boot=is_other_boot)) or ()
+        for change in changes:
+            for name, text in change.files.items():
+                # State files exist from the beginning: a missing one was deleted by an administrator.
+                is_deleted = name in _STATE_FILE_NAMES.values() and not self._exists(name)
+                self._unapplied.pop(name, None)
+                if text is None:
+                    self._disk.remove(name)
+                elif not is_deleted:
+                    self._apply(name, text.encode())
+        with suppress(HostError):
+            if not self._unapplied:
+                self._checkpoint()
+        return is_other_boot
+
+    def _pending_changes(self, log: bytes, path: str, *, is_other_boot: bool) -> tuple[FileChanges, ...]:
+        changes = pending_changes(log, path, is_other_boot=is_other_boot)
+        # Where the log cannot be emptied, it is continued after its last complete line.
+        self._log_size = log.rfind(b"\n") + 1
+        return changes
+
+    def _apply(self, name: str, content: bytes) -> None:
+        try:
+            self._disk.write(name, content)
+        except HostError:
+            self._unapplied[name] = content
+
+    def _exists(self, name: str) -> bool:
+        return name in self._disk.names(name.rpartition("/")[0])
+
+    def _read_pods(self) -> dict[str, PodRecord]:
+        pods: dict[str, PodRecord] = {}
+        faults: list[Fault] = []
+        for name in sorted({*self._disk.names(PODS), *self._unapplied}):
+            if not (name.startswith(f"{PODS}/") and name.endswith(".json")):
+                continue
+            try:
+                record = self._read_record(name, read_pod_file)
+            except InputError as error:
+                faults += error.faults
+                continue
+            if record is not None and name != f"{PODS}/{record.pod.uid}.json":
+                self._set_aside(name, f"{self._displayed_path(name)}: it is the file of {record.pod.uid}")
+            elif record is not None:
+                pods[record.pod.uid] = record
+        if faults:
+            raise InputError(faults)
+        return pods
+
+    def _read_record(self, name: str, read: Callable[[bytes, str], T]) -> T | None:
+        """What a file holds; None: it does not exist, or it was damaged and is set aside.
+
+        Errors: as of `read`, except DamagedRecordError.
+        """
+        try:
+            content = self._unapplied.get(name) or self._disk.read(name)
+            return None if content is None else read(content, self._displayed_path(name))
+        except (DamagedRecordError, HostError) as error:
+            self._set_aside(name, str(error))
+            return None
+
+    def _set_aside(self, name: str, error: str) -> None:
+        with suppress(HostError):
+            self._disk.rename(name, f"{name}{SET_ASIDE_SUFFIX}")
+        message = f"{error}; the file is kept as {name}{SET_ASIDE_SUFFIX}"
+        self._events_of_opening.append(
+            RecordEvent(uid="", is_warning=True, reason="RecordSetAside", message=message)
+        )
+
+    def _restored_with_state_files(self, saved: SavedState) -> Verdict[RestoredState]:
+        """The state to start with; damaged files of the managers are set aside.
+
+        Departs: a kubelet does not start on a damaged file of the CPU manager or the memory manager; here the pods in it
+            are allocated CPUs and memory again.
+        """
+        parts = self._node.config.parts
+        contents = {
+            file: content
+            for file, name in _STATE_FILE_NAMES.items()
+            if (content := self._read_record(name, lambda content, _: content)) is not None
+        }
+        files = StateFiles(contents=contents, root=self._settings.path)
+        restored = self._restored(replace(saved, stored=stored_state(files, parts)))
+        reasons = restored.because if isinstance(restored, Refused) else ()
+        damaged = [reason.file for reason in reasons if isinstance(reason, StateFileDamaged)]
+        for file in damaged:
+            self._set_aside(_STATE_FILE_NAMES[file], f"{files.path(file)}: it is damaged")
+        if not damaged:
+            return restored
+        return self._restored(replace(saved, stored=stored_state(files.without(damaged), parts)))
+
+    def _restored(self, saved: SavedState) -> Verdict[RestoredState]:
+        """The state to start with; the files of pods with which there is none are set aside."""
+        parts, status_text = self._node.config.parts, self._settings.status_text
+        try:
+            return restored_state(parts, saved, status_text)
+        except Exception:
+            usable = dict(saved.pods)
+            for uid, record in saved.pods.items():
+                try:
+                    restored_state(parts, replace(saved, pods={uid: record}), status_text)
+                except Exception as error:  # noqa: BLE001 - as above
+                    name = f"{PODS}/{uid}.json"
+                    self._set_aside(name, f"{self._displayed_path(name)}: {error_text(error)}")
+                    del usable[uid]
+            if len(usable) == len(saved.pods):
+                raise
+            return restored_state(parts, replace(saved, pods=usable), status_text)
+
+    def _write_initial_files(self) -> None:
+        """Writes the files that differ from the state that the agent starts with, unless they are written already."""
+        if self._initial is None:
+            return
+        state, before = self._initial
+        files: dict[str, bytes | None] = {HEADER: header_file(StoreHeader(boot=self._settings.boot_id))}
+        files |= {f"{PODS}/{uid}.json": None for uid in before.keys() - state.pods.keys()}
+        for uid, record in state.pods.items():
+            content = pod_file(record)
+            if uid not in before or content != pod_file(before[uid]):
+                files[f"{PODS}/{uid}.json"] = content
+        self._commit({**files, **self._changed_state(state.node)})
+        self._checkpoint()
+        self._node = state.node
+        self._start_journal()
+        self._initial = None
+
+    def _start_journal(self) -> None:
+        """Starts a journal with the node's current state; the previous journal is completed and rotated."""
+        last = self._read_record(JOURNAL, lambda content, _: content)
+        complete = None if last is None else repaired_journal(last)
+        if complete is not None:
+            if complete != last:
+                self._disk.write(JOURNAL, complete)
+            for name, older in reversed([*zip((JOURNAL, *OLD_JOURNALS), OLD_JOURNALS, strict=False)]):
+                self._disk.rename(name, older)
+        head = dict(self._settings.journal_format.header(self._node))
+        text = journal_line({**head, "spec": {**head["spec"], "events": []}}).removesuffix(b"]}}")
+        self._disk.write(JOURNAL, text + JOURNAL_END.encode())
+        self._journal_begin = self._journal_end = len(text)
+        self._events = 0
+
+    def _displayed_path(self, name: str) -> str:
+        return f"{self._settings.path}/{name}"
+
+
+def open_store(
+    path: Path,
+    node: NodeState,
+    journal_format: JournalFormat,
+    status_text: StatusText,
+    unready_sources: Iterable[PodSource] = (),
+) -> Verdict[OpenedStore]:
+    """Opens a store in a directory of this machine, and holds the directory until the process ends.
+
+    ``unready_sources`` are the sources that will list their pods.
+    Errors: as `AgentStore.open`; HostError where another agent uses the directory.
+    """
+    settings = StoreSettings(
+        journal_format=journal_format,
+        status_text=status_text,
+        boot_id=boot_id(),
+        path=str(path),
+        unready_sources=frozenset(unready_sources),
+    )
+    return AgentStore.open(LocalFileStore(path), node, settings)

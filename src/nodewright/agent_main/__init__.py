@@ -1,0 +1,1 @@
+"""Assembles and runs the agent: settings, parts, servers, shutdown."""

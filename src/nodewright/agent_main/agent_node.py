@@ -1,0 +1,145 @@
+"""The agent's node: this machine or a described one, without pods; and the pod sources of the settings."""
+
+import os
+import platform
+import socket
+from collections.abc import Iterator
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.agent.agent_state import PodSource
+from nodewright.agent.observations import SourcePodsListed
+from nodewright.agent.observe.manifest_sources import SourceListener, watch_directory
+from nodewright.agent.observe.manifest_url import watch_url
+from nodewright.agent.supervision import BackgroundTask
+from nodewright.agent_main.agent_settings import (
+    AgentSettings,
+    cgroup_root,
+    feature_gates,
+    manifest_request,
+    static_pod_path,
+)
+from nodewright.api.api_status_objects import NodeSystemInfo
+from nodewright.engine import Node
+from nodewright.host.ports import RuntimeFacts
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.profiles.kubelet_config_files import config_document
+from nodewright.profiles.machine.captured_machine import capture_this_machine
+from nodewright.profiles.machine.host_facts import cgroup_version
+from nodewright.profiles.machine.host_files import this_machine
+from nodewright.profiles.node_lookup import find_profile
+
+
+class AgentNode(msgspec.Struct, frozen=True, kw_only=True):
+    """The node that the agent serves as a kubelet."""
+
+    profile: NodeProfile
+    node: Node
+    cgroup_root: str
+
+
+def agent_node(settings: AgentSettings) -> AgentNode:
+    """The local machine, or the described node, with the configuration of the command line.
+
+    Errors: InputError with all faults of the configuration; HostError if the machine cannot be read.
+    """
+    document = config_document(settings.config, config_dir=settings.config_dir)
+    if settings.node is None and cgroup_version(this_machine()) == 1:
+        # A kubelet needs this setting on cgroup v1; starting the agent on such a machine implies it.
+        document.setdefault("failCgroupV1", False)
+    profile = (
+        capture_this_machine(document).profile
+        if settings.node is None
+        else _profile_of_settings(settings, document)
+    )
+    document = dict(profile.spec.kubelet_configuration)
+    document["cgroupRoot"] = root = cgroup_root(settings, document)
+    document["featureGates"] = {**(document.get("featureGates") or {}), **feature_gates(settings)}
+    metadata = replace(profile.metadata, name=settings.node_name or profile.metadata.name)
+    labels = {**profile.spec.labels, "kubernetes.io/hostname": metadata.name}
+    spec = replace(
+        profile.spec,
+        kubelet_configuration=document,
+        kubelet_defects=settings.kubelet_defects,
+        kubernetes_version=settings.release or profile.spec.kubernetes_version,
+        labels=labels,
+    )
+    profile = replace(profile, metadata=metadata, spec=spec)
+    node = Node.from_profile(profile, source=str(settings.config or settings.node or "this machine"))
+    # An invalid URL is an error now, not each time that it is requested.
+    manifest_request(settings, node.config.parts.kubelet)
+    return AgentNode(profile=profile, node=node, cgroup_root=root)
+
+
+def _profile_of_settings(settings: AgentSettings, document: dict[str, Any]) -> NodeProfile:
+    """The described node, with the configuration of the command line if there is one."""
+    profile = find_profile(settings.node)
+    if settings.config is None and settings.config_dir is None:
+        return profile
+    return replace(profile, spec=replace(profile.spec, kubelet_configuration=document))
+
+
+def node_system_info(started_ns: int, runtime: RuntimeFacts | None, release: str) -> NodeSystemInfo:
+    """The system info of this machine, for an agent with the rules of this release; no runtime: a dry run.
+
+    Units: started_ns in nanoseconds since 1970.
+    """
+    machine = os.uname()
+    return NodeSystemInfo(
+        kubelet_version=f"v{release}.0+nodewright-{version('nodewright')}",
+        started_ns=started_ns,
+        container_runtime_version=f"{runtime.name}://{runtime.version}" if runtime else "dry-run://0",
+        kernel_version=machine.release,
+        os_image=_os_image(),
+        host_ip=host_address(),
+    )
+
+
+def host_address() -> str:
+    """The machine's address towards the network; empty without a route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # No packet is sent: the kernel only chooses the source address.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
+
+
+def _os_image() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        return ""
+
+
+WATCHED_SOURCES = frozenset({PodSource.FILE, PodSource.HTTP, PodSource.WORKLOAD})
+
+
+def watch_sources(
+    settings: AgentSettings, kubelet: KubeletConfiguration, listener: SourceListener
+) -> Iterator[BackgroundTask]:
+    """The watchers of all sources; a source that is not configured lists no pods at once."""
+    directories = {
+        PodSource.FILE: static_pod_path(settings, kubelet),
+        PodSource.WORKLOAD: settings.workload_dir,
+    }
+    for source, directory in directories.items():
+        if directory is None:
+            listener.observe(SourcePodsListed(source, ()))
+        else:
+            period_s = kubelet.file_check_frequency.nanoseconds / 10**9
+            run = partial(watch_directory, directory, source, listener, period_s)
+            yield BackgroundTask(f"watch the manifests in {directory}", run)
+    request = manifest_request(settings, kubelet)
+    if request is not None:
+        url, headers = request
+        period_s = kubelet.http_check_frequency.nanoseconds / 10**9
+        yield BackgroundTask(f"watch {url}", partial(watch_url, url, headers, listener, period_s))
+    else:
+        listener.observe(SourcePodsListed(PodSource.HTTP, ()))

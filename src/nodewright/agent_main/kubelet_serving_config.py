@@ -1,0 +1,96 @@
+"""The settings of the kubelet's HTTP API, from the configuration and the command line."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nodewright.agent_main.agent_settings import AgentSettings
+from nodewright.api.access import Authorizer, Grants
+from nodewright.api.kubelet_serving import KubeletServingConfig
+from nodewright.api.routes import AccessRole
+from nodewright.api.tls import ReloadingTLS
+from nodewright.errors import Fault, InputError
+from nodewright.host.key_pair import KeyPair, ensure_key_pair
+from nodewright.host.tokens import TokenFile
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+
+_ALWAYS_ALLOW, _WEBHOOK = "AlwaysAllow", "Webhook"
+_NO_API_SERVER = "this agent has no API server for webhooks; "
+
+
+def serving_config(
+    settings: AgentSettings, document: Mapping[str, Any], config: KubeletConfiguration, host: tuple[str, str]
+) -> KubeletServingConfig | None:
+    """The settings of the HTTP API; None: it is not served.
+
+    ``document`` is the configuration as written, because an explicit webhook setting is an error here.
+    ``host`` is the name and the address of this machine.
+
+    Errors:  InputError with all unsupported settings; HostError.
+    Follows: v1.36, cmd/kubelet/app/auth.go, BuildAuth.
+    Departs: webhooks that are on by default are off; --grant authorizes users instead.
+    """
+    if not settings.kubelet_api or not config.enable_server:
+        return None
+    faults = [*_webhook_faults(document)]
+    grants = _grants(settings.grants, faults)
+    tokens = None
+    if settings.token_auth_file is not None:
+        try:
+            tokens = TokenFile(settings.token_auth_file)
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    name, address = host
+    key_pair = _key_pair(settings, config, name, address)
+    access = Authorizer(
+        grants,
+        tokens,
+        takes_anonymous=config.authentication.anonymous.enabled,
+        allows_all=_authorization_mode(document) == _ALWAYS_ALLOW,
+    )
+    return KubeletServingConfig(config=config, access=access, tls=ReloadingTLS(key_pair, config))
+
+
+def _authorization_mode(document: Mapping[str, Any]) -> str:
+    return str((document.get("authorization") or {}).get("mode", ""))
+
+
+def _webhook_faults(document: Mapping[str, Any]) -> list[Fault]:
+    faults = []
+    webhook = ((document.get("authentication") or {}).get("webhook") or {}).get("enabled")
+    if webhook:
+        rule = f"{_NO_API_SERVER}set it to false, and name users with --token-auth-file"
+        faults.append(Fault(path="authentication.webhook.enabled", value=True, rule=rule))
+    if _authorization_mode(document) == _WEBHOOK:
+        rule = f"{_NO_API_SERVER}remove it, and authorize users with --grant"
+        faults.append(Fault(path="authorization.mode", value=_WEBHOOK, rule=rule))
+    return faults
+
+
+def _grants(texts: Sequence[str], faults: list[Fault]) -> Grants:
+    users, groups = dict[str, AccessRole](), dict[str, AccessRole]()
+    for text in texts:
+        role, _, subject = text.partition("=")
+        kind, _, name = subject.partition(":")
+        if role not in set(AccessRole) or kind not in ("user", "group") or not name:
+            rule = "must be read=user:NAME, write=user:NAME, read=group:NAME or write=group:NAME"
+            faults.append(Fault(source="--grant", value=text, rule=rule))
+            continue
+        roles = users if kind == "user" else groups
+        if roles.get(name) is not AccessRole.WRITE:
+            roles[name] = AccessRole(role)
+    return Grants(users, groups)
+
+
+def _key_pair(settings: AgentSettings, config: KubeletConfiguration, name: str, address: str) -> KeyPair:
+    certificate, key = config.tls_cert_file, config.tls_private_key_file
+    if certificate and key:
+        return KeyPair(Path(certificate), Path(key))
+    if certificate or key:
+        missing = "tlsPrivateKeyFile" if certificate else "tlsCertFile"
+        rule = "must be set together: a certificate and its key"
+        raise InputError([Fault(path=missing, error="Required value", rule=rule)])
+    addresses = tuple(dict.fromkeys(address for address in ("127.0.0.1", "::1", address) if address))
+    return ensure_key_pair(settings.root_dir / "pki", name, addresses)

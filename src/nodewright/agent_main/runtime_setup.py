@@ -1,0 +1,137 @@
+"""The container runtime of an agent: plain processes of this machine, or a runtime behind CRI."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from nodewright.agent.effects import RecordEvent
+from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.pods.container_config import NodeContext
+from nodewright.agent.pods.image_manager import ImageManager, PullSecrets
+from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, ProcessConfigBuilder
+from nodewright.agent_main.agent_node import host_address
+from nodewright.agent_main.agent_settings import AgentSettings
+from nodewright.errors import Fault, HostError, InputError
+from nodewright.host.cgroupfs import CgroupFS
+from nodewright.host.mounts import KernelMounter
+from nodewright.host.ports import Clock, ContainerRuntime, ImageStore, RuntimeFacts
+from nodewright.host.volumes import Volumes
+from nodewright.node.node_config import NodeConfig
+from nodewright.runtimes.processes.process_runtime import ProcessRuntime
+
+_UNIX_SCHEME, _VOLUMES = "unix://", "volumes"
+_RETRY_PERIOD_S = 1.0
+
+
+class RuntimeParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The runtime, and what builds configs and images for it."""
+
+    runtime: ContainerRuntime
+    config_builder: ProcessConfigBuilder | ContainerConfigBuilder
+    image_store: ImageStore | None = None
+    image_manager: ImageManager | None = None
+
+
+def log_root(settings: AgentSettings) -> Path:
+    """The root of the pod log directories."""
+    return settings.root_dir / "logs"
+
+
+def create_runtime_parts(
+    settings: AgentSettings,
+    config: NodeConfig,
+    object_cache: ConfigObjectCache,
+    parts: tuple[CgroupFS, Clock, Callable[[RecordEvent], None]],
+) -> RuntimeParts:
+    """The runtime that the command line chooses.
+
+    Errors: InputError for an invalid endpoint; HostError.
+    """
+    cgroups, clock, record_event = parts
+    if settings.endpoint is None:
+        volumes = Volumes(settings.root_dir / _VOLUMES, None)
+        return RuntimeParts(
+            runtime=ProcessRuntime(settings.root_dir / "containers", cgroups),
+            config_builder=ProcessConfigBuilder(_node_context(settings, config), volumes, object_cache),
+        )
+    return _cri_runtime_parts(settings, settings.endpoint, config, object_cache, (clock, record_event))
+
+
+def _cri_runtime_parts(
+    settings: AgentSettings,
+    endpoint: str,
+    config: NodeConfig,
+    object_cache: ConfigObjectCache,
+    parts: tuple[Clock, Callable[[RecordEvent], None]],
+) -> RuntimeParts:
+    if not endpoint.removeprefix(_UNIX_SCHEME).startswith("/"):
+        raise _endpoint_error(settings, "must be unix:///PATH")
+    try:
+        from nodewright.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime  # noqa: PLC0415 - 20 MiB, if it is not used
+    except ImportError as error:
+        raise _endpoint_error(settings, f"{error}: pip install 'nodewright[agent]'") from error
+    clock, record_event = parts
+    channel = CRIChannel(endpoint)
+    image_store = CRIImageStore(channel)
+    pull_secrets = PullSecrets(object_cache, settings.root_dir, record_event)
+    image_manager = ImageManager.from_config(
+        image_store, clock, record_event, config.parts.kubelet, pull_secrets
+    )
+    volumes = Volumes(settings.root_dir / _VOLUMES, KernelMounter())
+    # The owner is the root directory: pods of an agent with another directory are not this agent's.
+    runtime = CRIRuntime(
+        channel,
+        owner=str(settings.root_dir),
+        handlers=lambda: {
+            name: runtime_class.handler for name, runtime_class in object_cache.runtime_classes().items()
+        },
+    )
+    return RuntimeParts(
+        runtime=runtime,
+        config_builder=ContainerConfigBuilder(
+            _node_context(settings, config), volumes, object_cache, image_manager.ensure_image_exists
+        ),
+        image_store=image_store,
+        image_manager=image_manager,
+    )
+
+
+async def wait_for_runtime(
+    parts: RuntimeParts, clock: Clock, on_wait: Callable[[str], None]
+) -> tuple[RuntimeFacts, Path | None]:
+    """The runtime's facts, and where it keeps images; repeated until the runtime answers.
+
+    ``on_wait`` gets each new reason for the delay.
+
+    Errors:  HostError for plain processes, which have no other runtime to wait for.
+    Departs: a kubelet exits.
+    """
+    if parts.image_store is None:
+        return await parts.runtime.facts(), None
+    reported = ""
+    while True:
+        try:
+            return await parts.runtime.facts(), Path(await parts.image_store.image_fs_path())
+        except HostError as error:
+            if str(error) != reported:
+                reported = str(error)
+                on_wait(reported)
+        await clock.sleep(_RETRY_PERIOD_S)
+
+
+def _endpoint_error(settings: AgentSettings, rule: str) -> InputError:
+    return InputError([Fault(source="--container-runtime-endpoint", value=settings.endpoint, rule=rule)])
+
+
+def _node_context(settings: AgentSettings, config: NodeConfig) -> NodeContext:
+    address, kubelet = host_address(), config.parts.kubelet
+    return NodeContext(
+        host_ips=(address,) if address else ("127.0.0.1",),
+        log_root=log_root(settings),
+        allocatable=config.resources.allocatable,
+        cluster_domain=kubelet.cluster_domain,
+        cluster_dns=kubelet.cluster_dns,
+        resolv_conf=kubelet.resolver_config,
+        has_stop_signals=config.gates["ContainerStopSignals"],
+    )

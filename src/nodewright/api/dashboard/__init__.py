@@ -1,0 +1,1 @@
+"""The dashboard over HTTP: pages, the document that they show, and its sections."""

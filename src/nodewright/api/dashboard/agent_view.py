@@ -1,0 +1,279 @@
+"""The dashboard's views: of an agent, and of a plan, which is read again when its files change."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.admit.admission_report import AdmissionEntry
+from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
+from nodewright.agent.observe.pod_usage import PodUsageReader
+from nodewright.api.dashboard.sections.explanations import (
+    cgroups_section,
+    eviction_ranking_section,
+    explanation_section,
+)
+from nodewright.api.dashboard.sections.pod_cards import pod_marks
+from nodewright.api.dashboard.sections.samples import MachineSample, charts_section, sample_document
+from nodewright.api.dashboard.sections.view_sections import agent_sections, plan_sections, pods_to_mark
+from nodewright.api.placement_reason import STAGE_TEXTS
+from nodewright.api.pod_routes import cgroups_of_record
+from nodewright.api.served_agent import ServedAgent
+from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
+from nodewright.errors import HostError, InputError
+from nodewright.host.ports import CgroupManager, NodeStatsProvider
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.stats_summary import NodeStats, StatsSummary
+from nodewright.node.node_state import NodeState
+from nodewright.node.previews import node_eviction_forecast
+from nodewright.node.what_if.explanation import explanation
+from nodewright.node_report.cgroup_report import reported_cgroup
+from nodewright.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
+from nodewright.reasons.texts import sentence
+from nodewright.values.instant import Instant
+
+SAMPLE_PERIOD_S = 1.0
+DISK_PERIOD_S = 10.0
+MAX_SAMPLES = 900
+MIN_UPDATE_INTERVAL_S = 0.4
+"""Pause after each update, because changes may be frequent."""
+
+
+class AgentView:
+    """The view of an agent. Measures only while a page is open, once a second for all pages."""
+
+    def __init__(
+        self,
+        agent: ServedAgent,
+        stats_provider: NodeStatsProvider | None = None,
+        cgroups: CgroupManager | None = None,
+    ) -> None:
+        self._agent, self._stats_provider = agent, stats_provider
+        self._readings = PodUsageReader(cgroups) if cgroups is not None else None
+        self._marks: dict[str, int] = {}
+        self._shown: AgentState | None = None
+        self._events: tuple[Any, ...] = ()
+        self._sections: dict[str, Any] = {}
+        self._samples: deque[dict[str, Any]] = deque(maxlen=MAX_SAMPLES)
+        self._sample_now, self._ticks = MachineSample(), CPUTicks(0, 0)
+        self._sampled_at = self._disks_at = float("-inf")
+        self._disks, self._filesystems = NodeStats(), NodeFilesystems()
+        self._disk_task: asyncio.Task[None] | None = None
+        self._sampling, self._explaining = asyncio.Lock(), asyncio.Lock()
+
+    async def sections(self) -> Mapping[str, Any]:
+        """The current state of the agent."""
+        await self._sample()
+        state, events = self._agent.event_recorder.state, self._agent.event_recorder.events()
+        if state is not self._shown or events != self._events:
+            records = self._agent.pods()
+            self._marks = pod_marks(pods_to_mark(records, state), self._marks)
+            sections = agent_sections(state, records, self._marks, events, self._agent.system_info)
+            sections["about"]["ranks"] = self._stats_provider is not None and self._readings is not None
+            self._sections = sections
+            self._shown, self._events = state, events
+        thresholds = state.eviction.thresholds or state.node.config.eviction.thresholds
+        charts = charts_section(self._sample_now, thresholds) if self._stats_provider is not None else []
+        return {**self._sections, "charts": charts}
+
+    def samples(self, after_ms: int) -> Sequence[Mapping[str, Any]]:
+        """The samples since then."""
+        return [sample for sample in self._samples if sample["at"] > after_ms]
+
+    async def wait_for_change(self) -> bool:
+        """Returns after a decision of the agent, or when the next sample is due."""
+        recorder = self._agent.event_recorder
+        change_signal = recorder.change_signal()
+        if recorder.state is self._shown and not recorder.is_closed:
+            try:
+                await asyncio.wait_for(change_signal.wait(), SAMPLE_PERIOD_S)
+            except TimeoutError:
+                return not recorder.is_closed
+        await asyncio.sleep(MIN_UPDATE_INTERVAL_S)
+        return not recorder.is_closed
+
+    async def placement_reason(self, key: str) -> Mapping[str, Any] | None:
+        """The reasons for a pod's placement. A pod on the node is evaluated as if it arrived last."""
+        state = self._agent.event_recorder.state
+        record = state.pods.get(key)
+        if record is None:
+            return None
+        document: dict[str, Any] = {
+            "decision": STAGE_TEXTS[record.stage],
+            "because": [sentence(reason) for reason in record.because],
+            "cgroups": self._cgroups(record, state.node),
+        }
+        if record.stage is PodStage.TERMINATED:
+            return document
+        node = state.node.without_pod(key) if key in state.node.pods else state.node
+        # It may take seconds on a full node: it runs in a thread, one at a time.
+        async with self._explaining:
+            match = await asyncio.to_thread(explanation, node, record.pod)
+        return document | {
+            "asNewArrival": record.stage is not PodStage.REJECTED,
+            "now": explanation_section(match),
+        }
+
+    async def eviction_ranking(self) -> Mapping[str, Any] | None:
+        """The eviction ranking at the current usage."""
+        if self._stats_provider is None or self._readings is None:
+            return None
+        state = self._agent.event_recorder.state
+        at = Instant(time.monotonic_ns())
+        pods = self._readings.usage(state, at, {}, counts_processes=False)
+        usage = StatsSummary(node=self._now(), pods=pods)
+        return eviction_ranking_section(
+            await asyncio.to_thread(node_eviction_forecast, state.node, usage, self._filesystems)
+        )
+
+    def _cgroups(self, record: PodRecord, node: NodeState) -> list[dict[str, Any]]:
+        version = node.config.facts.cgroup_version
+        return cgroups_section([reported_cgroup(group, version) for group in cgroups_of_record(record, node)])
+
+    # ------------------------------------------------------------ samples
+
+    async def _sample(self) -> None:
+        """Takes a sample, unless one was taken less than a period ago."""
+        provider = self._stats_provider
+        if provider is None or self._sampling.locked():
+            return
+        async with self._sampling:
+            now = time.monotonic()
+            # Slightly less than the period, so that a timer that fires early is not skipped.
+            if now - self._sampled_at < 0.9 * SAMPLE_PERIOD_S:
+                return
+            self._sampled_at = now
+            if now - self._disks_at >= DISK_PERIOD_S and (self._disk_task is None or self._disk_task.done()):
+                self._disks_at = now
+                self._disk_task = asyncio.create_task(self._read_disks(provider))
+            self._sample_now = self._measured_sample()
+            self._samples.append(sample_document(self._sample_now, time.time_ns() // 10**6))
+
+    async def _read_disks(self, provider: NodeStatsProvider) -> None:
+        """Reads disk usage in a separate task, so that an unresponsive disk does not delay updates."""
+        with suppress(HostError):
+            self._disks, self._filesystems = await asyncio.to_thread(provider.filesystem_stats)
+
+    def _measured_sample(self) -> MachineSample:
+        try:
+            before, self._ticks = self._ticks, cpu_ticks()
+            busy = self._ticks.busy_share_since(before) if before.total else None
+            stalls = {
+                name: stats
+                for name in ("cpu", "memory", "io")
+                if (stats := pressure_stalls(name)) is not None
+            }
+            return MachineSample(
+                observations=signal_observations(StatsSummary(node=self._now())),
+                stalls=stalls,
+                cpu_utilization=busy,
+            )
+        except HostError:
+            # The agent reports read errors as an event (PressureNotSeen).
+            return MachineSample()
+
+    def _now(self) -> NodeStats:
+        assert self._stats_provider is not None
+        return replace(self._stats_provider.node_stats(), fs=self._disks.fs, runtime=self._disks.runtime)
+
+
+POLL_PERIOD_S = 0.5
+"""The period of checks for changed files."""
+
+
+class AdmissionPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's decisions about the pods of manifests, one after the other."""
+
+    entries: Sequence[AdmissionEntry]
+    states: Sequence[NodeState]
+    """The node before each of the pods, and after the last."""
+    skipped: Mapping[str, int] = {}
+    warnings: Sequence[str] = ()
+
+
+class PlanView:
+    """The view of a plan. The files are checked for changes while a page is open."""
+
+    def __init__(
+        self, plan: AdmissionPlan, read: Callable[[], AdmissionPlan], stamp: Callable[[], object]
+    ) -> None:
+        """``read`` reads the plan again; ``stamp`` returns a value that changes with the files."""
+        self.plan = plan
+        self._read, self._stamp = read, stamp
+        self._stamped, self._faults = stamp(), list[str]()
+        self._sections = self._current_sections()
+        self._is_closed = False
+        self._reading, self._explaining = asyncio.Lock(), asyncio.Lock()
+        self._why: dict[str, Mapping[str, Any]] = {}
+
+    async def sections(self) -> Mapping[str, Any]:
+        """The plan of the current files."""
+        async with self._reading:
+            stamp = self._stamp()
+            if stamp != self._stamped:
+                self._stamped = stamp
+                await asyncio.to_thread(self._reread)
+        return self._sections
+
+    def samples(self, after_ms: int) -> Sequence[Mapping[str, Any]]:
+        """A plan has no samples."""
+        del after_ms
+        return ()
+
+    async def wait_for_change(self) -> bool:
+        """Returns when the next check of the files is due."""
+        await asyncio.sleep(POLL_PERIOD_S)
+        return not self._is_closed
+
+    def close(self) -> None:
+        """Ends the event streams."""
+        self._is_closed = True
+
+    async def placement_reason(self, key: str) -> Mapping[str, Any] | None:
+        """Why a pod of the plan is admitted or refused, in its order; the node's own pods as if they arrived last."""
+        match = self._query(key)
+        if match is None:
+            return None
+        async with self._explaining:
+            if key not in self._why:
+                state, pod, is_on_node = match
+                now = explanation_section(await asyncio.to_thread(explanation, state, pod))
+                self._why[key] = {"asNewArrival": is_on_node, "because": [], "cgroups": [], "now": now}
+        return self._why[key]
+
+    async def eviction_ranking(self) -> Mapping[str, Any] | None:
+        """A plan has no usage."""
+        return None
+
+    def _query(self, key: str) -> tuple[NodeState, Pod, bool] | None:
+        """The node, the pod, and whether the pod is already on the node."""
+        for entry, before in zip(self.plan.entries, self.plan.states, strict=False):
+            if entry.pod.uid == key:
+                return before, entry.pod, False
+        after = self.plan.states[-1]
+        pod = after.pods.get(key)
+        return None if pod is None else (after.without_pod(key), pod, True)
+
+    def _reread(self) -> None:
+        try:
+            self.plan, self._faults = self._read(), []
+            self._why.clear()
+        except (InputError, HostError, OSError) as error:
+            # The page keeps the previous plan, and shows the faults of the files.
+            self._faults = [
+                str(fault) for fault in (error.faults if isinstance(error, InputError) else [error])
+            ]
+        self._sections = self._current_sections()
+
+    def _current_sections(self) -> dict[str, Any]:
+        plan = self.plan
+        sections = plan_sections(
+            plan.entries, plan.states[0], plan.states[-1], skipped=plan.skipped, warnings=plan.warnings
+        )
+        sections["about"]["faults"] = self._faults
+        return {**sections, "charts": []}

@@ -1,0 +1,116 @@
+"""Metrics pages as bytes, cached for a short time so that frequent scrapes are cheap."""
+
+import asyncio
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.metrics import AgentMetrics
+from nodewright.api.middleware import RefusalLog, RequestMetrics
+from nodewright.api.node_metrics import GaugeInputs, node_metrics, probe_metrics
+from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
+
+FRESH_S, STEADY_FRESH_S = 0.1, 1.0
+"""How long a page is served from the cache: after a change of state, and without one."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_BY_REQUEST = ("long_running", "method", "path", "server_type")
+_REQUESTS = MetricFamily(
+    "kubelet_http_requests_total", MetricType.COUNTER, "Requests over HTTP.", _BY_REQUEST
+)
+_INFLIGHT = MetricFamily(
+    "kubelet_http_inflight_requests", MetricType.GAUGE, "Requests that are being answered.", _BY_REQUEST
+)
+_DURATIONS = MetricFamily(
+    "kubelet_http_requests_duration_seconds",
+    MetricType.HISTOGRAM,
+    "How long it takes to answer a request.",
+    _BY_REQUEST,
+)
+_REFUSALS = MetricFamily(
+    "nodewright_http_refusals_total", MetricType.COUNTER, "Connections and requests refused.", ("kind",)
+)
+_LONG_RUNNING = ("exec", "attach", "portForward", "debug")
+
+
+class AgentMetricsPages:
+    """The metrics of an agent and its servers."""
+
+    def __init__(
+        self,
+        event_recorder: EventRecorder,
+        metrics: AgentMetrics,
+        gauge_inputs: Callable[[], GaugeInputs],
+        servers: tuple[RequestMetrics, RefusalLog],
+    ) -> None:
+        self._event_recorder, self._metrics, self._gauge_inputs = event_recorder, metrics, gauge_inputs
+        self._requests, self._refusals = servers
+        self._cached: tuple[float, asyncio.Event, bytes] | None = None
+
+    def metrics(self) -> bytes:
+        """All metrics but those of probes."""
+        now_s, change_signal = time.monotonic(), self._event_recorder.change_signal()
+        if self._cached is not None:
+            cached_s, cached_signal, text = self._cached
+            if now_s - cached_s < (STEADY_FRESH_S if change_signal is cached_signal else FRESH_S):
+                return text
+        parts = [
+            node_metrics(self._event_recorder.state, self._metrics, self._gauge_inputs()),
+            *_server_metrics(self._requests, self._refusals),
+            *_own_process_metrics(),
+        ]
+        text = "".join(parts).encode()
+        self._cached = (now_s, change_signal, text)
+        return text
+
+    def probe_metrics(self) -> bytes:
+        """The results of probes."""
+        return probe_metrics(self._metrics).encode()
+
+
+def _server_metrics(requests: RequestMetrics, refusals: RefusalLog) -> Iterator[str]:
+    """The metrics of the servers.
+
+    Follows: v1.36, kubelet/server/metrics/metrics.go.
+    """
+    keys = sorted(requests.counts)
+    yield family_text(_REQUESTS, [MetricSample(_labels(key), requests.counts[key]) for key in keys])
+    yield family_text(_INFLIGHT, [MetricSample(_labels(key), requests.inflight[key]) for key in keys])
+    histograms: Iterable[MetricHistogram] = (
+        MetricHistogram(_labels(key), buckets.bounds, buckets.counts, buckets.total)
+        for key, buckets in sorted(requests.histograms.items(), key=lambda item: item[0])
+    )
+    yield family_text(_DURATIONS, histograms)
+    kinds = sorted(refusals.counts.items())
+    yield family_text(_REFUSALS, [MetricSample((kind,), count) for kind, count in kinds])
+
+
+def _labels(key: tuple[str, str, str]) -> tuple[str, ...]:
+    method, path, server = key
+    return "true" if path in _LONG_RUNNING else "false", method, path, server
+
+
+def _own_process_metrics() -> Iterator[str]:
+    """The metrics of this process, named as in Prometheus' client libraries."""
+    fields = Path("/proc/self/stat").read_text("ascii").rpartition(")")[2].split()
+    started = next(
+        int(line.split()[1]) for line in Path("/proc/stat").read_text("ascii").splitlines() if "btime" in line
+    )
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    for name, kind, help_text, value in (
+        ("cpu_seconds_total", MetricType.COUNTER, "CPU time used.", time.process_time()),
+        ("max_fds", MetricType.GAUGE, "How many files may be open.", most_files),
+        ("open_fds", MetricType.GAUGE, "How many files are open.", len(os.listdir("/proc/self/fd"))),  # noqa: PTH208 - thrice as fast
+        ("resident_memory_bytes", MetricType.GAUGE, "Memory in use.", int(fields[21]) * _PAGE_BYTES),
+        (
+            "start_time_seconds",
+            MetricType.GAUGE,
+            "When it was started, since 1970.",
+            started + int(fields[19]) / _TICKS,
+        ),
+        ("virtual_memory_bytes", MetricType.GAUGE, "Address space in use.", int(fields[20])),
+    ):
+        yield family_text(MetricFamily(f"process_{name}", kind, help_text), [MetricSample((), value)])

@@ -1,0 +1,356 @@
+"""The metrics of an agent: with the kubelet's names where the meaning is the same, else with our own.
+
+Follows: v1.36, kubelet/metrics/metrics.go, kubelet/prober/prober_manager.go: names, types, labels and classes.
+Departs: preemptions are counted at the decision, not when the pod has ended; the duration of topology admission is
+    that of the whole decision; the age of eviction stats is observed for the signal that decided only.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from nodewright.agent.agent_state import AgentState, PodStage
+from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, Labels, MetricValues
+from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
+from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.node.managers.hint_providers import CPUProvider
+from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
+
+_REASONS = frozenset(
+    [
+        *("AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo"),
+        *("InitContainerRestartPolicyForbidden", "SupplementalGroupsPolicyNotSupported"),
+        *("UnexpectedAdmissionError", "UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu"),
+        *("OutOfmemory", "OutOfephemeral-storage", "OutOfpods", "PodLevelResourcesNotSupported"),
+        *("PodFeatureUnsupported", "node(s) had taints that the pod didn't tolerate", "Evicted"),
+        *("SysctlForbidden", "TopologyAffinityError", "NodeShutdown", "VolumeAttachmentLimitExceeded"),
+    ]
+)
+"""The values of the label `reason`; follows v1.36, kubelet/kubelet.go, admissionRejectionReasons."""
+_SCOPES = ("scope", "boundary")
+
+_COUNTERS: Mapping[CounterMetric, MetricFamily] = {
+    what: MetricFamily(name, MetricType.COUNTER, about, labels)
+    for what, name, about, labels in (
+        (
+            CounterMetric.REJECTED,
+            "kubelet_admission_rejections_total",
+            "Pods rejected at admission, by reason.",
+            ("reason",),
+        ),
+        (
+            CounterMetric.ALIGNMENTS,
+            "kubelet_topology_manager_admission_requests_total",
+            "Pods submitted to the topology manager.",
+            (),
+        ),
+        (
+            CounterMetric.ALIGNMENT_ERRORS,
+            "kubelet_topology_manager_admission_errors_total",
+            "Pods whose resources could not be aligned.",
+            (),
+        ),
+        (
+            CounterMetric.CPU_PINS,
+            "kubelet_cpu_manager_pinning_requests_total",
+            "Containers that requested exclusive CPUs.",
+            (),
+        ),
+        (
+            CounterMetric.CPU_PIN_ERRORS,
+            "kubelet_cpu_manager_pinning_errors_total",
+            "Containers that requested exclusive CPUs and did not get them.",
+            (),
+        ),
+        (
+            CounterMetric.MEMORY_PINS,
+            "kubelet_memory_manager_pinning_requests_total",
+            "Containers that requested pinned memory.",
+            (),
+        ),
+        (
+            CounterMetric.MEMORY_PIN_ERRORS,
+            "kubelet_memory_manager_pinning_errors_total",
+            "Containers that requested pinned memory and did not get it.",
+            (),
+        ),
+        (
+            CounterMetric.ALIGNED,
+            "kubelet_container_aligned_compute_resources_count",
+            "Aligned allocations, by scope and boundary.",
+            _SCOPES,
+        ),
+        (
+            CounterMetric.UNALIGNED,
+            "kubelet_container_aligned_compute_resources_failure_count",
+            "Allocations that could not be aligned, by scope and boundary.",
+            _SCOPES,
+        ),
+        (CounterMetric.EVICTED, "kubelet_evictions", "Pods evicted, by signal.", ("eviction_signal",)),
+        (
+            CounterMetric.PREEMPTED,
+            "kubelet_preemptions",
+            "Pods preempted by critical pods, by missing resource.",
+            ("preemption_signal",),
+        ),
+        (CounterMetric.PODS_STARTED, "kubelet_started_pods_total", "Pod sandboxes created.", ()),
+        (
+            CounterMetric.PODS_NOT_STARTED,
+            "kubelet_started_pods_errors_total",
+            "Pod sandboxes that could not be created.",
+            (),
+        ),
+        (
+            CounterMetric.CONTAINERS_STARTED,
+            "kubelet_started_containers_total",
+            "Containers started, by kind.",
+            ("container_type",),
+        ),
+        (
+            CounterMetric.CONTAINERS_NOT_STARTED,
+            "kubelet_started_containers_errors_total",
+            "Containers that could not be started, by kind and error.",
+            ("container_type", "code"),
+        ),
+        (
+            CounterMetric.CONTAINERS_ENDED,
+            "kubelet_terminated_containers_total",
+            "Containers that ended, by kind, exit code and reason.",
+            ("container_type", "exit_code", "reason"),
+        ),
+        (
+            CounterMetric.PODS_RESTARTED,
+            "kubelet_restarted_pods_total",
+            "Pods that were removed and created again unchanged.",
+            ("static",),
+        ),
+    )
+}
+_PLAIN = (
+    *(
+        CounterMetric.ALIGNMENTS,
+        CounterMetric.ALIGNMENT_ERRORS,
+        CounterMetric.CPU_PINS,
+        CounterMetric.CPU_PIN_ERRORS,
+    ),
+    *(
+        CounterMetric.MEMORY_PINS,
+        CounterMetric.MEMORY_PIN_ERRORS,
+        CounterMetric.PODS_STARTED,
+        CounterMetric.PODS_NOT_STARTED,
+    ),
+)
+_ALWAYS: Mapping[CounterMetric, tuple[Labels, ...]] = {
+    **dict.fromkeys(_PLAIN, ((),)),
+    CounterMetric.PODS_RESTARTED: (("",), ("true",)),
+}
+"""Counters that are exported even if they are zero."""
+_PROBES = MetricFamily(
+    "prober_probe_total",
+    MetricType.COUNTER,
+    "Probes, by result.",
+    ("probe_type", "result", "container", "pod", "namespace", "pod_uid"),
+)
+_PROBE_TIMES = MetricFamily(
+    "prober_probe_duration_seconds",
+    MetricType.HISTOGRAM,
+    "Duration of successful probes.",
+    ("probe_type", "container", "pod", "namespace"),
+)
+_TIMES: Mapping[HistogramMetric, MetricFamily] = {
+    what: MetricFamily(name, MetricType.HISTOGRAM, about, labels)
+    for what, name, about, labels in (
+        (
+            HistogramMetric.ALIGNMENT_DURATION,
+            "kubelet_topology_manager_admission_duration_ms",
+            "Duration of a decision about a pod, in milliseconds.",
+            (),
+        ),
+        (
+            HistogramMetric.POD_START_DURATION,
+            "kubelet_pod_start_duration_seconds",
+            "Time from a pod's arrival until all its containers have started.",
+            (),
+        ),
+        (
+            HistogramMetric.POD_WORKER_DURATION,
+            "kubelet_pod_worker_duration_seconds",
+            "Duration of an operation on a pod, by type.",
+            ("operation_type",),
+        ),
+        (
+            HistogramMetric.STATS_AGE,
+            "kubelet_eviction_stats_age_seconds",
+            "Age of the stats on which an eviction was decided, by signal.",
+            ("eviction_signal",),
+        ),
+        (
+            HistogramMetric.ITERATION_DURATION,
+            "nodewright_turn_duration_seconds",
+            "Duration of an iteration of the loop, by observation.",
+            ("observation",),
+        ),
+    )
+}
+
+
+class ThresholdDistance(NamedTuple):
+    """The available amount above an eviction threshold.
+
+    Units: bytes, inodes or processes, depending on the signal.
+    """
+
+    signal: Signal
+    is_hard: bool
+    distance: int
+
+
+class GaugeInputs(NamedTuple):
+    """The gauges that are not in the agent's state.
+
+    Units: bytes.
+    """
+
+    threshold_distances: tuple[ThresholdDistance, ...] = ()
+    queue_length: int = 0
+    journal_bytes: int | None = None
+
+
+def node_metrics(state: AgentState, metrics: MetricValues, inputs: GaugeInputs) -> str:
+    """The metrics of the node, without those of the process and the servers."""
+    parts = [family_text(family, samples) for family, samples in _gauges(state, inputs)]
+    for counter, family in _COUNTERS.items():
+        counts = metrics.counts[counter]
+        if counter is CounterMetric.REJECTED:
+            counts = _known_reasons(counts)
+        labels = dict.fromkeys((*_ALWAYS.get(counter, ()), *sorted(counts)))
+        parts.append(family_text(family, [MetricSample(label, counts[label]) for label in labels]))
+    parts += [family_text(family, _histograms(metrics, time)) for time, family in _TIMES.items()]
+    return "".join(parts)
+
+
+def probe_metrics(metrics: MetricValues) -> str:
+    """The metrics of probes: results, and durations of successful probes."""
+    counts = metrics.counts[CounterMetric.PROBED]
+    results = family_text(_PROBES, [MetricSample(labels, counts[labels]) for labels in sorted(counts)])
+    return results + family_text(_PROBE_TIMES, _histograms(metrics, HistogramMetric.PROBE_DURATION))
+
+
+def _histograms(metrics: MetricValues, metric: HistogramMetric) -> list[MetricHistogram]:
+    histograms = sorted(metrics.histograms_of(metric), key=lambda each: each[0])
+    return [
+        MetricHistogram(labels, buckets.bounds, buckets.counts, buckets.total)
+        for labels, buckets in histograms
+    ]
+
+
+def _known_reasons(counts: Mapping[Labels, int]) -> Counter[Labels]:
+    """The counts with a bounded set of reasons.
+
+    Follows: v1.36, kubelet/kubelet.go, recordAdmissionRejection.
+    """
+    known = Counter[Labels]()
+    for (reason,), count in counts.items():
+        if reason in _REASONS:
+            known[(reason,)] += count
+        else:
+            known[("OutOfExtendedResources" if reason.startswith("OutOf") else "Other",)] += count
+    return known
+
+
+def _gauge(name: str, help_text: str, *labels: str) -> MetricFamily:
+    return MetricFamily(name, MetricType.GAUGE, help_text, labels)
+
+
+def _gauges(state: AgentState, inputs: GaugeInputs) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
+    facts = state.node.config.facts
+    yield _gauge("kubelet_node_name", "The node's name; always 1.", "node"), [MetricSample((facts.name,), 1)]
+    version = facts.cgroup_version
+    yield _gauge("kubelet_cgroup_version", "The version of cgroups."), [MetricSample((), version)]
+    yield from _pods(state)
+    yield from _cpus(state)
+    yield (
+        _gauge("nodewright_node_condition", "Whether the node is under pressure, by condition.", "condition"),
+        [MetricSample((str(condition),), condition in state.node.conditions) for condition in NodeCondition],
+    )
+    yield (
+        _gauge(
+            "nodewright_eviction_threshold_left",
+            "Available amount above an eviction threshold; it is met below 0.",
+            *("eviction_signal", "kind"),
+        ),
+        [
+            MetricSample((distance.signal, "hard" if distance.is_hard else "soft"), distance.distance)
+            for distance in inputs.threshold_distances
+        ],
+    )
+    yield (
+        _gauge("nodewright_observations_waiting", "Observations that wait for the loop."),
+        [MetricSample((), inputs.queue_length)],
+    )
+    if inputs.journal_bytes is not None:
+        size = [MetricSample((), inputs.journal_bytes)]
+        yield _gauge("nodewright_journal_bytes", "Size of the journal."), size
+
+
+def _pods(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
+    desired, active, states = Counter[str](), Counter[str](), Counter[str]()
+    running = 0
+    for record in state.pods.values():
+        static = "true" if record.source.is_static_pod_source else ""
+        desired[static] += record.is_in_source
+        active[static] += record.pod.uid in state.node.pods
+        if record.runtime_status is not None:
+            running += any(sandbox.is_ready for sandbox in record.runtime_status.sandboxes)
+            states.update(str(container.phase) for container in record.runtime_status.containers)
+    yield _gauge("kubelet_running_pods", "Pods with a ready sandbox."), [MetricSample((), running)]
+    yield (
+        _gauge("kubelet_running_containers", "Containers by state.", "container_state"),
+        [MetricSample((str(value),), states[value]) for value in ContainerPhase if states[value]],
+    )
+    for name, help_text, counts in (
+        ("kubelet_desired_pods", "Pods that should run.", desired),
+        ("kubelet_active_pods", "Pods that count for the admission of others.", active),
+    ):
+        yield (
+            _gauge(name, help_text, "static"),
+            [MetricSample((value,), counts[value]) for value in ("", "true")],
+        )
+    stages = Counter(str(record.stage) for record in state.pods.values())
+    yield (
+        _gauge("nodewright_pods", "Pods by stage.", "stage"),
+        [MetricSample((str(value),), stages[value]) for value in PodStage],
+    )
+
+
+def _cpus(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
+    """The allocations of a static CPU manager.
+
+    Follows: v1.36, cpumanager/policy_static.go, initializeMetrics, updateAllocationPerNUMAMetric.
+    """
+    cpu_state = state.node.held.cpu
+    for provider in state.node.config.managers.providers:
+        if isinstance(provider, CPUProvider) and isinstance(provider.policy, StaticCPUPolicy):
+            topology, shared = provider.policy.topology, provider.policy.free(cpu_state)
+            exclusive = topology.cpus - cpu_state.default
+            yield (
+                _gauge(
+                    "kubelet_cpu_manager_shared_pool_size_millicores",
+                    "CPUs that are neither exclusive nor reserved, in thousandths.",
+                ),
+                [MetricSample((), len(shared) * 1000)],
+            )
+            yield (
+                _gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", "Exclusive CPUs of containers."),
+                [MetricSample((), len(exclusive))],
+            )
+            per_numa = Counter(info.numa for info in topology.cpu_info if info.cpu in exclusive)
+            yield (
+                _gauge(
+                    "kubelet_cpu_manager_allocation_per_numa",
+                    "Exclusive CPUs of containers, by NUMA node.",
+                    "numa_node",
+                ),
+                [MetricSample((str(numa),), per_numa[numa]) for numa in topology.numa_ids],
+            )

@@ -1,0 +1,143 @@
+"""The quota charge of one object, after defaulting by limit ranges; independent of the used amounts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from nodewright.api_server.pod_creation import (
+    PODS,
+    ClusterObjects,
+    LimitRangeViolation,
+    ObjectRejection,
+    created_pod,
+)
+from nodewright.core.limit_ranger import (
+    DefaultedByLimitRange,
+    claim_limit_violations,
+)
+from nodewright.core.quota.evaluator import SERVICE_EVALUATOR, QuotaEvaluator, object_count_evaluator
+from nodewright.core.quota.quota_admission import BeyondQuota, QuotaDelta, quota_delta
+from nodewright.core.quota.quota_pods import pod_evaluator
+from nodewright.core.quota.resource_claims import ClaimContext, resource_claim_evaluator
+from nodewright.core.quota.volume_claims import VOLUME_CLAIM_EVALUATOR
+from nodewright.kubernetes.api_request import APIObject, GroupResource, create_request
+from nodewright.kubernetes.namespace_objects import LimitRange, PersistentVolumeClaim, ResourceQuota
+from nodewright.kubernetes.objects import Pod, PriorityClass, RuntimeClass
+from nodewright.values.instant import ZERO_TIME
+
+POD_RESOURCE = PODS
+VOLUME_CLAIM_RESOURCE = GroupResource("persistentvolumeclaims")
+RESOURCE_CLAIM_RESOURCE = GroupResource("resourceclaims", "resource.k8s.io")
+_SERVICES = GroupResource("services")
+
+_IGNORED = frozenset(
+    {
+        GroupResource("bindings"),
+        GroupResource("componentstatuses"),
+        GroupResource("events"),
+        GroupResource("events", "events.k8s.io"),
+        GroupResource("tokenreviews", "authentication.k8s.io"),
+        GroupResource("selfsubjectreviews", "authentication.k8s.io"),
+        GroupResource("subjectaccessreviews", "authorization.k8s.io"),
+        GroupResource("selfsubjectaccessreviews", "authorization.k8s.io"),
+        GroupResource("localsubjectaccessreviews", "authorization.k8s.io"),
+        GroupResource("selfsubjectrulesreviews", "authorization.k8s.io"),
+    }
+)
+"""Resources that quotas do not count. Follows: v1.36, pkg/quota/v1/install/registry.go, DefaultIgnoredResources."""
+
+
+class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """The quotas and limit ranges of a namespace, with used amounts."""
+
+    name: str
+    quotas: tuple[ResourceQuota, ...] = ()
+    limit_ranges: tuple[LimitRange, ...] = ()
+    device_classes: Mapping[str, str] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    """The cluster's device classes, each with its extended resource, which may be empty."""
+    priority_classes: tuple[PriorityClass, ...] = ()
+    runtime_classes: tuple[RuntimeClass, ...] = ()
+
+    @property
+    def cluster(self) -> ClusterObjects:
+        """The objects that take part in the creation of the namespace's pods."""
+        return ClusterObjects(
+            priority_classes=self.priority_classes,
+            runtime_classes=self.runtime_classes,
+            limit_ranges={self.name: self.limit_ranges},
+        )
+
+
+class ObjectCharge(msgspec.Struct, frozen=True, kw_only=True):
+    """An object as it would be stored with its charge, or why it is rejected regardless of used amounts."""
+
+    resource: GroupResource
+    object: APIObject
+    delta: QuotaDelta | None = None
+    filled: tuple[DefaultedByLimitRange, ...] = ()
+    """Defaults that limit ranges set in its containers."""
+    because: ObjectRejection | None = None
+
+
+@dataclass(slots=True)
+class ChargeCache:
+    """A cache of the charges of pods, which do not depend on used amounts."""
+
+    entries: dict[tuple[int, str], tuple[APIObject, ObjectCharge]] = field(default_factory=dict)
+    """Keyed by identity; the object is kept alive, so that no other object gets its id."""
+
+    def object_charge(
+        self, resource: GroupResource, item: APIObject, namespace: NamespacePolicy
+    ) -> ObjectCharge:
+        """See the function `object_charge`; namespaces of one name must differ only in used amounts."""
+        if resource != POD_RESOURCE:
+            return object_charge(resource, item, namespace)
+        key = (id(item), namespace.name)
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = (item, object_charge(resource, item, namespace))
+        return entry[1]
+
+
+def object_charge(resource: GroupResource, item: APIObject, namespace: NamespacePolicy) -> ObjectCharge:
+    """The charge of the object when it is created.
+
+    Follows: v1.36, pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins: ResourceQuota comes last.
+    """
+    filled: tuple[DefaultedByLimitRange, ...] = ()
+    if isinstance(item, Pod):
+        creation = created_pod(item, namespace.cluster)
+        item, filled = creation.pod, creation.filled
+        if creation.refusal is not None:
+            return ObjectCharge(resource=resource, object=item, filled=filled, because=creation.refusal)
+    elif isinstance(item, PersistentVolumeClaim):
+        for limit_range in namespace.limit_ranges:
+            if because := claim_limit_violations(item, limit_range):
+                violation = LimitRangeViolation(limit_range=limit_range.metadata.name, because=because)
+                return ObjectCharge(resource=resource, object=item, because=violation)
+    if not namespace.quotas or resource in _IGNORED:
+        return ObjectCharge(resource=resource, object=item, delta=QuotaDelta(handled=False), filled=filled)
+    delta = quota_delta(create_request(item), counted_kind(resource, namespace), namespace.quotas)
+    if isinstance(delta, BeyondQuota):
+        return ObjectCharge(resource=resource, object=item, filled=filled, because=delta.because)
+    return ObjectCharge(resource=resource, object=item, delta=delta, filled=filled)
+
+
+def counted_kind(resource: GroupResource, namespace: NamespacePolicy) -> QuotaEvaluator[Any]:
+    """The quota evaluator of the resource."""
+    if resource == RESOURCE_CLAIM_RESOURCE:
+        return resource_claim_evaluator(ClaimContext(now=ZERO_TIME, device_classes=namespace.device_classes))
+    return _plain_kind(resource)
+
+
+@lru_cache(maxsize=1024)
+def _plain_kind(resource: GroupResource) -> QuotaEvaluator[Any]:
+    if resource == POD_RESOURCE:
+        return pod_evaluator(ZERO_TIME)
+    if resource == _SERVICES:
+        return SERVICE_EVALUATOR
+    return VOLUME_CLAIM_EVALUATOR if resource == VOLUME_CLAIM_RESOURCE else object_count_evaluator(resource)

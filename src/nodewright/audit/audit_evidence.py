@@ -1,0 +1,202 @@
+"""The evidence that an audit compares, and its result, as values."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from nodewright.core.cgroups.cgroup_comparison import FileTexts
+from nodewright.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
+from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.core.devices.device_state import PodDevices
+from nodewright.core.memory.memory_state import MemoryState
+from nodewright.kubernetes.node_profile import MemoryBlock
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.pod_resources_api import AllocatableResources, PodResources
+from nodewright.node.node_config import NodeConfig
+from nodewright.values.idset import CPUSet, NUMASet
+
+
+class EvidenceSource(StrEnum):
+    """A source of facts about a node. Reports list sources in this order."""
+
+    STATE = "state"
+    """The state files of the kubelet or the agent: its state after the next start."""
+    RESOURCES = "podResources"
+    """PodResources: its current state."""
+    CGROUPS = "cgroups"
+    """The cgroup files: what the kernel enforces."""
+    PODS = "pods"
+    """The API's pods: the specs."""
+    CONFIGURATION = "configuration"
+    """What follows from the machine and the kubelet's configuration alone."""
+
+
+class StateFileEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the state files. None: the file is missing or unreadable."""
+
+    cpu: CPUState | None = None
+    memory: MemoryState | None = None
+    devices: PodDevices | None = None
+
+
+class CgroupEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of cgroup files."""
+
+    rules: CgroupConfig
+    texts: Mapping[str, FileTexts | None]
+    """By the path of each expected cgroup; None: it does not exist."""
+    uids: frozenset[str] | None = None
+    """The uids of the pods that have cgroups; None: not determined."""
+
+
+class AuditEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """All evidence about a node. None: the source was not specified or not readable."""
+
+    config: NodeConfig
+    state_files: StateFileEvidence | None = None
+    pod_resources: tuple[PodResources, ...] | None = None
+    allocatable: AllocatableResources | None = None
+    cgroups: CgroupEvidence | None = None
+    pods: tuple[Pod, ...] | None = None
+    ended_uids: frozenset[str] = frozenset()
+    """The uids of terminated pods in the API."""
+
+
+class Presence(StrEnum):
+    """Whether a pod or cgroup exists in a source, and in which state."""
+
+    PRESENT = "there"
+    RUNNING = "running"
+    ENDED = "ended"
+    MISSING = "missing"
+
+
+class ResourceCount(msgspec.Struct, frozen=True):
+    """A number of CPUs or devices, without their ids."""
+
+    number: int
+
+
+class MemorySizes(msgspec.Struct, frozen=True):
+    """Memory by kind, on any NUMA node.
+
+    Units: bytes.
+    """
+
+    by_kind: Mapping[str, int]
+
+
+class MemoryBlockSet(msgspec.Struct, frozen=True):
+    """Memory by kind and NUMA nodes."""
+
+    blocks: tuple[MemoryBlock, ...]
+
+
+class DeviceIdSet(msgspec.Struct, frozen=True):
+    """Devices by id."""
+
+    ids: frozenset[str]
+
+
+class CgroupFileText(msgspec.Struct, frozen=True):
+    """The content of a file, actual or expected."""
+
+    text: str
+
+
+EvidenceValue: TypeAlias = (
+    CPUSet | NUMASet | ResourceCount | MemorySizes | MemoryBlockSet | DeviceIdSet | CgroupFileText | Presence
+)
+
+
+class DiscrepancyKind(StrEnum):
+    """The kinds of facts about which sources can disagree."""
+
+    CPUS = "cpus"
+    """A container's exclusive CPUs, or those that it runs on."""
+    MEMORY = "memory"
+    """A container's exclusive memory, or the NUMA nodes that it may use."""
+    DEVICES = "devices"
+    """A container's devices."""
+    DOUBLE_ALLOCATION = "twice"
+    """CPUs or devices that several containers hold as exclusive."""
+    SHARED_POOL = "pool"
+    """The shared CPU pool."""
+    ALLOCATABLE = "allocatable"
+    """The resources that containers can have exclusively."""
+    STALE_ALLOCATION = "holder"
+    """An allocation to a pod that does not exist."""
+    POD_PRESENCE = "listed"
+    """Whether a pod exists."""
+    CGROUP_PRESENCE = "group"
+    """Whether a cgroup exists."""
+    CGROUP_FILE = "file"
+    """The content of a cgroup file."""
+
+
+class Discrepancy(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact that sources disagree about."""
+
+    kind: DiscrepancyKind
+    pod: str
+    """Namespace and name, or the uid if these are unknown; empty: the discrepancy concerns the node."""
+    container: str = ""
+    """Empty: it concerns the pod as a whole."""
+    field: str
+    """`cpus`, `memory`, a resource, or the name of a cgroup file."""
+    values: Mapping[EvidenceSource, EvidenceValue]
+    """The value in each source that has one."""
+    outlier: EvidenceSource | None = None
+    """The only source that disagrees with all others; None: undecidable."""
+    cgroup_path: str = ""
+    """Path of the cgroup, if the discrepancy concerns one."""
+
+
+class UncomparedItem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was not compared."""
+
+    reason: "UncomparedReason"
+    names: tuple[str, ...] = ()
+    """The pods, containers or files concerned; empty: all of them."""
+    detail: str = ""
+    """The error of the source, if any."""
+    source: EvidenceSource | None = None
+
+
+class UncomparedReason(StrEnum):
+    """Why something was not compared."""
+
+    NOT_GIVEN = "notAsked"
+    """The source was not specified."""
+    NOT_READ = "notRead"
+    """The source was specified but could not be read; see `detail`."""
+    NAMES_UNKNOWN = "namesUnknown"
+    """State files have pods by uid, PodResources by name, and no list of pods connects them."""
+    CGROUP_UNKNOWN = "groupUntold"
+    """The cgroup of a container is unknown: its pod's status has no container id."""
+    FILES_MISSING = "filesLacking"
+    """This machine does not have these cgroup files."""
+    NO_EXCLUSIVE_RESOURCES = "noOwn"
+    """The policies allocate nothing exclusively, so there is no placement to compare."""
+
+
+class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of an audit."""
+
+    discrepancies: tuple[Discrepancy, ...]
+    transient: tuple[Discrepancy, ...]
+    """Allocations to removed pods, which the kubelet releases when it admits the next pod."""
+    uncompared: tuple[UncomparedItem, ...]
+    compared_count: int
+    """The number of facts that at least two sources have."""
+
+
+class CgroupsToRead(msgspec.Struct, frozen=True, kw_only=True):
+    """The cgroups whose files an audit reads."""
+
+    groups: tuple[PlannedCgroup, ...]
+    unresolved: tuple[str, ...]
+    """Containers with unknown cgroups."""

@@ -1,0 +1,101 @@
+"""Options and helpers of the commands that connect to an agent."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodewright.agent.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE, AgentClient, AgentStatusError
+from nodewright.cli.options import namespace_option
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.objects import Pod
+from nodewright.output.exit_codes import ERROR
+from nodewright.output.terminal import print_message
+from nodewright.values.instant import Instant
+
+POD_RESOURCE_NAMES, NODE_RESOURCE_NAMES = ("pods", "pod", "po"), ("nodes", "node", "no")
+
+
+def with_agent(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds --socket; the command receives the client as its first argument. Errors from the agent are printed."""
+
+    @wraps(command)
+    def with_client(*, socket: Path, **parameters: Any) -> int:
+        try:
+            return command(AgentClient(socket), **parameters)
+        except AgentStatusError as error:
+            print_message(f"Error from agent {error}")
+            return ERROR
+
+    with_option: Callable[..., int] = click.option(
+        "--socket",
+        envvar=SOCKET_VARIABLE,
+        default=DEFAULT_SOCKET,
+        show_default=True,
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        help=f"The agent's socket. Environment variable: {SOCKET_VARIABLE}.",
+    )(with_client)
+    return with_option
+
+
+def scope_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds -n and -A; the command receives them as `scope`: a namespace, or None for all namespaces."""
+
+    @wraps(command)
+    def with_scope(*args: Any, namespace: str, all_namespaces: bool, **parameters: Any) -> int:
+        return command(*args, scope=None if all_namespaces else namespace, **parameters)
+
+    with_option: Callable[..., int] = click.option(
+        "-A", "--all-namespaces", "all_namespaces", is_flag=True, help="List objects of all namespaces."
+    )(with_scope)
+    return namespace_option(with_option)
+
+
+def list_route(scope: str | None, kind: str) -> tuple[str, ...]:
+    """The route of all objects of a kind, in a namespace or in all."""
+    return (f"api/v1/{kind}",) if scope is None else ("api/v1/namespaces", scope, kind)
+
+
+def pod_route(namespace: str, name: str) -> tuple[str, ...]:
+    """The route of a pod."""
+    return ("api/v1/namespaces", namespace, "pods", name)
+
+
+def pod_name(words: Sequence[str]) -> str:
+    """The name of the pod in `pod NAME`, `pod/NAME` or `NAME`.
+
+    Errors: click.UsageError.
+    """
+    names = pod_names(words)
+    if len(names) != 1:
+        raise click.UsageError("specify exactly one pod")
+    return names[0]
+
+
+def pod_names(words: Sequence[str]) -> tuple[str, ...]:
+    """The names of the pods in `pods NAME...`, `pod/NAME...` or `NAME...`."""
+    rest = tuple(words[1:]) if words and words[0] in POD_RESOURCE_NAMES and len(words) > 1 else tuple(words)
+    return tuple(_without_kind(word) for word in rest)
+
+
+def _without_kind(word: str) -> str:
+    kind, separator, name = word.partition("/")
+    if not separator:
+        return word
+    if kind not in POD_RESOURCE_NAMES:
+        raise click.UsageError(f"{word!r} is not a pod")
+    return name
+
+
+def decode_pods(items: Iterable[Any]) -> list[Pod]:
+    """The pods in an agent's response."""
+    return [decode(item, Pod) for item in items]
+
+
+def now() -> Instant:
+    """The current time."""
+    return Instant(time.time_ns())

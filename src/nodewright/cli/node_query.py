@@ -1,0 +1,127 @@
+"""Reading the pods, the node and the custom policies of a command, and printing its warnings and report."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.admit.admission_report import AdmissionEntry
+from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
+from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.engine import AdmitResult, Node
+from nodewright.engine.policy_notices import policy_notices
+from nodewright.formats.workloads import Workload
+from nodewright.kubernetes.node_profile import NodeProfile, PolicyNames
+from nodewright.node.node_config import NodeConfig
+from nodewright.node.step import Decision
+from nodewright.output.terminal import print_message, print_text
+from nodewright.profiles.node_lookup import find_profile
+from nodewright.values.custom_policy import CustomPolicy
+
+
+class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods and the node of a query."""
+
+    workloads: Sequence[Workload]
+    skipped: Mapping[str, int]
+    """Number of skipped objects of the manifests, by kind."""
+    profile: NodeProfile
+    node: Node
+    warnings: tuple[str, ...]
+
+    def created_pods(self) -> tuple[Workload, ...]:
+        """The workloads with pods; prints on stderr why the others have none."""
+        for workload in self.workloads:
+            if workload.refusal is not None:
+                print_message(f"{workload.pod.full_name}: {workload.refusal.sentence()}")
+        return tuple(workload for workload in self.workloads if workload.refusal is None)
+
+
+def load_query(query: NodeQuery) -> LoadedQuery:
+    """The pods and the node of the query; prints warnings on stderr.
+
+    Errors: InputError with all faults of all files, or with the warnings if the query is strict; HostError if
+        the node is this machine, which cannot be read.
+    """
+    loaded = read_workloads(query.manifests, query.namespace)
+    profile, policies = with_policies(find_profile(query.node, release=query.release), query.policies)
+    source = query.node or "this machine"
+    node = Node.from_profile(profile, kubelet_config=query.kubelet_config, policies=policies, source=source)
+    warnings = (*loaded.warnings, *node.warnings)
+    print_input_notes(loaded, warnings, strict=query.strict)
+    return LoadedQuery(
+        workloads=loaded.workloads, skipped=loaded.skipped, profile=profile, node=node, warnings=warnings
+    )
+
+
+def with_policies(
+    profile: NodeProfile, choice: PolicyOptions
+) -> tuple[NodeProfile, tuple[CustomPolicy, ...]]:
+    """The profile with the names of the chosen policies, and these policies.
+
+    Errors: InputError for files that define no policy, and for unknown names.
+    """
+    names, policies = profile.spec.policies, list[CustomPolicy]()
+    if names == PolicyNames() and choice == NO_POLICY_OPTIONS:
+        return profile, ()
+    from nodewright.core.cpu.custom_picker import CPUPicker  # noqa: PLC0415 - start-up time
+    from nodewright.core.eviction.eviction_policy import EvictionPolicy  # noqa: PLC0415 - as above
+    from nodewright.core.topology.custom import TopologyPolicy  # noqa: PLC0415 - as above
+    from nodewright.engine.policy_registry import load_policies  # noqa: PLC0415 - as above
+
+    known = load_policies(choice.files)
+    if choice.topology is not None:
+        names = replace(names, topology=choice.topology)
+    if choice.cpu_picker is not None:
+        names = replace(names, cpu_picker=choice.cpu_picker)
+    if names.topology:
+        source = "--topology-policy" if choice.topology else "spec.policies.topology"
+        policies.append(known.find(TopologyPolicy, names.topology, source=source))
+    if names.cpu_picker:
+        source = "--cpu-picker" if choice.cpu_picker else "spec.policies.cpuPicker"
+        policies.append(known.find(CPUPicker, names.cpu_picker, source=source))
+    if choice.eviction is not None:
+        names = replace(names, eviction=choice.eviction)
+    if names.eviction:
+        source = "--policy" if choice.eviction else "spec.policies.eviction"
+        policies.append(known.find(EvictionPolicy, names.eviction, source=source))
+    return replace(profile, spec=replace(profile.spec, policies=names)), tuple(policies)
+
+
+def print_report(text: str, output: str | None, config: NodeConfig) -> None:
+    """Prints a report, preceded by the custom policies in use; JSON and YAML reports contain these themselves."""
+    note = policy_notices(config)
+    if note and output in (None, "wide"):
+        print_text(f"{note}\n")
+    elif note and output == "name":
+        print_text(note, to_stderr=True)
+    print_text(text)
+
+
+def admitted_entry(node: Node, workload: Workload) -> tuple[AdmissionEntry, AdmitResult | None]:
+    """The report entry for the pod of a workload, and the node's answer; None if the API server refuses the pod."""
+    origin = "" if workload.kind == "Pod" else f"{workload.kind} {workload.name}"
+    if workload.refusal is not None:
+        entry = AdmissionEntry(
+            pod=workload.pod,
+            decision=Decision.REFUSED,
+            because=(workload.refusal,),
+            victims=None,
+            origin=origin,
+            applied=workload.applied,
+        )
+        return entry, None
+    answer = node.admit(workload.pod)
+    decision = answer.decision
+    if decision is Decision.ADMITTED and workload.is_verdict_open:
+        decision = Decision.UNDECIDED
+    entry = AdmissionEntry(
+        pod=answer.pod,
+        decision=decision,
+        because=(*answer.because, *workload.not_judged),
+        victims=answer.victims,
+        placement=answer.placement,
+        origin=origin,
+        applied=workload.applied,
+    )
+    return entry, answer

@@ -1,0 +1,64 @@
+"""Files that commands write: never one that the command reads, and never one file for two outputs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nodewright.cli.options import OutputFile
+from nodewright.formats.documents import STDIN, SUFFIXES
+from nodewright.formats.regular_files import is_directory
+from nodewright.host.file_store import write_output
+
+
+def write_page(path: Path, text: str) -> None:
+    """Writes a page.
+
+    Errors: HostError.
+    """
+    write_output(path, text.encode(errors="replace"))
+
+
+def check_outputs(context: click.Context) -> None:
+    """Compares the files that a command writes with all other files that its arguments name.
+
+    Errors: click.BadParameter.
+    """
+    named = [
+        (parameter, text)
+        for parameter in context.command.params
+        for text in _texts(context.params.get(parameter.name or ""))
+    ]
+    for output, path in named:
+        if not isinstance(output.type, OutputFile) or path == STDIN:
+            continue
+        for other, text in named:
+            if other is not output and _is_or_holds(text, path):
+                name = other.opts[0] if isinstance(other, click.Option) else other.human_readable_name
+                rule = f"{path} is written to, but it is also a file of {name}"
+                raise click.BadParameter(rule, context, output)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str | Path):
+        yield str(value)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _is_or_holds(name: str, path: str) -> bool:
+    """Whether the name is that of the file, or of a directory with the file among its manifests."""
+    try:
+        named, written = Path(name).resolve(), Path(path).resolve()
+        if written == named or (written.is_file() and named.is_file() and written.samefile(named)):
+            return True
+        return (
+            is_directory(named)
+            and written.suffix in SUFFIXES
+            and written.is_file()
+            and named in written.parents
+        )
+    except (OSError, ValueError, RuntimeError):  # the name is no file's
+        return False

@@ -1,0 +1,177 @@
+"""Family device-manager: device plugins and a device manager, driven through pods."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.conformance.question_gates import question_gates
+from nodewright.core.devices.device_assignment import (
+    allocate,
+    container_device_ids,
+    device_allocatable,
+    device_capacity,
+    without_inactive_pods,
+)
+from nodewright.core.devices.device_hints import container_hints, pod_hints
+from nodewright.core.devices.device_manager import (
+    PREFERENCES,
+    DeviceManager,
+    DevicePluginError,
+    PluginBehavior,
+    PreferenceFunction,
+)
+from nodewright.core.devices.device_state import DeviceState
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.node_profile import Device
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.reasons.devices import DeviceReason, DevicesChosen
+from nodewright.reasons.verdict import Refused, Verdict
+from nodewright.releases.feature_gates import FeatureGates
+from nodewright.releases.release_table import ReleaseTable
+from nodewright.values.idset import NUMASet
+from nodewright.values.topology_hints import HintList, ProviderHints
+
+
+def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+    """The result of each step."""
+    del machines
+    run = _DeviceManagerRun(question, question_gates(question, release))
+    return {"steps": [run.step(step) for step in question["steps"]]}
+
+
+def _short(available: frozenset[str], must_include: frozenset[str], size: int) -> list[str]:
+    """The devices that must be included and the lowest other one, whatever the size is."""
+    del size
+    return [*must_include, *sorted(available - must_include)[:1]]
+
+
+def _junk(available: frozenset[str], must_include: frozenset[str], size: int) -> list[str]:
+    """Devices that do not exist."""
+    del available, must_include, size
+    return ["ghost-1", "ghost-2"]
+
+
+def _error(available: frozenset[str], must_include: frozenset[str], size: int) -> DevicePluginError:
+    """An error."""
+    del available, must_include, size
+    return DevicePluginError("no preference today")
+
+
+ANSWERS: Mapping[str, PreferenceFunction | None] = {
+    **PREFERENCES,
+    "short": _short,
+    "junk": _junk,
+    "error": _error,
+}
+
+
+class _DeviceManagerRun:
+    """A device manager with its state."""
+
+    def __init__(self, question: Mapping[str, Any], gates: FeatureGates) -> None:
+        resources = question["resources"]
+        self.pods = {name: decode(pod, Pod) for name, pod in question["pods"].items()}
+        self.manager = DeviceManager(
+            numa=NUMASet.from_ids(question["numaNodes"]),
+            skips_claimed_resources=gates["DRAExtendedResource"] and gates.rules.devices_of_claims_skipped,
+            hints_from_hosts_only=gates.rules.device_hints_from_hosts_only,
+            plugins={
+                name: PluginBehavior(
+                    ANSWERS[plugin.get("preferredAllocation") or "absent"],
+                    "plugin refuses" if plugin.get("allocateFails") else "",
+                )
+                for name, plugin in resources.items()
+            },
+        )
+        held = {
+            self.pods[pod].uid if pod in self.pods else pod: {
+                container: {name: frozenset(ids) for name, ids in devices.items()}
+                for container, devices in containers.items()
+            }
+            for pod, containers in (question.get("initialAllocations") or {}).items()
+        }
+        devices = {name: _devices(plugin["devices"]) for name, plugin in resources.items()}
+        self.state = DeviceState.of(devices, held)
+        self.active = dict.fromkeys(held, ())
+
+    def step(self, step: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of the step."""
+        if step["op"] == "devices":
+            self.state = self.state.with_devices(step["resource"], _devices(step["devices"]))
+            return {
+                "capacity": _texts(device_capacity(self.state)),
+                "allocatable": _texts(device_allocatable(self.state)),
+            }
+        pod = self.pods[step["pod"]]
+        if step["op"] == "podGone":
+            self.active.pop(pod.uid, None)
+            self.state = without_inactive_pods(self.state, self.active)
+            return {"allocated": self._in_use()}
+        self.active.setdefault(pod.uid, ())
+        self.state = without_inactive_pods(self.state, self.active)
+        if step["op"] == "podHints":
+            return _hints(pod_hints(self.manager, self.state, pod))
+        containers = (*pod.spec.init_containers, *pod.spec.containers)
+        container = next(container for container in containers if container.name == step["container"])
+        if step["op"] == "containerHints":
+            return _hints(container_hints(self.manager, self.state, pod, container))
+        return self.allocate(pod, container, step)
+
+    def allocate(self, pod: Pod, container: Container, step: Mapping[str, Any]) -> dict[str, Any]:
+        """The container's devices, and the tiers that they come from."""
+        nodes = (step.get("affinity") or {}).get("numaNodeAffinity")
+        affinity = None if nodes is None else NUMASet.from_ids(nodes)
+        allocation = allocate(self.manager, self.state, pod, container, affinity)
+        self.state = allocation.state
+        held = container_device_ids(self.state, pod.uid, container.name)
+        gave = {
+            "devices": {resource: list(devices) for resource, devices in held.items()},
+            "allocated": self._in_use(),
+        }
+        if isinstance(allocation.verdict, Refused):
+            return gave | _refusal(allocation.verdict)
+        return gave | {
+            "tiers": {
+                reason.resource: [
+                    {"why": tier.why, "from": list(tier.candidates), "take": len(tier.taken)}
+                    for tier in reason.tiers
+                ]
+                for reason in allocation.verdict.because
+                if isinstance(reason, DevicesChosen)
+            }
+        }
+
+    def _in_use(self) -> dict[str, list[str]]:
+        return {name: sorted(devices) for name, devices in self.state.in_use.items() if devices}
+
+
+def _devices(listed: list[Mapping[str, Any]]) -> list[Device]:
+    return [
+        Device(
+            id=device["id"],
+            numa_nodes=None if device.get("numaNodes") is None else tuple(device["numaNodes"]),
+            healthy=device.get("health", "Healthy") == "Healthy",
+        )
+        for device in listed
+    ]
+
+
+def _texts(counts: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(count) for name, count in counts.items()}
+
+
+def _hints(verdict: Verdict[ProviderHints | None]) -> dict[str, Any]:
+    if isinstance(verdict, Refused):
+        return _refusal(verdict)
+    return {"hints": {name: _plain(hints) for name, hints in (verdict.value or {}).items()}}
+
+
+def _plain(hints: HintList | None) -> list[dict[str, Any]] | None:
+    if hints is None:
+        return None
+    return [{"numaNodeAffinity": list(hint.numa or ()), "preferred": hint.preferred} for hint in hints]
+
+
+def _refusal(refused: Refused) -> dict[str, str]:
+    reason = refused.because[0]
+    assert isinstance(reason, DeviceReason), reason
+    return {"error": reason.kubelet_error()}

@@ -1,0 +1,225 @@
+"""Family memory-manager: a memory manager policy created, started, and driven through a list of operations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodewright.conformance.topology_merge import plain_hint, read_hint
+from nodewright.core.memory.memory_allocation import (
+    allocate_container_memory,
+    allocate_pod_memory,
+    release_memory,
+)
+from nodewright.core.memory.memory_demand import MemoryGates, PodMemoryDemand
+from nodewright.core.memory.memory_hints import container_hints, pod_hints
+from nodewright.core.memory.memory_policy import (
+    MemoryPolicy,
+    MemorySettings,
+    Reservation,
+    allocatable_memory,
+    create_memory_policy,
+    start_memory_manager,
+)
+from nodewright.core.memory.memory_state import Block, MemoryState, MemoryTable, NUMAMemory
+from nodewright.formats.decode import decode
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.reasons.memory import MemoryReason
+from nodewright.reasons.verdict import Refused, Verdict
+from nodewright.releases.feature_gates import FeatureGates, resolve_gates
+from nodewright.releases.release_table import ReleaseTable
+from nodewright.values.idset import NUMASet
+from nodewright.values.quantity import Quantity
+from nodewright.values.topology_hints import HintList, ProviderHints
+
+
+def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+    """The policy, its initial state, the result of each step, and the final state."""
+    del machines
+    resolved = resolve_gates(question.get("featureGates") or {}, release=release)
+    if resolved.errors:
+        return {"creation": {"error": resolved.errors[0]}, "start": None, "steps": []}
+    settings = _settings(question, resolved.gates)
+    machine = decode(question["machine"] or {}, MachineInfo)
+    made = create_memory_policy(machine.topology, settings)
+    if isinstance(made, Refused):
+        return {"creation": _error(made), "start": None, "steps": []}
+    policy, state = made.value, _state(question.get("initialState"))
+    expect: dict[str, Any] = {"creation": {}, "start": None, "steps": []}
+    if question.get("callStart") is not False:
+        started = start_memory_manager(policy, state)
+        if isinstance(started, Refused):
+            return expect | {"start": _error(started)}
+        state = started.value
+        expect["start"] = {
+            "machineState": plain_machine(state),
+            "allocatableMemory": [_block(block) for block in allocatable_memory(state.machine)],
+        }
+    run = _MemoryManagerRun(policy, state, settings.gates, question["pods"])
+    expect["steps"] = [run.step(step) for step in question["steps"]]
+    return expect | {
+        "final": {"machineState": plain_machine(run.state), "assignments": _assignments(run.state)}
+    }
+
+
+class _MemoryManagerRun:
+    """A policy with its state."""
+
+    def __init__(
+        self, policy: MemoryPolicy, state: MemoryState, gates: MemoryGates, pods: Mapping[str, Any]
+    ) -> None:
+        self.policy = policy
+        self.state = state
+        self.demands = {key: PodMemoryDemand.of(decode(pod, Pod), gates) for key, pod in pods.items()}
+
+    def step(self, step: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of the step, with the machine only if it changed."""
+        demands, before = self.demands[step["pod"]], self.state.machine
+        match step["op"]:
+            case "podHints":
+                result = _hints(pod_hints(self.policy, self.state, demands))
+            case "containerHints":
+                result = _hints(container_hints(self.policy, self.state, demands, _container(demands, step)))
+            case "allocate":
+                result = self.allocate(demands, step)
+            case "allocatePod":
+                result = self.allocate_pod(demands, step)
+            case _:
+                self.state = release_memory(self.policy, self.state, demands.pod.uid, step["container"])
+                result = {}
+        return (
+            result if self.state.machine == before else result | {"machineState": plain_machine(self.state)}
+        )
+
+    def allocate(self, demands: PodMemoryDemand, step: Mapping[str, Any]) -> dict[str, Any]:
+        container = _container(demands, step)
+        allocation = allocate_container_memory(
+            self.policy, self.state, demands, container, read_hint(step["affinity"])
+        )
+        self.state = allocation.state
+        held = self.state.blocks(demands.pod.uid, container.name)
+        result: dict[str, Any] = {"blocks": None if held is None else _blocks(held)}
+        if demands.pod.spec.init_containers:
+            result["podAssignments"] = _of_pod(self.state, demands.pod)
+        return result | _error(allocation.verdict)
+
+    def allocate_pod(self, demands: PodMemoryDemand, step: Mapping[str, Any]) -> dict[str, Any]:
+        allocation = allocate_pod_memory(self.policy, self.state, demands, read_hint(step["affinity"]))
+        self.state = allocation.state
+        whole = self.state.pods.get(demands.pod.uid)
+        return {
+            "podBlocks": None if whole is None else _blocks(whole),
+            "podAssignments": _of_pod(self.state, demands.pod),
+        } | _error(allocation.verdict)
+
+
+def _settings(question: Mapping[str, Any], gates: FeatureGates) -> MemorySettings:
+    return MemorySettings(
+        policy=question["policy"],
+        reserved=[
+            Reservation(entry["numaNode"], _amounts(entry["limits"]))
+            for entry in question.get("reservedMemory") or ()
+        ],
+        node_allocatable=_amounts(question.get("nodeAllocatableReservation") or {}),
+        gates=MemoryGates.of(gates),
+    )
+
+
+def _amounts(plain: Mapping[str, Any]) -> ResourceList:
+    return {name: Quantity.parse(str(amount)) for name, amount in plain.items()}
+
+
+def _state(document: Mapping[str, Any] | None) -> MemoryState:
+    if document is None:
+        return MemoryState()
+    return MemoryState(
+        {int(numa): _node(node) for numa, node in (document.get("machineState") or {}).items()},
+        {
+            pod: {name: _read_blocks(blocks) for name, blocks in containers.items()}
+            for pod, containers in (document.get("assignments") or {}).items()
+        },
+    )
+
+
+def _node(plain: Mapping[str, Any]) -> NUMAMemory:
+    tables = {
+        kind: MemoryTable(
+            table["total"], table["systemReserved"], table["allocatable"], table["reserved"], table["free"]
+        )
+        for kind, table in (plain.get("memoryMap") or {}).items()
+    }
+    return NUMAMemory(plain["numberOfAssignments"], NUMASet.from_ids(plain.get("cells") or ()), tables)
+
+
+def _read_blocks(blocks: Sequence[Mapping[str, Any]] | None) -> tuple[Block, ...]:
+    return tuple(Block(tuple(block["numaAffinity"]), block["type"], block["size"]) for block in blocks or ())
+
+
+def _container(demands: PodMemoryDemand, step: Mapping[str, Any]) -> Container:
+    spec = demands.pod.spec
+    return next(
+        container
+        for container in (*spec.init_containers, *spec.containers)
+        if container.name == step["container"]
+    )
+
+
+def plain_machine(state: MemoryState) -> dict[str, Any]:
+    """The table of every NUMA node as plain JSON, with the kubelet's names."""
+    return {
+        str(numa): {
+            "numberOfAssignments": node.assignments,
+            "cells": list(node.cells),
+            "memoryMap": {
+                kind: {
+                    "total": table.total,
+                    "systemReserved": table.system_reserved,
+                    "allocatable": table.allocatable,
+                    "reserved": table.reserved,
+                    "free": table.free,
+                }
+                for kind, table in node.tables.items()
+            },
+        }
+        for numa, node in state.machine.items()
+    }
+
+
+def _of_pod(state: MemoryState, pod: Pod) -> dict[str, Any] | None:
+    held = state.assignments.get(pod.uid)
+    return None if held is None else {name: _blocks(blocks) for name, blocks in held.items()}
+
+
+def _assignments(state: MemoryState) -> dict[str, Any]:
+    return {
+        pod: {name: _blocks(blocks) for name, blocks in containers.items()}
+        for pod, containers in state.assignments.items()
+    }
+
+
+def _blocks(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    return [_block(block) for block in sorted(blocks, key=lambda block: block.resource)]
+
+
+def _block(block: Block) -> dict[str, Any]:
+    return {"numaAffinity": list(block.numa), "type": block.resource, "size": block.size}
+
+
+def _hints(verdict: Verdict[ProviderHints | None]) -> dict[str, Any]:
+    if isinstance(verdict, Refused):
+        return _error(verdict)
+    if verdict.value is None:
+        return {"hints": None}
+    return {"hints": {kind: _hint_list(hints) for kind, hints in verdict.value.items() if hints is not None}}
+
+
+def _hint_list(hints: HintList) -> list[dict[str, Any]]:
+    plain = map(plain_hint, hints)
+    return sorted(plain, key=lambda hint: (len(hint["numaNodeAffinity"]), hint["numaNodeAffinity"]))
+
+
+def _error(verdict: Verdict[Any]) -> dict[str, str]:
+    if not isinstance(verdict, Refused):
+        return {}
+    reason = verdict.because[0]
+    assert isinstance(reason, MemoryReason), reason
+    return {"error": reason.kubelet_error()}

@@ -1,0 +1,87 @@
+"""Family node-allocatable: the allocatable resources of a node."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.conformance.cgroup import plain_settings
+from nodewright.core.allocatable import (
+    HUGE_PAGES_PREFIX,
+    allocatable_derivations,
+    allocatable_reservation,
+    enforcement_limits,
+    machine_capacity,
+    over_reserved,
+    pod_capacity,
+)
+from nodewright.core.cgroups.cgroup_facts import AmountOrigin, CgroupSettings
+from nodewright.core.cgroups.cgroup_settings import node_level_settings
+from nodewright.hardware.machine_info import HugePages, MachineInfo
+from nodewright.kubernetes.eviction_thresholds import EvictionSettings, parse_thresholds
+from nodewright.kubernetes.objects import ResourceList
+from nodewright.kubernetes.reservations import Reservations
+from nodewright.releases.release_table import ReleaseTable
+from nodewright.values.quantity import Quantity
+
+
+def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+    """Reservation, limits, cgroup settings and, if the machine is known, the Node's amounts."""
+    del machines, release
+    capacity = _amounts(question["capacity"])
+    kube, system = question.get("kubeReserved"), question.get("systemReserved")
+    reservations = Reservations(
+        kube=None if kube is None else _amounts(kube),
+        system=None if system is None else _amounts(system),
+        hard_thresholds=parse_thresholds(
+            EvictionSettings(hard=question.get("evictionHard") or {})
+        ).thresholds,
+    )
+    reservation, limits = (
+        allocatable_reservation(capacity, reservations),
+        enforcement_limits(capacity, reservations),
+    )
+    compressible_only = question.get("compressibleOnly", False)
+    answered: dict[str, Any] = {
+        "reservation": _texts(reservation),
+        "enforcementLimits": _texts(limits),
+        "nodeCgroup": _plain(node_level_settings(limits, AmountOrigin.NODE)),
+        "systemReservedCgroup": _plain(
+            node_level_settings(
+                reservations.system, AmountOrigin.SYSTEM_RESERVED, compressible_only=compressible_only
+            )
+        ),
+        "overReserved": [shortage.resource for shortage in over_reserved(capacity, reservation)],
+    }
+    if "numCores" in question:
+        pods = pod_capacity(question["numCores"], question["maxPods"], question["podsPerCore"])
+        shown = {**machine_capacity(_machine(question, capacity)), "pods": Quantity.of(pods)}
+        if "ephemeral-storage" in capacity:
+            shown["ephemeral-storage"] = capacity["ephemeral-storage"]
+        status = allocatable_derivations(shown, {}, reservations)
+        answered["nodeStatusCapacity"] = _texts({amounts.resource: amounts.capacity for amounts in status})
+        answered["nodeStatusAllocatable"] = _texts(
+            {amounts.resource: amounts.allocatable for amounts in status}
+        )
+    return answered
+
+
+def _machine(question: dict[str, Any], capacity: ResourceList) -> MachineInfo:
+    pages = []
+    for name, amount in capacity.items():
+        if name.startswith(HUGE_PAGES_PREFIX):
+            page_bytes = Quantity.parse(name.removeprefix(HUGE_PAGES_PREFIX)).value()
+            pages.append(HugePages(page_size=page_bytes // 1024, num_pages=amount.value() // page_bytes))
+    return MachineInfo(
+        num_cores=question["numCores"], memory_capacity=question["memoryCapacity"], hugepages=tuple(pages)
+    )
+
+
+def _amounts(texts: dict[str, str]) -> ResourceList:
+    return {name: Quantity.parse(text) for name, text in texts.items()}
+
+
+def _texts(amounts: ResourceList) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def _plain(settings: CgroupSettings | None) -> dict[str, Any] | None:
+    return None if settings is None else plain_settings(settings)

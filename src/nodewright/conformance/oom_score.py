@@ -1,0 +1,23 @@
+"""Family oom-score: oom_score_adj of each container."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.conformance.question_gates import question_gates
+from nodewright.core.requests.oom_adjust import oom_score_adjs
+from nodewright.core.requests.qos_and_priority import is_critical, is_node_critical
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.objects import Pod
+from nodewright.releases.release_table import ReleaseTable
+
+
+def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+    """Each container's score, and whether the pod is critical."""
+    del machines
+    gates = question_gates(question, release)
+    pod = decode(question["pod"], Pod)
+    return {
+        "oomScoreAdj": oom_score_adjs(pod, question["memoryCapacity"], gates),
+        "critical": is_critical(pod),
+        "nodeCritical": is_node_critical(pod),
+    }

@@ -1,0 +1,35 @@
+"""Family pod-defaults: the API server's defaults for a pod's resources."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.conformance.plain_json import amount_texts
+from nodewright.conformance.question_gates import question_gates
+from nodewright.core.requests.qos_and_priority import qos_class
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.releases.release_table import ReleaseTable
+
+
+def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+    """The pod's resources after defaulting."""
+    del machines
+    gates = question_gates(question, release)
+    pod = with_defaults(decode(question["pod"], Pod), gates)
+    spec = pod.spec
+    defaulted: dict[str, Any] = {
+        "containers": {each.name: _resources(each.resources) for each in spec.containers},
+        "initContainers": {each.name: _resources(each.resources) for each in spec.init_containers},
+        "qosClass": qos_class(pod, gates["PodLevelResources"]).value,
+    }
+    if spec.resources is not None:
+        defaulted["podResources"] = _resources(spec.resources)
+    if spec.overhead:
+        defaulted["overhead"] = amount_texts(spec.overhead)
+    return defaulted
+
+
+def _resources(resources: ResourceRequirements) -> dict[str, dict[str, str]]:
+    lists = {"requests": amount_texts(resources.requests), "limits": amount_texts(resources.limits)}
+    return {name: texts for name, texts in lists.items() if texts}

@@ -1,0 +1,49 @@
+"""Family predicates: whether a pod fits a node with other pods."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.conformance.plain_json import plain_failure
+from nodewright.conformance.question_gates import question_gates
+from nodewright.core.predicates.predicate_check import (
+    NodeView,
+    PredicateRules,
+    alternative_failures,
+    check_predicates,
+)
+from nodewright.core.predicates.requested_resources import node_usage
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.objects import APINode, Pod
+from nodewright.reasons.reason import NodeUnavailable
+from nodewright.reasons.texts import kubelet_text
+from nodewright.reasons.verdict import Refused
+from nodewright.releases.release_table import ReleaseTable
+
+
+def answer(question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable) -> Any:
+    """The verdict with the kubelet's text, all failures, and alternative texts."""
+    del machines
+    rules = PredicateRules.of(question_gates(question, release))
+    cached = NodeView.of(decode(question["node"], APINode)).as_cached_by_kubelet()
+    fresh = question.get("freshNode")
+    error = question.get("nodeError")
+    result = check_predicates(
+        decode(question["pod"], Pod),
+        NodeUnavailable(error=error) if error else cached,
+        node_usage((decode(pod, Pod) for pod in question.get("otherPods") or ()), rules.no_usage),
+        fresh=NodeView.of(decode(fresh, APINode)) if fresh else cached,
+        rules=rules,
+        plugin_error=question.get("pluginError") or "",
+    )
+    answered: dict[str, Any] = {
+        "admitted": not isinstance(result.verdict, Refused),
+        "reasons": [plain_failure(failure) for failure in result.failures],
+    }
+    if isinstance(result.verdict, Refused):
+        answered.update(kubelet_text(result.verdict.because[0])._asdict())
+        others = alternative_failures(result.failures)
+        if others:
+            answered["alternatives"] = [kubelet_text(other)._asdict() for other in others]
+    if result.refetched:
+        answered["synchronousFetch"] = True
+    return answered

@@ -1,0 +1,212 @@
+"""Files of recorded decisions: JSON lines, gzipped or not, each with a question and usually an answer.
+
+The families of recorded decisions, and the dispatch of questions to the engine.
+"""
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from importlib import import_module
+from importlib.util import find_spec
+from typing import IO, Any
+
+import msgspec
+
+from nodewright.errors import Fault, InputError
+from nodewright.formats.regular_files import error_text
+from nodewright.profiles.catalogue import recorded_machines
+from nodewright.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
+
+STANDARD_STREAM = "-"
+RELEASES_TEXT = ", ".join(RELEASE_TABLES)
+MAX_VECTOR_BYTES = 64 << 20
+"""Characters of a file of vectors when it is unpacked; the largest recorded one has a third of it."""
+_MAX_LINE = 8 << 20
+_LINE_COST = 64
+"""What an empty line counts, so that their number is bounded as well."""
+
+
+class NotRecorded(Enum):
+    """The expected value of a question without a recorded answer."""
+
+    NOT_RECORDED = "(not recorded)"
+
+
+NOT_RECORDED = NotRecorded.NOT_RECORDED
+
+
+class Vector(msgspec.Struct, frozen=True):
+    """A question, and Kubernetes' answer or NOT_RECORDED."""
+
+    id: str
+    family: str
+    question: dict[str, Any]
+    expect: Any = NOT_RECORDED
+    release: str = ""
+    """The release that is asked, of those with rules; empty: not named."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether there is an answer to compare with."""
+        return self.expect is not NOT_RECORDED
+
+
+def read_vectors(
+    paths: Iterable[str], first_places: dict[tuple[str, str], str] | None = None
+) -> Iterator[Vector | Fault]:
+    """The vectors of the files in order; a malformed line, or a repeated id, gives a fault instead.
+
+    A path is a file of JSON lines, packed where its name ends in `.gz`, or `-` for standard input. The
+    remark `input.tag` is left out: it is for readers and may tell about the answer. ``first_places`` collects where
+    each id and release was first, for several calls that share them.
+    """
+    first_places = {} if first_places is None else first_places
+    for path in paths:
+        for place, line in _lines(path):
+            vector = line if isinstance(line, Fault) else _vector(place, line)
+            if isinstance(vector, Vector) and (first := first_places.get((vector.id, vector.release))):
+                rule = f"id occurs twice, first at {first}"
+                yield Fault(source=place, path="id", value=vector.id, rule=rule)
+                continue
+            if isinstance(vector, Vector):
+                first_places[vector.id, vector.release] = place
+            yield vector
+
+
+def read_machines(path: str | None = None) -> Mapping[str, Any]:
+    """Machines by name, from the file or, without one, from the package.
+
+    Errors: InputError where the file is no JSON object of objects.
+    """
+    if path is None:
+        return recorded_machines()
+    try:
+        with open_text(path) as lines:
+            text = lines.read(MAX_VECTOR_BYTES + 1)
+        if len(text) > MAX_VECTOR_BYTES:
+            rule = f"has more than {MAX_VECTOR_BYTES} characters, which is the limit"
+            raise InputError([Fault(source=path, rule=rule)])
+        machines = json.loads(text)
+    except (OSError, ValueError, RecursionError, EOFError, zlib.error) as error:
+        raise InputError([Fault(source=path, rule=f"not JSON: {error_text(error)}")]) from error
+    if not isinstance(machines, dict) or not all(isinstance(machine, dict) for machine in machines.values()):
+        raise InputError(
+            [Fault(source=path, rule="must be an object: names of machines to MachineInfo objects")]
+        )
+    return machines
+
+
+@contextmanager
+def open_text(path: str, *, write: bool = False) -> Iterator[IO[str]]:
+    """The file opened as text, gzipped if its name says so; `-` is the standard stream."""
+    if path == STANDARD_STREAM:
+        yield sys.stdout if write else sys.stdin
+        return
+    mode = "wt" if write else "rt"
+    if path.endswith(".gz"):
+        with gzip.open(path, mode, encoding="utf-8", compresslevel=6) as packed:
+            assert not isinstance(packed, gzip.GzipFile)
+            yield packed
+    else:
+        with open(path, mode, encoding="utf-8") as plain:  # noqa: PTH123 - the same call as its packed twin
+            yield plain
+
+
+def _lines(path: str) -> Iterator[tuple[str, str | Fault]]:
+    number = 0
+    try:
+        with open_text(path) as lines:
+            unread = MAX_VECTOR_BYTES
+            while line := lines.readline(_MAX_LINE):
+                number += 1
+                unread -= len(line) + _LINE_COST
+                if len(line) == _MAX_LINE or unread < 0:
+                    place = f"{path}:{number}"
+                    rule = f"has more than {_MAX_LINE if unread >= 0 else MAX_VECTOR_BYTES} characters, the limit"
+                    yield place, Fault(source=place if unread >= 0 else path, rule=rule)
+                    return
+                if line.strip():
+                    yield f"{path}:{number}", line
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        place = f"{path}:{number + 1}"
+        yield place, Fault(source=place, rule=f"cannot be read on from here: {error_text(error)}")
+
+
+def _vector(place: str, line: str) -> Vector | Fault:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Fault(source=place, rule=f"not JSON: {error}")
+    if not isinstance(document, dict):
+        return Fault(source=place, rule="must be an object with id, family and input")
+    for member, kind, name in (("id", str, "text"), ("family", str, "text"), ("input", dict, "object")):
+        if not isinstance(document.get(member), kind):
+            return Fault(
+                source=place, path=member, value=document.get(member), rule=f"must be there and be {name}"
+            )
+    release = document.get("release", "")
+    if release and release not in RELEASE_TABLES:
+        return Fault(source=place, path="release", value=release, rule=f"must be one of {RELEASES_TEXT}")
+    question = {name: value for name, value in document["input"].items() if name != "tag"}
+    return Vector(document["id"], document["family"], question, document.get("expect", NOT_RECORDED), release)
+
+
+FAMILIES = (
+    "quantity",
+    "pod-defaults",
+    "pod-resources",
+    "oom-score",
+    "cgroup",
+    "container-cgroup",
+    "node-allocatable",
+    "quota",
+    "limitrange",
+    "cpu-topology",
+    "cpu-assign",
+    "cpu-manager",
+    "memory-manager",
+    "device-manager",
+    "topology-merge",
+    "checkpoint",
+    "predicates",
+    "preemption",
+    "eviction",
+    "kubelet-config",
+    "node",
+)
+"""Every recorded family, in the order of reports: from quantities to the whole node."""
+
+
+class UnansweredFamilyError(LookupError):
+    """The family is not supported."""
+
+
+def answer_family(
+    family: str, question: dict[str, Any], machines: Mapping[str, Any], release: ReleaseTable = NEWEST
+) -> Any:
+    """The engine's answer for a release to a question of the family, as plain JSON in the shape of `expect`.
+
+    Errors: UnansweredFamilyError where the family is unknown or nothing answers it yet; what the engine raises is passed on.
+    """
+    return import_module(_engine(family)).answer(question, machines, release)
+
+
+def is_answered(family: str) -> bool:
+    """Whether the family is supported."""
+    return family in FAMILIES and find_spec(_module(family)) is not None
+
+
+def _engine(family: str) -> str:
+    if family not in FAMILIES:
+        raise UnansweredFamilyError(f"unknown family {family!r}; known are {', '.join(FAMILIES)}")
+    if not is_answered(family):
+        raise UnansweredFamilyError(f"family {family} is not answered yet")
+    return _module(family)
+
+
+def _module(family: str) -> str:
+    return f"{__package__}.{family.replace('-', '_')}"

@@ -1,0 +1,182 @@
+"""The CPU topology of a machine: cores, caches, sockets and NUMA nodes as bit masks."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from nodewright.hardware.machine_info import Core, MachineInfo
+from nodewright.reasons.cpu_start import (
+    CoreThreadsRepeated,
+    CoreWithoutThreads,
+    CPUCountUnknown,
+    CPUMachineFault,
+)
+from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.values.idset import CPUSet, NUMASet
+
+Mask: TypeAlias = int
+"""A set of CPUs as bits. Assignment works on plain integers; public functions take and return CPUSet."""
+
+
+class CPUInfo(NamedTuple):
+    """The topology of a CPU. A core's id is its lowest CPU."""
+
+    cpu: int
+    numa: int
+    socket: int
+    core: int
+    uncore_cache: int
+
+
+class TopologyPart(NamedTuple):
+    """A unit (core, cache, socket or NUMA node) within a larger one."""
+
+    id: int
+    inside: Mask
+    whole: Mask
+    """All its CPUs; more than `inside` only on machines whose units do not nest."""
+
+
+TopologyParts: TypeAlias = tuple[TopologyPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CPUTopology:
+    """The machine's CPUs. The counts are the kubelet's and may differ from `cpu_info` on irregular machines.
+
+    Follows: v1.36, cpumanager/topology/topology.go, CPUTopology and CPUDetails.
+    """
+
+    num_cpus: int
+    num_cores: int
+    num_sockets: int
+    num_numa_nodes: int
+    num_uncore_caches: int
+    cpu_info: tuple[CPUInfo, ...]
+    """One entry per CPU, ascending."""
+
+    cpus: CPUSet = field(init=False, compare=False, repr=False)
+    in_core: Mapping[int, Mask] = field(init=False, compare=False, repr=False)
+    in_socket: Mapping[int, Mask] = field(init=False, compare=False, repr=False)
+    in_numa: Mapping[int, Mask] = field(init=False, compare=False, repr=False)
+    in_uncore_cache: Mapping[int, Mask] = field(init=False, compare=False, repr=False)
+    sockets: TopologyParts = field(init=False, compare=False, repr=False)
+    numa_nodes: TopologyParts = field(init=False, compare=False, repr=False)
+    sockets_in_numa: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
+    numa_in_socket: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
+    cores_in_socket: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
+    cores_in_numa: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
+    cores_in_uncore_cache: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
+    uncore_caches_in_numa: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        cores = _masks(self.cpu_info, lambda info: info.core)
+        sockets = _masks(self.cpu_info, lambda info: info.socket)
+        numa = _masks(self.cpu_info, lambda info: info.numa)
+        caches = _masks(self.cpu_info, lambda info: info.uncore_cache)
+        derived: dict[str, object] = {
+            "cpus": CPUSet.from_ids(info.cpu for info in self.cpu_info),
+            "in_core": cores,
+            "in_socket": sockets,
+            "in_numa": numa,
+            "in_uncore_cache": caches,
+            "sockets": tuple(TopologyPart(socket, mask, mask) for socket, mask in sockets.items()),
+            "numa_nodes": tuple(TopologyPart(node, mask, mask) for node, mask in numa.items()),
+            "sockets_in_numa": _parts(numa, sockets),
+            "numa_in_socket": _parts(sockets, numa),
+            "cores_in_socket": _parts(sockets, cores),
+            "cores_in_numa": _parts(numa, cores),
+            "cores_in_uncore_cache": _parts(caches, cores),
+            "uncore_caches_in_numa": _parts(numa, caches),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def cpus_per_core(self) -> int:
+        """CPUs per core on average, rounded down; 0 without cores."""
+        return self.num_cpus // self.num_cores if self.num_cores else 0
+
+    @property
+    def cpus_per_socket(self) -> int:
+        """CPUs per socket on average, rounded down; 0 without sockets."""
+        return self.num_cpus // self.num_sockets if self.num_sockets else 0
+
+    @property
+    def cpus_per_uncore_cache(self) -> int:
+        """CPUs per last-level cache on average, rounded down; 0 without caches."""
+        return self.num_cpus // self.num_uncore_caches if self.num_uncore_caches else 0
+
+    @property
+    def numa_is_outer(self) -> bool:
+        """Whether NUMA nodes contain sockets (or match them), rather than sockets NUMA nodes."""
+        return self.num_sockets >= self.num_numa_nodes
+
+    @property
+    def numa_ids(self) -> NUMASet:
+        """The NUMA nodes that have CPUs."""
+        return NUMASet.from_ids(self.in_numa)
+
+    def whole_cores(self, cpus: CPUSet) -> CPUSet:
+        """These CPUs and their siblings on the same cores."""
+        mask = 0
+        for core in self.in_core.values():
+            if core & cpus.mask:
+                mask |= core
+        return CPUSet(mask)
+
+
+def discover(machine: MachineInfo) -> Verdict[CPUTopology]:
+    """The topology of a machine, or the fault in its description.
+
+    Follows: v1.36, cpumanager/topology/topology.go, Discover.
+    """
+    if machine.num_cores == 0:
+        return Refused((CPUCountUnknown(),))
+    cpu_info: dict[int, CPUInfo] = {}
+    num_cores = 0
+    for node in machine.topology:
+        num_cores += len(node.cores)
+        for core in node.cores:
+            fault = _fault(node.node_id, core)
+            if fault is not None:
+                return Refused((fault,))
+            core_id = min(core.thread_ids)
+            cache = core.uncore_caches[0].id if core.uncore_caches else core.socket_id
+            for cpu in core.thread_ids:  # a CPU that two cores list belongs to the later one
+                cpu_info[cpu] = CPUInfo(cpu, node.node_id, core.socket_id, core_id, cache)
+    return Granted(
+        CPUTopology(
+            num_cpus=machine.num_cores,
+            num_cores=num_cores,
+            num_sockets=machine.num_sockets,
+            num_numa_nodes=len({info.numa for info in cpu_info.values()}),
+            num_uncore_caches=len({info.uncore_cache for info in cpu_info.values()}),
+            cpu_info=tuple(cpu_info[cpu] for cpu in sorted(cpu_info)),
+        )
+    )
+
+
+def _fault(numa: int, core: Core) -> CPUMachineFault | None:
+    if not core.thread_ids:
+        return CoreWithoutThreads(numa=numa, core=core.core_id)
+    if len(set(core.thread_ids)) != len(core.thread_ids):
+        return CoreThreadsRepeated(numa=numa, core=core.core_id, threads=core.thread_ids)
+    return None
+
+
+def _masks(cpu_info: Iterable[CPUInfo], unit: Callable[[CPUInfo], int]) -> dict[int, Mask]:
+    masks: dict[int, Mask] = {}
+    for info in cpu_info:
+        unit_id = unit(info)
+        masks[unit_id] = masks.get(unit_id, 0) | 1 << info.cpu
+    return dict(sorted(masks.items()))
+
+
+def _parts(outer: Mapping[int, Mask], inner: Mapping[int, Mask]) -> dict[int, TopologyParts]:
+    return {
+        outer_id: tuple(
+            TopologyPart(inner_id, mask & whole, whole) for inner_id, whole in inner.items() if mask & whole
+        )
+        for outer_id, mask in outer.items()
+    }

@@ -1,0 +1,112 @@
+"""The sources of a pod's variables and volumes, and the errors of unresolved references.
+
+An env file has one `NAME='value'` per line; a value may span several lines.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.kubernetes.objects import ResourceList
+
+
+class UnresolvedReference(msgspec.Struct, frozen=True):
+    """A reference in a pod cannot be resolved; the message is the kubelet's if the kubelet has one."""
+
+    message: str
+
+
+class ReferenceSources(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects and values that a pod's references resolve to.
+
+    ``config_maps`` and ``secrets`` are those of the pod's namespace, by name.
+    """
+
+    host_ips: tuple[str, ...] = ()
+    pod_ips: tuple[str, ...] = ()
+    allocatable: ResourceList = {}
+    """The node's allocatable: the default limits of containers in the downward API."""
+    config_maps: Mapping[str, ConfigMap] = {}
+    secrets: Mapping[str, Secret] = {}
+    env_files: Mapping[tuple[str, str], str | UnresolvedReference] = {}
+    """The texts of env files by volume and path."""
+
+
+def config_map(sources: ReferenceSources, name: str) -> ConfigMap | UnresolvedReference:
+    """A ConfigMap of the pod's namespace.
+
+    Follows: v1.36, kubelet/util/manager/watch_based_manager.go, Get.
+    """
+    return sources.config_maps.get(name) or UnresolvedReference(f'configmap "{name}" not found')
+
+
+def secret(sources: ReferenceSources, name: str) -> Secret | UnresolvedReference:
+    """A Secret of the pod's namespace."""
+    return sources.secrets.get(name) or UnresolvedReference(f'secret "{name}" not found')
+
+
+_BLANKS = " \t"
+_INDENTS = (" ", "\t")
+
+
+def env_file_value(text: str, key: str) -> str | UnresolvedReference:
+    r"""The value of a variable in an env file; empty: it has none.
+
+    The file is parsed up to the variable only.
+
+    Follows: v1.36, pkg/kubelet/util/env/env_util.go, ParseEnv.
+
+    >>> env_file_value("A='1'\nB='say $A' # as it is", "B")
+    'say $A'
+    """
+    lines = enumerate((line.removesuffix("\r") for line in _lines(text)), 1)
+    for number, line in lines:
+        line = line.lstrip(_BLANKS)  # noqa: PLW2901 - the line without its indentation
+        if not line or line.startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        fault = _wrong_start(name, equals, value)
+        if fault:
+            return _fault(number, fault)
+        # `A= 'x'` sets A to the empty string, as in a shell.
+        content = "" if value.startswith(_INDENTS) else _quoted(value[1:], number, lines)
+        if isinstance(content, UnresolvedReference) or name == key:
+            return content
+    return ""
+
+
+def _wrong_start(name: str, equals: str, value: str) -> str:
+    if not equals:
+        return "missing '='"
+    if not name.rstrip(_BLANKS):
+        return "empty variable name"
+    if name.rstrip(_BLANKS) != name:
+        return "whitespace before '=' is not allowed"
+    return "" if value.startswith(("'", *_INDENTS)) else "value must be enclosed in single quotes"
+
+
+def _quoted(rest: str, number: int, lines: Iterator[tuple[int, str]]) -> str | UnresolvedReference:
+    """The text up to the closing quote, across lines."""
+    parts, first = [], number
+    while "'" not in rest:
+        parts.append(f"{rest}\n")
+        following = next(lines, None)
+        if following is None:
+            message = f"invalid environment variable format starting at line {first}: unclosed single quote"
+            return UnresolvedReference(message)
+        number, rest = following
+    content, _, after = rest.partition("'")
+    after = after.lstrip(_BLANKS)
+    if after and not after.startswith("#"):
+        return _fault(number, "unexpected content after closing quote")
+    return "".join((*parts, content))
+
+
+def _fault(number: int, fault: str) -> UnresolvedReference:
+    return UnresolvedReference(f"invalid environment variable format at line {number}: {fault}")
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines

@@ -1,0 +1,237 @@
+"""Topology hints of the memory manager: sets of NUMA nodes with enough memory that may be used together."""
+
+from collections.abc import Mapping, Sequence
+
+from nodewright.core.memory.memory_demand import UINT64_MODULUS, MemoryAmounts, PodMemoryDemand
+from nodewright.core.memory.memory_policy import MemoryPolicy, NoneMemoryPolicy
+from nodewright.core.memory.memory_state import Block, MemoryState, NUMANodeMap
+from nodewright.kubernetes.objects import Container
+from nodewright.reasons.memory import MemoryRequestInexact, MemoryTypeMissing
+from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.values.idset import NUMASet
+from nodewright.values.subsets import (
+    Demand,
+    minimum_size,
+    narrowest_set_meeting,
+    nonempty_subsets,
+    singletons,
+)
+from nodewright.values.topology_hints import (
+    IMPOSSIBLE,
+    Fitting,
+    Hint,
+    HintList,
+    ProviderHints,
+    demand_by_numa_node,
+)
+
+ReusableAmounts = Mapping[tuple[int, str], int]
+"""Reusable memory by exact set of nodes and kind of memory."""
+
+
+def container_hints(
+    policy: MemoryPolicy, state: MemoryState, demand: PodMemoryDemand, container: Container
+) -> Verdict[ProviderHints | None]:
+    """The hints for a container; None: no preference. Refused: the kubelet crashes.
+
+    Follows: v1.36, memorymanager/policy_static.go, GetTopologyHints: no preference where nothing fits,
+        either; then the allocation refuses.
+    """
+    if isinstance(policy, NoneMemoryPolicy) or not demand.is_guaranteed:
+        return Granted(None)
+    requested = demand.container(container)
+    if isinstance(requested, MemoryRequestInexact) or demand.is_ignored:
+        return Granted(None)
+    held = state.blocks(demand.pod.uid, container.name)
+    if held is not None:
+        return Granted(_hints_of_held_blocks(held, requested))
+    return _new_hints(state, demand, requested)
+
+
+def pod_hints(
+    policy: MemoryPolicy, state: MemoryState, demand: PodMemoryDemand
+) -> Verdict[ProviderHints | None]:
+    """The hints for a pod as a whole; None: no preference. Refused: the kubelet crashes.
+
+    Follows: v1.36, memorymanager/policy_static.go, GetPodTopologyHints: for a placed pod, the blocks of
+        the first container with memory are compared with the request of the whole pod.
+    """
+    if isinstance(policy, NoneMemoryPolicy) or not demand.is_guaranteed:
+        return Granted(None)
+    requested = demand.whole_pod()
+    if isinstance(requested, MemoryRequestInexact) or demand.is_ignored:
+        return Granted(None)
+    if demand.is_pod_managed and demand.shared_memory_error(requested):
+        return Granted(dict.fromkeys(requested, IMPOSSIBLE))
+    if not requested and policy.gates.rules.pods_without_memory_have_no_hints:
+        return Granted(None)
+    spec = demand.pod.spec
+    for container in (*spec.init_containers, *spec.containers):
+        held = state.blocks(demand.pod.uid, container.name)
+        if held is not None:
+            return Granted(_hints_of_held_blocks(held, requested))
+    return _new_hints(state, demand, requested)
+
+
+def missing_memory_type(
+    machine: NUMANodeMap, requested: MemoryAmounts, nodes: Sequence[int]
+) -> MemoryTypeMissing | None:
+    """The first kind of memory that one of the nodes does not list: there the kubelet crashes.
+
+    Follows: v1.36, memorymanager/policy_static.go, calculateHints, isAffinitySatisfyRequest.
+    """
+    kinds = sorted(requested)
+    for numa in nodes:
+        for kind in kinds:
+            if numa not in machine or kind not in machine[numa].tables:
+                return MemoryTypeMissing(numa=numa, resource=kind)
+    return None
+
+
+def memory_hints(machine: NUMANodeMap, requested: MemoryAmounts, reusable: ReusableAmounts) -> HintList:
+    """All sets of NUMA nodes that have the memory and may be used together; the same for every kind.
+
+    A node is used alone or in one group. So the hints are the single nodes and the groups in use, listed
+    individually, and the sets of unused nodes, given as a rule.
+
+    Follows: v1.36, memorymanager/policy_static.go, calculateHints.
+    """
+    if not requested:
+        return IMPOSSIBLE
+    if _may_overflow(machine, requested):
+        return _enumerated_hints(machine, requested, reusable)
+    all_nodes = NUMASet.from_ids(machine)
+    total_demands = [
+        demand_by_numa_node(size, {n: node.tables[kind].allocatable for n, node in machine.items()})
+        for kind, size in requested.items()
+    ]
+    free_demands = [
+        demand_by_numa_node(size, {n: node.tables[kind].free for n, node in machine.items()})
+        for kind, size in requested.items()
+    ]
+    smallest = minimum_size(all_nodes.mask, total_demands)
+    unused = NUMASet.from_ids(n for n, node in machine.items() if node.assignments <= 0)
+    rule = Fitting(
+        unused,
+        tuple(dict.fromkeys([*free_demands, *total_demands])),
+        smallest.size,
+        at_least=2,
+        proved=smallest.proved,
+    )
+    candidates = {1 << n for n, node in machine.items() if len(node.cells) <= 1}
+    candidates |= {
+        node.cells.mask for node in machine.values() if len(node.cells) > 1 and node.assignments > 0
+    }
+    candidates |= {
+        mask for mask, kind in reusable if kind in requested and mask.bit_count() > 1 and not rule.fits(mask)
+    }
+    listed = [
+        Hint(NUMASet(mask), mask.bit_count() == smallest.size)
+        for mask in sorted(candidates, key=lambda mask: (mask.bit_count(), mask))
+        if all(demand.met_by(mask) for demand in total_demands)
+        and is_allowed_node_set(machine, mask)
+        and has_enough_memory(machine, mask, requested, reusable)
+    ]
+    return HintList(tuple(listed), rule if len(unused) > 1 and rule.fits(unused.mask) else None)
+
+
+def best_hint(hints: HintList, containing: int = 0) -> Hint | None:
+    """The best of the hints that contain these nodes: preferred, then fewest nodes, then the smallest mask.
+
+    Follows: v1.36, memorymanager/policy_static.go, findBestHint.
+    """
+    candidates = [
+        hint for hint in hints.listed if hint.numa is not None and containing & ~hint.numa.mask == 0
+    ]
+    rule = hints.fitting
+    if any(hint.preferred and len(hint.numa or ()) == 1 for hint in candidates):
+        # The sets of the rule have two nodes or more.
+        rule = None
+    if rule is not None and containing & ~rule.nodes.mask == 0:
+        demands = [*rule.demands, *(Demand(1, ((node, 1),)) for node in singletons(containing))]
+        first = max(rule.preferred_size, rule.at_least)
+        for minimum in dict.fromkeys((first, rule.at_least)):
+            mask = narrowest_set_meeting(rule.nodes.mask, demands, minimum)
+            if mask:
+                candidates.append(Hint(NUMASet(mask), rule.prefers(mask)))
+    return min(candidates, key=_rank, default=None)
+
+
+def has_enough_memory(
+    machine: NUMANodeMap, mask: int, requested: MemoryAmounts, reusable: ReusableAmounts
+) -> bool:
+    """Whether the nodes have enough free memory, reusable memory of exactly this set included."""
+    nodes = [machine[n] for n in NUMASet(mask)]
+    return all(
+        (sum([node.tables[kind].free for node in nodes]) % UINT64_MODULUS + reusable.get((mask, kind), 0))
+        % UINT64_MODULUS
+        >= size
+        for kind, size in requested.items()
+    )
+
+
+def is_allowed_node_set(machine: NUMANodeMap, mask: int) -> bool:
+    """Whether the nodes may be used together: none of several is used alone, and none in another group.
+
+    Follows: v1.36, memorymanager/policy_static.go, calculateHints.
+    """
+    nodes = [machine[n] for n in NUMASet(mask)]
+    if len(nodes) == 1:
+        return len(nodes[0].cells) <= 1
+    return all(node.assignments <= 0 or (len(node.cells) != 1 and node.cells.mask == mask) for node in nodes)
+
+
+def _new_hints(
+    state: MemoryState, demand: PodMemoryDemand, requested: MemoryAmounts
+) -> Verdict[ProviderHints | None]:
+    crash = missing_memory_type(state.machine, requested, sorted(state.machine))
+    if crash:
+        return Refused((crash,))
+    hints = memory_hints(state.machine, requested, state.reusable.of(demand.pod.uid))
+    return Granted(dict.fromkeys(requested, hints) if hints else {})
+
+
+def _hints_of_held_blocks(held: Sequence[Block], requested: MemoryAmounts) -> ProviderHints | None:
+    """The nodes of the held blocks; no preference if the blocks differ from the request.
+
+    Follows: v1.36, memorymanager/policy_static.go, regenerateHints.
+    """
+    if len(held) != len(requested) or any(requested.get(block.resource) != block.size for block in held):
+        return None
+    return {
+        kind: HintList(tuple(Hint(NUMASet(block.mask), True) for block in held if block.resource == kind))
+        for kind in requested
+    }
+
+
+def _may_overflow(machine: NUMANodeMap, requested: MemoryAmounts) -> bool:
+    """Whether sums of the nodes' memory may exceed 64 bits: then a larger set can have less."""
+    return any(
+        sum([node.tables[kind].allocatable for node in machine.values()]) >= UINT64_MODULUS // 2
+        for kind in requested
+    )
+
+
+def _enumerated_hints(machine: NUMANodeMap, requested: MemoryAmounts, reusable: ReusableAmounts) -> HintList:
+    all_nodes = NUMASet.from_ids(machine)
+    large_enough = [
+        mask
+        for mask in nonempty_subsets(all_nodes.mask)
+        if all(
+            sum([machine[n].tables[kind].allocatable for n in NUMASet(mask)]) % UINT64_MODULUS >= size
+            for kind, size in requested.items()
+        )
+    ]
+    smallest = min((mask.bit_count() for mask in large_enough), default=len(all_nodes))
+    return HintList(
+        tuple(
+            Hint(NUMASet(mask), mask.bit_count() == smallest)
+            for mask in large_enough
+            if is_allowed_node_set(machine, mask) and has_enough_memory(machine, mask, requested, reusable)
+        )
+    )
+
+
+def _rank(hint: Hint) -> tuple[bool, int, int]:
+    assert hint.numa is not None
+    return not hint.preferred, len(hint.numa), hint.numa.mask

@@ -1,0 +1,144 @@
+"""Pod features that the kubelet may refuse: sysctls, pod-level resources, node-declared features."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from nodewright.core.requests.effective_resources import pod_level_resources_set
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.reasons.reason import NodeFeaturesMissing, PodLevelResourcesDisabled, SysctlForbidden
+
+SAFE_SYSCTLS = (
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+)
+"""Sysctls that every pod may set on Linux 4.15 or newer."""
+
+_IPC = frozenset(
+    [
+        "kernel.sem",
+        "kernel.shmall",
+        "kernel.shmmax",
+        "kernel.shmmni",
+        "kernel.shm_rmid_forced",
+        "kernel.shm",
+        "kernel.msgmax",
+        "kernel.msgmnb",
+        "kernel.msgmni",
+        "kernel.msg",
+    ]
+)
+_PREFIXES = {"net.": "Net", "fs.mqueue.": "IPC"}
+
+
+class SysctlAllowlist(msgspec.Struct, frozen=True):
+    """The sysctls that pods may set, each with its kernel namespace."""
+
+    exact: tuple[tuple[str, str], ...]
+    prefixes: tuple[tuple[str, str], ...]
+    invalid_patterns: tuple[str, ...] = ()
+    """Patterns that belong to no namespace: the kubelet does not start with them."""
+
+    @classmethod
+    def of(cls, unsafe: Iterable[str] = ()) -> "SysctlAllowlist":
+        """The safe sysctls and the patterns of `allowedUnsafeSysctls`.
+
+        Follows: v1.36, pkg/kubelet/sysctl/{allowlist,safe_sysctls}.go, NewAllowlist.
+        Departs: assumes Linux 4.15 or newer, where every safe sysctl is namespaced.
+        """
+        exact, prefixes, unknown = [], [], []
+        for pattern in (*SAFE_SYSCTLS, *unsafe):
+            name, star, _ = dotted_sysctl(pattern).partition("*")
+            namespace = sysctl_namespace(name)
+            if not namespace:
+                unknown.append(name)
+            elif star:
+                prefixes.append((name, namespace))
+            else:
+                exact.append((name, namespace))
+        return cls(tuple(exact), tuple(prefixes), tuple(unknown))
+
+    def namespace(self, sysctl: str) -> str | None:
+        """The kernel namespace of a sysctl that is on the list, None if it is not."""
+        for name, namespace in self.exact:
+            if name == sysctl:
+                return namespace
+        for prefix, namespace in self.prefixes:
+            if sysctl.startswith(prefix):
+                return namespace
+        return None
+
+
+def forbidden_sysctl(pod: Pod, allowlist: SysctlAllowlist) -> SysctlForbidden | None:
+    """The first sysctl of the pod that it may not set.
+
+    Follows: v1.36, pkg/kubelet/sysctl/allowlist.go, patternAllowlist.Admit.
+    """
+    context = pod.spec.security_context
+    for setting in context.sysctls if context else ():
+        sysctl = dotted_sysctl(setting.name)
+        namespace = allowlist.namespace(sysctl)
+        if namespace is None:
+            return SysctlForbidden(sysctl=sysctl)
+        if (namespace == "IPC" and pod.spec.host_ipc) or (namespace == "Net" and pod.spec.host_network):
+            return SysctlForbidden(sysctl=sysctl, host_namespace=namespace)
+    return None
+
+
+def disabled_pod_level_resources(pod: Pod, *, gate: bool) -> PodLevelResourcesDisabled | None:
+    """The reason to refuse a pod with pod-level resources where the gate PodLevelResources is off.
+
+    Follows: v1.36, pkg/kubelet/lifecycle/features_linux.go, isPodLevelResourcesSupported.
+    """
+    return PodLevelResourcesDisabled() if not gate and pod_level_resources_set(pod) else None
+
+
+def missing_features(pod: Pod, declared: Iterable[str]) -> NodeFeaturesMissing | None:
+    """The features that the pod needs and the node does not declare.
+
+    Follows: v1.36, component-helpers/nodedeclaredfeatures/features, InferForScheduling of those that have one.
+    """
+    spec = pod.spec
+    needed = []
+    if any(map(_restarts_all, (*spec.containers, *spec.init_containers))):
+        needed.append("RestartAllContainersOnContainerExits")
+    if spec.host_network and spec.host_users is False:
+        needed.append("UserNamespacesHostNetworkSupport")
+    if not needed:
+        return None
+    available = frozenset(declared)
+    missing = tuple(sorted(name for name in needed if name not in available))
+    return NodeFeaturesMissing(features=missing) if missing else None
+
+
+def dotted_sysctl(sysctl: str) -> str:
+    """The name of a sysctl with dots between its parts; in names written with slashes, both are swapped.
+
+    >>> dotted_sysctl("net/ipv4/conf/eth0.100/forwarding")
+    'net.ipv4.conf.eth0/100.forwarding'
+    """
+    separators = [character for character in sysctl if character in "./"]
+    if not separators or separators[0] == ".":
+        return sysctl
+    return sysctl.translate(str.maketrans("./", "/."))
+
+
+def sysctl_namespace(sysctl: str) -> str:
+    """The kernel namespace that a sysctl belongs to: `IPC`, `Net` or nothing."""
+    if sysctl in _IPC:
+        return "IPC"
+    return next((namespace for prefix, namespace in _PREFIXES.items() if sysctl.startswith(prefix)), "")
+
+
+def _restarts_all(container: Container) -> bool:
+    return any(rule.get("action") == "RestartAllContainers" for rule in container.restart_policy_rules)

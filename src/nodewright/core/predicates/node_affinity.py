@@ -1,0 +1,126 @@
+"""Node selector and required node affinity."""
+
+import re
+from collections.abc import Mapping
+
+from nodewright.kubernetes.name_validation import is_label_key, is_label_value
+from nodewright.kubernetes.objects import NodeSelectorRequirement, NodeSelectorTerm, PodSpec
+from nodewright.reasons.predicates import LabelMissing, NodeAffinityMismatch, RequirementUnmet, TermUnmet
+from nodewright.values.units import fits_int64
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
+
+
+def affinity_mismatch(spec: PodSpec, node: str, labels: Mapping[str, str]) -> NodeAffinityMismatch | None:
+    """The node selector entries and affinity terms that the node's labels do not meet; None if all are met.
+
+    Follows: v1.36, component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, RequiredNodeAffinity.
+    """
+    missing = tuple(
+        LabelMissing(key=key, wanted=wanted, actual=labels.get(key))
+        for key, wanted in spec.node_selector.items()
+        if labels.get(key) != wanted
+    )
+    unmet = _unmet_affinity_terms(spec, node, labels)
+    if not missing and unmet is None:
+        return None
+    return NodeAffinityMismatch(node=node, selector=missing, terms=unmet or ())
+
+
+def _unmet_affinity_terms(
+    spec: PodSpec, node: str, labels: Mapping[str, str]
+) -> tuple[TermUnmet, ...] | None:
+    """All required terms if none holds; None if one holds or none is required."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if required is None:
+        return None
+    terms = []
+    for index, term in enumerate(required.node_selector_terms):
+        unmet = _unmet(term, node, labels)
+        # A term without expressions holds nowhere.
+        if not unmet and (term.match_expressions or term.match_fields):
+            return None
+        terms.append(TermUnmet(index=index, unmet=unmet))
+    return tuple(terms)
+
+
+def _unmet(term: NodeSelectorTerm, node: str, labels: Mapping[str, str]) -> tuple[RequirementUnmet, ...]:
+    """The expressions of a term that do not hold; an invalid expression fails the term."""
+    unmet = []
+    for requirement in term.match_expressions:
+        invalid = not _is_label_requirement(requirement)
+        if invalid or not _holds(requirement, labels):
+            unmet.append(_requirement_unmet(requirement, labels.get(requirement.key), invalid=invalid))
+    for requirement in term.match_fields:
+        # The name is the only field that a node has; any other is empty.
+        actual = node if requirement.key == "metadata.name" else ""
+        invalid = requirement.operator not in ("In", "NotIn") or len(requirement.values) != 1
+        # The fields of a node without a name are not checked.
+        if invalid or (node and (actual == requirement.values[0]) != (requirement.operator == "In")):
+            unmet.append(_requirement_unmet(requirement, actual or None, invalid=invalid, on_field=True))
+    return tuple(unmet)
+
+
+def _requirement_unmet(
+    requirement: NodeSelectorRequirement, actual: str | None, *, invalid: bool, on_field: bool = False
+) -> RequirementUnmet:
+    return RequirementUnmet(
+        key=requirement.key,
+        operator=requirement.operator,
+        values=requirement.values,
+        actual=actual,
+        on_field=on_field,
+        invalid=invalid,
+    )
+
+
+def _is_label_requirement(requirement: NodeSelectorRequirement) -> bool:
+    """Whether the expression is valid.
+
+    Follows: v1.36, apimachinery/pkg/labels/selector.go, NewRequirement.
+    """
+    match requirement.operator:
+        case "In" | "NotIn":
+            is_valid = bool(requirement.values)
+        case "Exists" | "DoesNotExist":
+            is_valid = not requirement.values
+        case "Gt" | "Lt":
+            is_valid = len(requirement.values) == 1 and _integer(requirement.values[0]) is not None
+        case _:
+            is_valid = False
+    return is_valid and is_label_key(requirement.key) and all(map(is_label_value, requirement.values))
+
+
+def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Whether a valid expression holds.
+
+    Follows: v1.36, apimachinery/pkg/labels/selector.go, Requirement.Matches.
+    """
+    actual = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return actual in requirement.values
+        case "NotIn":
+            return actual not in requirement.values
+        case "Exists":
+            return actual is not None
+        case "DoesNotExist":
+            return actual is None
+        case _:
+            return _compares(requirement.operator, actual or "", requirement.values[0])
+
+
+def _compares(operator: str, actual: str, bound: str) -> bool:
+    number, limit = _integer(actual), _integer(bound)
+    if number is None or limit is None:
+        return False
+    return number > limit if operator == "Gt" else number < limit
+
+
+def _integer(text: str) -> int | None:
+    """The number as Go parses it into 64 bits; None if it cannot."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if fits_int64(number) else None

@@ -1,0 +1,235 @@
+"""Validation of a pod."""
+
+from collections.abc import Iterator, Mapping
+
+from nodewright.core.requests.effective_resources import container_limits, container_requests
+from nodewright.core.validation.container_resources import (
+    pod_level_excess_violations,
+    pod_level_violations,
+    resource_violations,
+)
+from nodewright.core.validation.containers import all_container_violations
+from nodewright.core.validation.placement import affinity_violations, topology_spread_violations
+from nodewright.core.validation.pod_settings import pod_setting_violations
+from nodewright.core.validation.violation import (
+    Violation,
+    duplicate,
+    each_invalid,
+    forbidden,
+    invalid,
+    label_violations,
+    metadata_violations,
+    not_supported,
+    required,
+)
+from nodewright.core.validation.volumes import file_key_volume_violations, volume_violations
+from nodewright.kubernetes.name_validation import (
+    dns1123_subdomain_errors,
+    label_key_errors,
+    label_value_errors,
+)
+from nodewright.kubernetes.objects import (
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Toleration,
+)
+from nodewright.kubernetes.resource_names import resource_sort_key
+
+_INT32_MAX = 2**31 - 1
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_OPERATORS = ("Equal", "Exists")
+_OPERATORS_WITH_NUMBERS = (*_OPERATORS, "Lt", "Gt")
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_SYSTEMS = ("linux", "windows")
+
+
+def pod_violations(pod: Pod, *, is_template: bool = False) -> tuple[Violation, ...]:
+    """The violations for which the API server rejects the pod; empty if it accepts the pod.
+
+    The pod has its defaults (`with_defaults`), a template only has its amounts rounded.
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodCreate; default feature gates.
+    Departs: images, ephemeral containers and the options of security modules are not checked. Amounts that do not fit into 64 bits are refused. The order is fixed where the API server walks maps.
+
+    >>> from nodewright.kubernetes.objects import Container, ObjectMeta
+    >>> from nodewright.values.quantity import Quantity
+    >>> greedy = ResourceRequirements(requests={"cpu": Quantity.parse("2")}, limits={"cpu": Quantity.parse("1")})
+    >>> spec = PodSpec(containers=(Container(name="main", resources=greedy),))
+    >>> [(violation.path, violation.rule) for violation in pod_violations(Pod(metadata=ObjectMeta(name="web"), spec=spec))]
+    [('spec.containers[0].resources.requests', 'must be less than or equal to cpu limit of 1')]
+    """
+    violations = list(
+        label_violations(pod.metadata.labels, "metadata.labels")
+        if is_template
+        else metadata_violations(pod.metadata)
+    )
+    of_volumes, volumes = volume_violations(pod, "spec.volumes")
+    violations.extend(of_volumes)
+    violations.extend(all_container_violations(pod.spec, volumes, "spec"))
+    if pod.spec.resources is not None:
+        violations.extend(_pod_level(pod, pod.spec.resources))
+    violations.extend(pod_setting_violations(pod.spec, "spec"))
+    violations.extend(_placement_violations(pod, {} if is_template else pod.metadata.labels))
+    violations.extend(_other_violations(pod.spec))
+    violations.extend(file_key_volume_violations(pod, "spec"))
+    if pod.spec.node_name and pod.spec.scheduling_gates and not is_template:
+        rule = "cannot be set until all schedulingGates have been cleared"
+        violations.append(forbidden("spec.nodeName", rule))
+    return tuple(violations)
+
+
+def _pod_level(pod: Pod, pod_level: ResourceRequirements) -> Iterator[Violation]:
+    """The violations in `spec.resources`.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validatePodResources.
+    """
+    path = "spec.resources"
+    if pod.spec.os is not None and pod.spec.os.name == "windows":
+        yield forbidden(path, "may not be set for a windows pod")
+        return
+    if pod_level.claims:
+        yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+    yield from pod_level_violations(pod_level, path)
+    yield from pod_level_excess_violations(pod_level, container_requests(pod), container_limits(pod), path)
+    for index, container in enumerate(pod.spec.containers):
+        for name in sorted(container.resources.limits, key=resource_sort_key):
+            limit, pod_limit = container.resources.limits[name], pod_level.limits.get(name)
+            if pod_limit is not None and limit > pod_limit:
+                rule = f"must be less than or equal to pod limits of {pod_limit}"
+                yield invalid(f"{path}.containers[{index}][{name}].limits", str(limit), rule)
+
+
+def _placement_violations(pod: Pod, labels: Mapping[str, str]) -> Iterator[Violation]:
+    spec = pod.spec
+    yield from label_violations(spec.node_selector, "spec.nodeSelector")
+    if spec.affinity is not None:
+        yield from affinity_violations(spec.affinity, labels, "spec.affinity")
+    constraints = spec.topology_spread_constraints
+    yield from topology_spread_violations(constraints, labels, "spec.topologySpreadConstraints")
+    yield from _gate_violations(spec)
+    if spec.host_users is False:
+        yield from _user_namespace_violations(spec)
+    if spec.node_name:
+        yield from each_invalid("spec.nodeName", spec.node_name, dns1123_subdomain_errors(spec.node_name))
+    for index, toleration in enumerate(spec.tolerations):
+        yield from _toleration_violations(toleration, f"spec.tolerations[{index}]")
+
+
+def _user_namespace_violations(spec: PodSpec) -> Iterator[Violation]:
+    """The fields that a pod with a user namespace must not set; the case of the names is the API server's.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateHostUsers.
+    Departs: volume devices are not checked.
+    """
+    for name, is_set in (
+        ("hostNetwork", spec.host_network),
+        ("HostPID", spec.host_pid),
+        ("HostIPC", spec.host_ipc),
+    ):
+        if is_set:
+            yield forbidden(f"spec.{name}", "when `hostUsers` is false")
+
+
+def _gate_violations(spec: PodSpec) -> Iterator[Violation]:
+    """The violations in readiness gates and scheduling gates.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateReadinessGates, validateSchedulingGates and
+        ValidatePodCreate.
+    """
+    for index, gate in enumerate(spec.readiness_gates):
+        name = str(gate.get("conditionType") or "")
+        yield from each_invalid(f"spec.readinessGates[{index}].conditionType", name, label_key_errors(name))
+    seen: set[str] = set()
+    for index, gate in enumerate(spec.scheduling_gates):
+        name = str(gate.get("name") or "")
+        yield from each_invalid(f"spec.schedulingGates[{index}]", name, label_key_errors(name))
+        if name in seen:
+            yield duplicate(f"spec.schedulingGates[{index}]", name)
+        seen.add(name)
+
+
+def _toleration_violations(toleration: Toleration, path: str) -> Iterator[Violation]:
+    """The violations in a toleration.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateTolerations.
+    """
+    if toleration.key:
+        yield from each_invalid(f"{path}.key", toleration.key, label_key_errors(toleration.key))
+    elif toleration.operator != "Exists":
+        rule = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield invalid(f"{path}.operator", toleration.operator, rule)
+    if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
+        rule = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        yield invalid(f"{path}.effect", toleration.effect, rule)
+    if toleration.operator in ("Equal", ""):
+        if rules := label_value_errors(toleration.value):
+            yield invalid(f"{path}.operator", toleration.value, ";".join(rules))
+    elif toleration.operator == "Exists":
+        if toleration.value:
+            yield invalid(
+                f"{path}.operator", toleration.value, "value must be empty when `operator` is 'Exists'"
+            )
+    else:
+        # Lt and Gt are listed as supported, but accepted only with a gate that is off by default.
+        known = _OPERATORS_WITH_NUMBERS if toleration.operator in ("Lt", "Gt") else _OPERATORS
+        yield not_supported(f"{path}.operator", toleration.operator, known)
+    if toleration.effect and toleration.effect not in _EFFECTS:
+        yield not_supported(f"{path}.effect", toleration.effect, _EFFECTS)
+
+
+def _other_violations(spec: PodSpec) -> Iterator[Violation]:
+    if spec.restart_policy and spec.restart_policy not in _RESTART_POLICIES:
+        yield not_supported("spec.restartPolicy", spec.restart_policy, _RESTART_POLICIES)
+    deadline = spec.active_deadline_seconds
+    if deadline is not None and not 1 <= deadline <= _INT32_MAX:
+        rule = f"must be between 1 and {_INT32_MAX}, inclusive"
+        yield invalid("spec.activeDeadlineSeconds", deadline, rule)
+    for field, name in (
+        ("priorityClassName", spec.priority_class_name or None),
+        ("runtimeClassName", spec.runtime_class_name),
+    ):
+        if name is not None:
+            yield from each_invalid(f"spec.{field}", name, dns1123_subdomain_errors(name))
+    policy = spec.preemption_policy
+    if policy == "":
+        yield required("spec.preemptionPolicy")
+    elif policy is not None and policy not in _PREEMPTION_POLICIES:
+        yield not_supported("spec.preemptionPolicy", policy, _PREEMPTION_POLICIES)
+    overhead = ResourceRequirements(limits=spec.overhead)
+    yield from resource_violations(overhead, "spec.overhead", frozenset())
+    if spec.os is not None and not spec.os.name:
+        yield required("spec.os.name")
+    elif spec.os is not None and spec.os.name not in _SYSTEMS:
+        yield not_supported("spec.os", spec.os.name, _SYSTEMS)
+    elif spec.os is not None and spec.os.name == "windows":
+        yield from _windows_violations(spec)
+
+
+def _windows_violations(spec: PodSpec) -> Iterator[Violation]:
+    """The fields that a Windows pod must not set.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateWindows.
+    Departs: of security contexts only profiles are checked.
+    """
+    context = spec.security_context
+    fields = [
+        ("hostUsers", spec.host_users is not None),
+        ("hostPID", spec.host_pid),
+        ("hostIPC", spec.host_ipc),
+        ("shareProcessNamespace", spec.share_process_namespace),
+        ("securityContext.appArmorProfile", context is not None and context.app_armor_profile is not None),
+        ("securityContext.seccompProfile", context is not None and context.seccomp_profile is not None),
+    ]
+    for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+        for index, container in enumerate(containers):
+            fields += [
+                (
+                    f"{kind}[{index}].securityContext.{name}",
+                    (container.security_context or {}).get(name) is not None,
+                )
+                for name in ("appArmorProfile", "seccompProfile")
+            ]
+    for name, is_set in fields:
+        if is_set:
+            yield forbidden(f"spec.{name}", "cannot be set for a windows pod")

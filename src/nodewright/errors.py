@@ -1,0 +1,73 @@
+"""The errors that are raised: faults of an input, and failures of operations on the host."""
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+
+from nodewright.printable import printable
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault of an input."""
+
+    rule: str
+    """The rule that is broken, as Kubernetes words it if it has a text; empty if `error` states it."""
+    path: str = ""
+    """The field, e.g. `spec.containers[0].resources.requests[cpu]`; empty: the whole document."""
+    value: object = None
+    """The value of the field; None: not shown."""
+    source: str = ""
+    """File, and line and column or document, e.g. `pods.yaml:12:7` or `pods.yaml, document 2, Pod default/web`."""
+
+    error: str = ""
+    """Kubernetes' name for the kind of fault, e.g. `Required value`; empty: `Invalid value` if there is a value."""
+
+    def __str__(self) -> str:
+        has_value = self.value is not None
+        value = json.dumps(self.value, ensure_ascii=False, default=str) if has_value else ""
+        error = self.error or ("Invalid value" if has_value else "")
+        parts = (self.source, self.path, error, value, self.rule)
+        return printable(": ".join(shortened(part, _MAX_PART_LENGTH) for part in parts if part))
+
+
+_MAX_PART_LENGTH = 4_000
+"""Characters of a value or a rule that are shown: more than any text of Kubernetes."""
+
+
+def shortened(text: str, length: int = 200) -> str:
+    """The text; of one that is longer, so many characters at its beginning, and how many there are.
+
+    >>> shortened("1" * 1000, 5)
+    '11111... (1000 characters)'
+    """
+    return text if len(text) <= length else f"{text[:length]}... ({len(text)} characters)"
+
+
+MAX_SHOWN_FAULTS = 50
+
+
+def fault_lines(faults: Sequence[Fault]) -> list[str]:
+    """The first faults as text, a line each, and the number of the others.
+
+    >>> fault_lines([Fault(rule="must be 0")] * 60)[-1]
+    '10 more faults'
+    """
+    more = len(faults) - MAX_SHOWN_FAULTS
+    return [*map(str, faults[:MAX_SHOWN_FAULTS]), *([f"{more} more faults"] if more > 0 else [])]
+
+
+class InputError(Exception):
+    """An invalid input, with all its faults; its text shows the first of them."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(fault_lines(faults)))
+        self.faults = tuple(faults)
+
+
+class HostError(Exception):
+    """A failed operation on the host: the operation, its path or address, and the system's error."""
+
+    def __init__(self, operation: str, place: str, error: str) -> None:
+        super().__init__(f"{operation} {place}: {error}")
+        self.operation, self.place, self.error = operation, place, error

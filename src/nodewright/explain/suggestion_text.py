@@ -1,0 +1,198 @@
+"""Sentences for suggested changes, and for the effect of node conditions on a pod."""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from nodewright.core.eviction.pressure_admission import ConditionEffect, PressureAdmission
+from nodewright.kubernetes.resource_names import CPU, amount_text, readable_amount, resource_sort_key
+from nodewright.node.what_if.changes import (
+    Amount,
+    AmountsRewritten,
+    Change,
+    ConditionsPass,
+    CPULimitDropped,
+    Label,
+    LabelsChanged,
+    PodLeaves,
+    RequestsChanged,
+    Setting,
+    SettingsChanged,
+    TaintsRemoved,
+    TaintsTolerated,
+)
+from nodewright.node.what_if.counterfactuals import Counterfactuals, Suggestion
+from nodewright.node.what_if.node_changes import MANAGER_KINDS
+from nodewright.output.json_yaml import Inlined
+from nodewright.reasons.predicates import taint_text
+
+
+class ReportedSuggestion(Inlined, frozen=True, kw_only=True):
+    """A change after which the answer is yes; it was tried on this node."""
+
+    kind: str
+    """The kind of change, e.g. `fewer CPUs`; no smaller change of this kind suffices."""
+    text: str
+    change: Change
+
+
+def reported_suggestion(suggestion: Suggestion) -> ReportedSuggestion:
+    """The part of a report that describes a change."""
+    return ReportedSuggestion(
+        kind=suggestion.kind, text=suggestion_text(suggestion), change=suggestion.change
+    )
+
+
+def suggestion_text(suggestion: Suggestion) -> str:
+    """The change in words, with its side effects.
+
+    >>> from nodewright.node.what_if.changes import Setting
+    >>> scope = Setting(name="topologyManagerScope", was="container", now="pod")
+    >>> suggestion_text(Suggestion(kind="scope", change=SettingsChanged(settings=(scope,)), reallocated_pods=2))
+    "topologyManagerScope: pod instead of container (reallocates the node's 2 pods in order)"
+    """
+    side_effects = []
+    if isinstance(suggestion.change, SettingsChanged) and suggestion.change.resets_managers:
+        count = suggestion.reallocated_pods
+        pods = "1 pod" if count == 1 else f"{count} pods"
+        if count:
+            side_effects.append(f"reallocates the node's {pods}{' in order' if count > 1 else ''}")
+    if suggestion.preempts:
+        side_effects.append(f"preempts {', '.join(pod.full_name for pod in suggestion.preempts)}")
+    return change_text(suggestion.change) + (f" ({'; '.join(side_effects)})" if side_effects else "")
+
+
+def change_text(change: Change) -> str:
+    """The change in words, without a full stop."""
+    match change:
+        case RequestsChanged(amounts=amounts):
+            return "; ".join(map(_amount, amounts))
+        case AmountsRewritten(amounts=amounts):
+            return "; ".join(
+                f"{_owner(amount.container)}: {amount.resource} written as {amount.now}" for amount in amounts
+            )
+        case CPULimitDropped(container=container):
+            return (
+                f"{_owner(container)}: no CPU limit, so that the pod is Burstable and gets no exclusive CPUs "
+                "or memory"
+            )
+        case TaintsTolerated(taints=taints):
+            return f"a toleration for {', '.join(map(taint_text, taints))}"
+        case TaintsRemoved(taints=taints):
+            return f"the node without the taint {', '.join(map(taint_text, taints))}"
+        case LabelsChanged(labels=labels):
+            return f"the node {', '.join(map(_label, labels))}"
+        case SettingsChanged(settings=settings):
+            return ", ".join(map(_setting, settings))
+        case ConditionsPass(conditions=conditions, transition_period=period):
+            return f"the node without {' and '.join(conditions)}, {period} after the last observation"
+        case PodLeaves(pod=pod, requests=requests):
+            return f"without the pod {pod.full_name} ({requests_text(requests)})"
+        case _:
+            assert_never(change)
+
+
+def ineffective_text(counterfactuals: Counterfactuals, *, wide: bool = False) -> str:
+    """The changes that alone have no effect; empty if there are none. ``wide`` names every setting."""
+    settings = () if wide else tuple(kind for kind in counterfactuals.ineffective if kind in MANAGER_KINDS)
+    kinds = [kind for kind in counterfactuals.ineffective if kind not in settings]
+    if settings:
+        kinds.append(
+            f"{len(settings)} other setting{'s' if len(settings) > 1 else ''} of the resource managers"
+        )
+    return f"Also tried, without effect: {', '.join(kinds)}." if kinds else ""
+
+
+def incomplete_search_text(counterfactuals: Counterfactuals) -> str:
+    """The kinds of change that the budget left partly untried; empty if there are none."""
+    if not counterfactuals.cut_short:
+        return ""
+    kinds = ", ".join(counterfactuals.cut_short)
+    return f"Incomplete search, budget exhausted after {counterfactuals.decisions} decisions: {kinds}."
+
+
+def requests_text(requests: Mapping[str, int]) -> str:
+    """The requests of a pod, e.g. `2 CPUs, 1Gi memory`."""
+    requested = [
+        item for item in sorted(requests.items(), key=lambda item: resource_sort_key(item[0])) if item[1]
+    ]
+    return ", ".join(quantity_text(name, amount) for name, amount in requested) or "nothing requested"
+
+
+def quantity_text(resource: str, amount: int) -> str:
+    """The amount with the name of its resource.
+
+    Units: cpu in thousandths, memory and storage in bytes, everything else in units.
+
+    >>> quantity_text("cpu", 1000), quantity_text("cpu", 1500), quantity_text("memory", 1 << 30)
+    ('1 CPU', '1.5 CPUs', '1Gi memory')
+    """
+    if resource == CPU:
+        return f"{readable_amount(CPU, amount)} CPU{'' if amount == 1000 else 's'}"
+    return f"{readable_amount(resource, amount)} {resource}"
+
+
+def _amount(change: Amount) -> str:
+    now = (
+        quantity_text(change.resource, change.now)
+        if change.resource == CPU
+        else f"{change.resource} {_exact(change, change.now)}"
+    )
+    was = readable_amount(CPU, change.was) if change.resource == CPU else _exact(change, change.was)
+    return f"{_owner(change.container)}: {now} instead of {was}"
+
+
+def _exact(change: Amount, amount: int) -> str:
+    return amount_text(change.resource, amount)
+
+
+def _owner(container: str) -> str:
+    return f"container {container}" if container else "the pod-level resources"
+
+
+def _label(label: Label) -> str:
+    if label.now is None:
+        return f"without the label {label.key}={label.was}"
+    named = f"{label.key}={label.now}" if label.now else label.key
+    instead = f" instead of {label.was}" if label.was else ""
+    return f"with the label {named}{instead}"
+
+
+def _setting(setting: Setting) -> str:
+    name = setting.name
+    if name == "allowedUnsafeSysctls":
+        return f"{name} with {setting.now}"
+    if setting.option:
+        return f"{name}: {'without' if setting.now is None else 'with'} {setting.option}"
+    return f"{name}: {setting.now} instead of {setting.was}"
+
+
+def scheduler_effect(effect: ConditionEffect) -> str:
+    """The decision of a scheduler that honours taints."""
+    match effect.scheduler:
+        case PressureAdmission.TOLERATES:
+            return "the scheduler may choose the node: the pod tolerates the taint"
+        case PressureAdmission.NOT_SCHEDULED:
+            return "no scheduler is involved: the pod is static, or a mirror pod"
+        case PressureAdmission.NONE:
+            return "the scheduler skips the node: the pod does not tolerate the taint"
+        case PressureAdmission.NO_CONDITION | PressureAdmission.CRITICAL | PressureAdmission.NOT_BEST_EFFORT:
+            raise AssertionError(effect.scheduler)
+        case _:
+            assert_never(effect.scheduler)
+
+
+def kubelet_effect(effect: ConditionEffect) -> str:
+    """The kubelet's decision, if this were the only condition."""
+    match effect.kubelet:
+        case PressureAdmission.CRITICAL:
+            return "the kubelet admits it: the pod is critical"
+        case PressureAdmission.NOT_BEST_EFFORT:
+            return "the kubelet admits it: the pod is not best effort"
+        case PressureAdmission.TOLERATES:
+            return "the kubelet admits it: the pod tolerates the taint"
+        case PressureAdmission.NONE:
+            return "the kubelet rejects it, even if it is bound to the node"
+        case PressureAdmission.NO_CONDITION | PressureAdmission.NOT_SCHEDULED:
+            raise AssertionError(effect.kubelet)
+        case _:
+            assert_never(effect.kubelet)

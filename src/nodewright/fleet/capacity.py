@@ -1,0 +1,150 @@
+"""How many more pods of a kind fit: by each node's admission, and by its free amounts only."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.core.predicates.node_affinity import affinity_mismatch
+from nodewright.core.requests.integer_requests import scheduler_requests
+from nodewright.fleet.simulation.outcomes import NodeRecord
+from nodewright.fleet.workload import FleetNode
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.tolerations import tolerates
+from nodewright.node.events import PodAdded, PodStarted
+from nodewright.node.node_state import NodeState
+from nodewright.node.pod_placement import unallocated_resources
+from nodewright.node.step import Decision, step
+from nodewright.reasons.reason import Reason
+
+_HARD_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+class RemainingCapacity(msgspec.Struct, frozen=True, kw_only=True):
+    """How many more equal pods some nodes hold."""
+
+    nodes: int
+    admitted: int
+    """Pods that the kubelets admit, one after the other."""
+    by_free_amounts: int
+    """Pods that fit by free amounts, regardless of NUMA nodes and devices."""
+    because: Reason | None = None
+    """Why the first of the nodes admits no more; None: no node is feasible."""
+
+    @property
+    def stranded(self) -> int:
+        """Pods for which free amounts suffice, but which the kubelets reject."""
+        return self.by_free_amounts - self.admitted
+
+
+class ShapeCapacity(msgspec.Struct, frozen=True, kw_only=True):
+    """Remaining capacity of the nodes of a shape."""
+
+    shape: str
+    capacity: RemainingCapacity
+
+
+def capacity_by_shape(nodes: Sequence[NodeRecord], pod: Pod) -> tuple[ShapeCapacity, ...]:
+    """How many more of these pods fit, by shape of node, in the order of the nodes.
+
+    The pod's node selector, required node affinity and tolerations count; its constraints on other pods (topology
+    spread, pod affinity) do not. No pod is preempted.
+    """
+    by_state: dict[object, RemainingCapacity] = {}
+    by_shape: dict[str, RemainingCapacity] = {}
+    for record in nodes:
+        capacity = _INFEASIBLE
+        if tolerates_and_selects(record.node, pod):
+            key = _state_key(record.state)
+            if key not in by_state:
+                by_state[key] = _node_capacity(record.state, pod)
+            capacity = by_state[key]
+        by_shape[record.node.shape] = _sum(by_shape.get(record.node.shape), capacity)
+    return tuple(ShapeCapacity(shape=shape, capacity=capacity) for shape, capacity in by_shape.items())
+
+
+def total_capacity(shapes: Iterable[ShapeCapacity]) -> RemainingCapacity:
+    """The sum over all shapes."""
+    total = RemainingCapacity(nodes=0, admitted=0, by_free_amounts=0)
+    for shape in shapes:
+        total = _sum(total, shape.capacity)
+    return total
+
+
+def tolerates_and_selects(node: FleetNode, pod: Pod) -> bool:
+    """Whether the node passes the pod's static filters, regardless of its free resources."""
+    hard_taints = [taint for taint in node.taints if taint.effect in _HARD_EFFECTS]
+    return (
+        not node.unschedulable
+        and all(
+            any(tolerates(toleration, taint) for toleration in pod.spec.tolerations) for taint in hard_taints
+        )
+        and affinity_mismatch(pod.spec, node.name, node.labels) is None
+    )
+
+
+_INFEASIBLE = RemainingCapacity(nodes=1, admitted=0, by_free_amounts=0)
+
+
+def _sum(total: RemainingCapacity | None, capacity: RemainingCapacity) -> RemainingCapacity:
+    if total is None:
+        return capacity
+    return RemainingCapacity(
+        nodes=total.nodes + capacity.nodes,
+        admitted=total.admitted + capacity.admitted,
+        by_free_amounts=total.by_free_amounts + capacity.by_free_amounts,
+        because=total.because or capacity.because,
+    )
+
+
+def _node_capacity(state: NodeState, pod: Pod) -> RemainingCapacity:
+    # Labels have been checked, and no pod may be preempted.
+    spec = replace(pod.spec, node_selector={}, affinity=None, priority=0, priority_class_name="")
+    probe = replace(pod, spec=spec)
+    fits, because = 0, None
+    count_by_free_amounts = _count_by_free_amounts(state, probe)
+    while True:
+        uid = f"probe-{fits}"
+        copy = replace(probe, metadata=replace(probe.metadata, name=uid, uid=uid))
+        result = step(state, PodAdded(copy))
+        if result.decision is not Decision.ADMITTED:
+            because = result.because[0] if result.because else None
+            break
+        fits += 1
+        state = step(result.state, PodStarted(uid)).state
+    return RemainingCapacity(
+        nodes=1, admitted=fits, by_free_amounts=max(count_by_free_amounts, fits), because=because
+    )
+
+
+def _count_by_free_amounts(state: NodeState, pod: Pod) -> int:
+    allocatable = state.config.view.allocatable
+    used = state.usage.requests
+    free_pods = allocatable.get("pods", 0) - state.usage.pods
+    by_resource = [
+        (allocatable.get(name, 0) - used.get(name, 0)) // amount
+        for name, amount in scheduler_requests(pod).items()
+        if amount
+    ]
+    return max(min([free_pods, *by_resource]), 0)
+
+
+def _state_key(state: NodeState) -> object:
+    """Nodes with equal keys have the same remaining capacity."""
+    unallocated = unallocated_resources(state)
+    return (
+        id(state.config.parts.machine),
+        id(state.config.parts.kubelet),
+        state.usage.pods,
+        _frozen(state.usage.requests),
+        state.usage.ports,
+        unallocated.shared_cpus,
+        tuple(
+            (table.numa, table.group, table.assignments, _frozen(table.free)) for table in unallocated.memory
+        ),
+        tuple((name, frozenset(ids)) for name, ids in sorted(unallocated.devices.items())),
+    )
+
+
+def _frozen(amounts: Mapping[str, int]) -> frozenset[tuple[str, int]]:
+    return frozenset(amounts.items())

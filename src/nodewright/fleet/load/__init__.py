@@ -1,0 +1,1 @@
+"""Reads fleets and workloads from manifests, cluster dumps, CSV tables and traces."""

@@ -1,0 +1,400 @@
+"""Loads a fleet and its workload from files, and checks that names of pods are unique at any time."""
+
+import heapq
+import zlib
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.core.predicates.node_affinity import affinity_mismatch
+from nodewright.errors import Fault, InputError
+from nodewright.fleet.load.assembled_nodes import (
+    AssembledNodes,
+    NodeDefaults,
+    NodeEntry,
+    assembled_nodes,
+)
+from nodewright.fleet.load.csv_tables import (
+    MAX_UNPACKED_BYTES,
+    Table,
+    decompressed,
+    is_table,
+    read_usage,
+    with_usage,
+)
+from nodewright.fleet.load.fleet_objects import FleetObjects, PodEntry, fleet_pods
+from nodewright.fleet.load.gpu_annotations import GPUAnnotations
+from nodewright.fleet.load.openb import NODE_COLUMNS, POD_COLUMNS, openb_nodes, openb_pods
+from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
+from nodewright.fleet.load.shards import Shard, shards_of
+from nodewright.fleet.load.table_rows import table_nodes, table_pods
+from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
+from nodewright.formats.documents import STDIN, InputFile, named_files, read_file
+from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.formats.regular_files import error_text
+from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.tolerations import tolerates
+
+_MIN_SIZE = 1024
+_MAX_REFUSALS = 5
+
+
+class PodNames:
+    """The names of pods that may still exist, by their times. To be used in the order of arrival.
+
+    A name may be reused after the end of its pod, as in traces over days. Memory grows with the pods that exist at
+    one time, not with all pods.
+    """
+
+    def __init__(self) -> None:
+        self._claims: dict[str, tuple[float, str]] = {}
+        """By name: when it becomes free, and where the pod is defined."""
+        self._prune_at = _MIN_SIZE
+
+    def claim(self, name: str, arrives_s: float, runs_s: float | None, source: str) -> str | None:
+        """Claims the name; None, or where the pod is defined that has this name already."""
+        current = self._claims.get(name)
+        if current is not None and current[0] > arrives_s:
+            return current[1]
+        self._claims[name] = (inf if runs_s is None else arrives_s + runs_s, source)
+        if len(self._claims) > self._prune_at:
+            self._claims = {key: claim for key, claim in self._claims.items() if claim[0] > arrives_s}
+            self._prune_at = 2 * len(self._claims) + _MIN_SIZE
+        return None
+
+    def checked_unique(self, pods: Iterable[FleetPod]) -> Iterator[FleetPod]:
+        """The pods, unchanged.
+
+        Errors: InputError at the first pod with a duplicate name.
+        """
+        claim = self.claim
+        for pod in pods:
+            other_source = claim(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
+            if other_source is not None:
+                raise InputError([duplicate_name_fault(pod.source, "name", pod.name, other_source)])
+            yield pod
+
+
+def duplicate_name_fault(source: str, path: str, name: str, other_source: str) -> Fault:
+    """The fault of a pod with the name of another one, which is defined at ``held``."""
+    return Fault(
+        source=source, path=path, value=name, rule=f"a pod of this name exists already ({other_source})"
+    )
+
+
+class FleetFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of a fleet, and options for reading them."""
+
+    nodes: tuple[str, ...] = ()
+    """Files of nodes; other objects in them are ignored."""
+    pods: tuple[str, ...] = ()
+    """Files of pods and controllers; nodes in them are ignored."""
+    both: tuple[str, ...] = ()
+    """Files of both."""
+    namespace: str = "default"
+    node_defaults: NodeDefaults = msgspec.field(default_factory=NodeDefaults)
+    gpu_annotation: str = ""
+    usage: tuple[str, ...] = ()
+    """Tables of the usage of pods over time."""
+    max_bytes: int = MAX_YAML_BYTES
+    """Maximum size of a YAML document."""
+    max_unpacked_bytes: int = MAX_UNPACKED_BYTES
+    """Maximum size of a gzipped file when it is unpacked."""
+    max_replicas: int = MAX_REPLICAS
+    """Maximum number of pods that the controllers of all manifests create."""
+
+
+class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Nodes and the pods that arrive at them."""
+
+    files: FleetFiles
+    node_entries: tuple[NodeEntry, ...]
+    """The nodes as read from files."""
+    objects: FleetObjects
+    tables: tuple[Table, ...] = ()
+    """Tables of pods."""
+    shard: Shard | None = None
+    """The shard of a larger fleet; None: the whole fleet."""
+
+    @cached_property
+    def assembled(self) -> AssembledNodes:
+        """The nodes with machines and kubelets, and the assumptions made."""
+        return assembled_nodes(self.node_entries, self.files.node_defaults)
+
+    @property
+    def nodes(self) -> tuple[FleetNode, ...]:
+        """The nodes."""
+        return self.assembled.nodes
+
+    @property
+    def budgets(self) -> tuple[DisruptionBudget, ...]:
+        """The disruption budgets."""
+        return tuple(self.objects.pod_selectors.budgets)
+
+    def with_configuration(self, changes: Mapping[str, Any]) -> "FleetInput":
+        """The fleet with changed fields of the kubelet configuration."""
+        defaults = self.files.node_defaults
+        changed = replace(defaults, configuration={**defaults.configuration, **changes})
+        return replace(self, files=replace(self.files, node_defaults=changed))
+
+    def with_nodes(self, nodes: Sequence[NodeEntry]) -> "FleetInput":
+        """The same workload on other nodes."""
+        return replace(self, node_entries=tuple(nodes))
+
+    def shards(self, label: str) -> "tuple[FleetInput, ...]":
+        """The fleet divided by the values of a label, each part with its pods.
+
+        Errors: InputError with all nodes without the label.
+        """
+        return tuple(
+            replace(
+                self,
+                shard=shard,
+                node_entries=tuple(
+                    node for node in self.node_entries if shard.shard_by_node[node.name] == shard.value
+                ),
+            )
+            for shard in shards_of(label, self.node_entries)
+        )
+
+    def pods(self) -> Iterator[FleetPod]:
+        """The pods in the order of arrival, those with equal times in the order of the files.
+
+        Tables are read row by row on each call.
+
+        Errors: InputError for a faulty row, when it is reached.
+        """
+        resources = frozenset(name for node in self.node_entries for name in node.allocatable)
+        if self.shard is not None:
+            resources = self.shard.resources
+        gpus = GPUAnnotations(self.files.gpu_annotation, resources).validated()
+        plain = fleet_pods(self.objects, self._expanded(), gpus)
+        streams: list[Iterable[FleetPod]] = (
+            [sorted(plain, key=_arrival_and_daemon_first)] if self.objects.pods else []
+        )
+        names = PodNames()
+        streams += [
+            names.checked_unique(openb_pods(table) if set(table.header) >= POD_COLUMNS else table_pods(table))
+            for table in self.tables
+        ]
+        merged = (
+            heapq.merge(*streams, key=_arrival) if len(streams) > 1 else iter(streams[0] if streams else ())
+        )
+        usage = {
+            name: used
+            for path in self.files.usage
+            for name, used in read_usage(Table(path, self.files.max_unpacked_bytes)).items()
+        }
+        pods = merged if self.shard is None else self.shard.pods_of(merged)
+        return with_usage(pods, usage) if usage else pods
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about ignored content and possible mistakes."""
+        warnings = list(self.objects.manifests.result().warnings)
+        if self.objects.unknown_fields:
+            names_text = ", ".join(sorted(self.objects.unknown_fields)[:5])
+            warnings.append(f"unknown fields of pods are ignored: {names_text}")
+        warnings += self._uncreated_pods()
+        for entry in self.objects.pods:
+            if entry.count is None and not any(self._daemon_pods(entry, ())):
+                name = entry.name.rpartition("-")[0]
+                warnings.append(
+                    f"DaemonSet {entry.namespace}/{name} creates no pod: no node has the labels that it selects"
+                    " without a taint that it does not tolerate"
+                )
+        if self.objects.ended_pods:
+            warnings.append(f"{self.objects.ended_pods} terminated pods are ignored")
+        return tuple(warnings)
+
+    def _expanded(self) -> Iterator[PodEntry]:
+        """The pods: of each controller those that do not exist yet, of each DaemonSet one per matching node."""
+        existing, owners = self.objects.owners.existing_pods(), self.objects.owners
+        workloads = self.objects.manifests.result().workloads
+        created_count = 0
+        for pod in self.objects.pods:
+            if workloads[pod.template].refusal is not None:
+                continue
+            if pod.is_from_template:
+                created_count += len(self.node_entries) if pod.count is None else pod.count
+                self._check_replicas(created_count, pod)
+            if pod.owner is None or not pod.is_from_template:
+                yield pod
+            elif owners.has_parent_in_files(pod.owner):
+                continue
+            elif pod.count is None:
+                yield from self._daemon_pods(pod, owners.nodes.get(pod.owner, frozenset()))
+            elif pod.count > (existing_count := existing[pod.owner]):
+                yield replace(
+                    pod, name=_name_with_offset(pod.name, existing_count), count=pod.count - existing_count
+                )
+
+    def _check_replicas(self, created_count: int, pod: PodEntry) -> None:
+        limit = self.files.max_replicas
+        if created_count > limit:
+            rule = f"controllers create more than {limit} pods with it, which is the limit of --max-replicas"
+            raise InputError([Fault(source=f"{pod.source}, {pod.name}", value=pod.count, rule=rule)])
+
+    def _uncreated_pods(self) -> Iterator[str]:
+        """Warnings about pods that the API server refuses, and about quotas, which are not applied."""
+        texts: dict[str, None] = {}
+        workloads = self.objects.manifests.result().workloads
+        for entry in self.objects.pods:
+            refusal = workloads[entry.template].refusal
+            if refusal is not None:
+                name = f"{refusal.owner_kind or 'Pod'} {entry.namespace}/{refusal.owner or refusal.pod}"
+                texts[f"{name} is left out: {refusal.sentence()}"] = None
+        yield from list(texts)[:_MAX_REFUSALS]
+        if len(texts) > _MAX_REFUSALS:
+            yield f"{len(texts) - _MAX_REFUSALS} more are left out, because the API server refuses their pods"
+        if quotas := self.objects.manifests.quota_count:
+            yield f"ResourceQuotas ({quotas}) are not applied: nodewright quota shows the pods beyond them"
+
+    def _daemon_pods(self, entry: PodEntry, without: Container[str]) -> Iterator[PodEntry]:
+        pod = self.objects.manifests.result().workloads[entry.template].pod
+        stem = entry.name.rpartition("-")[0]
+        for number, node in enumerate(self.node_entries):
+            if node.name not in without and _runs_daemon_pod(pod, node):
+                yield replace(entry, name=f"{stem}-{number}", required_node=node.name, count=1)
+
+
+def _name_with_offset(name: str, by: int) -> str:
+    """The name with its number increased."""
+    stem, _, first = name.rpartition("-")
+    return f"{stem}-{int(first) + by}" if by else name
+
+
+def load_fleet(files: FleetFiles) -> FleetInput:
+    """The nodes and the workload of the files.
+
+    Errors: InputError with all faults of nodes and manifests; rows of tables are checked when they are read.
+    """
+    nodes = FleetObjects(files.namespace, files.max_bytes)
+    pods = FleetObjects(files.namespace, files.max_bytes)
+    both = FleetObjects(files.namespace, files.max_bytes)
+    entries: list[NodeEntry] = []
+    tables: list[Table] = []
+    faults: list[Fault] = []
+    limit = files.max_unpacked_bytes
+    table = partial(Table, max_unpacked_bytes=limit)
+    for path in _paths(files.nodes, faults):
+        try:
+            entries += _table_nodes(table(path)) if is_table(path) else _nodes_of_file(path, nodes, limit)
+        except InputError as error:
+            faults += error.faults
+    for path in _paths(files.both, faults):
+        _read_file(path, both, faults, limit)
+    for path in _paths(files.pods, faults):
+        if is_table(path):
+            tables.append(table(path))
+        else:
+            _read_file(path, pods, faults, limit)
+    entries += [*nodes.nodes, *both.nodes]
+    for objects in (nodes, both, pods):
+        faults += [*objects.faults, *objects.manifests.faults]
+    joined = _joined(both, pods)
+    if not faults:
+        faults += [*_node_name_faults(entries), *_duplicate_pods(joined.pods)]
+    if not entries and not faults:
+        faults.append(Fault(rule="no nodes found"))
+    if faults:
+        raise InputError(faults)
+    return FleetInput(files=files, node_entries=tuple(entries), objects=joined, tables=tuple(tables))
+
+
+def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:
+    """Merges the second into the first, and returns it."""
+    first = len(first_objects.manifests.workloads)
+    first_objects.pods += [replace(pod, template=pod.template + first) for pod in other.pods]
+    first_objects.manifests.merge(other.manifests)
+    first_objects.pod_selectors.budgets += other.pod_selectors.budgets
+    first_objects.pod_selectors.services += other.pod_selectors.services
+    first_objects.owners.merge(other.owners)
+    first_objects.ended_pods += other.ended_pods
+    first_objects.unknown_fields |= other.unknown_fields
+    return first_objects
+
+
+def _paths(names: Sequence[str], faults: list[Fault]) -> list[str]:
+    """The paths of all files; directories are expanded."""
+    paths = []
+    for name in names:
+        if is_table(name) or name == STDIN or (name.endswith(".gz") and Path(name).is_file()):
+            paths.append(name)
+            continue
+        try:
+            paths += named_files([name])
+        except InputError as error:
+            faults += error.faults
+    return paths
+
+
+def _table_nodes(table: Table) -> list[NodeEntry]:
+    return list(openb_nodes(table) if set(table.header) >= NODE_COLUMNS else table_nodes(table))
+
+
+def _nodes_of_file(path: str, objects: FleetObjects, max_unpacked_bytes: int) -> list[NodeEntry]:
+    objects.read_file(_input_file(path, max_unpacked_bytes))
+    return []
+
+
+def _read_file(path: str, objects: FleetObjects, faults: list[Fault], max_unpacked_bytes: int) -> None:
+    try:
+        objects.read_file(_input_file(path, max_unpacked_bytes))
+    except InputError as error:
+        faults += error.faults
+
+
+def _input_file(path: str, max_unpacked_bytes: int) -> InputFile:
+    """The file's content, decompressed if necessary; the size limit applies to each document."""
+    size = Path(path).stat().st_size if path != STDIN and Path(path).is_file() else 0
+    file = read_file(path, max_bytes=max(MAX_YAML_BYTES, size))
+    try:
+        return file._replace(content=decompressed(file.content, max_unpacked_bytes))
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError([Fault(source=path, rule=f"cannot be read: {error_text(error)}")]) from None
+
+
+def _node_name_faults(nodes: Iterable[NodeEntry]) -> Iterator[Fault]:
+    sources: dict[str, str] = {}
+    for node in nodes:
+        for rule in dns1123_subdomain_errors(node.name):
+            yield Fault(source=node.source, path="metadata.name", value=node.name, rule=rule)
+        if node.name in sources:
+            rule = f"a node of this name exists already ({sources[node.name]})"
+            yield Fault(source=node.source, path="metadata.name", value=node.name, rule=rule)
+        sources.setdefault(node.name, node.source)
+
+
+def _duplicate_pods(pods: Iterable[PodEntry]) -> Iterator[Fault]:
+    names = PodNames()
+    for pod in sorted((pod for pod in pods if not pod.is_from_template), key=_arrival):
+        other_source = names.claim(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
+        if other_source is not None:
+            yield duplicate_name_fault(pod.source, "metadata.name", pod.name, other_source)
+
+
+def _runs_daemon_pod(pod: Pod, node: NodeEntry) -> bool:
+    """Whether a DaemonSet creates a pod for the node.
+
+    Follows: v1.36, pkg/controller/daemon/daemon_controller.go, NodeShouldRunDaemonPod.
+    """
+    taints = (taint for taint in node.taints if taint.effect in ("NoSchedule", "NoExecute"))
+    if not all(any(tolerates(toleration, taint) for toleration in pod.spec.tolerations) for taint in taints):
+        return False
+    return affinity_mismatch(pod.spec, node.name, node.labels) is None
+
+
+def _arrival_and_daemon_first(pod: FleetPod) -> tuple[float, bool]:
+    """Sort key: time of arrival, then pods of DaemonSets first."""
+    return pod.arrives_s, not pod.required_node
+
+
+def _arrival(pod: FleetPod | PodEntry) -> float:
+    return pod.arrives_s

@@ -1,0 +1,400 @@
+"""Reads nodes and pods of a fleet from manifests, or from the output of `kubectl get nodes,pods -A -o json`."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.errors import Fault, InputError
+from nodewright.fleet.load.assembled_nodes import NodeEntry, missing_node_facts, node_images, node_release
+from nodewright.fleet.load.gpu_annotations import GPUAnnotations
+from nodewright.fleet.load.pod_controllers import (
+    PodController,
+    PodControllers,
+    PodSelectors,
+    controller_of,
+    started_s,
+)
+from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, yaml_chunks
+from nodewright.fleet.workload import FleetPod
+from nodewright.formats.controllers import POD_KIND
+from nodewright.formats.decode import decode
+from nodewright.formats.documents import InputFile, decode_text, parse_documents
+from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.formats.manifests import ManifestLoader
+from nodewright.formats.object_location import ObjectLocation
+from nodewright.formats.schema import checked
+from nodewright.kubernetes.objects import APINode, Pod
+from nodewright.values.duration import Duration, DurationError
+
+ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION = "nodewright.dev/arrives", "nodewright.dev/runs"
+"""Annotations of a pod: when it arrives and how long it runs, as `90s` or `1h30m`."""
+_NODE = ("v1", "Node")
+
+
+class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod, or several equal pods, as read from a file."""
+
+    template: int
+    """Index of its template."""
+    name: str
+    namespace: str
+    arrives_s: float = 0
+    runs_s: float | None = None
+    node: str = ""
+    started_s: float | None = None
+    required_node: str = ""
+    """The only node for it; empty: any."""
+    has_controller: bool = False
+    owner: PodController | None = None
+    """Its controller, from its manifest or its owner references."""
+    is_from_template: bool = False
+    """Whether it is created from its controller's template; otherwise it is a pod in a file."""
+    count: int | None = 1
+    """Number of pods; None: one on each matching node."""
+    source: str = ""
+
+
+@dataclass(slots=True)
+class FleetObjects:
+    """The objects read so far."""
+
+    namespace: str = "default"
+    max_bytes: int = MAX_YAML_BYTES
+    """Maximum size of a YAML document."""
+    nodes: list[NodeEntry] = field(default_factory=list)
+    pods: list[PodEntry] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    ended_pods: int = 0
+    """Number of terminated pods, which are ignored."""
+    unknown_fields: set[str] = field(default_factory=set)
+    """Unknown fields of pods from a cluster."""
+    pod_selectors: PodSelectors = field(default_factory=PodSelectors)
+    owners: PodControllers = field(default_factory=PodControllers)
+    manifests: ManifestLoader = field(init=False)
+    _by_content: dict[str, int | None] = field(default_factory=dict)
+    _by_value: dict[int, "tuple[Any, int | NodeEntry]"] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.manifests = ManifestLoader(self.namespace, self.max_bytes, applies_quotas=False)
+
+    def read_file(self, file: InputFile) -> None:
+        """Reads the objects of a file, and collects their faults."""
+        try:
+            self._add_file(file)
+        except InputError as error:
+            self.faults.extend(error.faults)
+
+    def _add_file(self, file: InputFile) -> None:
+        text = decode_text(file.content, file.source)
+        chunks = None if text.lstrip()[:1] == "{" else yaml_chunks(text, file.source, self.max_bytes)
+        if chunks is None:
+            max_bytes = max(self.max_bytes, len(file.content))
+            documents = parse_documents(file.content, file.source, max_bytes=max_bytes)
+            for document in documents:
+                location = ObjectLocation(file.source, file.content, document.number, len(documents))
+                self._add_value(document.value, location, f"{file.source}:{document.line}")
+            return
+        for chunk in chunks:
+            self._add_chunk(chunk, file)
+
+    def _add_chunk(self, chunk: YAMLChunk, file: InputFile) -> None:
+        source = f"{file.source}:{chunk.line}"
+        if chunk.name and self._add_cached(chunk, source):
+            return
+        value = _with_name(chunk.value, chunk.name) if chunk.name else chunk.value
+        # The document alone, after as many empty lines as there are lines before it.
+        content = b"\n" * (chunk.line - 1) + chunk.text.encode()
+        count_before = len(self.faults), len(self.manifests.faults)
+        self._add_value(value, ObjectLocation(file.source, content, 1, 1), source)
+        if chunk.name and count_before == (len(self.faults), len(self.manifests.faults)):
+            self._cache(chunk)
+
+    def _add_cached(self, chunk: YAMLChunk, source: str) -> bool:
+        """Adds an object that differs from an earlier one only in its name; False if there is no such one."""
+        known = self._by_value.get(id(chunk.value))
+        if known is None:
+            return False
+        if isinstance(known[1], NodeEntry):
+            node = known[1]
+            labels = {key: value.replace(NAME_PLACEHOLDER, chunk.name) for key, value in node.labels.items()}
+            self.nodes.append(replace(node, name=chunk.name, labels=labels, source=source))
+        else:
+            self._add_pod(self._pod(chunk.value, known[1], source, name=chunk.name), chunk.value)
+        return True
+
+    def _cache(self, chunk: YAMLChunk) -> None:
+        """Caches the object of a chunk whose name occurs only where names may differ."""
+        value = chunk.value
+        kind = (value.get("apiVersion"), value.get("kind"))
+        if kind == _NODE:
+            elsewhere = {**value, "metadata": {**value["metadata"], "labels": None, "name": None}}
+            if NAME_PLACEHOLDER not in json.dumps(elsewhere):
+                labels = (value["metadata"].get("labels") or {}).items()
+                with_name = {key: str(text) for key, text in labels}
+                self._by_value[id(value)] = value, replace(self.nodes[-1], labels=with_name)
+        elif kind == POD_KIND and NAME_PLACEHOLDER not in json.dumps(
+            {**value, "metadata": {**value["metadata"], "name": None}}
+        ):
+            self._by_value[id(value)] = value, self.pods[-1].template
+
+    def _add_value(self, value: Any, location: ObjectLocation, source: str) -> None:
+        if (
+            isinstance(value, dict)
+            and str(value.get("kind")).endswith("List")
+            and isinstance(value.get("items"), list)
+        ):
+            for index, item in enumerate(value["items"]):
+                inner = replace(location, prefix=f"{location.prefix}.items[{index}]".lstrip("."))
+                typed = _with_kind(item, str(value.get("apiVersion")), str(value["kind"]))
+                self._add_value(typed, inner, f"{location.source}, {inner.prefix}")
+            return
+        kind = (value.get("apiVersion"), value.get("kind")) if isinstance(value, dict) else None
+        if kind == _NODE:
+            self._add_node(value, location, source)
+        elif kind == POD_KIND:
+            self._add_pod_object(value, location, source)
+        else:
+            self._add_other(value, location, source)
+
+    def _add_other(self, value: Any, location: ObjectLocation, source: str) -> None:
+        """Adds controllers and selectors; other objects are ignored."""
+        faults = (
+            self.pod_selectors.add_object(value, self.namespace, location)
+            if isinstance(value, dict)
+            else None
+        )
+        if faults is not None:
+            self.faults.extend(faults)
+            return
+        count_before = len(self.manifests.workloads)
+        self.manifests.add_object(value, location)
+        for number in range(count_before, len(self.manifests.workloads)):
+            created = self.manifests.workloads[number].workload
+            replicas = 1 if created.replicas is None else created.replicas
+            pod = self._pod(value, number, source, name=created.pod.metadata.name)
+            self.pods.append(
+                replace(
+                    pod,
+                    namespace=created.namespace,
+                    has_controller=True,
+                    owner=self.owners.add_controller(value, self.namespace),
+                    is_from_template=True,
+                    count=None if created.kind == "DaemonSet" else replicas,
+                )
+            )
+
+    def _add_pod_object(self, value: dict[str, Any], location: ObjectLocation, source: str) -> None:
+        if _mapping(value.get("status")).get("phase") in ("Succeeded", "Failed"):
+            self.ended_pods += 1
+            meta = _mapping(value.get("metadata"))
+            owner = controller_of(meta, str(meta.get("namespace") or self.namespace))
+            # Pods of a Job that have terminated count as completed; other controllers have replaced theirs.
+            if owner is not None and owner.kind == "Job":
+                self.owners.add_pod(owner, _mapping(meta.get("labels")), "")
+            return
+        key = _content(value)
+        if key not in self._by_content:
+            self._by_content[key] = self._template(value, location)
+        template = self._by_content[key]
+        if template is not None:
+            self._add_pod(self._pod(value, template, source, location=location), value)
+
+    def _add_pod(self, pod: PodEntry, value: Mapping[str, Any]) -> None:
+        self.pods.append(pod)
+        if pod.owner is not None:
+            self.owners.add_pod(pod.owner, _mapping(_mapping(value.get("metadata")).get("labels")), pod.node)
+
+    def _template(self, value: dict[str, Any], location: ObjectLocation) -> int | None:
+        """The index of the pod's new template; None: it has faults."""
+        meta = value.get("metadata")
+        if isinstance(meta, dict) and meta.get("uid"):  # an API server has accepted it
+            value = self._without_unknown(value)
+        count_before = len(self.manifests.workloads)
+        self.manifests.add_object(value, location)
+        return count_before if len(self.manifests.workloads) > count_before else None
+
+    def _without_unknown(self, value: dict[str, Any]) -> dict[str, Any]:
+        """The pod without status, and without unknown fields of later releases."""
+        meta = {name: item for name, item in value["metadata"].items() if name != "managedFields"}
+        spec = {name: item for name, item in _mapping(value.get("spec")).items() if name != "nodeName"}
+        pod_fields = {
+            **{name: item for name, item in value.items() if name != "status"},
+            "metadata": meta,
+            "spec": spec,
+        }
+        check = checked(pod_fields, "Pod")
+        if not check.located_faults:
+            return pod_fields
+        unknown = {fault.path for fault in check.faults if fault.rule.startswith("unknown field")}
+        self.unknown_fields |= unknown
+        return pod_fields if len(unknown) < len(check.faults) else check.valid_part()
+
+    def _pod(
+        self,
+        value: dict[str, Any],
+        template: int,
+        source: str,
+        *,
+        name: str = "",
+        location: ObjectLocation | None = None,
+    ) -> PodEntry:
+        meta, spec = _mapping(value.get("metadata")), _mapping(value.get("spec"))
+        annotations, namespace = (
+            _mapping(meta.get("annotations")),
+            str(meta.get("namespace") or self.namespace),
+        )
+        owner = controller_of(meta, namespace)
+        return PodEntry(
+            template=template,
+            name=name or str(meta.get("name") or f"{meta.get('generateName')}{len(self.pods)}"),
+            namespace=namespace,
+            arrives_s=self._seconds(annotations, ARRIVAL_ANNOTATION, source, location) or 0,
+            runs_s=self._seconds(annotations, RUNTIME_ANNOTATION, source, location),
+            node=str(spec.get("nodeName") or ""),
+            started_s=started_s(_mapping(value.get("status")).get("startTime")),
+            has_controller=owner is not None,
+            owner=owner,
+            source=source,
+        )
+
+    def _seconds(
+        self, annotations: Mapping[str, Any], key: str, source: str, location: ObjectLocation | None
+    ) -> float | None:
+        text = annotations.get(key)
+        if text is None:
+            return None
+        try:
+            span = Duration.parse(str(text)).nanoseconds
+        except DurationError as error:
+            rule, span = str(error), 0
+        else:
+            rule = "must be 0 or more" if span < 0 else ""
+        if rule:
+            fault = Fault(path=f"metadata.annotations[{key}]", value=text, rule=rule)
+            located = replace(fault, source=source) if location is None else location.locate(fault)
+            self.faults.append(located)
+        return span / 10**9
+
+    def _add_node(self, value: dict[str, Any], location: ObjectLocation, source: str) -> None:
+        status, meta, spec = (value.get(name) for name in ("status", "metadata", "spec"))
+        relevant: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {name: item for name, item in _mapping(meta).items() if name in ("name", "labels")},
+            "spec": {
+                name: item for name, item in _mapping(spec).items() if name in ("taints", "unschedulable")
+            },
+            "status": {
+                name: item for name, item in _mapping(status).items() if name in ("capacity", "allocatable")
+            },
+        }
+        location = replace(location, label=f"Node {_mapping(meta).get('name')}")
+        faults = checked(relevant, "FleetNode").faults or list(
+            missing_node_facts(relevant["status"], _mapping(meta))
+        )
+        if faults:
+            self.faults.extend(location.locate_all(faults))
+            return
+        node = decode(relevant, APINode)
+        allocatable = node.status.allocatable
+        self.nodes.append(
+            NodeEntry(
+                name=node.metadata.name,
+                capacity={**allocatable, **node.status.capacity},
+                allocatable=allocatable,
+                labels=dict(node.metadata.labels),
+                taints=node.spec.taints,
+                unschedulable=node.spec.unschedulable,
+                images=node_images(_mapping(status)),
+                release=node_release(_mapping(status)),
+                source=source,
+            )
+        )
+
+
+def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotations) -> Iterator[FleetPod]:
+    """The pods, as many of each entry as its count; pods of one template share one Pod object.
+
+    Entries with one pod per node are left out.
+    """
+    workloads = objects.manifests.result().workloads
+    created: dict[int, tuple[Pod, int]] = {}
+    selectors: dict[tuple[int, str, PodController | None], Mapping[str, Any] | None] = {}
+    for entry in pods:
+        if entry.template not in created:
+            pod, milli = gpus.with_gpu_requests(workloads[entry.template].pod, entry.source)
+            created[entry.template] = with_defaults(with_uid(with_canonical_quantities(pod))), milli
+        pod, milli = created[entry.template]
+        key = (entry.template, entry.namespace, entry.owner)
+        if key not in selectors:
+            selector = objects.owners.selector_of(entry.owner)
+            selectors[key] = objects.pod_selectors.default_selector(
+                entry.namespace, pod.metadata.labels, selector
+            )
+        for name in _names(entry):
+            yield FleetPod(
+                name=name,
+                namespace=entry.namespace,
+                pod=pod,
+                arrives_s=entry.arrives_s,
+                runs_s=entry.runs_s,
+                node=entry.node,
+                started_s=entry.started_s if entry.node else None,
+                required_node=entry.required_node,
+                gpu_milli=milli,
+                has_controller=entry.has_controller,
+                selector=selectors[key],
+                source=entry.source,
+            )
+
+
+def _names(pod: PodEntry) -> Iterator[str]:
+    """The names of its copies, numbered from that of the first."""
+    if pod.count == 1:
+        yield pod.name
+        return
+    stem, _, first = pod.name.rpartition("-")
+    for number in range(pod.count or 0):
+        yield f"{stem}-{int(first) + number}"
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _content(value: dict[str, Any]) -> str:
+    """A text that is equal for pods with equal templates."""
+    meta = _mapping(value.get("metadata"))
+    annotations = {
+        key: text
+        for key, text in _mapping(meta.get("annotations")).items()
+        if key not in (ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION)
+    }
+    spec = {key: item for key, item in _mapping(value.get("spec")).items() if key != "nodeName"}
+    return json.dumps(
+        [meta.get("namespace"), meta.get("labels"), annotations, spec], sort_keys=True, default=str
+    )
+
+
+def _with_name(value: Any, name: str) -> Any:
+    """The value with the name in place of its placeholder."""
+    if isinstance(value, str):
+        return value.replace(NAME_PLACEHOLDER, name)
+    if isinstance(value, dict):
+        return {_with_name(key, name): _with_name(item, name) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_name(item, name) for item in value]
+    return value
+
+
+def _with_kind(item: Any, version: str, kind: str) -> Any:
+    """The item with the kind from its list, if it has none, as in a PodList."""
+    if isinstance(item, dict) and kind != "List" and not item.get("kind"):
+        return {"apiVersion": version, "kind": kind.removesuffix("List"), **item}
+    return item

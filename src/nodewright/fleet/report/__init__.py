@@ -1,0 +1,1 @@
+"""Reports of fleet simulations: text, JSON documents and HTML pages."""

@@ -1,0 +1,357 @@
+"""Simulates a fleet in virtual time: pods arrive, are scheduled, admitted, run and end."""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from nodewright.core.eviction.eviction_forecast import MONITORING_PERIOD_S
+from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
+from nodewright.fleet.simulation.image_locality import ImageLocality
+from nodewright.fleet.simulation.kubelets import (
+    AdmissionOutcome,
+    SimulatedKubelet,
+    SimulatedKubelets,
+    allocatable_of,
+)
+from nodewright.fleet.simulation.node_pressure import EvictionCheck, PlacedUsage, next_check, usage_reading
+from nodewright.fleet.simulation.outcomes import (
+    FleetEvent,
+    FleetEventKind,
+    FleetPodRecord,
+    PodOutcome,
+    PodRecords,
+    SimulationCounters,
+)
+from nodewright.fleet.simulation.pending_queue import PendingQueue, ShapeQueue
+from nodewright.fleet.simulation.pod_shapes import PodShapes
+from nodewright.fleet.simulation.scheduler import (
+    ExhaustiveScheduler,
+    IncrementalScheduler,
+    NodeScore,
+    Scheduler,
+)
+from nodewright.fleet.simulation.scheduler_preemption import DisruptionBudgets, preemption_plan
+from nodewright.fleet.simulation.scores import default_score
+from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.node.node_state import NodeState
+from nodewright.node.resource_holders import with_pod_names
+from nodewright.values.event_queue import EventQueue
+
+
+class Retry(StrEnum):
+    """How a pod that a kubelet rejected is scheduled again after its controller has replaced it."""
+
+    SAME = "same"
+    """The scheduler does not know of the rejection and chooses as before, as in a real cluster."""
+    ELSEWHERE = "elsewhere"
+    """The scheduler skips nodes that rejected such a pod until they change."""
+    NEVER = "never"
+
+
+class SimulationSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a simulation."""
+
+    start_node: Callable[[NodeProfile], NodeState]
+    """Returns the state of a node that has just started with a profile."""
+    score: NodeScore = default_score
+    score_name: str = "default"
+    """Name of the score."""
+    retry: Retry = Retry.SAME
+    preemption: bool = True
+    """Whether pods of higher priority preempt others."""
+    budgets: tuple[DisruptionBudget, ...] = ()
+    """Budgets that preemption respects where possible."""
+    exhaustive: bool = False
+    """Evaluate every node for every pod, without caches: slow, for comparison."""
+    until_s: float | None = None
+    """When the simulation ends; None: after the last event."""
+    keep_finished_pods: bool = True
+    """Whether records of finished pods are kept, or only counts."""
+
+
+class PodCompletion(NamedTuple):
+    """The end of a pod's running time; outdated if the pod has been placed again since."""
+
+    pod: int
+    placement: int
+
+
+class Progress(NamedTuple):
+    """Progress of a simulation.
+
+    Units: at_s in seconds since the beginning.
+    """
+
+    at_s: float
+    arrived: int
+    running: int
+    waiting: int
+
+
+ProgressCallback: TypeAlias = Callable[[Progress], bool]
+"""Called between decisions; False interrupts the simulation."""
+EventSink: TypeAlias = Callable[[FleetEvent], None]
+
+_PROGRESS_INTERVAL = 64
+_MAX_PLACEMENTS = 100
+"""Maximum number of placements of one pod, so that a pod that is preempted again and again does not loop."""
+
+
+class FleetSimulation:
+    """A fleet at a time of its simulation. Changed in place by `run`."""
+
+    def __init__(
+        self, nodes: Sequence[FleetNode], setup: SimulationSetup, sink: EventSink | None = None
+    ) -> None:
+        self.nodes, self.setup, self.sink = nodes, setup, sink
+        self.kubelets = SimulatedKubelets(nodes, setup.start_node, is_caching=not setup.exhaustive)
+        self.cluster = ClusterView([_node_slot(kubelet) for kubelet in self.kubelets.all])
+        self.scheduler: Scheduler = (ExhaustiveScheduler if setup.exhaustive else IncrementalScheduler)(
+            self.cluster, ImageLocality(nodes).with_locality(setup.score)
+        )
+        self.shapes, self.queue = PodShapes(), PendingQueue(self.cluster)
+        self.budgets = DisruptionBudgets(setup.budgets)
+        self.events: EventQueue[float, PodCompletion | EvictionCheck] = EventQueue()
+        self.nodes_under_check: set[int] = set()
+        """Nodes under pressure, whose usage is checked every ten seconds."""
+        self.records = PodRecords(keep_finished=setup.keep_finished_pods)
+        self.counters = SimulationCounters()
+        self.now_s = 0.0
+        self.node_numbers = {node.name: number for number, node in enumerate(nodes)}
+        self.attempts = 0
+        """Number of scheduling attempts."""
+        self._next_progress_at = _PROGRESS_INTERVAL
+        self.resumed = False
+        """Whether it was restored from a checkpoint, in the middle of a moment."""
+
+    def run(self, pods: Iterator[FleetPod], watch: ProgressCallback | None = None) -> bool:
+        """Runs the simulation; True when no event is left before its end, False when ``watch`` interrupted it."""
+        if self.resumed and not self._settle_moment(watch):
+            return False
+        next_pod = next(pods, None)
+        while True:
+            due_times = [] if next_pod is None else [next_pod.arrives_s]
+            due_times += [] if self.events.next_due is None else [self.events.next_due]
+            if not due_times and not self.queue.activate_after_changes():
+                return True
+            if self.setup.until_s is not None and min(due_times, default=self.now_s) > self.setup.until_s:
+                self.now_s = max(self.now_s, self.setup.until_s)
+                return True
+            self.now_s = max(self.now_s, min(due_times, default=self.now_s))
+            for due in self.events.pop_due(self.now_s):
+                if isinstance(due, EvictionCheck):
+                    self._check_usage(due)
+                else:
+                    self._complete_pod(due)
+            while next_pod is not None and next_pod.arrives_s <= self.now_s:
+                self._add_arrival(next_pod)
+                next_pod = next(pods, None)
+            if not self._settle_moment(watch):
+                return False
+
+    def _settle_moment(self, watch: ProgressCallback | None) -> bool:
+        is_settled = self._settle(watch)
+        if is_settled:
+            self.counters.add_sample(self.now_s, self.cluster, self.queue.length)
+        return is_settled
+
+    def _add_arrival(self, pod: FleetPod) -> None:
+        shape = self.shapes.shape_of(pod)
+        number = self.records.add(
+            FleetPodRecord(pod=pod, outcome=PodOutcome.WAITING, arrived_s=pod.arrives_s)
+        )
+        if pod.node in self.node_numbers:
+            kubelet = self.kubelets.all[self.node_numbers[pod.node]]
+            uid = self.kubelets.next_uid(kubelet)
+            self._record_placement(kubelet, uid, number, self.kubelets.admit(kubelet, shape, is_running=True))
+        else:
+            self.queue.add_pod(shape, number)
+
+    def _settle(self, watch: ProgressCallback | None) -> bool:
+        """Tries all active queues until nothing changes any more; False: the simulation is interrupted."""
+        while True:
+            if watch is not None and self.attempts >= self._next_progress_at:
+                self._next_progress_at = self.attempts + _PROGRESS_INTERVAL
+                progress = Progress(
+                    self.now_s, self.records.arrived_count, self.cluster.running, self.queue.length
+                )
+                if not watch(progress):
+                    return False
+            queue = self.queue.pop_active()
+            if queue is not None:
+                self.attempts += 1
+                self._schedule_first(queue)
+            elif not self.queue.activate_after_changes():
+                break
+        self._emit_waiting()
+        return True
+
+    def _schedule_first(self, queue: ShapeQueue) -> None:
+        """Schedules the first pod of a queue, and admits it on the chosen node."""
+        slots, shape = self.cluster.nodes, queue.shape
+        skipped = self._skipped_nodes(queue)
+        node = self.scheduler.choose(shape, skipped)
+        if node is None and self.setup.preemption:
+            waiting = self.queue.pending_counts() if self.setup.budgets else {}
+            plan = preemption_plan(shape, self.cluster, self.budgets, waiting)
+            if plan is not None and plan.node not in skipped:
+                for uid in plan.uids:
+                    self._remove_from_node(
+                        plan.node, uid, FleetEventKind.PREEMPTED, preemptor=queue.pods[0].pod_number
+                    )
+                node = plan.node
+        queue.tried_at_generation = self.cluster.generation
+        # The same pod on an unchanged node would be rejected again.
+        queue.is_looping = node is not None and queue.refused_by.get(node) == slots[node].generation
+        if node is None or queue.is_looping:
+            return
+        kubelet, number = self.kubelets.all[node], queue.pods[0].pod_number
+        uid = self.kubelets.next_uid(kubelet)
+        outcome = self.kubelets.admit(kubelet, shape)
+        self.records[number].admission_attempts += 1
+        for victim in outcome.victims:
+            self._record_removal(node, victim, FleetEventKind.PREEMPTED, preemptor=number)
+        if outcome.is_placed:
+            self.queue.remove_first(queue)
+            self._record_placement(kubelet, uid, number, outcome)
+            queue.refused_by.clear()
+        else:
+            self._record_rejection(queue, kubelet, outcome)
+        self.queue.activate(queue)
+
+    def _skipped_nodes(self, queue: ShapeQueue) -> frozenset[int]:
+        if self.setup.retry is not Retry.ELSEWHERE:
+            return frozenset()
+        slots = self.cluster.nodes
+        return frozenset(
+            node for node, generation in queue.refused_by.items() if slots[node].generation == generation
+        )
+
+    def _record_placement(
+        self, kubelet: SimulatedKubelet, uid: str, number: int, outcome: AdmissionOutcome
+    ) -> None:
+        record = self.records[number]
+        shape = self.shapes.shape_of(record.pod)
+        started_at_s = record.started_at_s(self.now_s, is_first=record.placements == 0)
+        assigned = AssignedPod(number, shape, self.now_s, started_at_s)
+        self.cluster.add_pod(self.cluster.nodes[kubelet.number], uid, assigned)
+        record.outcome, record.node, record.placement = PodOutcome.RUNNING, kubelet.number, outcome.placement
+        record.uid, record.because, record.left_s = uid, outcome.because, -1.0
+        record.placements += 1
+        if record.placed_s < 0:
+            record.placed_s = self.now_s
+        if record.pod.runs_s is not None:
+            self.events.schedule(self.now_s + record.pod.runs_s, PodCompletion(number, record.placements))
+        for used in record.pod.usage:
+            self.events.schedule(self.now_s + used.at_s, EvictionCheck(kubelet.number))
+        self.counters.placements += 1
+        self._emit(
+            FleetEventKind.PLACED,
+            number,
+            kubelet.number,
+            placement=outcome.placement,
+            because=outcome.because,
+        )
+
+    def _record_rejection(
+        self, queue: ShapeQueue, kubelet: SimulatedKubelet, outcome: AdmissionOutcome
+    ) -> None:
+        """Records a rejection; the replacement by the pod's controller is tried next."""
+        number = queue.pods[0].pod_number
+        record = self.records[number]
+        slot = self.cluster.nodes[kubelet.number]
+        names = {uid: self.records[pod.pod_number].pod.full_name for uid, pod in slot.pods.items()}
+        record.because = tuple(with_pod_names(reason, names) for reason in outcome.because)
+        record.refused_by = kubelet.number
+        record.refusals += 1
+        self.counters.count_refusal(kubelet.node.shape, record.because[0])
+        self._emit(FleetEventKind.REFUSED, number, kubelet.number, because=record.because)
+        if self.setup.retry is Retry.NEVER or not record.pod.has_controller:
+            self.queue.remove_first(queue)
+            record.outcome = PodOutcome.REFUSED
+            record.left_s = self.now_s
+            self.records.finish(number)
+        else:
+            queue.refused_by[kubelet.number] = slot.generation
+            queue.tried_at_generation = -1
+
+    def _complete_pod(self, completion: PodCompletion) -> None:
+        record = self.records.get(completion.pod)
+        if (
+            record is None
+            or record.outcome is not PodOutcome.RUNNING
+            or record.placements != completion.placement
+        ):
+            return
+        self._remove_from_node(record.node, record.uid, FleetEventKind.ENDED)
+
+    def _check_usage(self, check: EvictionCheck) -> None:
+        """Makes an eviction check on a node."""
+        node, records = check.node, self.records
+        kubelet, pods = self.kubelets.all[node], self.cluster.nodes[node].pods
+        usages = {
+            uid: PlacedUsage(records[pod.pod_number].pod.usage, pod.placed_at_s) for uid, pod in pods.items()
+        }
+        known = {uid: placed for uid, placed in usages.items() if placed.usage}
+        event, used_bytes = usage_reading(kubelet.node_state.state, known, self.now_s)
+        evicted = self.kubelets.observe_usage(kubelet, event)
+        for uid in evicted:
+            self._record_removal(node, uid, FleetEventKind.EVICTED)
+        is_followup = check.used_bytes >= 0
+        followup = next_check(check, kubelet.node_state.state, used_bytes, evicted=bool(evicted))
+        if followup is not None and (is_followup or node not in self.nodes_under_check):
+            self.nodes_under_check.add(node)
+            self.events.schedule(self.now_s + MONITORING_PERIOD_S, followup)
+        elif is_followup:
+            self.nodes_under_check.discard(node)
+
+    def _remove_from_node(self, node: int, uid: str, kind: FleetEventKind, preemptor: int = -1) -> None:
+        self.kubelets.remove_pod(self.kubelets.all[node], uid)
+        self._record_removal(node, uid, kind, preemptor)
+
+    def _record_removal(self, node: int, uid: str, kind: FleetEventKind, preemptor: int = -1) -> None:
+        """Records that a pod was removed; its controller replaces it unless it ran to completion."""
+        number = self.cluster.remove_pod(self.cluster.nodes[node], uid).pod_number
+        record = self.records[number]
+        record.left_s, record.outcome = self.now_s, PodOutcome(kind.value)
+        self.queue.note_pod_removed(node)
+        self.counters.count_departure(kind)
+        self._emit(kind, number, node, preemptor=preemptor)
+        if kind is not FleetEventKind.ENDED and record.pod.has_controller:
+            if record.placements < _MAX_PLACEMENTS:
+                record.outcome = PodOutcome.WAITING
+                self.queue.add_pod(self.shapes.shape_of(record.pod), number)
+                return
+            self._emit(FleetEventKind.LOOPING, number, node)
+        self.records.finish(number)
+
+    def _emit_waiting(self) -> None:
+        unreported, self.queue.unreported = self.queue.unreported, []
+        for shape, pod in unreported if self.sink is not None else ():
+            record = self.records.get(pod)
+            if record is not None and record.outcome is PodOutcome.WAITING:
+                self._emit(
+                    FleetEventKind.LOOPING if self.queue.queues[shape].is_looping else FleetEventKind.WAITING,
+                    pod,
+                )
+
+    def _emit(self, kind: FleetEventKind, pod: int, node: int = -1, **details: object) -> None:
+        if self.sink is not None:
+            self.sink(FleetEvent(self.now_s, kind, pod, node, **details))  # type: ignore[arg-type] # fields of FleetEvent
+
+
+def _node_slot(kubelet: SimulatedKubelet) -> NodeSlot:
+    node = kubelet.node
+    slot = NodeSlot(
+        kubelet.number,
+        node.name,
+        allocatable_of(kubelet),
+        node.labels,
+        node.taints,
+        cordoned=node.unschedulable,
+    )
+    slot.cpus_free_by_numa = kubelet.cpus_free_by_numa
+    return slot

@@ -1,0 +1,234 @@
+"""The scheduler: filters nodes, scores the feasible ones and chooses the best, of equal scores the first.
+
+Follows: v1.36, pkg/scheduler/schedule_one.go, schedulePod, findNodesThatFitPod, prioritizeNodes.
+Departs: all nodes are considered, however many there are (percentageOfNodesToScore is 100); of nodes with equal
+    scores the first is chosen, where the scheduler chooses one at random.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from nodewright.core.predicates.node_affinity import affinity_mismatch
+from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
+from nodewright.fleet.simulation.filters import (
+    FilterStatus,
+    fits_resources,
+    intolerable_taint_count,
+    resource_filter_status,
+    static_filter_status,
+)
+from nodewright.fleet.simulation.inter_pod import InterPodView
+from nodewright.fleet.simulation.node_ranking import NodeRanking, SpreadRanking
+from nodewright.fleet.simulation.outcomes import FilterRejections
+from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.scores import AMOUNT_SCORES, MAX_NODE_SCORE
+
+NodeScore: TypeAlias = Callable[[PodShape, NodeSlot], int]
+"""Score of a node that depends on the pod and the node only: a weighted sum of scores from 0 to 100."""
+
+TAINT_WEIGHT, AFFINITY_WEIGHT, SPREAD_WEIGHT, INTER_POD_AFFINITY_WEIGHT = 3, 2, 2, 2
+"""Weights of TaintToleration, NodeAffinity, PodTopologySpread and InterPodAffinity.
+
+Follows: v1.36, pkg/scheduler/apis/config/v1/default_plugins.go, getDefaultPlugins.
+"""
+_MAX_CACHED_SCORES = 2_000_000
+"""Maximum number of cached node scores, for all shapes together."""
+
+
+class Scheduler(Protocol):
+    """Chooses nodes for pods."""
+
+    def choose(self, shape: PodShape, excluded: Collection[int] = ()) -> int | None:
+        """The number of the best feasible node that is not excluded; None: there is none."""
+
+
+class ExhaustiveScheduler(msgspec.Struct, frozen=True):
+    """Evaluates every node for every pod: the reference for `IncrementalScheduler`."""
+
+    cluster: ClusterView
+    score: NodeScore
+
+    def choose(self, shape: PodShape, excluded: Collection[int] = ()) -> int | None:
+        """See Scheduler."""
+        inter_pod = InterPodView(shape, self.cluster)
+        feasible = [
+            slot
+            for slot in self.cluster.nodes
+            if slot.number not in excluded and filter_status(shape, slot, inter_pod) is None
+        ]
+        return best_node(shape, feasible, inter_pod, self.score)
+
+
+class IncrementalScheduler:
+    """Makes the same choices at less cost: scores of a node are cached until the node changes.
+
+    This applies to pods without terms on other pods that are not matched by terms of others, which is most of them;
+    for the rest, every node is evaluated.
+    """
+
+    def __init__(self, cluster: ClusterView, score: NodeScore) -> None:
+        self._cluster, self._score = cluster, score
+        self._by_name = {slot.name: slot for slot in cluster.nodes}
+        self._rankings: dict[Hashable, NodeRanking] = {}
+        """Rankings, by what determines the choice; shapes share them."""
+        self._candidates: dict[int, FeasibleNodes] = {}
+        """By shape, the nodes that pass the static filters."""
+        self._candidates_by_numbers: dict[tuple[int, ...], FeasibleNodes] = {}
+        self._spread_rankings: dict[int, SpreadRanking] = {}
+        """By shape, rankings with spread scores."""
+
+    def choose(self, shape: PodShape, excluded: Collection[int] = ()) -> int | None:
+        """See Scheduler."""
+        candidates = self._candidates.get(shape.number)
+        if candidates is None:
+            candidates = self._candidates[shape.number] = self._static_candidates(shape)
+        if self._is_independent(shape, candidates):
+            if shape.required_node and not shape.has_required_pod_terms:
+                numbers = [node.number for node in candidates.nodes if fits_resources(shape, node)]
+                return numbers[0] if numbers and numbers[0] not in excluded else None
+            if not shape.needs_cluster_scores:
+                return self._ranking(shape, candidates).best(excluded)
+            if shape.has_only_soft_spreads:
+                return self._best_spread(shape, candidates, excluded)
+        inter_pod = InterPodView(shape, self._cluster)
+        feasible = [
+            slot
+            for slot in candidates.nodes
+            if slot.number not in excluded
+            and fits_resources(shape, slot)
+            and inter_pod.filter_status(slot) is None
+        ]
+        return best_node(shape, feasible, inter_pod, self._score)
+
+    def _static_candidates(self, shape: PodShape) -> "FeasibleNodes":
+        slots: Sequence[NodeSlot] = self._cluster.nodes
+        if shape.required_node:
+            slots = [self._by_name[shape.required_node]] if shape.required_node in self._by_name else []
+        slots = [slot for slot in slots if static_filter_status(shape, slot) is None]
+        has_soft_taint = any(intolerable_taint_count(shape, slot) for slot in slots)
+        key = (has_soft_taint, *(slot.number for slot in slots))
+        return self._candidates_by_numbers.setdefault(
+            key, FeasibleNodes(len(self._candidates_by_numbers), slots, has_soft_taint)
+        )
+
+    def _is_independent(self, shape: PodShape, candidates: "FeasibleNodes") -> bool:
+        """Whether no PreferNoSchedule taint and no term of an assigned pod affects its placement."""
+        return not candidates.has_soft_taint and not any(
+            _has_term_for(other, shape) for other in self._cluster.shapes_with_pod_terms.values()
+        )
+
+    def _best_spread(
+        self, shape: PodShape, candidates: "FeasibleNodes", excluded: Collection[int]
+    ) -> int | None:
+        ranking = self._spread_rankings.pop(shape.number, None)
+        if ranking is None:
+            self._evict_rankings(self._spread_rankings)
+            ranking = SpreadRanking(shape, candidates.nodes, self._cluster)
+        self._spread_rankings[shape.number] = ranking
+        return ranking.best(self._ranking(shape, candidates).scores(), excluded, weight=SPREAD_WEIGHT)
+
+    def _ranking(self, shape: PodShape, candidates: "FeasibleNodes") -> NodeRanking:
+        is_shared = self._score in AMOUNT_SCORES
+        key = (candidates.number, shape.amounts_key if is_shared else shape.number)
+        ranking = self._rankings.pop(key, None)
+        if ranking is None:
+            self._evict_rankings(self._rankings)
+            ranking = NodeRanking(shape, candidates.nodes, self._cluster, self._score)
+        self._rankings[key] = ranking
+        return ranking
+
+    def _evict_rankings(self, rankings: dict[Any, Any]) -> None:
+        """Removes the least recently used rankings until one more is within the limit."""
+        while rankings and (len(rankings) + 1) * len(self._cluster.nodes) > _MAX_CACHED_SCORES:
+            del rankings[next(iter(rankings))]
+
+
+class FeasibleNodes(NamedTuple):
+    """The nodes that pass the static filters, and whether one of them has a PreferNoSchedule taint for the pod."""
+
+    number: int
+    nodes: Sequence[NodeSlot]
+    has_soft_taint: bool
+
+
+def filter_status(shape: PodShape, slot: NodeSlot, inter_pod: InterPodView) -> FilterStatus | None:
+    """The first rejection of the node by a filter; None: it is feasible."""
+    return (
+        static_filter_status(shape, slot)
+        or resource_filter_status(shape, slot)
+        or inter_pod.filter_status(slot)
+    )
+
+
+def best_node(
+    shape: PodShape, slots: Sequence[NodeSlot], inter_pod: InterPodView, score: NodeScore
+) -> int | None:
+    """The number of the node with the highest score; None: there are no nodes."""
+    if not slots:
+        return None
+    taint_scores = normalized_scores([intolerable_taint_count(shape, slot) for slot in slots], reverse=True)
+    affinity_scores = normalized_scores([node_affinity_score(shape, slot) for slot in slots])
+    spread_scores, inter_pod_scores = inter_pod.spread_scores(slots), inter_pod.affinity_scores(slots)
+    totals = [
+        score(shape, slot)
+        + TAINT_WEIGHT * taint_scores[index]
+        + AFFINITY_WEIGHT * affinity_scores[index]
+        + SPREAD_WEIGHT * spread_scores[index]
+        + INTER_POD_AFFINITY_WEIGHT * inter_pod_scores[index]
+        for index, slot in enumerate(slots)
+    ]
+    return slots[totals.index(max(totals))].number
+
+
+def filter_rejections(shape: PodShape, cluster: ClusterView) -> tuple[FilterRejections, ...]:
+    """Why no node is feasible for the pod: the first filter to reject each node, most frequent first.
+
+    A node that has too little of several resources counts for each of them.
+    """
+    inter_pod, counts = InterPodView(shape, cluster), dict[tuple[str, str], int]()
+    for slot in cluster.nodes:
+        status = filter_status(shape, slot, inter_pod)
+        if status is not None:
+            for detail in status.details:
+                key = (status.plugin, detail)
+                counts[key] = counts.get(key, 0) + 1
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(FilterRejections(plugin, detail, count) for (plugin, detail), count in ranked)
+
+
+def node_affinity_score(shape: PodShape, slot: NodeSlot) -> int:
+    """Sum of the weights of the preferred node affinity terms that the node matches.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go, Score.
+    """
+    return sum(
+        term.weight
+        for term in shape.preferred
+        if affinity_mismatch(term.required_spec, slot.name, slot.labels) is None
+    )
+
+
+def normalized_scores(scores: Sequence[int], *, reverse: bool = False) -> list[int]:
+    """The scores scaled to 0 to 100, where the highest is 100; ``reverse``: where the highest is 0.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/helper/normalize_score.go, DefaultNormalizeScore.
+    """
+    highest = max(scores)
+    normalized = [MAX_NODE_SCORE * score // highest if highest else 0 for score in scores]
+    return [MAX_NODE_SCORE - score for score in normalized] if reverse else normalized
+
+
+def _has_term_for(assigned: PodShape, shape: PodShape) -> bool:
+    """Whether a term of an assigned pod matches this pod."""
+    terms = assigned.pod_terms
+    return any(
+        term.matches(shape.namespace, shape.labels)
+        for term in (
+            *terms.required_affinity,
+            *terms.required_anti_affinity,
+            *terms.preferred_affinity,
+            *terms.preferred_anti_affinity,
+        )
+    )

@@ -1,0 +1,1 @@
+"""Parsers that turn bytes into values: YAML, JSON, manifests and strict schemas."""

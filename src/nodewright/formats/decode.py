@@ -1,0 +1,56 @@
+"""Decodes plain documents, as JSON and YAML parsers return them, into objects."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodewright.formats.kubectl_yaml import number_text
+from nodewright.values.instant import Instant, InstantError
+from nodewright.values.quantity import Quantity, QuantityError
+
+T = TypeVar("T")
+_CONTAINERS = frozenset({dict, list})
+
+
+def decode(document: Any, kind: type[T]) -> T:
+    """The document as an object of that kind; nulls count as absent, unknown fields are ignored.
+
+    Errors: msgspec.ValidationError at the first fault. User input is checked before, with all its
+        faults at once (`schema`).
+    """
+    return msgspec.convert(without_nulls(document), kind, dec_hook=_decode_custom_type)
+
+
+def without_nulls(document: Any) -> Any:
+    """The document without its null members, which mean "absent" in Kubernetes."""
+    # Most values are scalars: checking the type here is cheaper than a call for each.
+    if isinstance(document, dict):
+        return {
+            key: without_nulls(value) if type(value) in _CONTAINERS else value
+            for key, value in document.items()
+            if value is not None
+        }
+    if isinstance(document, list):
+        return [without_nulls(item) if type(item) in _CONTAINERS else item for item in document]
+    return document
+
+
+def parse_quantity(value: str | float) -> Quantity:
+    """The quantity in a document; surrounding blanks are ignored.
+
+    Errors:  QuantityError.
+    Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.UnmarshalJSON.
+    """
+    return Quantity.parse(value.strip() if isinstance(value, str) else number_text(value))
+
+
+def _decode_custom_type(kind: type, value: Any) -> Any:
+    if kind is Instant:
+        if not isinstance(value, str):
+            raise InstantError(f"a time is a string, not {value!r}")
+        return Instant.parse(value)
+    if kind is Quantity:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise QuantityError(f"a quantity is a string or a number, not {value!r}")
+        return parse_quantity(value)
+    raise NotImplementedError(kind)

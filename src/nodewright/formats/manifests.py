@@ -1,0 +1,400 @@
+"""Loads workloads from manifests: pods, and the first pod of each controller."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from nodewright.api_server.pod_creation import ClusterObjects
+from nodewright.core.admission_plugins import (
+    HIGHEST_USER_DEFINABLE_PRIORITY,
+    SYSTEM_PRIORITY_CLASS_PREFIX,
+    SYSTEM_PRIORITY_CLASSES,
+    with_default_ports,
+)
+from nodewright.core.requests.resource_defaults import rounded_pod, with_defaults
+from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.core.validation.violation import ErrorType, Violation, metadata_violations
+from nodewright.errors import Fault, InputError
+from nodewright.formats.controllers import (
+    POD_KIND,
+    POD_TEMPLATES,
+    derived_uid,
+    first_pod,
+    strategy_violations,
+)
+from nodewright.formats.decode import decode
+from nodewright.formats.documents import InputFile, named_files, parse_documents, read_file
+from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.formats.object_location import ObjectLocation
+from nodewright.formats.schema import checked
+from nodewright.formats.unjudged_fields import unjudged_fields
+from nodewright.formats.workloads import (
+    LoadedWorkloads,
+    UnadmittedWorkload,
+    Workload,
+    admitted_workload,
+    class_warnings,
+    created_pods,
+    located_faults,
+    remaining_faults,
+)
+from nodewright.kubernetes.api_request import APIObject
+from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec, PriorityClass, RuntimeClass
+
+if TYPE_CHECKING:
+    from nodewright.formats.api_objects import OtherObjects
+
+
+def load_workloads(
+    filenames: Sequence[str],
+    namespace: str = "default",
+    *,
+    recursive: bool = False,
+    max_bytes: int = MAX_YAML_BYTES,
+) -> LoadedWorkloads:
+    """The workloads in the files, directories or standard input (`-`) named.
+
+    `namespace` is for objects that name none; `recursive` descends into subdirectories.
+    Units:  max_bytes in bytes of YAML a file; JSON may be larger.
+    Errors: InputError with the faults of all documents at once.
+    """
+    loading = ManifestLoader(namespace, max_bytes)
+    load_files(loading, filenames, recursive=recursive)
+    return loading.result()
+
+
+def load_files(loading: "ManifestLoader", filenames: Sequence[str], *, recursive: bool = False) -> None:
+    """Adds the named files to the loader, which collects their faults."""
+    for path in named_files(filenames, recursive=recursive):
+        try:
+            file = read_file(path, max_bytes=loading.max_bytes)
+        except InputError as error:
+            loading.faults.extend(error.faults)
+        else:
+            loading.add_file(file)
+
+
+def workloads_from(content: bytes, source: str, namespace: str = "default") -> LoadedWorkloads:
+    """The workloads in the bytes of one file; otherwise like load_workloads."""
+    loading = ManifestLoader(namespace)
+    loading.add_file(InputFile(source, content))
+    return loading.result()
+
+
+_PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
+_RUNTIME_CLASS = ("node.k8s.io/v1", "RuntimeClass")
+_SERVED = {kind: version for version, kind in (*POD_TEMPLATES, POD_KIND, _PRIORITY_CLASS, _RUNTIME_CLASS)}
+_FORMER_GROUP = "extensions"
+_POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
+
+
+MAX_LOCATED_FAULTS = 2_000
+"""After so many faults the rest of an input is not read: to locate and print them takes longer than to read it."""
+
+
+@dataclass(slots=True)
+class ManifestLoader:
+    """Collects the workloads, classes and faults of the files added so far."""
+
+    namespace: str
+    max_bytes: int = MAX_YAML_BYTES
+    workloads: list[UnadmittedWorkload] = field(default_factory=list)
+    priority_classes: list[PriorityClass] = field(default_factory=list)
+    runtime_classes: list[RuntimeClass] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    uid_counts: dict[str, int] = field(default_factory=dict)
+    other_objects: "OtherObjects | None" = None
+    """Collects the objects that create no pods; None: they are only counted in `skipped`, except for `policies`."""
+    policies: "OtherObjects | None" = None
+    """Limit ranges and quotas, if there are any and no `other_objects`."""
+    applies_quotas: bool = True
+    """Whether the pods that exceed the quotas among the objects do not exist."""
+    _loaded: LoadedWorkloads | None = None
+
+    def result(self) -> LoadedWorkloads:
+        """The loaded workloads.
+
+        Errors: InputError with all faults.
+        """
+        if self._loaded is None:
+            self._loaded = self._admitted()
+        return self._loaded
+
+    def _admitted(self) -> LoadedWorkloads:
+        creations = created_pods(self.workloads, self._cluster())
+        if faults := remaining_faults(self.faults, self.workloads, creations):
+            raise InputError(faults)
+        workloads = tuple(map(admitted_workload, self.workloads, creations))
+        if self.applies_quotas and self.policies is not None and self.quota_count:
+            from nodewright.formats.quota_refusals import with_quota_refusals  # noqa: PLC0415 - start-up time
+
+            values = [read.value for read in self.workloads]
+            workloads = with_quota_refusals(workloads, values, self.policies.objects, self.namespace)
+        return LoadedWorkloads(
+            workloads=workloads,
+            skipped=dict(sorted(self.skipped.items())),
+            warnings=(*self.warnings, *(text for creation in creations for text in class_warnings(creation))),
+        )
+
+    @property
+    def quota_count(self) -> int:
+        """Number of ResourceQuotas among the objects that take part in the creation of pods."""
+        policies = self.policies.objects if self.policies is not None else []
+        return sum(isinstance(read.item, ResourceQuota) for read in policies)
+
+    def merge(self, other: "ManifestLoader") -> None:
+        """Adds what the other loader has read."""
+        self._loaded = None
+        first = len(self.faults)
+        for read in other.workloads:
+            start, end = read.fault_span
+            self.workloads.append(replace(read, fault_span=(start + first, end + first)))
+        self.faults += other.faults
+        self.priority_classes += other.priority_classes
+        self.runtime_classes += other.runtime_classes
+        if other.policies is not None:
+            self._policies().objects.extend(other.policies.objects)
+        self.warnings += other.warnings
+        for kind, count in other.skipped.items():
+            self.skipped[kind] = self.skipped.get(kind, 0) + count
+
+    def _policies(self) -> "OtherObjects":
+        from nodewright.formats.api_objects import OtherObjects  # noqa: PLC0415 - start-up time
+
+        if self.policies is None:
+            self.policies = OtherObjects()
+        return self.policies
+
+    def _cluster(self) -> ClusterObjects:
+        """The objects of all files that take part in the creation of pods."""
+        limit_ranges: dict[str, tuple[LimitRange, ...]] = {}
+        objects = self.other_objects or self.policies
+        for loaded in [] if objects is None else objects.objects:
+            if isinstance(loaded.item, LimitRange):
+                namespace = loaded.item.metadata.namespace or self.namespace
+                limit_ranges[namespace] = (*limit_ranges.get(namespace, ()), loaded.item)
+        return ClusterObjects(
+            priority_classes=tuple(self.priority_classes),
+            runtime_classes=tuple(self.runtime_classes),
+            limit_ranges=limit_ranges,
+        )
+
+    def add_file(self, file: InputFile) -> None:
+        """Adds the documents of a file."""
+        try:
+            documents = parse_documents(file.content, file.source, max_bytes=self.max_bytes)
+        except InputError as error:
+            self.faults.extend(error.faults)
+            return
+        for document in documents:
+            location = ObjectLocation(file.source, file.content, document.number, documents[-1].number)
+            self.add_object(document.value, location)
+
+    def add_object(self, value: Any, location: ObjectLocation) -> None:
+        """Adds an object, or the items of a list; after very many faults, no more."""
+        if len(self.faults) > MAX_LOCATED_FAULTS:
+            return
+        self._loaded = None
+        if not isinstance(value, dict):
+            self.faults.append(location.locate(Fault(rule="an object is a mapping with apiVersion and kind")))
+            return
+        version, kind = value.get("apiVersion"), value.get("kind")
+        if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
+            self.faults.extend(_type_meta_faults(version, kind, location))
+        elif kind.endswith("List") and isinstance(value.get("items"), list):
+            prefix = f"{location.prefix}." if location.prefix else ""
+            for index, item in enumerate(value["items"]):
+                item_location = replace(location, prefix=f"{prefix}items[{index}]")
+                self.add_object(_with_type_meta(item, version, kind), item_location)
+        else:
+            self._add_kind(value, version, kind, location)
+
+    def _add_kind(self, value: dict[str, Any], version: str, kind: str, location: ObjectLocation) -> None:
+        group = version.rpartition("/")[0]
+        served = _SERVED.get(kind)
+        if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):
+            objects = self.other_objects or (self._policies() if (version, kind) in _POLICIES else None)
+            if objects is not None:
+                location = replace(location, label=_label(value, kind, self.namespace))
+                self.faults.extend(located_faults(location, objects.add(value, location)))
+                return
+            name = f"{kind}.{group}" if served is not None and group else kind
+            self.skipped[name] = self.skipped.get(name, 0) + 1
+            return
+        location = replace(location, label=_label(value, kind, self.namespace))
+        if version != served:
+            rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
+            self.faults.append(location.locate(Fault(rule=rule, path="apiVersion")))
+            return
+        check = checked(value, kind)
+        valid_value = check.valid_part()
+        violations = list(self._add_valid_object(valid_value, location))
+        if self.other_objects is not None:
+            violations.extend(strategy_violations(valid_value))
+        start = len(self.faults)
+        self.faults.extend(located_faults(location, (*check.faults, *violations)))
+        if kind == "Pod" and violations:
+            self.workloads[-1] = replace(
+                self.workloads[-1],
+                location=location,
+                faults=tuple(check.faults),
+                violations=tuple(violations),
+                fault_span=(start, len(self.faults)),
+            )
+
+    def _add_object_in_order(
+        self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int
+    ) -> None:
+        if self.other_objects is not None:
+            self.other_objects.add_loaded(value, location, item)
+
+    def _add_valid_object(self, value: dict[str, Any], location: ObjectLocation) -> Iterable[Violation]:
+        """Adds an object that passed the schema check; returns the API server's validation errors."""
+        version, kind = value["apiVersion"], value["kind"]
+        if (version, kind) == _PRIORITY_CLASS:
+            priority_class = decode(value, PriorityClass)
+            self.priority_classes.append(priority_class)
+            self._add_object_in_order(value, location, priority_class)
+            return _priority_class_violations(priority_class)
+        if (version, kind) == _RUNTIME_CLASS:
+            runtime_class = decode(value, RuntimeClass)
+            self.runtime_classes.append(runtime_class)
+            self._add_object_in_order(value, location, runtime_class)
+            return _runtime_class_violations(runtime_class)
+        is_pod = (version, kind) == POD_KIND
+        return self._add_pod(value, location) if is_pod else self._add_controller(value, location)
+
+    def _add_pod(self, value: dict[str, Any], location: ObjectLocation) -> Iterable[Violation]:
+        written = decode(value, Pod)
+        pod = with_default_ports(self._with_identity(written))
+        is_stored = bool(written.metadata.uid)
+        self._add_workload(value, location, pod, pod.metadata, replicas=1, is_stored=is_stored)
+        pod = with_defaults(self.workloads[-1].workload.pod)
+        self.workloads[-1] = replace(self.workloads[-1], submitted=pod)
+        return pod_violations(replace(pod, metadata=written.metadata))
+
+    def _add_controller(self, value: dict[str, Any], location: ObjectLocation) -> Iterable[Violation]:
+        meta = decode(value.get("metadata") or {}, ObjectMeta)
+        pod, replicas = first_pod(value, meta.namespace or self.namespace)
+        self._add_workload(value, location, pod, meta, replicas=replicas, is_stored=False)
+        prefix = POD_TEMPLATES[value["apiVersion"], value["kind"]].dotted_path
+        # A template has its amounts rounded, but no defaults from its limits.
+        in_template = pod_violations(rounded_pod(pod), is_template=True)
+        return (
+            *metadata_violations(meta),
+            *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
+        )
+
+    def _add_workload(
+        self,
+        value: dict[str, Any],
+        location: ObjectLocation,
+        pod: Pod,
+        meta: ObjectMeta,
+        *,
+        replicas: int | None,
+        is_stored: bool,
+    ) -> None:
+        workload = Workload(
+            source=location.name,
+            api_version=value["apiVersion"],
+            kind=value["kind"],
+            name=meta.name or meta.generate_name,
+            namespace=meta.namespace or self.namespace,
+            replicas=replicas,
+            pod=self._with_unique_uid(pod),
+            not_judged=unjudged_fields(value),
+        )
+        self._add_object_in_order(value, location, len(self.workloads))
+        # Pods need no more of their documents, and there may be very many.
+        kept = {"apiVersion": value["apiVersion"], "kind": "Pod"} if value["kind"] == "Pod" else value
+        self.workloads.append(UnadmittedWorkload(workload=workload, value=kept, is_stored=is_stored))
+
+    def _with_identity(self, pod: Pod) -> Pod:
+        """The pod with the namespace, name and uid that the API server sets."""
+        meta = pod.metadata
+        name = meta.name or (f"{meta.generate_name}0" if meta.generate_name else "")
+        namespace = meta.namespace or self.namespace
+        uid = meta.uid or derived_uid(f"Pod/{namespace}/{name}")
+        return replace(pod, metadata=replace(meta, name=name, namespace=namespace, uid=uid))
+
+    def _with_unique_uid(self, pod: Pod) -> Pod:
+        """The pod with a unique uid; adds a warning where another pod has the same uid."""
+        uid = pod.uid
+        count = self.uid_counts[uid] = self.uid_counts.get(uid, 0) + 1
+        # An inventory handles duplicates itself (`without_duplicates`).
+        if count == 1 or self.other_objects is not None:
+            return pod
+        self.warnings.append(
+            f"{pod.full_name} is defined more than once; each definition counts as a separate pod"
+        )
+        meta = replace(pod.metadata, uid=derived_uid(f"{uid}/{count}"))
+        return replace(pod, metadata=meta)
+
+
+def _priority_class_violations(priority_class: PriorityClass) -> Iterator[Violation]:
+    """The API server's validation errors of a PriorityClass.
+
+    Follows: v1.36, pkg/apis/scheduling/validation/validation.go, ValidatePriorityClass.
+    """
+    yield from metadata_violations(priority_class.metadata)
+    if priority_class.metadata.name.startswith(SYSTEM_PRIORITY_CLASS_PREFIX):
+        if priority_class.metadata.name not in SYSTEM_PRIORITY_CLASSES:
+            rule = "priority class names with 'system-' prefix are reserved for system use only"
+            yield Violation("metadata.name", ErrorType.FORBIDDEN, rule=rule)
+    elif priority_class.value > HIGHEST_USER_DEFINABLE_PRIORITY:
+        rule = f"maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}"
+        yield Violation("value", ErrorType.FORBIDDEN, rule=rule)
+
+
+def _runtime_class_violations(runtime_class: RuntimeClass) -> Iterator[Violation]:
+    """The API server's validation errors of a RuntimeClass.
+
+    Follows: v1.36, pkg/apis/node/validation/validation.go, ValidateRuntimeClass.
+    """
+    yield from metadata_violations(runtime_class.metadata)
+    scheduling = runtime_class.scheduling
+    spec = PodSpec(
+        overhead=runtime_class.overhead.pod_fixed,
+        node_selector=scheduling.node_selector,
+        tolerations=scheduling.tolerations,
+    )
+    for violation in pod_violations(Pod(spec=spec), is_template=True):
+        for pod_path, class_path in _RUNTIME_CLASS_PATHS.items():
+            if violation.path.startswith(pod_path):
+                yield replace(violation, path=class_path + violation.path.removeprefix(pod_path))
+
+
+_RUNTIME_CLASS_PATHS = {
+    "spec.overhead.limits": "overhead.podFixed",
+    "spec.nodeSelector": "scheduling.nodeSelector",
+    "spec.tolerations": "scheduling.tolerations",
+}
+
+
+def _type_meta_faults(version: Any, kind: Any, location: ObjectLocation) -> list[Fault]:
+    return [
+        location.locate(Fault(rule=f"Object '{word}' is missing", path=path))
+        for path, word, value in (("apiVersion", "apiVersion", version), ("kind", "Kind", kind))
+        if not isinstance(value, str) or not value
+    ]
+
+
+def _with_type_meta(item: Any, version: str, kind: str) -> Any:
+    """The item with the apiVersion and kind that its list implies, as in a PodList with untyped items."""
+    if isinstance(item, dict) and kind != "List" and not item.get("kind"):
+        return {"apiVersion": version, "kind": kind.removesuffix("List"), **item}
+    return item
+
+
+def _label(value: dict[str, Any], kind: str, namespace: str) -> str:
+    """Kind, namespace and name, as far as the object sets them."""
+    meta = value.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    name = meta.get("name") or meta.get("generateName")
+    return f"{kind} {meta.get('namespace') or namespace}/{name}" if name else kind

@@ -1,0 +1,144 @@
+"""Finds the line and column of a field in a manifest; computed only for fields with faults."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+import yaml
+from msgspec.structs import replace
+from yaml.events import (
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from nodewright.errors import Fault, InputError
+from nodewright.formats.documents import decode_text
+from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES, Loader
+
+_STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+
+
+class ObjectLocation(msgspec.Struct, frozen=True):
+    """The location of an object in a file, which locates the object's faults."""
+
+    source: str
+    content: bytes
+    document: int
+    """The number of the document, from 1."""
+    documents: int
+    """The number of documents in the file."""
+    prefix: str = ""
+    """The path of the object in its document, e.g. `items[3]`."""
+    label: str = ""
+    """Kind and name of the object, as far as they are known."""
+
+    def locate_all(self, faults: Iterable[Fault]) -> list[Fault]:
+        """The faults with their source, in the order of the text, without duplicates."""
+        unique = {str(fault): fault for fault in faults}.values()
+        in_order = sorted(unique, key=lambda fault: self.position(fault.path) or (0, 0))
+        return [self.locate(fault) for fault in in_order]
+
+    def locate(self, fault: Fault) -> Fault:
+        """The fault with its source: file, line and column if they are known, and object."""
+        position = self.position(fault.path)
+        parts = [f"{self.source}:{position[0]}:{position[1]}" if position else self.name, self.label]
+        return replace(fault, source=", ".join(part for part in parts if part))
+
+    def position(self, path: str = "") -> tuple[int, int] | None:
+        """Line and column of the field, or of the object itself; None if neither is known."""
+        return _yaml_positions(self.content, self.source).find(self.document, f"{self.prefix}.{path}")
+
+    @property
+    def name(self) -> str:
+        """File, document and path of the object, without a line."""
+        document = f", document {self.document}" if self.documents > 1 else ""
+        return f"{self.source}{document}{', ' if self.prefix else ''}{self.prefix}"
+
+
+class _YAMLPosition(NamedTuple):
+    line: int
+    column: int
+    children: "dict[str, _YAMLPosition]"
+
+
+@dataclass
+class _YAMLPositions:
+    """The positions of all fields of a text."""
+
+    documents: list[_YAMLPosition] = field(default_factory=list)
+
+    def find(self, document: int, path: str) -> tuple[int, int] | None:
+        """Line and column of the field, or of its nearest parent that is in the text."""
+        if document > len(self.documents):
+            return None
+        position = self.documents[document - 1]
+        for key, name in _STEP.findall(path):
+            child = position.children.get(key or name)
+            if child is None:
+                break
+            position = child
+        return position.line, position.column
+
+
+@lru_cache(maxsize=1)  # many faults of one file are located one after the other
+def _yaml_positions(content: bytes, source: str) -> _YAMLPositions:
+    if len(content) > MAX_YAML_BYTES:
+        return _YAMLPositions()
+    try:
+        return _PositionReader(decode_text(content, source)).read()
+    except (yaml.YAMLError, InputError):  # JSON that is not YAML, or a later document that is neither
+        return _YAMLPositions()
+
+
+_NO_CHILDREN: "dict[str, _YAMLPosition]" = {}
+
+
+class _PositionReader:
+    """Reads positions from the events of a text that was parsed before, so that nesting is bounded."""
+
+    def __init__(self, text: str) -> None:
+        self._next = Loader(text.removeprefix("\ufeff")).get_event
+
+    def read(self) -> _YAMLPositions:
+        positions = _YAMLPositions()
+        while not isinstance(event := self._next(), StreamEndEvent):
+            if isinstance(event, DocumentStartEvent):
+                root = self._next()
+                positions.documents.append(_YAMLPosition(*_line_and_column(root), self._children(root)))
+        return positions
+
+    def _children(self, event: Event) -> "dict[str, _YAMLPosition]":
+        # Comparing types instead of isinstance, and skipping scalars, halves the time.
+        children: dict[str, _YAMLPosition] = {}
+        next_event = self._next
+        if type(event) is SequenceStartEvent:
+            while type(item := next_event()) is not SequenceEndEvent:
+                children[str(len(children))] = _YAMLPosition(
+                    *_line_and_column(item), self._children_unless_scalar(item)
+                )
+        elif type(event) is MappingStartEvent:
+            while type(key := next_event()) is not MappingEndEvent:
+                name = key.value if isinstance(key, ScalarEvent) else ""
+                self._children_unless_scalar(key)
+                children[name] = _YAMLPosition(
+                    *_line_and_column(key), self._children_unless_scalar(next_event())
+                )
+        return children
+
+    def _children_unless_scalar(self, event: Event) -> "dict[str, _YAMLPosition]":
+        return _NO_CHILDREN if type(event) is ScalarEvent else self._children(event)
+
+
+def _line_and_column(event: Event) -> tuple[int, int]:
+    mark = event.start_mark
+    assert mark is not None
+    return mark.line + 1, mark.column + 1

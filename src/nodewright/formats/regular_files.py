@@ -1,0 +1,93 @@
+"""Reads files of which somebody else may have made the content: nothing but regular files, and bounded in size.
+
+A copied directory can hold a FIFO that nobody writes to, a link to a device that never ends, or a file of any size.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Protocol
+
+MAX_FILE_BYTES = 256 << 20
+"""Limit for files without an option: beyond every file of a kubelet and every report of a tool."""
+_CHUNK_BYTES = 64 << 10
+"""The kernel rejects large reads of /proc/sys."""
+
+
+def error_text(error: Exception) -> str:
+    """The system's text of an error that a read raises, without its number."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+class ByteSource(Protocol):
+    """An open file."""
+
+    def read(self, size: int, /) -> bytes | None:
+        """At most so many bytes; none at the end."""
+
+
+class FileRefusedError(OSError):
+    """A file that is not read, because it is not a regular file or is too large; `strerror` states the rule."""
+
+    def __init__(self, number: int, rule: str, path: str) -> None:
+        super().__init__(number, rule, path)
+
+
+def read_regular_file(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """The content of a regular file, which has at most so many bytes.
+
+    Errors: OSError as `open`, also for paths that cannot exist; FileRefusedError.
+    """
+    with os.fdopen(open_regular(str(path)), "rb", buffering=0) as file:
+        return read_bounded(file, max_bytes, str(path), size=os.fstat(file.fileno()).st_size)
+
+
+def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
+    """The descriptor of a regular file, as an opener for `open`.
+
+    Errors: OSError as `open`, also for paths that cannot exist; FileRefusedError.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except ValueError as error:
+        raise FileRefusedError(errno.EINVAL, f"no file can have this name ({error})", path) from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise FileRefusedError(errno.EINVAL, "is not a regular file", path)
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether there is a file or directory of this name; False for names that none can have."""
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises for names that are too long
+
+
+def is_directory(path: str | Path) -> bool:
+    """Whether there is a directory of this name; False for names that none can have."""
+    return os.path.isdir(path)  # noqa: PTH112 - as above
+
+
+def read_bounded(file: ByteSource, max_bytes: int, path: str, *, size: int = 0) -> bytes:
+    """The rest of an open file, which has at most so many bytes; ``size`` is what is known of it.
+
+    Errors: OSError; FileRefusedError.
+    """
+    if size > max_bytes:
+        raise _too_large(max_bytes, path)
+    # Files of /proc and /sys have the size 0.
+    chunk_bytes = max(_CHUNK_BYTES, size + 1) if size > _CHUNK_BYTES else _CHUNK_BYTES
+    chunks, total = [], 0
+    while chunk := file.read(chunk_bytes):
+        chunks.append(chunk)
+        total += len(chunk)
+        if total > max_bytes:
+            raise _too_large(max_bytes, path)
+    return b"".join(chunks)
+
+
+def _too_large(max_bytes: int, path: str) -> FileRefusedError:
+    return FileRefusedError(errno.EFBIG, f"has more than {max_bytes} bytes, which is the limit", path)

@@ -1,0 +1,352 @@
+"""Checks the fields and types of a document against a schema, and reports all faults at once."""
+
+import copy
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeAlias
+
+import msgspec
+
+from nodewright.errors import Fault
+from nodewright.formats.decode import parse_quantity
+from nodewright.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.values.instant import Instant, InstantError
+from nodewright.values.quantity import QuantityError
+from nodewright.values.units import INT64_MAX, INT64_MIN
+
+KUBERNETES = "kubernetes-1.36"
+NODEWRIGHT = "nodewright-v1alpha1"
+
+Path: TypeAlias = "tuple[Path, str | int] | None"
+"""A path in a document: the parent's path, and the key or index in the parent; None at the top."""
+
+
+def schema_faults(document: Any, type_name: str) -> list[Fault]:
+    """The schema faults of the document: unknown fields, wrong types, invalid quantities.
+
+    Nulls count as absent in structures, and as empty values in mappings, as when Kubernetes decodes them. The faults
+    are in the document's order and name the field, not the file.
+    Follows: v1.36, core/v1/types.go and its kin for names and types; unknown fields are refused as by
+             `kubectl apply --validate=strict`.
+
+    >>> for fault in schema_faults({"spec": {"containers": [{"resorces": {}, "tty": 1}]}}, "Pod"):
+    ...     print(fault)
+    spec.containers[0].resorces: unknown field; did you mean "resources"?
+    spec.containers[0].tty: Invalid value: 1: must be true or false, not a number
+    """
+    return checked(document, type_name).faults
+
+
+def checked(document: Any, type_name: str) -> "CheckedDocument":
+    """The document with its schema faults."""
+    findings = _Findings()
+    _check(document, schema_type(type_name), None, findings)
+    return CheckedDocument(document, findings.faults, findings.null_members)
+
+
+class CheckedDocument(msgspec.Struct, frozen=True):
+    """A document, the schema faults in it, and the null members of its mappings."""
+
+    document: Any
+    located_faults: "list[_SchemaFault]"
+    null_members: "list[tuple[Path, SchemaType]]"
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The faults, in the document's order."""
+        return [located.fault for located in self.located_faults]
+
+    def valid_part(self) -> Any:
+        """The document without faulty members, and with empty values in place of faulty list items.
+
+        It can be decoded, so that the rest of the document can be validated, too. A null in a mapping is an empty value
+        there: `requests: {memory: null}` requests 0 bytes.
+        Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.UnmarshalJSON.
+        """
+        if not self.located_faults and not self.null_members:
+            return self.document
+        valid_document = copy.deepcopy(self.document)
+        for path, item_schema in self.null_members:
+            _put(valid_document, path, item_schema.empty_value())
+        for fault in self.located_faults:
+            _remove(valid_document, fault)
+        return valid_document
+
+
+class SchemaType(msgspec.Struct, frozen=True, eq=False):
+    """A type: a scalar (`accepts`, `expected`), a list or mapping of `item`, or a structure of `fields`."""
+
+    expected: str
+    accepts: frozenset[type] = frozenset()
+    """Python types of values that need no further check."""
+    kind: str = ""
+    item: "SchemaType | None" = None
+    fields: Mapping[str, "SchemaType"] | None = None
+    required: tuple[str, ...] = ()
+    is_open: bool = False
+
+    def empty_value(self) -> Any:
+        """The emptiest value of this type."""
+        if self.fields is not None or self.kind == "map":
+            return {}
+        plain: dict[str, Any] = {
+            "bool": False,
+            **dict.fromkeys(("int32", "int64", "uint64", "float"), 0),
+            "quantity": "0",
+            "condition": NodeCondition.MEMORY_PRESSURE.value,
+        }
+        return plain.get(self.kind, "")
+
+
+class _SchemaFault(msgspec.Struct, frozen=True):
+    path: Path
+    fault: Fault
+    expected: SchemaType | None = None
+    """The type that the value should have; None where no value is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What is collected while a document is checked."""
+
+    faults: list[_SchemaFault] = field(default_factory=list)
+    null_members: list[tuple[Path, SchemaType]] = field(default_factory=list)
+
+
+_SCALARS = {
+    "str": SchemaType("a string", frozenset({str}), "str"),
+    "bool": SchemaType("true or false", frozenset({bool}), "bool"),
+    "int32": SchemaType("a 32-bit integer", kind="int32"),
+    "int64": SchemaType("a 64-bit integer", kind="int64"),
+    "uint64": SchemaType("a 64-bit integer", kind="uint64"),
+    "float": SchemaType("a number", frozenset({int, float}), "float"),
+    "intstr": SchemaType("an integer or a string", frozenset({str}), "int32"),
+    "quantity": SchemaType("a quantity", kind="quantity"),
+    "condition": SchemaType(f"one of {', '.join(NodeCondition)}", kind="condition"),
+    "time": SchemaType("a time such as 2026-01-31T12:00:00Z", kind="time"),
+    "any": SchemaType("anything", frozenset({str, bool, int, float, list, dict}), "any"),
+}
+_INTEGER_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX), "uint64": (0, 2**64 - 1)}
+_TYPE_TEXTS = {
+    str: "a string",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "a mapping",
+}
+
+
+def _check(value: Any, schema: SchemaType, path: Path, findings: _Findings) -> None:
+    if value is None or type(value) in schema.accepts:
+        return
+    if schema.fields is not None and isinstance(value, dict):
+        _check_fields(value, schema, path, findings)
+    elif schema.kind == "list" and isinstance(value, list):
+        _check_items(value, schema, path, findings)
+    elif schema.kind == "map" and isinstance(value, dict):
+        assert schema.item is not None
+        for key, item in value.items():
+            if item is not None:
+                _check(item, schema.item, (path, f"[{key}]"), findings)
+            elif schema.item.kind in ("str", "quantity"):
+                findings.null_members.append(((path, f"[{key}]"), schema.item))
+    else:
+        rule = _scalar_rule(value, schema)
+        if rule:
+            findings.faults.append(_schema_fault(path, rule, schema, _shown(value)))
+
+
+def _check_fields(value: dict[str, Any], schema: SchemaType, path: Path, findings: _Findings) -> None:
+    fields = schema.fields
+    assert fields is not None
+    for key, item in value.items():
+        field_schema = fields.get(key)
+        if field_schema is None:
+            if not schema.is_open:
+                findings.faults.append(_schema_fault((path, key), _unknown(key, fields)))
+        elif item is not None and type(item) not in field_schema.accepts:
+            _check(item, field_schema, (path, key), findings)
+    if schema.required:
+        missing = (name for name in schema.required if value.get(name) is None)
+        findings.faults.extend(_schema_fault((path, name), "", error="Required value") for name in missing)
+
+
+def _check_items(value: list[Any], schema: SchemaType, path: Path, findings: _Findings) -> None:
+    item_schema = schema.item
+    assert item_schema is not None
+    for index, item in enumerate(value):
+        if item is None:
+            if item_schema.kind == "any":
+                continue
+            findings.faults.append(
+                _schema_fault((path, index), f"must be {item_schema.expected}, not null", item_schema)
+            )
+        elif type(item) not in item_schema.accepts:
+            _check(item, item_schema, (path, index), findings)
+
+
+def _scalar_rule(value: Any, schema: SchemaType) -> str:
+    """The rule that the scalar violates; empty if none."""
+    if schema.kind in _INTEGER_BOUNDS:
+        if type(value) is not int:
+            return _wrong_type(schema, value)
+        low, high = _INTEGER_BOUNDS[schema.kind]
+        return "" if low <= value <= high else f"must be {schema.expected}, {low} to {high}"
+    if schema.kind == "quantity":
+        if type(value) not in (str, int, float):
+            return _wrong_type(schema, value)
+        try:
+            parse_quantity(value)
+        except QuantityError as error:
+            return str(error)
+        return ""
+    if schema.kind == "condition" and isinstance(value, str):
+        return "" if value in set(NodeCondition) else f"must be {schema.expected}"
+    if schema.kind == "time" and isinstance(value, str):
+        try:
+            Instant.parse(value)
+        except InstantError:
+            return f"must be {schema.expected}"
+        return ""
+    return _wrong_type(schema, value)
+
+
+def _wrong_type(schema: SchemaType, value: Any) -> str:
+    rule = f"must be {schema.expected}, not {_TYPE_TEXTS[type(value)]}"
+    if schema.kind == "str" and isinstance(value, bool | int | float):
+        return f"{rule}: put it in quotes"
+    if schema.kind in ("int32", "int64", "bool") and isinstance(value, str) and _reads_as(value, schema):
+        return f"{rule}: remove the quotes"
+    return rule
+
+
+def _reads_as(text: str, schema: SchemaType) -> bool:
+    if schema.kind == "bool":
+        return text in ("true", "false")
+    return re.fullmatch(r"-?[0-9]{1,19}", text, re.ASCII) is not None
+
+
+def _unknown(key: str, fields: Mapping[str, SchemaType]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - start-up time
+
+    name_of_lower = {name.lower(): name for name in fields}
+    matches = get_close_matches(key.lower(), name_of_lower, n=1, cutoff=0.7)
+    return f'unknown field; did you mean "{name_of_lower[matches[0]]}"?' if matches else "unknown field"
+
+
+def _schema_fault(
+    path: Path, rule: str, expected: SchemaType | None = None, value: object = None, *, error: str = ""
+) -> _SchemaFault:
+    return _SchemaFault(path, Fault(rule=rule, path=_path_text(path), value=value, error=error), expected)
+
+
+def _shown(value: Any) -> object:
+    """The value, if it is short enough for a message."""
+    return None if isinstance(value, dict | list) and value else value
+
+
+def _remove(document: Any, fault: _SchemaFault) -> None:
+    holder, last = _holder(document, fault.path)
+    if isinstance(holder, list):
+        assert fault.expected is not None
+        assert isinstance(last, int)
+        holder[last] = fault.expected.empty_value()
+    else:
+        holder.pop(_key(last, holder), None)
+
+
+def _put(document: Any, path: Path, value: Any) -> None:
+    holder, last = _holder(document, path)
+    holder[_key(last, holder)] = value
+
+
+def _holder(document: Any, path: Path) -> tuple[Any, str | int]:
+    """The list or mapping that the path leads to, and the last step."""
+    steps: list[str | int] = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    last, *parents = steps
+    holder = document
+    for step in reversed(parents):
+        holder = holder[_key(step, holder)]
+    return holder, last
+
+
+def _key(step: str | int, holder: Any) -> Any:
+    """The key that the step stands for: keys of mappings are written in brackets."""
+    if isinstance(step, str) and step not in holder:
+        return step[1:-1]
+    return step
+
+
+def _path_text(path: Path) -> str:
+    """The path as Kubernetes writes it, e.g. `spec.containers[0].resources.requests[cpu]`."""
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        if isinstance(step, int):
+            steps.append(f"[{step}]")
+        elif step.startswith("["):
+            steps.append(step)
+        else:
+            steps.append(f"[{step}]" if "." in step or "[" in step else f".{step}")
+    return "".join(reversed(steps)).removeprefix(".")
+
+
+# ------------------------------------------------------------ reading the tables
+
+
+@cache
+def schema_type(name: str) -> SchemaType:
+    """The type of that name in the schema tables."""
+    return _SchemaTables().type_named(name)
+
+
+class _SchemaTables:
+    """The types that the tables describe. Types may contain themselves, so each is created once."""
+
+    def __init__(self) -> None:
+        self._lines = {**_table(KUBERNETES), **_table(NODEWRIGHT)}
+        self._types: dict[str, SchemaType] = dict(_SCALARS)
+
+    def type_named(self, name: str) -> SchemaType:
+        if name in self._types:
+            return self._types[name]
+        if name.startswith("["):
+            schema = SchemaType("a list", kind="list", item=self.type_named(name[1:-1]))
+        elif name.startswith("{"):
+            schema = SchemaType("a mapping", kind="map", item=self.type_named(name[1:-1]))
+        else:
+            fields: dict[str, SchemaType] = {}
+            entries = list(self._entries(name))
+            typed_fields = [entry.split(" ") for entry in entries if entry != "..."]
+            schema = SchemaType(
+                "a mapping",
+                fields=fields,
+                required=tuple(field for field, kind in typed_fields if kind.endswith("!")),
+                is_open="..." in entries,
+            )
+            self._types[name] = schema
+            fields.update((field, self.type_named(kind.removesuffix("!"))) for field, kind in typed_fields)
+        self._types[name] = schema
+        return schema
+
+    def _entries(self, name: str) -> Iterator[str]:
+        for entry in self._lines[name].split(", "):
+            if entry.startswith("+"):
+                yield from self._entries(entry[1:])
+            else:
+                yield entry
+
+
+def _table(name: str) -> dict[str, str]:
+    # importlib.resources takes long to import.
+    text = pathlib.Path(__file__).with_name("data").joinpath(f"fields/{name}.txt").read_text("utf-8")
+    lines = "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))
+    entries = (line.partition(": ") for line in re.sub(r"\n\s+", " ", lines).splitlines())
+    return {name: fields for name, _, fields in entries}

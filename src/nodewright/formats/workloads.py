@@ -1,0 +1,210 @@
+"""The workloads of manifests, and what the API server makes of them once the objects of all files are known."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.api_server.pod_creation import (
+    PODS,
+    PRIORITY_CLASS_FIELD,
+    RUNTIME_CLASS_FIELD,
+    ClusterObjects,
+    InvalidPod,
+    PodCreation,
+    created_pod,
+    rejection_error,
+    unknown_class_fields,
+)
+from nodewright.core.admission_plugins import (
+    DefaultingWarning,
+    PluginRefusal,
+    PreemptionPolicyMismatch,
+    PriorityMismatch,
+    RuntimeClassMismatch,
+    UnknownPriorityClass,
+    UnknownRuntimeClass,
+    with_canonical_quantities,
+)
+from nodewright.core.limit_ranger import DefaultedByLimitRange
+from nodewright.core.validation.violation import ErrorType, Violation, violation_fault
+from nodewright.errors import Fault
+from nodewright.formats.object_location import ObjectLocation
+from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.pod_creation import APIServerRefusal
+from nodewright.reasons.reason import NotJudged
+
+_ABSENCE_ERRORS = (ErrorType.REQUIRED, ErrorType.FORBIDDEN)  # "HugePages require cpu or memory"
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod, or a controller with the first pod that it creates.
+
+    `replicas` is the desired number of pods; None where the object does not set it (DaemonSet, PodTemplate).
+    """
+
+    source: str
+    api_version: str
+    kind: str
+    name: str
+    namespace: str
+    replicas: int | None
+    pod: Pod
+    """With all that the API server adds, but for the defaults that follow from the pod's own fields."""
+    submitted: Pod | None = None
+    """The pod with its own defaults, before limit ranges and plugins; None: as `pod`."""
+    filled: tuple[DefaultedByLimitRange, ...] = ()
+    """The defaults of the limit ranges among the files."""
+    refusal: APIServerRefusal | None = None
+    """Why the pod does not exist; None: it does."""
+    applied: tuple[str, ...] = ()
+    """The objects of the files that took part in the pod's creation, e.g. `LimitRange small`."""
+    not_judged: tuple[NotJudged, ...] = ()
+    """What the API server may decide otherwise, because the files do not tell."""
+
+    @property
+    def is_verdict_open(self) -> bool:
+        """Whether the verdict may be another one: the pod's overhead is not known, or the API server may refuse it."""
+        unknown = {fact.what for fact in self.not_judged} - {PRIORITY_CLASS_FIELD}
+        # The priority of a class that users define never changes a kubelet's verdict.
+        return bool(unknown - {RUNTIME_CLASS_FIELD} if self.pod.spec.overhead else unknown)
+
+
+class LoadedWorkloads(msgspec.Struct, frozen=True, kw_only=True):
+    """The workloads of the files, with counts of the objects that have no effect on them."""
+
+    workloads: tuple[Workload, ...] = ()
+    skipped: Mapping[str, int] = {}
+    """Number of objects of each kind that creates no pods or is unknown."""
+    warnings: tuple[str, ...] = ()
+
+
+class UnadmittedWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload as read, with what is needed once the objects of all files are known."""
+
+    workload: Workload
+    value: dict[str, Any]
+    """The object, without its faulty fields; of a pod only the kind."""
+    submitted: Pod | None = None
+    """The pod with its own defaults, if they have been set already."""
+    is_stored: bool
+    """Whether an API server has accepted the pod before."""
+    location: ObjectLocation | None = None
+    faults: tuple[Fault, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    """The violations in a pod before limit ranges change it; with them the pod's location and schema faults."""
+    fault_span: tuple[int, int] = (0, 0)
+    """Where its faults are among those of all objects."""
+
+
+def created_pods(workloads: Sequence[UnadmittedWorkload], cluster: ClusterObjects) -> tuple[PodCreation, ...]:
+    """What the API server makes of the pod of each workload, without quotas."""
+    return tuple(
+        created_pod(
+            read.workload.pod,
+            cluster,
+            submitted=read.submitted,
+            is_stored=read.is_stored,
+            is_valid=read.workload.kind == "Pod" and not read.violations,
+        )
+        for read in workloads
+    )
+
+
+def remaining_faults(
+    faults: Sequence[Fault], workloads: Sequence[UnadmittedWorkload], creations: Sequence[PodCreation]
+) -> list[Fault]:
+    """The faults of all objects, but for those of pods that limit ranges make valid, or that plugins refuse before."""
+    remaining = list(faults)
+    for read, creation in reversed(list(zip(workloads, creations, strict=True))):
+        is_changed = any(filled.defaults for filled in creation.filled)
+        if read.location is not None and (is_changed or isinstance(creation.refusal, PluginRefusal)):
+            violations = creation.refusal.violations if isinstance(creation.refusal, InvalidPod) else ()
+            start, end = read.fault_span
+            remaining[start:end] = located_faults(read.location, (*read.faults, *violations))
+    return remaining
+
+
+def located_faults(location: ObjectLocation, errors: Sequence[Fault | Violation]) -> list[Fault]:
+    """The faults of an object, without violations that only removed fields may have caused."""
+    faults = [error for error in errors if isinstance(error, Fault)]
+    violations = (
+        error for error in errors if isinstance(error, Violation) and not _may_follow(error, faults)
+    )
+    return location.locate_all((*faults, *map(violation_fault, violations)))
+
+
+def _may_follow(violation: Violation, faults: Sequence[Fault]) -> bool:
+    """Whether the violation may exist only because faulty fields were removed before validation.
+
+    True for violations at a faulty field or below it, and for required fields around one.
+    """
+    path = violation.path
+    around = (f"{path}.", f"{path}[") if violation.type in _ABSENCE_ERRORS else ()
+    return any(
+        fault.path == path or fault.path.startswith(around) or path.startswith(f"{fault.path}.")
+        for fault in faults
+    )
+
+
+def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Workload:
+    """The workload with its pod after creation."""
+    workload, because = read.workload, creation.refusal
+    refusal = None
+    if because is not None:
+        error = rejection_error(PODS, creation.pod.metadata, because)
+        refusal = api_server_refusal(
+            workload, error, "Invalid" if isinstance(because, InvalidPod) else "Forbidden"
+        )
+    return replace(
+        workload,
+        pod=with_canonical_quantities(creation.without_defaults)
+        if refusal is None
+        else creation.without_defaults,
+        submitted=creation.submitted,
+        filled=creation.filled,
+        refusal=refusal,
+        applied=creation.applied,
+        not_judged=(
+            *(NotJudged(what=field, because=why) for field, why in unknown_class_fields(creation.warnings)),
+            *(() if read.is_stored else workload.not_judged),
+        ),
+    )
+
+
+def api_server_refusal(
+    workload: Workload, error: str, status: str, *, is_owner_refused: bool = False
+) -> APIServerRefusal:
+    """The refusal of the pod of a workload, or of its owner."""
+    is_pod = workload.kind == "Pod"
+    return APIServerRefusal(
+        status=status,
+        error=error,
+        pod=workload.pod.metadata.name,
+        owner_kind="" if is_pod else workload.kind,
+        owner="" if is_pod else workload.name,
+        is_owner_refused=is_owner_refused,
+    )
+
+
+def defaulting_warning_text(pod: Pod, warning: DefaultingWarning) -> str:
+    """The warning as a sentence that names the pod."""
+    match warning:
+        case UnknownPriorityClass(name=name, priority=priority):
+            return f'{pod.full_name}: no PriorityClass with name "{name}" is known; priority {priority} is assumed'
+        case UnknownRuntimeClass(name=name):
+            return (
+                f'{pod.full_name}: no RuntimeClass with name "{name}" is known; what it adds is not counted'
+            )
+        case PriorityMismatch() | PreemptionPolicyMismatch() | RuntimeClassMismatch():
+            return f"{pod.full_name}: the API server would reject it: {warning.api_error()}"
+        case _:
+            assert_never(warning)
+
+
+def class_warnings(creation: PodCreation) -> Iterator[str]:
+    """The warnings about classes that are not known."""
+    for warning in creation.warnings:
+        if isinstance(warning, UnknownPriorityClass | UnknownRuntimeClass):
+            yield defaulting_warning_text(creation.pod, warning)

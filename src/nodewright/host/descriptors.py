@@ -1,0 +1,78 @@
+"""The files that the agent may have open: the limit is raised, and some are kept for the agent itself."""
+
+import contextlib
+import resource
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from nodewright.errors import HostError
+
+RESERVED_DESCRIPTORS = 24
+"""For the agent's own files, sockets and pipes, besides those that are open while nothing happens."""
+_DESCRIPTORS_OF_START = 8
+_MAX_LIMIT = 1 << 20
+
+
+@cache
+def initial_limit() -> tuple[int, int]:
+    """The soft and hard limit of open files that the process was started with."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def raise_descriptor_limit() -> int:
+    """Raises the soft limit of open files as far as the hard limit permits; the limit then."""
+    soft, hard = initial_limit()
+    target = _MAX_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _MAX_LIMIT)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def restore_initial_limit(pid: int) -> None:
+    """Gives a child process the limit that the agent was started with: programs may count on a low one."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE) != initial_limit():
+        with contextlib.suppress(OSError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, initial_limit())
+
+
+class DescriptorBudget:
+    """What containers may use of the files that the agent can open, those that start at the same time included."""
+
+    def __init__(self) -> None:
+        self._starting = 0
+
+    def require(self, operation: str, place: str) -> None:
+        """Checks that another container leaves the agent enough files to open.
+
+        Errors: HostError, with the remedy.
+        """
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if limit == resource.RLIM_INFINITY:
+            return
+        try:
+            used = sum(1 for _ in Path("/proc/self/fd").iterdir())
+        except OSError as error:
+            raise HostError(operation, place, error.strerror or str(error)) from None
+        if used + RESERVED_DESCRIPTORS + (self._starting + 1) * _DESCRIPTORS_OF_START > limit:
+            raise HostError(
+                operation,
+                place,
+                f"the agent has {used} of at most {limit} files open: the container waits until others have "
+                "started or ended; raise the limit (ulimit -n, LimitNOFILE=) and restart the agent",
+            )
+
+    @contextlib.contextmanager
+    def start(self, operation: str, place: str) -> Iterator[None]:
+        """Counts what the start of a container needs until it is over; errors as of `require`."""
+        self.require(operation, place)
+        self._starting += 1
+        try:
+            yield
+        finally:
+            self._starting -= 1
+
+
+CONTAINER_BUDGET = DescriptorBudget()
+"""One for the process, as is the limit."""

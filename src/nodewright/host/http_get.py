@@ -1,0 +1,295 @@
+"""HTTP GET as the kubelet's probes use it: no proxy, no certificate verification, a limited body."""
+
+import asyncio
+import os
+import re
+import socket
+import ssl
+from asyncio import StreamReader
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urljoin, urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.values.golang import quoted
+
+MAX_BODY_BYTES = 10 * 1024
+_MAX_REDIRECTS, _MAX_HEADER_BYTES = 10, 64 * 1024
+_REDIRECTS = (301, 302, 303, 307, 308)
+_VERSION = "1.36"
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: .*)?")
+_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_UNESCAPED = "/?:@!$&'()*+,;=%~-._[]"
+
+
+class HTTPRequest(msgspec.Struct, frozen=True):
+    """A GET request."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def from_http_get_action(cls, action: Mapping[str, Any], host: str, purpose: str) -> "HTTPRequest":
+        """The request of an `httpGet` action, with the kubelet's default headers.
+
+        Follows: v1.36, pkg/probe/http/request.go, NewRequestForHTTPGetAction.
+        """
+        headers = [
+            (header.get("name") or "", header.get("value") or "")
+            for header in action.get("httpHeaders") or ()
+        ]
+        value_of_name = {name.lower(): value for name, value in reversed(headers)}
+        if "user-agent" not in value_of_name:
+            headers.append(("User-Agent", f"kube-{purpose}/{_VERSION}"))
+        if "accept" not in value_of_name:
+            headers.append(("Accept", "*/*"))
+        elif not value_of_name["accept"]:
+            headers = [header for header in headers if header[0].lower() != "accept"]
+        path = _path(action.get("path") or "")
+        scheme = str(action.get("scheme") or "http").lower()
+        return cls(scheme, action.get("host") or host, int(action["port"]), path, tuple(headers))
+
+    @classmethod
+    def from_url(cls, url: str, headers: Mapping[str, str]) -> "HTTPRequest":
+        """The request of a URL.
+
+        Errors: ValueError for a text that is no URL with a host.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("a URL begins with http:// or https:// and names a host")
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        return cls(parts.scheme, parts.hostname, port, path, tuple(headers.items()))
+
+    @property
+    def url(self) -> str:
+        """The URL as Go prints it."""
+        return f"{self.scheme}://{join_host_port(self.host, self.port)}{self.path}"
+
+    def unencrypted(self) -> "HTTPRequest":
+        """The request over plain HTTP, without the Authorization header."""
+        headers = tuple(header for header in self.headers if header[0].lower() != "authorization")
+        return replace(self, scheme="http", headers=headers)
+
+    def redirected(self, location: str) -> "HTTPRequest | None":
+        """The request that a redirect leads to; None if it leads to another host, which is not followed.
+
+        Errors: ValueError for a location that is no URL.
+        """
+        parts = urlsplit(urljoin(self.url, location))
+        if parts.scheme not in ("http", "https") or parts.hostname != self.host.lower():
+            return None
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return replace(self, scheme=parts.scheme, port=port, path=_path(path))
+
+    def encoded(self) -> bytes:
+        """The bytes of the request."""
+        host_header = next((value for name, value in self.headers if name.lower() == "host"), "")
+        lines = [
+            f"GET {self.path or '/'} HTTP/1.1",
+            f"Host: {host_header or join_host_port(self.host, self.port)}",
+        ]
+        lines += [f"{name}: {value}" for name, value in self.headers if name.lower() != "host"]
+        return "\r\n".join((*lines, "Connection: close", "", "")).encode(errors="replace")
+
+
+class HTTPResponse(msgspec.Struct, frozen=True):
+    """A response."""
+
+    status: int
+    body: bytes
+    location: str = ""
+
+
+class HTTPFailure(msgspec.Struct, frozen=True):
+    """Why there is no response, as Go's error text."""
+
+    error: str
+    is_in_body: bool = False
+    """Whether the failure happened after the headers of a response were read."""
+
+    def text(self, request: HTTPRequest) -> str:
+        """The error as Go's HTTP client prints it."""
+        return f'Get "{request.url}": {self.error}'
+
+
+async def http_get(
+    request: HTTPRequest,
+    timeout_s: float,
+    max_body: int = MAX_BODY_BYTES,
+    context: ssl.SSLContext | None = None,
+) -> HTTPResponse | HTTPFailure:
+    """The response to a GET, after redirects to the same host; ``context`` verifies certificates, by default none.
+
+    Follows: v1.36, pkg/probe/http/http.go, DoHTTPProbe and RedirectChecker.
+    """
+    for name, value in request.headers:
+        if not _HEADER_VALUE.fullmatch(value):
+            return HTTPFailure(f"net/http: invalid header field value for {quoted(name)}")
+    progress = _ResponseProgress()
+    try:
+        async with asyncio.timeout(timeout_s):
+            for _ in range(_MAX_REDIRECTS):
+                response = await _single_response(request, progress, max_body, context)
+                if (
+                    isinstance(response, HTTPFailure)
+                    or response.status not in _REDIRECTS
+                    or not response.location
+                ):
+                    return response
+                try:
+                    redirect = request.redirected(response.location)
+                except ValueError as fault:
+                    return HTTPFailure(
+                        f"failed to parse Location header {quoted(response.location)}: {fault}"
+                    )
+                if redirect is None:
+                    return response
+                request = redirect
+    except TimeoutError:
+        if progress.is_in_body:
+            error = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+            return HTTPFailure(error, is_in_body=True)
+        return HTTPFailure("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+    return HTTPFailure(f"stopped after {_MAX_REDIRECTS} redirects")
+
+
+class _ResponseProgress:
+    is_in_body = False
+
+
+async def _single_response(
+    request: HTTPRequest, progress: _ResponseProgress, max_body: int, context: ssl.SSLContext | None
+) -> HTTPResponse | HTTPFailure:
+    """The response to one request."""
+    progress.is_in_body = False
+    context = (context or _unverified_context()) if request.scheme == "https" else None
+    try:
+        reader, writer = await asyncio.open_connection(
+            request.host, request.port, ssl=context, limit=_MAX_HEADER_BYTES
+        )
+    except ssl.SSLError as error:
+        return HTTPFailure(_tls_error(error))
+    except OSError as error:
+        return HTTPFailure(dial_error(request.host, request.port, error))
+    except (ValueError, OverflowError):
+        # A host that cannot be encoded, or a port beyond 65535.
+        return HTTPFailure(f"dial tcp: lookup {join_host_port(request.host, request.port)}: no such host")
+    try:
+        writer.write(request.encoded())
+        await writer.drain()
+        return await _read_response(reader, progress, max_body)
+    except asyncio.IncompleteReadError as error:
+        return HTTPFailure("unexpected EOF" if error.partial else "EOF", is_in_body=progress.is_in_body)
+    except (asyncio.LimitOverrunError, ValueError) as error:
+        broken = f"net/http: HTTP/1.x transport connection broken: {error}"
+        return HTTPFailure(broken, is_in_body=progress.is_in_body)
+    except OSError as error:
+        return HTTPFailure(f"read tcp: read: {_errno_text(error)}", is_in_body=progress.is_in_body)
+    finally:
+        writer.transport.abort()
+
+
+async def _read_response(reader: StreamReader, progress: _ResponseProgress, max_body: int) -> HTTPResponse:
+    """The final response, after informational (1xx) ones."""
+    status, headers = 100, dict[str, str]()
+    while status // 100 == 1:
+        status_line = (await reader.readuntil(b"\n")).strip()
+        match = _STATUS.fullmatch(status_line)
+        if match is None:
+            raise ValueError(f'malformed HTTP response "{status_line.decode(errors="replace")}"')
+        status = int(match[1])
+        headers = await _headers(reader)
+    progress.is_in_body = True
+    body = await _body(reader, headers, status, max_body)
+    return HTTPResponse(status, body, headers.get("location", ""))
+
+
+async def _headers(reader: StreamReader) -> dict[str, str]:
+    """The headers by lower-case name; of repeated ones the first."""
+    headers: dict[str, str] = {}
+    size = 0
+    while line := (await reader.readuntil(b"\n")).strip():
+        size += len(line)
+        if size > _MAX_HEADER_BYTES:
+            raise ValueError("net/http: server response headers exceeded 65536 bytes; aborted")
+        name, _, value = line.decode("latin-1").partition(":")
+        headers.setdefault(name.strip().lower(), value.strip())
+    return headers
+
+
+async def _body(reader: StreamReader, headers: Mapping[str, str], status: int, max_bytes: int) -> bytes:
+    """The body, at most ``max_bytes`` of it."""
+    if status in (204, 304):
+        return b""
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        return await _chunks(reader, max_bytes)
+    length = headers.get("content-length")
+    if length is None:
+        return await _read_to_end(reader, max_bytes)
+    return await reader.readexactly(min(int(length), max_bytes))
+
+
+async def _read_to_end(reader: StreamReader, max_bytes: int) -> bytes:
+    """The bytes until the server closes the connection."""
+    body = b""
+    while len(body) < max_bytes and (block := await reader.read(max_bytes - len(body))):
+        body += block
+    return body
+
+
+async def _chunks(reader: StreamReader, max_bytes: int) -> bytes:
+    body = b""
+    while len(body) < max_bytes:
+        size = int((await reader.readuntil(b"\n")).partition(b";")[0], 16)
+        if size == 0:
+            break
+        body += await reader.readexactly(min(size, max_bytes - len(body)))
+        if len(body) < max_bytes:
+            await reader.readuntil(b"\n")
+    return body
+
+
+# ---------------------------------------------------------------- Go's error texts
+
+
+def join_host_port(host: str, port: int) -> str:
+    """Host and port as an address, with IPv6 hosts in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def dial_error(host: str, port: int, error: OSError) -> str:
+    """The error of a failed connection as Go prints it."""
+    if isinstance(error, socket.gaierror):
+        return f"dial tcp: lookup {host}: no such host"
+    return f"dial tcp {join_host_port(host, port)}: connect: {_errno_text(error)}"
+
+
+def _errno_text(error: OSError) -> str:
+    return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
+def _tls_error(error: ssl.SSLError) -> str:
+    if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return "http: server gave HTTP response to HTTPS client"
+    return f"remote error: tls: {(error.reason or str(error)).replace('_', ' ').lower()}"
+
+
+def _unverified_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _path(path: str) -> str:
+    """The path of a request line: absolute, escaped, without fragment."""
+    path = quote(path.partition("#")[0], safe=_UNESCAPED)
+    return path if not path or path.startswith(("/", "?")) else f"/{path}"

@@ -1,0 +1,222 @@
+"""Reads memory, swap, processes and file systems of this machine quickly: keeps the polled files open."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.errors import HostError
+from nodewright.host.cgroup_files import CGROUP_ROOT, STAT, is_unified, memory_file_names
+from nodewright.kubernetes.stats_summary import (
+    ContainerStats,
+    FsStats,
+    MemoryStats,
+    NodeStats,
+    RlimitStats,
+    RuntimeStats,
+    SwapStats,
+)
+from nodewright.values.instant import Instant
+
+KIB = 1024
+UNLIMITED = 1 << 62
+_READ_SIZE = 1 << 16
+
+
+class PolledFile:
+    """A file that is read repeatedly: stays open, and is opened again after it was replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+
+    def read(self) -> bytes | None:
+        """The current content; None if the file does not exist."""
+        if self._file is not None:
+            try:
+                return os.pread(self._file, _READ_SIZE, 0)
+            except OSError:
+                # The cgroup was removed; a new one may have its name.
+                self.close()
+        try:
+            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._file, _READ_SIZE, 0)
+        except OSError:
+            self.close()
+            return None
+
+    def number(self) -> int | None:
+        """The number in the file; None if there is none."""
+        text = self.read()
+        return int(text) if text is not None and text.strip().isdigit() else None
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class HostStatsProvider:
+    """Fulfils the port `NodeStatsProvider` for this machine.
+
+    ``pods_group`` is the path of the cgroup of all pods from the root of the hierarchy, ``nodefs`` a path on the file
+    system of the pods' volumes and logs, ``imagefs`` one on that of images; None: there are no images.
+
+    Follows: v1.36, pkg/kubelet/stats/helper.go, cadvisorInfoToMemoryStats; opencontainers/cgroups v0.0.6,
+        fs/memory.go, fs2/memory.go, rootStatsFromMeminfo.
+    Departs: reads the machine's inactive file pages from /proc/meminfo, which is current, where the root cgroup's
+        statistics may be two seconds old.
+    """
+
+    def __init__(
+        self,
+        pods_group: str,
+        *,
+        nodefs: Path,
+        imagefs: Path | None = None,
+        cgroups: Path = CGROUP_ROOT,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._is_v2 = is_unified(cgroups)
+        names = memory_file_names(2 if self._is_v2 else 1)
+        memory = cgroups if self._is_v2 else cgroups / "memory"
+        pods = memory / pods_group.strip("/")
+        self._meminfo, self._loadavg = PolledFile(proc / "meminfo"), PolledFile(proc / "loadavg")
+        self._root = None if self._is_v2 else PolledFile(memory / names.usage)
+        self._pods_used = PolledFile(pods / names.usage)
+        self._pods_limit = PolledFile(pods / names.limit)
+        self._pods_stat = PolledFile(pods / STAT)
+        self._inactive = f"\n{names.inactive_file} ".encode()
+        self._max_processes = _minimum(proc / "sys/kernel/pid_max", proc / "sys/kernel/threads-max")
+        self._nodefs, self._imagefs = nodefs, imagefs
+
+    def node_stats(self) -> NodeStats:
+        """Memory of the machine and of all pods, swap and processes.
+
+        Errors: HostError if /proc/meminfo cannot be read.
+        """
+        at = Instant(time.monotonic_ns())
+        text = self._meminfo.read()
+        if text is None:
+            raise HostError("read", str(self._meminfo.path), "it cannot be read")
+        return NodeStats(
+            system_containers=self._pods(at),
+            memory=self._memory(text, at),
+            rlimit=self._processes(at),
+            swap=_swap(text, at),
+        )
+
+    def filesystem_stats(self) -> tuple[NodeStats, NodeFilesystems]:
+        """The file systems of pods and images.
+
+        Errors: HostError.
+        """
+        fs, device = _filesystem(self._nodefs)
+        if self._imagefs is None:
+            return NodeStats(fs=fs), NodeFilesystems()
+        image_fs, image_device = _filesystem(self._imagefs)
+        layout = NodeFilesystems(dedicated_image_fs=device != image_device)
+        return NodeStats(fs=fs, runtime=RuntimeStats(image_fs=image_fs, container_fs=image_fs)), layout
+
+    def close(self) -> None:
+        """Closes all files."""
+        for file in (
+            self._meminfo,
+            self._loadavg,
+            self._root,
+            self._pods_used,
+            self._pods_limit,
+            self._pods_stat,
+        ):
+            if file is not None:
+                file.close()
+
+    def _memory(self, meminfo: bytes, at: Instant) -> MemoryStats:
+        total = _meminfo_bytes(meminfo, b"MemTotal:")
+        used = self._root.number() if self._root is not None else None
+        if used is None:
+            used = total - _meminfo_bytes(meminfo, b"\nMemFree:")
+        working_set = max(used - _meminfo_bytes(meminfo, b"\nInactive(file):"), 0)
+        return MemoryStats(
+            time=at,
+            available_bytes=max(total - working_set, 0),
+            usage_bytes=used,
+            working_set_bytes=working_set,
+        )
+
+    def _pods(self, at: Instant) -> tuple[ContainerStats, ...]:
+        used = self._pods_used.number()
+        if used is None:
+            return ()
+        inactive = _number_after(b"\n" + (self._pods_stat.read() or b""), self._inactive)
+        working_set = max(used - inactive, 0)
+        limit = self._pods_limit.number()
+        available = None if limit is None or limit >= UNLIMITED else max(limit - working_set, 0)
+        memory = MemoryStats(
+            time=at, available_bytes=available, usage_bytes=used, working_set_bytes=working_set
+        )
+        return (ContainerStats(name="pods", memory=memory),)
+
+    def _processes(self, at: Instant) -> RlimitStats | None:
+        """The number of processes and threads, and its limit.
+
+        Follows: v1.36, pkg/kubelet/stats/pidlimit/pidlimit_linux.go, Stats.
+        """
+        fields = (self._loadavg.read() or b"").split()
+        if self._max_processes is None or len(fields) < 4 or b"/" not in fields[3]:
+            return None
+        return RlimitStats(time=at, max_pid=self._max_processes, running=int(fields[3].partition(b"/")[2]))
+
+
+def _swap(meminfo: bytes, at: Instant) -> SwapStats | None:
+    total = _meminfo_bytes(meminfo, b"\nSwapTotal:")
+    if not total:
+        return None
+    free = _meminfo_bytes(meminfo, b"\nSwapFree:")
+    return SwapStats(time=at, swap_available_bytes=free, swap_usage_bytes=total - free)
+
+
+def _meminfo_bytes(meminfo: bytes, name: bytes) -> int:
+    """The value of a field of /proc/meminfo; 0 if it is missing.
+
+    Units: bytes.
+    """
+    return _number_after(meminfo, name) * KIB
+
+
+def _number_after(text: bytes, name: bytes) -> int:
+    start = text.find(name)
+    if start < 0:
+        return 0
+    start += len(name)
+    return int(text[start : start + 40].split(maxsplit=1)[0])
+
+
+def _filesystem(path: Path) -> tuple[FsStats, int]:
+    """Usage and device of the file system of a path, which need not exist yet."""
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    at = Instant(time.monotonic_ns())
+    try:
+        statvfs, device = os.statvfs(existing), existing.stat().st_dev
+    except OSError as error:
+        raise HostError("read the file system of", str(existing), error.strerror or str(error)) from None
+    stats = FsStats(
+        time=at,
+        available_bytes=statvfs.f_bavail * statvfs.f_frsize,
+        capacity_bytes=statvfs.f_blocks * statvfs.f_frsize,
+        used_bytes=(statvfs.f_blocks - statvfs.f_bfree) * statvfs.f_frsize,
+        inodes=statvfs.f_files,
+        inodes_free=statvfs.f_ffree,
+        inodes_used=statvfs.f_files - statvfs.f_ffree,
+    )
+    return stats, device
+
+
+def _minimum(*paths: Path) -> int | None:
+    numbers = []
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError):
+            numbers.append(int(path.read_text("ascii")))
+    return min(numbers, default=None)

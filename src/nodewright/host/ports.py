@@ -1,0 +1,356 @@
+"""The protocols between the agent and a machine; each has a real implementation and a fake.
+
+Operations raise `HostError`, which names the operation, the place and the system's error. Each operation may be
+repeated after it failed or was interrupted. None of them decides anything.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from nodewright.core.cgroups.cgroup_facts import ContainerSettings
+from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.kubernetes.runtime_status import RuntimePodStatus
+from nodewright.kubernetes.stats_summary import NodeStats, PodStats
+
+
+class RuntimeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Name, version and capabilities of a container runtime, as the runtime reports them."""
+
+    name: str
+    version: str
+    has_images: bool
+    """Whether containers run from images; otherwise from the machine's own files."""
+    has_events: bool
+    """Whether the runtime sends events; otherwise it must be polled."""
+    writes_logs: bool = True
+    cgroup_driver: str = ""
+    """Empty: the runtime does not report it."""
+    unimplemented_calls: tuple[str, ...] = ()
+    """CRI calls that the runtime does not implement; most are optional."""
+    limitations: tuple[str, ...] = ()
+    """Features that the runtime or the machine lacks and that the agent cannot replace; shown to the user."""
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or directory of the host that is mounted into a container."""
+
+    host_path: str
+    container_path: str
+    is_read_only: bool = False
+    propagation: str = ""
+    """As in a pod's volumeMounts; empty: None."""
+
+
+class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A device file of the host in a container."""
+
+    host_path: str
+    container_path: str
+    permissions: str = "rwm"
+
+
+class PodSandboxConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration of a pod sandbox."""
+
+    pod: Pod
+    attempt: int
+    cgroup_parent: str
+    """The pod's cgroup, as a path from the root of the hierarchy in the driver's naming. It exists already."""
+    log_directory: str
+    hostname: str = ""
+    resolv_conf: str = ""
+    """The content of resolv.conf; empty: the runtime's default."""
+    settings: ContainerSettings = ContainerSettings()
+
+
+class ContainerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration of a container, with all references resolved."""
+
+    pod: Pod
+    container: Container
+    attempt: int
+    spec_hash: str
+    command: tuple[str, ...] = ()
+    """With variables expanded; empty: the image's command."""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    working_dir: str = ""
+    log_path: str
+    """Relative to the log directory of the sandbox: `NAME/ATTEMPT.log`."""
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceSpec, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = {}
+    image: str = ""
+    settings: ContainerSettings
+    """The values for the cgroup, for runtimes that take resource amounts."""
+    cgroup_files: tuple[CgroupFile, ...]
+    """The same values as cgroup files, for runtimes that write them."""
+    stop_signal: str = ""
+    """The stop signal in Kubernetes' notation; empty: the default of the runtime or the image."""
+
+
+class ExecResult(msgspec.Struct, frozen=True):
+    """The result of a command in a container."""
+
+    exit_code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+
+class ContainerUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The resource usage of a container at a moment. None: not known.
+
+    Units: nanoseconds since 1970; nanoseconds of CPU time; bytes; counts.
+    """
+
+    at_ns: int
+    cpu_ns: int | None = None
+    memory_bytes: int | None = None
+    working_set_bytes: int | None = None
+    rss_bytes: int | None = None
+    swap_bytes: int | None = None
+    processes: int | None = None
+    rootfs_bytes: int | None = None
+    rootfs_inodes: int | None = None
+    logs_bytes: int | None = None
+
+
+class ContainerRuntime(Protocol):
+    """Runs containers, which outlive the agent.
+
+    Sandboxes and containers carry the pod's uid, namespace and name, so that a restarted agent finds them. Creating
+    the same attempt twice returns the existing one.
+    """
+
+    async def facts(self) -> RuntimeFacts:
+        """Name, version and capabilities of the runtime; also checks that it responds."""
+
+    async def pods(self) -> tuple[RuntimePodStatus, ...]:
+        """All pods of this agent in the runtime, including terminated ones."""
+
+    async def pod(self, uid: str) -> RuntimePodStatus | None:
+        """One pod; None if the runtime has nothing of it."""
+
+    async def run_sandbox(self, config: PodSandboxConfig) -> str:
+        """Starts a sandbox; returns its id when it is ready."""
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        """Stops a sandbox and its containers; not an error if it is stopped already or does not exist."""
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        """Removes a sandbox and its containers; not an error if it does not exist."""
+
+    async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str:
+        """Creates a container; returns its id when it is ready to be started."""
+
+    async def start_container(self, container_id: str) -> None:
+        """Starts a container."""
+
+    async def stop_container(self, container_id: str, grace_period_s: float) -> None:
+        """Sends the stop signal, then SIGKILL after the grace period; not an error if it has terminated already."""
+
+    async def remove_container(self, container_id: str) -> None:
+        """Removes a container and its cgroup, but not its log; not an error if it does not exist."""
+
+    async def update_container(
+        self, container_id: str, settings: ContainerSettings, files: tuple[CgroupFile, ...]
+    ) -> None:
+        """Changes the resources of a created or running container."""
+
+    async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> ExecResult:
+        """Runs a command in a container.
+
+        Errors: TimeoutError if it does not terminate in time; it is killed then.
+        """
+
+    async def reopen_log(self, container_id: str) -> None:
+        """Opens a new log file under the old name, after the log was renamed."""
+
+    async def usage(self) -> Mapping[str, ContainerUsage]:
+        """The usage of each running container, by its id."""
+
+    def changes(self) -> AsyncIterator[str]:
+        """The uid of each pod that changes, as events arrive; empty: any pod may have changed."""
+
+    async def close(self) -> None:
+        """Closes the connection; containers keep running."""
+
+
+class StoredImage(msgspec.Struct, frozen=True, kw_only=True):
+    """An image in the image store."""
+
+    id: str
+    size_bytes: int
+    is_pinned: bool = False
+    """Whether the runtime itself needs the image, so that it must not be removed."""
+    tags: tuple[str, ...] = ()
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """User name and password for a registry."""
+
+    username: str
+    password: str
+
+
+class ImageFsStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Capacity and free space of the image file system."""
+
+    capacity_bytes: int
+    available_bytes: int
+
+
+class ImageStore(Protocol):
+    """Images of a runtime that has them."""
+
+    async def image_id(self, image: str) -> str | None:
+        """The id of an image; None if it is not in the store."""
+
+    async def pull(self, image: str, credentials: Credentials | None = None) -> str:
+        """Pulls an image, anonymously if there are no credentials; returns its id."""
+
+    async def images(self) -> tuple[StoredImage, ...]:
+        """All images in the store."""
+
+    async def in_use(self) -> frozenset[str]:
+        """The ids of images that any container uses."""
+
+    async def image_fs_path(self) -> str:
+        """A path in the image file system."""
+
+    async def image_fs_stats(self) -> ImageFsStats:
+        """Capacity and free space of the image file system."""
+
+    async def remove(self, image_id: str) -> None:
+        """Removes an image; not an error if it does not exist."""
+
+
+class CgroupManager(Protocol):
+    """The cgroups below the agent's root; paths are from the root of the hierarchy, in the driver's naming."""
+
+    version: int
+    unsupported: set[str]
+    """Controllers and files that should have been written but do not exist on the machine."""
+
+    def ensure(self, path: str, files: tuple[CgroupFile, ...]) -> None:
+        """Creates the cgroup if needed, and writes the files whose value differs."""
+
+    def read_files(self, path: str, names: tuple[str, ...]) -> Mapping[str, str] | None:
+        """The content of files of a cgroup; None if the cgroup does not exist."""
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """The paths of the child cgroups."""
+
+    def processes(self, path: str) -> tuple[int, ...]:
+        """The ids of the processes in the cgroup and its descendants."""
+
+    def kill(self, path: str) -> None:
+        """Sends SIGKILL to every process in the cgroup and its descendants, including new children."""
+
+    def remove(self, path: str) -> None:
+        """Removes the cgroup and its descendants; not an error if it does not exist, but one if processes remain."""
+
+
+class NodeStatsProvider(Protocol):
+    """Resource usage of the whole machine. Readings have the time of a monotonic clock, or none."""
+
+    def node_stats(self) -> NodeStats:
+        """Memory of the machine and of all pods, swap and processes; takes microseconds."""
+
+    def filesystem_stats(self) -> tuple[NodeStats, NodeFilesystems]:
+        """The file systems, and which are dedicated; blocks while a disk does not respond."""
+
+
+class EphemeralStorageStats(Protocol):
+    """Disk usage of pods. A measurement takes long if there are many files."""
+
+    def pod_usage(self, pod: Pod) -> PodStats:
+        """The usage of the pod's local volumes, and of its containers' logs and writable layers."""
+
+
+THRESHOLD_NOTIFICATION = "threshold of pods"
+"""The notification that the memory usage of all pods has reached the threshold."""
+
+
+class PressureNotifier(Protocol):
+    """Memory notifications of the kernel."""
+
+    def set_threshold(self, threshold_bytes: int | None) -> None:
+        """Requests a notification when all pods together use this much memory; None: no notification."""
+
+    async def wait(self) -> str:
+        """Waits for a notification; returns its name."""
+
+    def close(self) -> None:
+        """Stops listening."""
+
+
+class ProbeWarning(str):
+    """The output of a probe that succeeded with a warning."""
+
+    __slots__ = ()
+
+
+class Prober(Protocol):
+    """Runs probes and lifecycle hooks."""
+
+    async def probe(
+        self, handler: Mapping[str, Any], container_id: str, address: str, timeout_s: float
+    ) -> tuple[bool, str]:
+        """Runs a probe; returns success and output. ``handler`` is `exec`, `httpGet`, `tcpSocket` or `grpc`.
+
+        The output of a probe that succeeds with a warning is a `ProbeWarning`.
+
+        Errors: HostError if the probe could not be run.
+        """
+
+    async def run_hook(
+        self, handler: Mapping[str, Any], container_id: str, address: str, timeout_s: float, container: str
+    ) -> tuple[bool, str]:
+        """Runs a hook; returns success, and the message after a failure. ``handler`` is `exec`, `httpGet` or `sleep`.
+
+        ``container`` is the container's name in messages.
+        """
+
+
+class FileStore(Protocol):
+    """A directory of files that one process at a time uses; names are paths in it."""
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if it does not exist."""
+
+    def names(self, folder: str = "") -> tuple[str, ...]:
+        """The paths of the files in a folder, sorted; empty if the folder does not exist."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replaces the content of a file atomically."""
+
+    def write_at(self, name: str, at: int, content: bytes) -> None:
+        """Writes from that offset on, and truncates the file after it."""
+
+    def rename(self, name: str, to: str) -> None:
+        """Renames a file; not an error if it does not exist."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file; not an error if it does not exist."""
+
+    def sync(self, name: str = "") -> None:
+        """Flushes changes of a file to the disk; without a name, those of all files."""
+
+
+class Clock(Protocol):
+    """Wall clock and monotonic clock."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since 1970 by the wall clock, which may jump."""
+
+    def monotonic_s(self) -> float:
+        """Seconds of the monotonic clock."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits for that long."""

@@ -1,0 +1,50 @@
+"""Parts of a pod's spec for runtimes: security context, hosts, DNS."""
+
+from typing import Any
+
+import msgspec
+
+
+class Sysctl(msgspec.Struct, frozen=True):
+    """A kernel parameter that a pod sets."""
+
+    name: str = ""
+    value: str = ""
+
+
+class PodSecurityContext(msgspec.Struct, frozen=True, rename="camel"):
+    """The pod-level security settings that admission and runtimes use."""
+
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    fs_group: int | None = None
+    fs_group_change_policy: str | None = None
+    supplemental_groups: tuple[int, ...] = ()
+    seccomp_profile: dict[str, Any] | None = None
+    se_linux_options: dict[str, Any] | None = None
+    supplemental_groups_policy: str | None = None
+    sysctls: tuple[Sysctl, ...] = ()
+    app_armor_profile: dict[str, Any] | None = None
+
+
+class HostAlias(msgspec.Struct, frozen=True):
+    """An additional entry in the hosts file of a pod."""
+
+    ip: str = ""
+    hostnames: tuple[str, ...] = ()
+
+
+class PodDNSConfigOption(msgspec.Struct, frozen=True):
+    """A resolver option."""
+
+    name: str = ""
+    value: str | None = None
+
+
+class PodDNSConfig(msgspec.Struct, frozen=True):
+    """A pod's additions to its DNS policy."""
+
+    nameservers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[PodDNSConfigOption, ...] = ()

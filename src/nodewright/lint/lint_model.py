@@ -1,0 +1,267 @@
+"""The objects that lint checks, as written and as Kubernetes reads them, and the violations that rules report."""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from nodewright.core.allocatable import NodeResources
+from nodewright.core.config.complete_config import CompleteConfig
+from nodewright.core.requests.qos_and_priority import QOSClass, computed_qos_class
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.kubelet_config_faults import ConfigFault
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.node.node_state import NodeState
+
+
+class SubjectContainer(NamedTuple):
+    """A container of a pod and its path in the object."""
+
+    container: Container
+    path: str
+    """The path from the root of the object."""
+    role: str
+    """`container`, `sidecar` or `init container`."""
+
+    @property
+    def resources_path(self) -> str:
+        """The path of its requests and limits."""
+        return f"{self.path}.resources"
+
+
+class PodSubject(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """A Pod or a workload, with the pod that it creates."""
+
+    number: int
+    """The index of the object in the order of the files."""
+    kind: str
+    name: str
+    namespace: str
+    document: Mapping[str, Any]
+    """The object as written."""
+    prefix: str
+    """The path of the pod within the object, with a trailing dot; empty in a Pod."""
+    as_written: Pod
+    """The pod as written, without defaults."""
+    as_submitted: Pod
+    """The pod with the API server's defaults, before the limit ranges of its namespace."""
+    pod: Pod
+    """The pod as a node receives it."""
+    is_static: bool = False
+    """Whether a kubelet reads it from a file and not from the API server."""
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the scheduler chooses its node: not for static pods and pods that name a node."""
+        return not self.is_static and not self.as_written.spec.node_name
+
+    @cached_property
+    def qos_class(self) -> QOSClass:
+        """The QoS class of the pod."""
+        return computed_qos_class(self.pod)
+
+    @cached_property
+    def written_containers(self) -> tuple[SubjectContainer, ...]:
+        """The containers as written: app containers, then init containers."""
+        return tuple(self._parts(self.as_written))
+
+    @cached_property
+    def defaulted_containers(self) -> tuple[SubjectContainer, ...]:
+        """The containers with defaults, in the same order."""
+        return tuple(self._parts(self.pod))
+
+    def _parts(self, pod: Pod) -> Iterator[SubjectContainer]:
+        for index, container in enumerate(pod.spec.containers):
+            yield SubjectContainer(container, f"{self.prefix}spec.containers[{index}]", "container")
+        for index, container in enumerate(pod.spec.init_containers):
+            role = "sidecar" if container.is_sidecar else "init container"
+            yield SubjectContainer(container, f"{self.prefix}spec.initContainers[{index}]", role)
+
+    def written_value(self, path: str, key: str) -> Any:
+        """The value as written under a key of a mapping; None if it does not exist."""
+        holder: Any = self.document
+        for step in path.replace("[", ".").replace("]", "").split("."):
+            if isinstance(holder, list):
+                holder = holder[int(step)]
+            elif isinstance(holder, Mapping):
+                holder = holder.get(step)
+            if holder is None:
+                return None
+        return holder.get(key)
+
+
+class ConfigSubject(msgspec.Struct, frozen=True, eq=False):
+    """A KubeletConfiguration from a file or a node profile."""
+
+    number: int
+    name: str
+    document: Mapping[str, Any]
+    """The configuration as written."""
+    settled: CompleteConfig
+    """The configuration with defaults, and all faults that prevent the kubelet from starting."""
+    faults: tuple[ConfigFault, ...] = ()
+    """Decoding errors, in the kubelet's words."""
+    unknown_fields: tuple[str, ...] = ()
+    """Unknown fields."""
+    prefix: str = ""
+    """The path of the configuration within the object, with a trailing dot."""
+    machine: MachineInfo | None = None
+    """None: the machine is not known."""
+    resources: NodeResources | None = None
+    """Capacity and allocatable; None: the machine is not known, or the reservations are invalid."""
+    cgroup_version: int = 2
+    kind: str = "KubeletConfiguration"
+
+    @property
+    def full_name(self) -> str:
+        """The display name."""
+        return self.name
+
+    @property
+    def config(self) -> KubeletConfiguration:
+        """The configuration with its defaults."""
+        return self.settled.config
+
+    @property
+    def is_static_cpu(self) -> bool:
+        """Whether containers can get exclusive CPUs."""
+        return self.config.cpu_manager_policy == "static"
+
+    @property
+    def is_static_memory(self) -> bool:
+        """Whether pods can get exclusive memory."""
+        return self.config.memory_manager_policy == "Static"
+
+
+class LimitRangeSubject(msgspec.Struct, frozen=True, eq=False):
+    """A LimitRange."""
+
+    number: int
+    name: str
+    namespace: str
+    document: Mapping[str, Any]
+    limit_range: LimitRange
+    kind: str = "LimitRange"
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class QuotaSubject(msgspec.Struct, frozen=True, eq=False):
+    """A ResourceQuota."""
+
+    number: int
+    name: str
+    namespace: str
+    document: Mapping[str, Any]
+    quota: ResourceQuota
+    kind: str = "ResourceQuota"
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+Subject: TypeAlias = PodSubject | ConfigSubject | LimitRangeSubject | QuotaSubject
+
+
+class LintNode(NamedTuple):
+    """An empty node that pods may run on."""
+
+    name: str
+    state: NodeState
+
+    @property
+    def pins_cpus(self) -> bool:
+        """Whether containers can get exclusive CPUs."""
+        return self.state.config.parts.kubelet.cpu_manager_policy == "static"
+
+    @property
+    def pins_memory(self) -> bool:
+        """Whether pods can get exclusive memory."""
+        return self.state.config.parts.kubelet.memory_manager_policy == "Static"
+
+    @property
+    def ignores_pod_level(self) -> bool:
+        """Whether pods with pod-level resources get neither exclusive CPUs nor memory."""
+        gate = self.state.config.gates["PodLevelResourceManagers"]
+        return (self.pins_cpus or self.pins_memory) and not gate
+
+
+class LintContext(msgspec.Struct, frozen=True, eq=False):
+    """The nodes, limit ranges and quotas that rules consider; their order in the files does not matter."""
+
+    nodes: tuple[LintNode, ...] = ()
+    limit_ranges: Mapping[str, tuple[LimitRange, ...]] = msgspec.field(default_factory=dict)
+    """By namespace."""
+    quotas: Mapping[str, tuple[ResourceQuota, ...]] = msgspec.field(default_factory=dict)
+    """By namespace."""
+
+
+class Severity(StrEnum):
+    """The severity of a finding."""
+
+    ERROR = "error"
+    """An object is refused, or the kubelet does not start."""
+    WARNING = "warning"
+    """The effect differs from what the file suggests, or it will fail later."""
+    INFO = "info"
+    """Worth knowing."""
+
+
+SEVERITIES_BY_RANK = tuple(Severity)
+"""Most severe first."""
+
+
+class SuggestedEdit(msgspec.Struct, frozen=True):
+    """A field of the object with another value."""
+
+    path: str
+    """The field, e.g. `spec.containers[0].resources.limits[cpu]`."""
+    value: Any = None
+    """The new value as in JSON; None: remove the field."""
+    needs_value: bool = False
+    """Whether the user has to choose the value."""
+
+
+class FieldViolation(msgspec.Struct, frozen=True, kw_only=True):
+    """A violation that a rule reports for an object."""
+
+    path: str
+    """The path of the field."""
+    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """The names and numbers for the message."""
+    edits: tuple[SuggestedEdit, ...] = ()
+    """The edits that together correct it."""
+
+
+class RuleViolation(msgspec.Struct, frozen=True, kw_only=True):
+    """A violation with its rule and its object."""
+
+    rule: "LintRule"
+    subject: Subject
+    violation: FieldViolation
+
+
+class LintRule(msgspec.Struct, frozen=True):
+    """A rule: its id, which never changes its meaning, the severity of its findings, and its check."""
+
+    id: str
+    severity: Severity
+    subject_types: tuple[type[Subject], ...]
+    """The kinds of object that it checks."""
+    check: Callable[[Any, LintContext], Iterator[FieldViolation]]
+    needs_node: bool = False
+    """Whether it needs nodes."""

@@ -1,0 +1,1 @@
+"""The documentation pages of the lint rules, one value a rule."""

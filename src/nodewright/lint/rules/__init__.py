@@ -1,0 +1,52 @@
+"""All lint rules, their selection, and the violations that they report."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from nodewright.lint.lint_model import LintContext, LintRule, RuleViolation, Severity, Subject
+from nodewright.lint.rules.amount_rules import AMOUNT_RULES
+from nodewright.lint.rules.config_rules import CONFIG_RULES
+from nodewright.lint.rules.manager_rules import MANAGER_RULES
+from nodewright.lint.rules.namespace_rules import NAMESPACE_RULES
+from nodewright.lint.rules.node_rules import NODE_RULES
+from nodewright.lint.rules.qos_rules import QOS_RULES
+
+RULES = (*QOS_RULES, *AMOUNT_RULES, *NODE_RULES, *MANAGER_RULES, *CONFIG_RULES, *NAMESPACE_RULES)
+UNUSED_IGNORE = LintRule("NW001", Severity.WARNING, (), lambda _subject, _context: iter(()))
+"""Checked after all other rules: a comment or annotation that ignores nothing."""
+RULES_BY_ID = {rule.id: rule for rule in (UNUSED_IGNORE, *RULES)}
+
+
+class RuleSelection(msgspec.Struct, frozen=True):
+    """The selected rules."""
+
+    only: frozenset[str] = frozenset()
+    """Empty: all."""
+    disabled: frozenset[str] = frozenset()
+
+    def includes(self, rule: LintRule) -> bool:
+        """Whether the rule is selected."""
+        return rule.id not in self.disabled and (not self.only or rule.id in self.only)
+
+    def rules(self, *, with_nodes: bool) -> tuple[LintRule, ...]:
+        """The selected rules that can run with or without nodes."""
+        return tuple(rule for rule in RULES if self.includes(rule) and (with_nodes or not rule.needs_node))
+
+
+ALL_RULES = RuleSelection()
+
+
+def rule_violations(
+    subjects: Iterable[Subject], context: LintContext, selection: RuleSelection = ALL_RULES
+) -> Iterator[RuleViolation]:
+    """The violations of the selected rules, object by object in the given order, rule by rule.
+
+    The violations of an object do not depend on that order.
+    """
+    rules = selection.rules(with_nodes=bool(context.nodes))
+    for subject in subjects:
+        for rule in rules:
+            if isinstance(subject, rule.subject_types):
+                for violation in rule.check(subject, context):
+                    yield RuleViolation(rule=rule, subject=subject, violation=violation)

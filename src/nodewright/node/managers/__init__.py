@@ -1,0 +1,1 @@
+"""The resource managers of a node as the topology manager sees them."""

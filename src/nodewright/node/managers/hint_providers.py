@@ -1,0 +1,230 @@
+"""The resource managers as the topology manager's hint providers: hints, allocation and release."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.core.cpu import cpu_allocation as cpus
+from nodewright.core.cpu.cpu_hints import container_hints as cpu_container_hints
+from nodewright.core.cpu.cpu_hints import pod_hints as cpu_pod_hints
+from nodewright.core.cpu.cpu_policy import CPUPolicy, StaticCPUPolicy
+from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.core.cpu.exclusive_cpus import PodCPURequests
+from nodewright.core.devices import device_assignment as devices
+from nodewright.core.devices import device_hints
+from nodewright.core.devices.device_manager import DeviceManager
+from nodewright.core.devices.device_state import DeviceState
+from nodewright.core.memory import memory_allocation as memory
+from nodewright.core.memory import memory_hints
+from nodewright.core.memory.memory_demand import PodMemoryDemand
+from nodewright.core.memory.memory_policy import MemoryPolicy
+from nodewright.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
+from nodewright.core.memory.memory_state import MemoryState
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.reasons.verdict import Granted, Verdict
+from nodewright.values.topology_hints import Hint, ProviderHints
+
+ActiveContainers: TypeAlias = Mapping[str, Collection[str]]
+"""The containers, init containers included, of every active pod by its uid."""
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """The allocated CPUs, memory and devices of all pods, and the hints of their containers."""
+
+    cpu: CPUState
+    memory: MemoryState
+    devices: DeviceState
+    hints: Mapping[str, Mapping[str, Hint]] = {}
+    """By pod uid and container name."""
+
+    def hint(self, pod: str, container: str) -> Hint:
+        """The container's hint."""
+        return self.hints.get(pod, {}).get(container, NO_HINT)
+
+    def with_hint(self, pod: str, container: str, hint: Hint) -> "Holdings":
+        """The holdings with a hint for the container."""
+        return replace(self, hints={**self.hints, pod: {**self.hints.get(pod, {}), container: hint}})
+
+    def without_hints(self, pod: str) -> "Holdings":
+        """The holdings without the hints of the pod's containers."""
+        if pod not in self.hints:
+            return self
+        return replace(self, hints={uid: hints for uid, hints in self.hints.items() if uid != pod})
+
+
+NO_HINT = Hint(None, preferred=False)
+
+
+class HintProvider(Protocol):
+    """A resource manager; `demand` is its precomputed view of a pod's requests."""
+
+    @property
+    def name(self) -> str:
+        """The managed resource: `devices`, `cpu` or `memory`."""
+
+    def demand(self, pod: Pod) -> Any:
+        """The pod's demand, in the manager's own form."""
+
+    def hints(
+        self, held: Holdings, demand: Any, container: Container | None
+    ) -> Verdict[ProviderHints | None]:
+        """The hints for the container, or for the whole pod if None; Refused: the kubelet crashes."""
+
+    def allocate(
+        self, held: Holdings, demand: Any, container: Container | None, hint: Hint
+    ) -> tuple[Holdings, Verdict[Any]]:
+        """The holdings after allocation for the container, or for the whole pod if None."""
+
+    def without_stale(self, held: Holdings, active: ActiveContainers) -> Holdings:
+        """The holdings without those of containers that are not active."""
+
+    def started(self, held: Holdings, pod: Pod) -> Holdings:
+        """The holdings after all containers of the pod have been started."""
+
+
+class CPUProvider(msgspec.Struct, frozen=True):
+    """The CPU manager."""
+
+    policy: CPUPolicy
+    name: str = "cpu"
+
+    def demand(self, pod: Pod) -> PodCPURequests | None:
+        """The pod's demand for the static policy; None under policy none."""
+        return self.policy.cpu_requests(pod) if isinstance(self.policy, StaticCPUPolicy) else None
+
+    def hints(
+        self, held: Holdings, demand: PodCPURequests | None, container: Container | None
+    ) -> Verdict[ProviderHints | None]:
+        """As HintProvider."""
+        if demand is None:
+            return Granted(None)
+        if container is None:
+            return Granted(cpu_pod_hints(self.policy, held.cpu, demand))
+        return Granted(cpu_container_hints(self.policy, held.cpu, demand, container))
+
+    def allocate(
+        self, held: Holdings, demand: PodCPURequests | None, container: Container | None, hint: Hint
+    ) -> tuple[Holdings, Verdict[Any]]:
+        """As HintProvider."""
+        if demand is None:
+            return held, Granted(None)
+        if container is None:
+            allocation = cpus.allocate_pod(self.policy, held.cpu, demand, hint.numa)
+        else:
+            allocation = cpus.allocate(self.policy, held.cpu, demand, container, hint.numa)
+        return _with_cpu(held, allocation.state), allocation.verdict
+
+    def without_stale(self, held: Holdings, active: ActiveContainers) -> Holdings:
+        """As HintProvider."""
+        return _with_cpu(held, cpus.without_stale_containers(self.policy, held.cpu, active))
+
+    def started(self, held: Holdings, pod: Pod) -> Holdings:
+        """As HintProvider; init containers keep their CPUs until the pod is removed."""
+        del pod
+        return held
+
+
+class MemoryProvider(msgspec.Struct, frozen=True):
+    """The memory manager."""
+
+    policy: MemoryPolicy
+    name: str = "memory"
+
+    def demand(self, pod: Pod) -> PodMemoryDemand | None:
+        """The pod's demand for the static policy; None under policy none."""
+        return PodMemoryDemand.of(pod, self.policy.gates) if isinstance(self.policy, StaticMemory) else None
+
+    def hints(
+        self, held: Holdings, demand: PodMemoryDemand | None, container: Container | None
+    ) -> Verdict[ProviderHints | None]:
+        """As HintProvider."""
+        if demand is None:
+            return Granted(None)
+        if container is None:
+            return memory_hints.pod_hints(self.policy, held.memory, demand)
+        return memory_hints.container_hints(self.policy, held.memory, demand, container)
+
+    def allocate(
+        self, held: Holdings, demand: PodMemoryDemand | None, container: Container | None, hint: Hint
+    ) -> tuple[Holdings, Verdict[Any]]:
+        """As HintProvider."""
+        if demand is None:
+            return held, Granted(None)
+        if container is None:
+            allocation = memory.allocate_pod_memory(self.policy, held.memory, demand, hint)
+        else:
+            allocation = memory.allocate_container_memory(self.policy, held.memory, demand, container, hint)
+        return _with_memory(held, allocation.state), allocation.verdict
+
+    def without_stale(self, held: Holdings, active: ActiveContainers) -> Holdings:
+        """As HintProvider."""
+        return _with_memory(held, memory.without_stale_containers(self.policy, held.memory, active))
+
+    def started(self, held: Holdings, pod: Pod) -> Holdings:
+        """As HintProvider; finished init containers release their memory.
+
+        Follows: v1.36, memorymanager/memory_manager.go, AddContainer.
+        """
+        state = held.memory
+        for container in pod.spec.init_containers:
+            if not container.is_sidecar:
+                state = memory.release_memory(self.policy, state, pod.uid, container.name)
+        return _with_memory(held, state)
+
+
+class DeviceProvider(msgspec.Struct, frozen=True):
+    """The device manager."""
+
+    manager: DeviceManager
+    name: str = "devices"
+
+    def demand(self, pod: Pod) -> Pod:
+        """The pod itself."""
+        return pod
+
+    def hints(
+        self, held: Holdings, demand: Pod, container: Container | None
+    ) -> Verdict[ProviderHints | None]:
+        """As HintProvider."""
+        if container is None:
+            return device_hints.pod_hints(self.manager, held.devices, demand)
+        return device_hints.container_hints(self.manager, held.devices, demand, container)
+
+    def allocate(
+        self, held: Holdings, demand: Pod, container: Container | None, hint: Hint
+    ) -> tuple[Holdings, Verdict[Any]]:
+        """As HintProvider.
+
+        Follows: v1.36, devicemanager/manager.go, AllocatePod: for pod-level allocation the device manager
+            allocates nothing, although it gives hints.
+        """
+        if container is None:
+            return held, Granted(None)
+        allocation = devices.allocate(self.manager, held.devices, demand, container, hint.numa)
+        return _with_devices(held, allocation.state), allocation.verdict
+
+    def without_stale(self, held: Holdings, active: ActiveContainers) -> Holdings:
+        """As HintProvider."""
+        return _with_devices(held, devices.without_inactive_pods(held.devices, active))
+
+    def started(self, held: Holdings, pod: Pod) -> Holdings:
+        """As HintProvider; containers keep their devices until the pod is removed."""
+        del pod
+        return held
+
+
+# Most allocations leave most of the state unchanged, so unchanged holdings are not copied.
+
+
+def _with_cpu(held: Holdings, state: CPUState) -> Holdings:
+    return held if state is held.cpu else replace(held, cpu=state)
+
+
+def _with_memory(held: Holdings, state: MemoryState) -> Holdings:
+    return held if state is held.memory else replace(held, memory=state)
+
+
+def _with_devices(held: Holdings, state: DeviceState) -> Holdings:
+    return held if state is held.devices else replace(held, devices=state)

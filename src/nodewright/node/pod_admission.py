@@ -1,0 +1,146 @@
+"""The kubelet's admission handlers in order, and the preemption of victims for a critical pod."""
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.core.devices.device_assignment import in_use_counts
+from nodewright.core.eviction.pressure_admission import pressure_refusal
+from nodewright.core.pod_features import disabled_pod_level_resources, forbidden_sysctl, missing_features
+from nodewright.core.predicates.predicate_check import PredicateResult, check_predicates
+from nodewright.core.preemption.greedy import PreemptionVictims, victims_for
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.actions import Action, CountPreemption, KillPod, RecordPodEvent, StatusChange
+from nodewright.node.managers.hint_providers import Holdings
+from nodewright.node.managers.manager_admission import AlignmentResult, align_pod
+from nodewright.node.node_state import NodeState, without_ungated_resources
+from nodewright.reasons.reason import NotJudged, Reason
+from nodewright.reasons.verdict import Granted, Refused
+
+
+class AdmissionResult(msgspec.Struct, frozen=True):
+    """The result of the admission handlers: reasons for rejection (empty: admitted), victims and holdings."""
+
+    rejected_for: tuple[Reason, ...] = ()
+    victims: PreemptionVictims | None = None
+    held: Holdings | None = None
+    """The holdings after the resource managers; None: an earlier handler rejected the pod."""
+    because: tuple[Reason, ...] = ()
+    """The evidence for the managers' allocations."""
+    by_managers: bool = False
+    """Whether the resource managers rejected the pod."""
+
+
+def admission_result(state: NodeState, pod: Pod) -> AdmissionResult:
+    """The result of the handlers in order; the first refusal decides."""
+    config = state.config
+    under_pressure = pressure_refusal(
+        state.conditions,
+        without_ungated_resources(pod, config),
+        comparisons=config.gates["TaintTolerationComparisonOperators"],
+    )
+    if under_pressure is not None:
+        return AdmissionResult((under_pressure,))
+    forbidden = forbidden_sysctl(pod, config.sysctls)
+    if forbidden is not None:
+        return AdmissionResult((forbidden,))
+    alignment = alignment_result(state, pod)
+    if alignment.rejected_for:
+        return AdmissionResult(
+            alignment.rejected_for, held=alignment.held, because=alignment.because, by_managers=True
+        )
+    result = _predicates_and_preemption(state, without_ungated_resources(pod, config), alignment.held)
+    result = replace(result, held=alignment.held, because=alignment.because)
+    if result.rejected_for:
+        return result
+    counts_pod_level = config.gates["PodLevelResources"] or not config.gates.rules.pod_features_checked
+    late_refusal = disabled_pod_level_resources(pod, gate=counts_pod_level) or missing_features(
+        pod, config.declared_features
+    )
+    # Victims are already killed at this point, even if a later handler rejects the pod.
+    return replace(result, rejected_for=(late_refusal,)) if late_refusal else result
+
+
+def alignment_result(state: NodeState, pod: Pod) -> AlignmentResult:
+    """The resource managers' result for a pod."""
+    return align_pod(state.config.managers, state.held, pod, state.containers_to_collect(pod))
+
+
+def _predicates_and_preemption(state: NodeState, pod: Pod, held: Holdings) -> AdmissionResult:
+    """The predicates and, if a critical pod fails them, preemption."""
+    result = predicate_result(state, pod, held)
+    if isinstance(result.verdict, Granted):
+        return AdmissionResult()
+    if not result.failures:
+        return AdmissionResult(result.verdict.because)
+    victims = victims_for(pod, tuple(state.pods.values()), result.failures, state.config.requests)
+    return (
+        AdmissionResult(victims.because)
+        if isinstance(victims, Refused)
+        else AdmissionResult(victims=victims.value)
+    )
+
+
+def predicate_result(state: NodeState, pod: Pod, held: Holdings) -> PredicateResult:
+    """The predicates' result with these holdings, which include the pod's own."""
+    config = state.config
+    view = config.view.with_allocated_devices(in_use_counts(held.devices))
+    return check_predicates(pod, view, state.usage, fresh=view, rules=config.rules)
+
+
+def admission_doubts(state: NodeState, pod: Pod, result: AdmissionResult) -> tuple[NotJudged, ...]:
+    """The doubt about this decision because of earlier undecided pods; empty if it is the same without them."""
+    if not state.undecided_pods:
+        return ()
+    without = state
+    for uid in state.undecided_pods:
+        without = without.without_pod(uid)
+    same = bool(result.rejected_for) == bool(admission_result(without, pod).rejected_for)
+    if same and result.victims is None:
+        return ()
+    names = ", ".join(
+        undecided.full_name for uid, undecided in state.pods.items() if uid in state.undecided_pods
+    )
+    return (NotJudged(what="the room that is left", because=f"undecided before it: {names}"),)
+
+
+def is_rejected_regardless(state: NodeState, pod: Pod, result: AdmissionResult) -> bool:
+    """Whether the pod is rejected for every possible placement on the node."""
+    return not result.by_managers or bool(
+        _predicates_and_preemption(
+            state, without_ungated_resources(pod, state.config), state.held
+        ).rejected_for
+    )
+
+
+def without_victims(state: NodeState, victims: PreemptionVictims | None) -> NodeState:
+    """The node without the preempted pods."""
+    for victim in victims.victims if victims else ():
+        state = state.without_pod(victim.pod.uid)
+    return state
+
+
+PREEMPTING_REASON = "Preempting"
+PREEMPTED_MESSAGE = "Preempted in order to admit critical pod"
+DISRUPTION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
+
+
+def preemption_actions(victims: PreemptionVictims) -> tuple[Action, ...]:
+    """For each victim: the event, then the kill, counted if it succeeds. The pod is admitted even if a kill fails.
+
+    Follows: v1.36, pkg/kubelet/preemption/preemption.go, evictPodsToFreeRequests.
+    """
+    status = StatusChange(
+        phase="Failed",
+        reason=PREEMPTING_REASON,
+        message=PREEMPTED_MESSAGE,
+        disruption_target=DISRUPTION_MESSAGE,
+    )
+    count = CountPreemption(signal=victims.signal)
+    actions: list[Action] = []
+    for victim in victims.victims:
+        uid = victim.pod.uid
+        actions.append(
+            RecordPodEvent(pod_uid=uid, type="Warning", reason=PREEMPTING_REASON, message=PREEMPTED_MESSAGE)
+        )
+        actions.append(KillPod(pod_uid=uid, status=status, if_done=(count,)))
+    return tuple(actions)

@@ -1,0 +1,1 @@
+"""A node as text and pictures: its machine, placements, cgroup files, NodeResourceTopology."""

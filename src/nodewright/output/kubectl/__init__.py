@@ -1,0 +1,1 @@
+"""Tables and descriptions in kubectl's form."""

@@ -1,0 +1,71 @@
+"""Writing to stdout and stderr: the only place in the package that prints text.
+
+Everything passes `printable_text`, on terminals, in pipes and in files alike, so that no text of an input reaches a
+terminal or a CI runner raw. Only the progress line, which is ours, has control characters.
+"""
+
+import select
+import sys
+from typing import TextIO
+
+from nodewright.printable import printable, printable_text
+
+_ERASE_LINE = "\r\x1b[K"
+_MAX_LOG_BYTES = select.PIPE_BUF
+"""A pipe that is ready for writing takes this much at once."""
+
+
+def print_text(text: str, *, to_stderr: bool = False) -> None:
+    """Prints text that has its own line breaks, such as a report."""
+    _write(printable_text(text), sys.stderr if to_stderr else sys.stdout)
+
+
+def print_line(line: str) -> None:
+    """Prints one line on stdout."""
+    print_text(f"{printable(line)}\n")
+
+
+def print_message(message: str) -> None:
+    """Prints a message on stderr, in one line."""
+    print_text(f"{printable(message)}\n", to_stderr=True)
+
+
+def print_log_line(line: str) -> None:
+    """Prints a line on stderr, or nothing if that fails or would block: a server does not wait for a reader."""
+    line = printable_text(printable(line))
+    data = line.encode("utf-8", "replace")
+    if len(data) >= _MAX_LOG_BYTES:
+        line = data[: _MAX_LOG_BYTES - 4].decode("utf-8", "ignore") + "..."
+    try:
+        if _is_ready(sys.stderr):
+            _write(f"{line}\n", sys.stderr)
+    except (OSError, ValueError):  # full, closed
+        return
+
+
+def show_progress(line: str) -> None:
+    """Replaces the progress line on stderr; for terminals only."""
+    _write(_ERASE_LINE + printable_text(printable(line)), sys.stderr)
+
+
+def clear_progress() -> None:
+    """Removes the progress line."""
+    _write(_ERASE_LINE, sys.stderr)
+
+
+def _write(text: str, stream: TextIO) -> None:
+    if not text.isascii():
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+    stream.write(text)
+    stream.flush()
+
+
+def _is_ready(stream: TextIO) -> bool:
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):  # a stream in memory
+        return True
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return any(event & select.POLLOUT for _, event in poll.poll(0))

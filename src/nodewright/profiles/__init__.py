@@ -1,0 +1,1 @@
+"""Loads and captures NodeProfiles: from files, the catalogue, machines, clusters and the kubelet's files."""

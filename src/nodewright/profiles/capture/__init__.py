@@ -1,0 +1,1 @@
+"""Captures running nodes as profiles, from a kubelet's files and from a cluster's API."""

@@ -1,0 +1,1 @@
+"""Reads machines from /sys and /proc, lscpu or cAdvisor."""

@@ -1,0 +1,104 @@
+"""NodeProfiles as documents and YAML, without fields at their default, and with one line a core."""
+
+import sys
+from typing import Any
+
+import msgspec
+import yaml
+
+from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode, UncoreCache
+from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.output.json_yaml import KubectlYAMLDumper, plain_value
+from nodewright.printable import printable_text
+
+# Machine types are written with their zeros, only without empty lists.
+_EXPANDED_FIELDS = (MachineInfo, NUMANode, Core, UncoreCache, HugePages)
+_INLINE_FIELDS = (Core, UncoreCache, HugePages)
+_ALWAYS_WRITTEN: dict[type, tuple[str, ...]] = {
+    NodeProfile: ("api_version", "kind", "spec"),
+    NodeProfileSpec: (
+        "kubernetes_version",
+        "machine_info",
+        "root_fs_capacity",
+        "kubelet_configuration",
+        "cgroup_version",
+        "swap_bytes",
+        "page_size_bytes",
+        "pid_max",
+    ),
+}
+
+
+class _InlineObject(dict[str, Any]):
+    """An object that is written on one line."""
+
+
+class _InlineList(list[Any]):
+    """A list that is written on one line."""
+
+
+def profile_document(profile: NodeProfile) -> dict[str, Any]:
+    """The profile as a document, which reads back as the same profile."""
+    document = object_document(profile)
+    spec = document["spec"]
+    spec["machineInfo"] = spec.pop("machineInfo")  # the longest part last
+    order = ("apiVersion", "kind", "metadata", "spec")
+    return {key: document[key] for key in order if key in document}
+
+
+def profile_yaml(document: dict[str, Any]) -> str:
+    """The document of a profile as readable YAML."""
+    text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
+    return printable_text(text)
+
+
+def object_document(value: Any) -> Any:
+    """The object as a document, without fields at their default."""
+    if isinstance(value, msgspec.Struct):
+        kind: type[msgspec.Struct] = type(value)
+        members = {
+            field.encode_name: object_document(getattr(value, field.name))
+            for field in msgspec.structs.fields(kind)
+            if _is_written(kind, field, getattr(value, field.name))
+        }
+        return _InlineObject(members) if isinstance(value, _INLINE_FIELDS) else members
+    if isinstance(value, dict):
+        return {str(key): object_document(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        items = [object_document(item) for item in value]
+        are_integers = all(isinstance(item, int) for item in items)
+        return _InlineList(items) if are_integers else items
+    return plain_value(value)
+
+
+def _is_written(kind: type, field: msgspec.structs.FieldInfo, value: Any) -> bool:
+    if issubclass(kind, _EXPANDED_FIELDS):
+        return not (isinstance(value, tuple) and not value)
+    if field.name in _ALWAYS_WRITTEN.get(kind, ()):
+        return True
+    default = (
+        field.default_factory()
+        if field.default_factory is not msgspec.NODEFAULT and field.default is msgspec.NODEFAULT
+        else field.default
+    )
+    return bool(value != default)
+
+
+class _Dumper(KubectlYAMLDumper):
+    """Writes _InlineObject and _InlineList on one line."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # equal values are written out each time
+        del data
+        return True
+
+
+def _represent_inline_object(dumper: yaml.SafeDumper, value: _InlineObject) -> yaml.Node:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
+
+
+def _represent_inline_list(dumper: yaml.SafeDumper, value: _InlineList) -> yaml.Node:
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=True)
+
+
+_Dumper.add_representer(_InlineObject, _represent_inline_object)
+_Dumper.add_representer(_InlineList, _represent_inline_list)

@@ -1,0 +1,1 @@
+"""What differs between Kubernetes releases: feature gates, defaults, rules."""

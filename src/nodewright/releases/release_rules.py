@@ -1,0 +1,158 @@
+"""The rules that differ between Kubernetes releases, named after what the kubelet or the API server does.
+
+The defaults are what the oldest release does; the table of each release sets what is new in it. What depends on a
+feature gate alone is no rule: decisions look at the gate, as the kubelet does.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+
+class HugePageDefaults(StrEnum):
+    """Which pod-level huge page limits the API server sets from the containers' limits."""
+
+    NONE = "none"
+    ALL = "all"
+    """Also where the pod level requests the huge pages."""
+    UNREQUESTED = "unrequested"
+
+
+class PodLevelPlacement(StrEnum):
+    """What the CPU and memory managers do with a pod that has pod-level resources."""
+
+    BY_CONTAINERS = "by containers"
+    """Its containers count by their own requests."""
+    IGNORED_IF_GATED = "ignored if gated"
+    """The pod is ignored while the gate PodLevelResources is on, else its containers count."""
+    BY_GATE = "by gate"
+    """The pod is ignored unless the gate PodLevelResourceManagers is on, too."""
+
+
+class AllocatedInStatus(StrEnum):
+    """Whose `allocatedResources` in the status the CPU and memory managers read instead of the requests."""
+
+    NO_CONTAINER = "no container"
+    REGULAR_STATUSES = "regular statuses"
+    """Of every container that `containerStatuses` has."""
+    ALL_STATUSES = "all statuses"
+    """The same; sidecars are looked for in `initContainerStatuses`, too."""
+
+
+class ClaimedInPredicates(StrEnum):
+    """What the predicates do about extended resources that resource claims provide, with DRAExtendedResource."""
+
+    COUNTED = "counted"
+    UNLISTED_SKIPPED = "unlisted skipped"
+    """Scalar resources that the node does not list are not checked."""
+    EMPTY_SKIPPED = "empty skipped"
+    """Neither are those of which it lists 0."""
+    MAPPED_DROPPED = "mapped dropped"
+    """Requests that the pod's status maps to a claim are dropped."""
+
+
+OptionStages = Mapping[str, str]
+"""The maturity of each policy option: `Alpha`, `Beta`, or "" for a stable one."""
+
+_CPU_OPTIONS: OptionStages = {
+    "full-pcpus-only": "Beta",
+    "distribute-cpus-across-numa": "Alpha",
+    "align-by-socket": "Alpha",
+    "distribute-cpus-across-cores": "Alpha",
+    "strict-cpu-reservation": "Alpha",
+    "prefer-align-cpus-by-uncorecache": "Alpha",
+}
+_TOPOLOGY_OPTIONS: OptionStages = {"prefer-closest-numa-nodes": "", "max-allowable-numa-nodes": "Beta"}
+
+
+class ReleaseRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the kubelet and the API server of a release do where releases differ."""
+
+    # Kubelet configuration
+    missing_config_fields: tuple[str, ...] = (
+        "imagePullCredentialsVerificationPolicy",
+        "memoryReservationPolicy",
+        "mergeDefaultEvictionSettings",
+        "preloadedImagesVerificationAllowlist",
+        "tlsCurvePreferences",
+        "userNamespaces",
+    )
+    """Fields of later releases: the kubelet warns about them as about any unknown field."""
+    previous_minor: str = "1.31"
+    """The only release that `showHiddenMetricsForVersion` may name."""
+    fails_on_cgroup_v1: bool = False
+    """The default of `failCgroupV1`."""
+    container_log_files_checked: bool = False
+    """`containerLogMaxFiles` must be greater than 1."""
+    image_minimum_age_checked: bool = False
+    """`imageMinimumGCAge` must not be negative."""
+    log_query_error_names_query: bool = False
+    """The error about a log query without its gate names `enableSystemLogQuery`; else `enableSystemLogHandler`."""
+
+    # Requests
+    pod_level_huge_pages: bool = False
+    """`hugepages-*` is a resource of the pod level."""
+    resize_in_conditions: bool = False
+    """An infeasible resize is a condition, sidecars are resized, `allocatedResources` count; else `status.resize`."""
+    huge_page_defaults: HugePageDefaults = HugePageDefaults.NONE
+    reclaimable_as_scheduled: bool = False
+    """Preemption and eviction count a pod as the scheduler does; else each init container by itself, no pod level."""
+
+    # Cgroups
+    memory_reservation_policy: bool = False
+    """MemoryQoS protects memory by `memoryReservationPolicy`; else every request with `memory.min`."""
+    huge_page_limits_from_pod_level: bool = False
+    """A container without a huge page limit gets that of the pod level."""
+    runc_quadratic_weight: bool = False
+    """The vendored runc converts CPU shares to weights by a quadratic formula; else linearly."""
+
+    # Resource managers
+    cpu_options: OptionStages = msgspec.field(default_factory=lambda: _CPU_OPTIONS)
+    uncore_cores_rounded_up: bool = False
+    """An odd request takes whole cores of a last-level cache and leaves one CPU; else cores are rounded down."""
+    pod_level_placement: PodLevelPlacement = PodLevelPlacement.BY_CONTAINERS
+    allocated_in_status: AllocatedInStatus = AllocatedInStatus.REGULAR_STATUSES
+    pods_without_memory_have_no_hints: bool = False
+    """The memory manager has no hints for a pod that requests no memory; else an empty list of hints."""
+    device_hints_from_hosts_only: bool = False
+    """Device hints combine the NUMA nodes that have such devices; else all NUMA nodes."""
+    devices_of_claims_skipped: bool = False
+    """The device manager leaves out what a claim provides, with the gate DRAExtendedResource."""
+    topology_options: OptionStages = msgspec.field(default_factory=lambda: _TOPOLOGY_OPTIONS)
+    topology_options_lower_case: bool = False
+    """The text about a topology option that is not enabled begins in lower case."""
+
+    # State files
+    pod_entries_in_state_files: bool = False
+    """The CPU and memory managers know the formats with pod entries, and try the newest format of a file first; else
+    the oldest first, and the memory manager's file needs a checksum."""
+
+    # Quotas
+    terminating_change_charged: bool = False
+    """An update of a pod that changes the Terminating scope is charged."""
+    updates_charged_by_quota: bool = False
+    """An update is charged in full to a quota that the object did not match before; else only the increase."""
+    claim_status_charged: bool = False
+    """An update of a PersistentVolumeClaim's status is charged."""
+    attributes_class_scope: bool = False
+    """The scope VolumeAttributesClass exists, with its gate."""
+    implicit_extended_resources_charged: bool = False
+    """Pods are charged for `deviceclass.resource.kubernetes.io/` resources."""
+    extended_claims_charged: bool = False
+    """Claims are charged for the extended resources of their device classes, with the gate DRAExtendedResource."""
+    lists_printed_as_json: bool = False
+    """Errors print lists as JSON; else as Go does: `[]string(nil)`."""
+
+    # Admission
+    supplemental_groups_checked: bool = False
+    """A pod that needs `supplementalGroupsPolicy: Strict` is refused where the node lacks it."""
+    sidecar_host_ports: bool = False
+    """Host ports of sidecars count."""
+    refetches_node: bool = False
+    """The node is fetched again where only its labels fail a pod."""
+    claimed_in_predicates: ClaimedInPredicates = ClaimedInPredicates.COUNTED
+    pod_features_checked: bool = False
+    """Pods with pod-level resources are refused while PodLevelResources is off; else the pod level is ignored."""
+    eviction_names_pod_level: bool = False
+    """An eviction's message names usage and request of the pod level."""

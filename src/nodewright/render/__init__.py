@@ -1,1 +1,0 @@
-"""Floor 6: reasons and states as messages, sentences, tables and documents."""

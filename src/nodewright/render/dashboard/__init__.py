@@ -1,1 +1,0 @@
-"""What a dashboard shows, as documents: a section each, made from states and plain facts."""

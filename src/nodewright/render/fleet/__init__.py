@@ -1,1 +1,0 @@
-"""What came of fleets: tables, documents, pages."""

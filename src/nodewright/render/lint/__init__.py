@@ -1,1 +1,0 @@
-"""What lint rules say: a page a rule, findings as text, as documents and as pages of documentation."""

@@ -1,0 +1,7 @@
+"""Pods run by a container runtime that speaks CRI v1, as containerd and CRI-O do."""
+
+from nodewright.runtimes.cri.channel import CRIChannel
+from nodewright.runtimes.cri.cri_runtime import CRIRuntime
+from nodewright.runtimes.cri.image_service import CRIImageStore
+
+__all__ = ["CRIChannel", "CRIImageStore", "CRIRuntime"]

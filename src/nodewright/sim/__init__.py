@@ -1,1 +1,0 @@
-"""Floor 5: what-if, fleets and faults under a virtual clock."""

@@ -1,0 +1,97 @@
+"""Hints of providers prepared for merging: one list per resource."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from nodewright.values.subsets import Demand, minimum_size
+from nodewright.values.topology_hints import Fitting, Hint, HintList, Offer
+
+NO_OPINION = HintList((Hint(None, True),))
+NO_POSSIBLE_HINT = HintList((Hint(None, False),))
+
+
+class ResourceHintList(msgspec.Struct):
+    """The hints for one resource of one provider; listed hints are sets of masks."""
+
+    provider: str
+    resource: str
+    """Empty: the provider has no opinion at all."""
+    listed: set[int]
+    preferred: set[int]
+    any_nodes: bool
+    """Whether a hint has no opinion on the NUMA nodes."""
+    any_preferred: bool
+    fitting: Fitting | None
+
+    @property
+    def can_be_preferred(self) -> bool:
+        """Whether there may be a preferred hint."""
+        return self.any_preferred or bool(self.preferred) or self.fitting is not None
+
+    def prefers(self, mask: int) -> bool:
+        """Whether exactly this set of nodes, or a hint without an opinion on the nodes, is preferred."""
+        return self.any_preferred or mask in self.preferred or self.rule_prefers(mask)
+
+    def rule_prefers(self, mask: int) -> bool:
+        """Whether the rule has this set of nodes as a preferred hint."""
+        return self.fitting is not None and self.fitting.prefers(mask) and self.fitting.fits(mask)
+
+    def named_nodes(self) -> int | None:
+        """All nodes that hints name; None: every node."""
+        if self.any_nodes:
+            return None
+        nodes = self.fitting.nodes.mask if self.fitting else 0
+        for mask in self.listed:
+            nodes |= mask
+        return nodes
+
+    def fewest_nodes(self) -> tuple[int, bool]:
+        """The fewest nodes that a hint names (0: no hint names any), and whether that is proved."""
+        sizes = [mask.bit_count() for mask in self.listed]
+        if self.fitting is None:
+            return min(sizes, default=0), True
+        rule = minimum_size(self.fitting.nodes.mask, demands_of(self.fitting))
+        size = max(rule.size, self.fitting.at_least)
+        if sizes and min(sizes) <= size:
+            # The rule may need fewer only if its size is not proved; listed hints are certain.
+            return min(sizes), rule.proved
+        return size, rule.proved
+
+
+def resource_hint_lists(offers: Iterable[Offer]) -> list[ResourceHintList]:
+    """One list for each resource of each provider, including "no opinion" and "impossible".
+
+    Follows: v1.36, topologymanager/policy.go, filterProvidersHints.
+    """
+    lists = []
+    for offer in offers:
+        if not offer.hints:
+            lists.append(_list(offer.provider, "", NO_OPINION))
+            continue
+        for resource, hints in sorted(offer.hints.items()):
+            lists.append(
+                _list(offer.provider, resource, NO_OPINION if hints is None else hints or NO_POSSIBLE_HINT)
+            )
+    return lists
+
+
+def demands_of(fitting: Fitting) -> Sequence[Demand]:
+    """All demands on a fitting set; a group that it must intersect is a demand for one of its nodes."""
+    return [*fitting.demands, *(Demand(1, ((group, 1),)) for group in fitting.touching)]
+
+
+def _list(provider: str, resource: str, hints: HintList) -> ResourceHintList:
+    listed, preferred = set(), set()
+    any_nodes = any_preferred = False
+    for hint in hints.listed:
+        if hint.numa is None:
+            any_nodes, any_preferred = True, any_preferred or hint.preferred
+        else:
+            listed.add(hint.numa.mask)
+            if hint.preferred:
+                preferred.add(hint.numa.mask)
+    rule = hints.fitting
+    if rule is not None and not rule.fits(rule.nodes.mask):
+        rule = None
+    return ResourceHintList(provider, resource, listed, preferred, any_nodes, any_preferred, rule)

@@ -1,1 +1,0 @@
-"""Floor 3: bytes in, values out: manifests, machines, files."""

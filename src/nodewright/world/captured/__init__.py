@@ -1,1 +1,0 @@
-"""Running nodes as profiles: what a kubelet left on disk, and what a cluster tells of a node."""

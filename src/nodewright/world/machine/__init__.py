@@ -1,1 +1,0 @@
-"""A machine from what the kernel, lscpu or cAdvisor say about it."""

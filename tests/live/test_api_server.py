@@ -1,0 +1,95 @@
+"""Pods with odd values: a real API server and this project give the same verdict with the same text."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+from tests.support.odd_pods import OddPods
+from tests.support.real_api_server import ASSETS, APIAnswer, RealAPIServer, real_api_server
+
+from nodewright.errors import InputError
+from nodewright.formats.manifests import workloads_from
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(
+        not ASSETS, reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver and etcd"
+    ),
+]
+PODS = "/api/v1/namespaces/default/pods"
+CLASSES = """
+{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: vm}, handler: vm, overhead: {podFixed: {cpu: 250m}}}
+---
+{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: plain}, handler: plain}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 5, preemptionPolicy: Never}
+"""
+RESOURCES = {
+    "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAPIServer]:
+    with real_api_server(Path(tmp_path_factory.mktemp("api-server"))) as client:
+        while client.request("GET", "/api/v1/namespaces/default").code != 200:
+            time.sleep(0.1)
+        for item in yaml.safe_load_all(CLASSES):
+            assert client.create(RESOURCES[item["kind"]], item).code == 201
+        time.sleep(1)  # the admission plugins read classes from a cache
+        yield client
+
+
+def real_verdict(answer: APIAnswer) -> tuple[str, frozenset[str]]:
+    """`created`, `Forbidden` or `Invalid`, and the errors."""
+    if answer.code == 201:
+        return "created", frozenset()
+    causes = (answer.body.get("details") or {}).get("causes") or ()
+    texts = [f"{cause['field']}: {cause['message']}" for cause in causes] or [answer.message]
+    return str(answer.body["reason"]), frozenset(texts)
+
+
+def verdict(pod: dict[str, Any], more: str = "") -> tuple[str, frozenset[str]]:
+    content = f"{json.dumps(pod)}\n---{CLASSES}{more}"
+    try:
+        workloads = workloads_from(content.encode(), "pod.yaml").workloads
+    except InputError as error:
+        return "Invalid", frozenset(str(replace(fault, source="")) for fault in error.faults)
+    refusal = workloads[0].refusal
+    return ("created", frozenset()) if refusal is None else (refusal.status, frozenset([refusal.error]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_odd_pods_get_the_real_verdict_and_texts(seed: int, server: RealAPIServer) -> None:
+    odd_pods, differences = OddPods(seed), []
+    for _ in range(250):
+        pod = odd_pods.pod()
+        real = real_verdict(server.create(PODS, pod, is_dry_run=True))
+        if real != (ours := verdict(pod)):
+            differences.append((pod, real, ours))
+    assert not differences
+
+
+def test_pods_under_limit_ranges_get_the_real_verdict(server: RealAPIServer) -> None:
+    odd_pods, accepted, differences = OddPods(5), [], []
+    for number in range(60):
+        namespace, limits = f"limits-{number}", odd_pods.limit_range("limits")
+        server.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        if server.create(f"/api/v1/namespaces/{namespace}/limitranges", limits).code == 201:
+            accepted.append((namespace, {**limits, "metadata": {"name": "limits", "namespace": namespace}}))
+    assert accepted
+    time.sleep(1)
+    for namespace, limits in accepted * 8:
+        pod = odd_pods.pod()
+        pod["metadata"]["namespace"] = namespace
+        real, _ = real_verdict(server.create(PODS.replace("default", namespace), pod, is_dry_run=True))
+        ours, _ = verdict(pod, f"---\n{json.dumps(limits)}\n")
+        if real != ours:
+            differences.append((pod, limits, real, ours))
+    assert not differences

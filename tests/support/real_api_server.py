@@ -1,0 +1,134 @@
+"""A real kube-apiserver with its etcd, for tests that compare answers; see `KUBEBUILDER_ASSETS` of envtest."""
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
+"""The directory of kube-apiserver and etcd; empty: there are none."""
+_TOKEN = "admin"  # noqa: S105 - of a server that only this test reaches
+_START_S = 90
+
+
+class APIAnswer(NamedTuple):
+    """The answer to a request: its status code and its object."""
+
+    code: int
+    body: dict[str, Any]
+
+    @property
+    def message(self) -> str:
+        """The error of the API server; empty if there is none."""
+        return str(self.body.get("message", "")) if self.code >= 400 else ""
+
+
+class RealAPIServer:
+    """A client of the server."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def request(self, method: str, path: str, body: Any = None, *, strict: bool = True) -> APIAnswer:
+        """The answer; unknown fields are errors if ``strict``."""
+        if method in ("POST", "PUT", "PATCH"):
+            path += f"{'&' if '?' in path else '?'}fieldValidation={'Strict' if strict else 'Ignore'}"
+        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": content}
+        if self._connection is None:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            self._connection = http.client.HTTPSConnection(
+                "127.0.0.1", self._port, context=context, timeout=30
+            )
+        try:
+            self._connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = self._connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException):
+            self.close()
+            raise
+        return APIAnswer(response.status, json.loads(text) if text[:1] == b"{" else {"text": text.decode()})
+
+    def close(self) -> None:
+        """Closes the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def create(self, path: str, body: Any, *, is_dry_run: bool = False) -> APIAnswer:
+        """The answer to a POST, which with ``is_dry_run`` stores nothing."""
+        return self.request("POST", path + ("?dryRun=All" if is_dry_run else ""), body)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _process(command: list[str], log: Path) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def real_api_server(folder: Path) -> Iterator[RealAPIServer]:
+    """A running server with empty storage; its logs are in the folder."""
+    client, peer, port = _free_port(), _free_port(), _free_port()
+    key = folder / "service-account.key"
+    subprocess.run(
+        ["openssl", "genrsa", "-out", str(key), "2048"],
+        check=True,
+        capture_output=True,
+    )
+    (folder / "tokens.csv").write_text(f"{_TOKEN},admin,admin,system:masters\n", "utf-8")
+    etcd = [f"{ASSETS}/etcd", "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync"]
+    etcd += [
+        "--listen-client-urls",
+        f"http://127.0.0.1:{client}",
+        "--advertise-client-urls",
+        f"http://127.0.0.1:{client}",
+    ]
+    etcd += ["--listen-peer-urls", f"http://127.0.0.1:{peer}"]
+    server = [f"{ASSETS}/kube-apiserver", f"--etcd-servers=http://127.0.0.1:{client}"]
+    server += [f"--secure-port={port}", "--bind-address=127.0.0.1", f"--cert-dir={folder}/certificates"]
+    server += [f"--token-auth-file={folder}/tokens.csv", "--authorization-mode=AlwaysAllow"]
+    server += ["--service-account-issuer=https://tests", f"--service-account-signing-key-file={key}"]
+    server += [f"--service-account-key-file={key}", "--disable-admission-plugins=ServiceAccount"]
+    with ExitStack() as stack:
+        stack.enter_context(_process(etcd, folder / "etcd.log"))
+        stack.enter_context(_process(server, folder / "kube-apiserver.log"))
+        client_of_server = RealAPIServer(port)
+        deadline = time.monotonic() + _START_S
+        while not _is_ready(client_of_server):
+            if time.monotonic() > deadline:
+                raise TimeoutError((folder / "kube-apiserver.log").read_text("utf-8")[-2000:])
+            time.sleep(0.2)
+        stack.callback(client_of_server.close)
+        yield client_of_server
+
+
+def _is_ready(server: RealAPIServer) -> bool:
+    try:
+        return server.request("GET", "/readyz").code == 200
+    except (OSError, http.client.HTTPException):
+        return False

@@ -1,0 +1,336 @@
+"""What is kept comes back: pods, holdings and the journal, whatever the agent ended in the middle of."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.support.agent_bench import AgentBench
+from tests.support.disks import FakeDisk
+
+from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.outcome import StateChanges
+from nodewright.agent.status_text import KubeletStatusText
+from nodewright.agent.store import agent_store
+from nodewright.agent.store.agent_store import (
+    HEADER,
+    JOURNAL,
+    LOG,
+    OLD_JOURNALS,
+    AgentStore,
+    OpenedStore,
+    StoreSettings,
+    open_store,
+)
+from nodewright.agent.store.restore_state import SavedState, restored_state
+from nodewright.agent.store.stored_pods import deferred_file, pod_file, read_pod_file, stored_part
+from nodewright.core.memory.memory_state import MemoryState
+from nodewright.engine import Node
+from nodewright.errors import HostError, InputError
+from nodewright.formats.documents import InputFile
+from nodewright.host.file_store import LocalFileStore
+from nodewright.host.ports import FileStore
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.profiles.scenario_files import journal_header, scenario_from_file, scenario_node
+from nodewright.reasons.state_files import StateFile, StatePolicyDiffers
+from nodewright.reasons.verdict import Granted, Refused
+from nodewright.replay.journal_events import action_documents
+from nodewright.replay.scenario_journal import JournalEncoder
+from nodewright.replay.scenario_run import replay
+from nodewright.testing.nodes import STATIC_CPUS, a_profile
+from nodewright.testing.objects import a_guaranteed_pod, a_pod
+
+PROFILE = a_profile(**STATIC_CPUS)
+
+
+def a_setting(profile: NodeProfile, **changes: Any) -> StoreSettings:
+    setting = StoreSettings(
+        journal_format=JournalEncoder(profile, journal_header()),
+        status_text=KubeletStatusText(),
+        boot_id="first",
+        path="/root-dir",
+    )
+    return setting._replace(**changes)
+
+
+def opened(disk: FileStore, profile: NodeProfile = PROFILE, **changes: Any) -> OpenedStore:
+    found = AgentStore.open(disk, Node.from_profile(profile).state, a_setting(profile, **changes))
+    assert isinstance(found, Granted)
+    return found.value
+
+
+def after_some_pods(disk: FileStore, **changes: Any) -> AgentState:
+    """What an agent knew when it had taken a pinned pod, one without wishes, and refused a third."""
+
+    async def live() -> AgentState:
+        start = opened(disk, **changes)
+        bench = AgentBench(PROFILE)
+        bench.replace_state(start.state, start.store)
+        async with bench:
+            await bench.add_pods(a_guaranteed_pod("pinned", "2/64Mi"), a_pod("web"), a_pod("big", "cpu=99"))
+            return bench.loop.state
+
+    return asyncio.run(live())
+
+
+def test_the_next_agent_knows_what_the_last_one_knew() -> None:
+    disk = FakeDisk()
+    before = after_some_pods(disk)
+    after = opened(disk).state
+    assert {uid: stored_part(one) for uid, one in after.pods.items()} == {
+        uid: stored_part(one) for uid, one in before.pods.items()
+    }
+    assert after.node.held == before.node.held
+    assert after.node.pods == before.node.pods
+
+
+def test_state_files_are_those_of_a_kubelet() -> None:
+    disk = FakeDisk()
+    after_some_pods(disk)
+    assert disk.files["cpu_manager_state"] == (
+        b'{"policyName":"static","defaultCpuSet":"0,3-7","entries":{"pinned":{"main":"1-2"}},"checksum":'
+        + disk.files["cpu_manager_state"].rpartition(b":")[2]
+    )
+    assert set(disk.names("device-plugins")) == {f"device-plugins/{StateFile.DEVICES}"}
+
+
+@pytest.mark.parametrize("most_bytes", [4 << 20, 300])
+def test_journals_are_scenarios_that_decide_the_same(most_bytes: int) -> None:
+    disk = FakeDisk()
+    after_some_pods(disk, max_journal_bytes=most_bytes)
+    opened(disk)
+    kinds = []
+    for name in (*reversed(OLD_JOURNALS), JOURNAL):
+        if name not in disk.files:
+            continue
+        scenario = scenario_from_file(InputFile(name, disk.files[name])).scenario
+        node = Node.from_profile(scenario_node(scenario_from_file(InputFile(name, disk.files[name])))).state
+        for one in replay(node, scenario.spec.events, live=scenario.spec.live):
+            kinds.append(one.event.kind)
+            assert action_documents(one.actions) == list(one.event.actions or ())
+    assert kinds == ["add", "add", "add", "started", "started"]
+
+
+def test_an_interrupted_journal_is_rotated_up_to_its_last_complete_event() -> None:
+    disk = FakeDisk()
+    after_some_pods(disk)
+    disk.files[JOURNAL] = disk.files[JOURNAL][:-20]
+    opened(disk)
+    events = json.loads(disk.files[OLD_JOURNALS[0]])["spec"]["events"]
+    assert [*events[-1]] == ["started", "actions"]
+
+
+def test_what_was_in_the_log_only_is_done_by_the_next_agent() -> None:
+    disk = FakeDisk()
+    start = opened(disk)
+    before = dict(disk.files)
+    record = PodRecord(pod=a_pod("web"), source=PodSource.API, stage=PodStage.ACTIVE, memory=MemoryState())
+    start.store.write(StateChanges(node=start.state.node, pods={"web": record}))
+    disk.files = {**before, LOG: disk.files[LOG].removesuffix(b"=\n")}
+    assert set(opened(disk).state.pods) == {"web"}
+
+
+def test_a_line_of_the_log_that_was_cut_off_counts_for_nothing() -> None:
+    disk = FakeDisk()
+    start = opened(disk)
+    before = dict(disk.files)
+    record = PodRecord(pod=a_pod("web"), source=PodSource.API, stage=PodStage.ACTIVE, memory=MemoryState())
+    start.store.write(StateChanges(node=start.state.node, pods={"web": record}))
+    disk.files = {**before, LOG: disk.files[LOG][:-10]}
+    assert opened(disk).state.pods == {}
+
+
+def test_nothing_is_lost_with_the_power() -> None:
+    disk = FakeDisk()
+    before = after_some_pods(disk)
+    disk.lose_power()
+    start = opened(disk, boot_id="second")
+    assert start.state.node.held == before.node.held
+    assert [told.reason for told in start.events] == ["Rebooted"]
+
+
+def test_a_state_file_that_people_have_deleted_stays_deleted() -> None:
+    disk = FakeDisk()
+    after_some_pods(disk)
+    del disk.files["cpu_manager_state"]
+    start = opened(disk, boot_id="second")
+    # The kubelet would give it CPUs anew, too.
+    assert str(start.state.node.held.cpu.exclusive("pinned", "main")) == "1-2"
+
+
+def test_another_policy_is_refused_as_the_kubelet_refuses_it() -> None:
+    disk = FakeDisk()
+    after_some_pods(disk)
+    other = a_profile(**{**STATIC_CPUS, "cpuManagerPolicy": "none"})
+    kept = dict(disk.files)
+    found = AgentStore.open(disk, Node.from_profile(other).state, a_setting(other))
+    assert isinstance(found, Refused)
+    assert isinstance(found.because[0], StatePolicyDiffers)
+    assert {name: disk.files[name] for name in kept if name != LOG} == {
+        name: content for name, content in kept.items() if name != LOG
+    }
+
+
+def test_pods_that_find_no_room_any_more_end_and_say_why() -> None:
+    disk = FakeDisk()
+    after_some_pods(disk)
+    smaller = a_profile(**STATIC_CPUS, maxPods=1)
+    found = AgentStore.open(disk, Node.from_profile(smaller).state, a_setting(smaller))
+    assert isinstance(found, Granted)
+    stages = {uid: one.stage for uid, one in found.value.state.pods.items()}
+    assert stages == {"pinned": PodStage.ACTIVE, "web": PodStage.TERMINATING, "big": PodStage.REJECTED}
+    assert [(told.uid, told.reason) for told in found.value.events] == [("web", "OutOfpods")]
+
+
+@pytest.mark.parametrize("name", ["cpu_manager_state", "memory_manager_state"])
+def test_a_damaged_state_file_is_set_aside_and_its_pods_are_allocated_again(name: str) -> None:
+    disk = FakeDisk()
+    before = after_some_pods(disk)
+    disk.files[name] = torn = disk.files[name][:-20]
+    after = opened(disk)
+    assert [event.message for event in after.events] == [
+        f"/root-dir/{name}: it is damaged; the file is kept as {name}.damaged"
+    ]
+    assert disk.files[f"{name}.damaged"] == torn
+    assert after.state.pods.keys() == before.pods.keys()
+    assert after.state.node.held.cpu == before.node.held.cpu
+    assert opened(disk).events == ()
+
+
+def test_a_fifo_in_place_of_a_state_file_is_set_aside_and_not_waited_for(tmp_path: Path) -> None:
+    disk = LocalFileStore(tmp_path / "root")
+    after_some_pods(disk)
+    (tmp_path / "root/cpu_manager_state").unlink()
+    os.mkfifo(tmp_path / "root/cpu_manager_state")
+    (event,) = opened(disk).events
+    assert event.message.endswith("is not a regular file; the file is kept as cpu_manager_state.damaged")
+    assert (tmp_path / "root/cpu_manager_state").is_file()
+    disk.close()
+
+
+def test_an_agent_starts_in_its_own_directory_without_a_header() -> None:
+    disk = FakeDisk()
+    before = after_some_pods(disk)
+    del disk.files["agent.json"]
+    assert opened(disk).state.pods.keys() == before.pods.keys()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda content: content[:-30], "is damaged, or not written by nodewright"),
+        (lambda content: content.replace(b'"checksum":', b'"checksum":1'), "its checksum differs"),
+        (lambda _: b"hello", "its containers, if any, are then terminated as orphans"),
+        (lambda _: b"[" * 100_000, "is damaged, or not written by nodewright"),
+        (lambda _: b"\xff\xfe", "is damaged, or not written by nodewright"),
+        (lambda _: b"", "is damaged, or not written by nodewright"),
+    ],
+)
+@pytest.mark.parametrize("name", ["pods/web.json", "agent.json", "deferred.json", "changes.log"])
+def test_a_damaged_file_is_set_aside_and_the_rest_is_loaded(name: str, damage: object, said: str) -> None:
+    disk = FakeDisk()
+    uids = set(after_some_pods(disk).pods)
+    assert callable(damage)
+    disk.files.setdefault("deferred.json", deferred_file(()))
+    content = disk.files[name] or b"11111111 {}"
+    # An incomplete last line of the log is no damage.
+    disk.files[name] = damaged = damage(content) + (b"\n\n" if name == "changes.log" else b"")
+    start = opened(disk)
+    assert set(start.state.pods) == uids - ({"web"} if name == "pods/web.json" else set())
+    (event,) = [event for event in start.events if event.reason == "RecordSetAside"]
+    assert event.message.startswith(f"/root-dir/{name}: ")
+    assert event.message.endswith(f"the file is kept as {name}.damaged")
+    assert said in event.message or name != "pods/web.json"
+    assert disk.files[f"{name}.damaged"] == damaged
+    assert not [event for event in opened(disk).events if event.reason == "RecordSetAside"]
+
+
+def test_a_file_of_a_newer_version_is_refused_with_what_to_do() -> None:
+    disk = FakeDisk()
+    after_some_pods(disk)
+    newer = disk.files["pods/web.json"].replace(b'"version":1', b'"version":2')
+    disk.files["pods/web.json"] = newer
+    with pytest.raises(InputError, match="of version 2, written by a newer nodewright"):
+        opened(disk)
+    assert disk.files["pods/web.json"] == newer
+
+
+def test_a_copy_of_another_pods_file_is_set_aside() -> None:
+    disk = FakeDisk()
+    after_some_pods(disk)
+    disk.files["pods/copy.json"] = disk.files["pods/web.json"]
+    start = opened(disk)
+    assert [event.reason for event in start.events] == ["RecordSetAside"]
+    assert "copy" not in start.state.pods
+
+
+def test_a_record_that_nobody_can_start_with_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FakeDisk()
+    uids = set(after_some_pods(disk).pods)
+
+    def restored(parts: Any, saved: SavedState, status_text: Any) -> Any:
+        if "web" in saved.pods:
+            raise KeyError("name")
+        return restored_state(parts, saved, status_text)
+
+    monkeypatch.setattr(agent_store, "restored_state", restored)
+    start = opened(disk)
+    assert set(start.state.pods) == uids - {"web"}
+    assert ["KeyError" in event.message for event in start.events] == [True]
+    assert "pods/web.json.damaged" in disk.files
+
+
+def test_the_directory_of_a_kubelet_is_not_touched() -> None:
+    disk = FakeDisk()
+    disk.files["cpu_manager_state"] = b"{}"
+    with pytest.raises(InputError, match="is this a kubelet's directory"):
+        opened(disk)
+    assert disk.files == {"cpu_manager_state": b"{}"}
+
+
+def test_what_is_kept_is_read_again() -> None:
+    disk = FakeDisk()
+    (record, *_) = after_some_pods(disk).pods.values()
+    record = replace(record, is_preempted=True, grace_period_s=3, waits_for=frozenset("ab"), cgroup="/a/b")
+    record = replace(record, pending_post_start_hooks={"main": 2})
+    assert read_pod_file(pod_file(record), "") == stored_part(record)
+
+
+def test_a_real_directory_keeps_it_as_well(tmp_path: Path) -> None:
+    disk = LocalFileStore(tmp_path / "root")
+    before = after_some_pods(disk)
+    with pytest.raises(HostError, match=r"process \d+ uses it: two agents cannot share a directory"):
+        LocalFileStore(tmp_path / "root")
+    disk.close()
+    (tmp_path / "root/pods/.web.json.tmp").write_text("half")
+    disk = LocalFileStore(tmp_path / "root")
+    assert opened(disk).state.node.held == before.node.held
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "root/pods").iterdir()} == {0o600}
+    assert not (tmp_path / "root/pods/.web.json.tmp").exists()
+    disk.close()
+
+
+def test_an_agent_has_its_directory_for_itself(tmp_path: Path) -> None:
+    node, scribe = Node.from_profile(PROFILE).state, JournalEncoder(PROFILE, journal_header())
+    found = open_store(tmp_path, node, scribe, KubeletStatusText(), {PodSource.FILE})
+    assert isinstance(found, Granted)
+    assert found.value.state.unready_sources == {PodSource.FILE}
+    with pytest.raises(HostError, match="two agents"):
+        open_store(tmp_path, node, scribe, KubeletStatusText())
+
+
+def test_a_directory_error_names_the_failed_operation(tmp_path: Path) -> None:
+    disk = LocalFileStore(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HostError, match=r"write .*file/name: "):
+        disk.write("file/name", b"")
+    disk.close()
+
+
+def test_the_header_is_there_before_anything_else() -> None:
+    disk = FakeDisk()
+    opened(disk)
+    assert HEADER in disk.synced

@@ -1,0 +1,173 @@
+"""An agent as a dashboard shows it, and what a browser is passed on of it."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+from tests.support.agent_bench import async_test
+from tests.support.dashboards import DashboardAgent
+from tests.support.kubelet_api import asgi_request
+
+from nodewright.api.agent_server import serve_agent_api
+from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
+from nodewright.api.proxy import AgentProxy
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.runtimes.simulated import settle
+from nodewright.testing.nodes import STATIC_CPUS, a_profile
+from nodewright.testing.objects import a_guaranteed_pod, a_pod, a_static_pod
+
+
+def stand(profile: NodeProfile | None = None) -> DashboardAgent:
+    return DashboardAgent(profile or a_profile(**STATIC_CPUS))
+
+
+async def pods_of(one: DashboardAgent) -> dict[str, dict[str, Any]]:
+    """The cards of the pods by name."""
+    await settle()
+    return {card["name"]: card for card in (await one.view.sections())["pods"]}
+
+
+@async_test
+async def test_cards_have_the_state_and_the_resources() -> None:
+    async with stand() as it:
+        await it.bench.add_pods(a_guaranteed_pod("db", "2/1Gi"), a_pod("big", "cpu=64"))
+        pods = await pods_of(it)
+        assert (pods["db"]["word"], pods["db"]["tone"], pods["db"]["letters"]) == ("Running", "good", "A")
+        assert pods["db"]["placement"]["containers"][0]["cpus"] == "1-2"
+        assert (pods["big"]["word"], pods["big"]["tone"], pods["big"]["mark"]) == ("OutOfcpu", "bad", None)
+        assert "requested: 64000" in pods["big"]["message"]
+
+
+@async_test
+async def test_a_pod_keeps_its_mark_when_others_go() -> None:
+    async with stand() as it:
+        await it.bench.add_pods(a_guaranteed_pod("one", "1/1Gi"), a_guaranteed_pod("two", "1/1Gi"))
+        assert (await pods_of(it))["two"]["letters"] == "B"
+        await it.bench.remove_pod("one")
+        await settle()
+        pods = await pods_of(it)
+        assert "one" not in pods or pods["one"]["mark"] is None
+        assert pods["two"]["letters"] == "B"
+
+
+@async_test
+async def test_a_refusal_has_its_fixes_and_a_pod_that_runs_its_groups() -> None:
+    async with stand() as it:
+        await it.bench.add_pods(a_guaranteed_pod("db", "2/1Gi"), a_pod("big", "cpu=64"))
+        refused, runs = await it.view.placement_reason("big"), await it.view.placement_reason("db")
+        assert refused is not None
+        assert runs is not None
+        assert refused["decision"] == "refused"
+        assert any("instead of 64" in one["text"] for one in refused["now"]["fixes"])
+        assert (runs["asNewArrival"], runs["now"]["verdict"]) == (True, "admitted")
+        files = {name for group in runs["cgroups"] for name, _, _ in group["files"]}
+        assert any("cpuset" in name for name in files)
+        assert await it.view.placement_reason("nobody") is None
+
+
+@async_test
+async def test_reasons_name_pods_as_people_do() -> None:
+    async with stand() as it:
+        there = a_guaranteed_pod("db", "4/1Gi")
+        await it.bench.add_pods(replace(there, metadata=replace(there.metadata, uid="0123-4567")))
+        await it.bench.add_pods(a_guaranteed_pod("big", "5/1Gi"))
+        found = await it.view.placement_reason("big")
+        assert found is not None
+        said = json.dumps(found)
+        assert "default/db" in said
+        assert "0123-4567" not in said
+
+
+@async_test
+async def test_preempted_and_waiting_pods_are_shown() -> None:
+    async with stand() as it:
+        await it.bench.add_pods(a_pod("batch", "cpu=7"))
+        await it.bench.add_pods(a_static_pod("critical", "cpu=2"))
+        told = [(one["reason"], one["name"]) for one in (await it.view.sections())["events"]]
+        assert ("Preempting", "batch") in told
+
+
+@async_test
+async def test_sections_are_cached_while_nothing_changes() -> None:
+    async with stand() as it:
+        await it.bench.add_pods(a_pod("web", "cpu=1"))
+        first, second = await it.view.sections(), await it.view.sections()
+        assert first["pods"] is second["pods"]
+        await it.bench.add_pods(a_pod("more", "cpu=1"))
+        third = await it.view.sections()
+        assert third["pods"] is not second["pods"]
+
+
+@async_test
+async def test_samples_are_taken_only_while_a_page_is_open() -> None:
+    profile = a_profile(evictionHard={"memory.available": "1Gi", "nodefs.available": "10%"})
+    async with stand(profile) as it:
+        it.bench.memory_readings.set_readings(memory="3Gi/16Gi", nodefs="20Gi/100Gi")
+        assert it.bench.memory_readings.reads == 0
+        charts = (await it.view.sections())["charts"]
+        memory = next(chart for chart in charts if chart["id"] == "memory.available")
+        assert [(mark["at"], mark["text"]) for mark in memory["marks"]] == [(1 << 30, "memory.available<1Gi")]
+        (sample,) = it.view.samples(0)
+        assert sample["values"]["memory.available"] == 3 << 30
+        assert it.view.samples(sample["at"]) == []
+        await asyncio.gather(*(it.view.sections() for _ in range(20)))
+        assert it.bench.memory_readings.reads == 1, "all who look share what was measured"
+
+
+@async_test
+async def test_gauges_that_cannot_be_read_leave_the_rest() -> None:
+    async with stand() as it:
+        it.bench.memory_readings.error = "no such file"
+        await it.bench.add_pods(a_pod("web", "cpu=1"))
+        assert "web" in await pods_of(it)
+
+
+@async_test
+async def test_the_eviction_ranking_is_computed_on_request() -> None:
+    async with stand() as it:
+        await it.bench.add_pods(a_pod("web", "cpu=1", priority=5), a_pod("batch", "cpu=1"))
+        found = await it.view.eviction_ranking()
+        assert found is not None
+        assert [one["name"] for one in found["pods"]] == ["batch", "web"]
+        assert found["pods"][0]["before"] == "lower priority"
+
+
+@async_test
+async def test_a_wait_ends_with_the_next_decision_or_the_agent() -> None:
+    async with stand() as it:
+        await it.view.sections()
+        turn = asyncio.create_task(it.view.wait_for_change())
+        await settle()
+        await it.bench.add_pods(a_pod("web", "cpu=1"))
+        assert await asyncio.wait_for(turn, 0.9)
+        it.board.close()
+        assert not await it.view.wait_for_change()
+
+
+def test_the_relay_passes_on_the_dashboard_and_nothing_else(tmp_path: Path) -> None:
+    @async_test
+    async def relayed() -> None:
+        path = tmp_path / "agent.sock"
+        async with stand() as it:
+            await it.bench.add_pods(a_pod("web", "cpu=1"))
+            async with serve_agent_api(
+                it.agent, path, additional_routes=DashboardRoutes(it.view).authorized_routes()
+            ):
+                relay = AgentProxy(path)
+                page = await asgi_request(relay, "/dashboard/")
+                assert page.code == 200
+                assert "connection" not in page.headers
+                known = await asgi_request(
+                    relay, "/dashboard/", headers={"If-None-Match": page.headers["etag"]}
+                )
+                assert known.code == 304
+                found = json.loads((await asgi_request(relay, "/dashboard/document")).body)
+                assert [one["name"] for one in found["pods"]] == ["web"]
+                for other in ("/api/v1/pods", "/dashboard/../api/v1/pods", "/dashboard/%2e%2e/api/v1/pods"):
+                    assert (await asgi_request(relay, other)).code == 404, other
+        gone = await asgi_request(relay, "/dashboard/")
+        assert (gone.code, gone.text.partition(";")[0]) == (502, "The agent does not respond")
+
+    relayed()

@@ -1,0 +1,138 @@
+"""The order in which the API server makes a pod: defaults, plugins, validation, limit ranges."""
+
+import pytest
+
+from nodewright.errors import InputError
+from nodewright.formats.manifests import workloads_from
+from nodewright.formats.workloads import Workload
+
+BOUNDS = "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: [{type: %s}]}}\n"
+POD = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {%scontainers: [{name: a, image: a, resources: %s}]}}\n"
+OWNER = (
+    "{apiVersion: apps/v1, kind: %s, metadata: {name: web}, spec: {replicas: 2, selector: {matchLabels: {a: b}}, "
+    "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a, resources: %s}]}}}}\n"
+)
+QUOTA = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {%s}}}\n"
+DEFAULT = BOUNDS % "Container, default: {memory: 256Mi}"
+TOO_MUCH = (
+    'spec.containers[0].resources.requests: Invalid value: "1Gi": '
+    "must be less than or equal to memory limit of 256Mi"
+)
+
+
+def created(*texts: str) -> tuple[Workload, ...]:
+    return workloads_from("---\n".join(texts).encode(), "f.yaml").workloads
+
+
+def refusal(workload: Workload) -> tuple[str, str] | None:
+    return None if workload.refusal is None else workload.refusal.kubelet()
+
+
+def test_defaults_of_limit_ranges_come_before_validation() -> None:
+    (pod,) = created(POD % ("", "{requests: {memory: 1Gi}}"), DEFAULT)
+    assert refusal(pod) == ("Invalid", f'Pod "a" is invalid: {TOO_MUCH}')
+    assert refusal(created(POD % ("", "{requests: {memory: 128Mi}}"), DEFAULT)[0]) is None
+
+
+def test_the_pods_of_a_deployment_are_refused_and_the_deployment_is_not() -> None:
+    (owner,) = created(OWNER % ("Deployment", "{requests: {memory: 1Gi}}"), DEFAULT)
+    assert refusal(owner) == ("FailedCreate", f'Error creating: Pod "web-0" is invalid: {TOO_MUCH}')
+
+
+def test_a_stateful_set_reports_the_failure_in_its_own_words() -> None:
+    (owner,) = created(OWNER % ("StatefulSet", "{requests: {memory: 1Gi}}"), DEFAULT)
+    assert refusal(owner) == (
+        "FailedCreate",
+        f'create Pod web-0 in StatefulSet web failed error: Pod "web-0" is invalid: {TOO_MUCH}',
+    )
+
+
+def test_a_pod_level_amount_is_compared_with_the_containers_defaults() -> None:
+    bounds = BOUNDS % "Container, defaultRequest: {cpu: 500m}"
+    (pod,) = created(POD % ("resources: {requests: {cpu: 100m}}, ", "{}"), bounds)
+    assert refusal(pod) == (
+        "Invalid",
+        (
+            'Pod "a" is invalid: spec.resources.requests[cpu]: Invalid value: "100m": '
+            "must be greater than or equal to aggregate container requests of 500m"
+        ),
+    )
+
+
+def test_defaults_of_limit_ranges_can_make_a_pod_valid() -> None:
+    huge = POD % ("", "{limits: {hugepages-2Mi: 2Mi}}")
+    with pytest.raises(InputError, match="HugePages require cpu or memory"):
+        created(huge)
+    assert refusal(created(huge, DEFAULT)[0]) is None
+
+
+def test_a_pod_that_is_invalid_with_and_without_limit_ranges_is_a_fault() -> None:
+    with pytest.raises(InputError) as error:
+        created(POD % ("", "{limits: {hugepages-2Mi: 3Mi}}"), DEFAULT)
+    assert {fault.path for fault in error.value.faults} == {
+        "spec.containers[0].resources.limits[hugepages-2Mi]",
+        "spec.containers[0].resources.requests[hugepages-2Mi]",
+    }
+
+
+def test_a_limit_range_forbids_after_validation() -> None:
+    (pod,) = created(POD % ("", "{requests: {cpu: 2}}"), BOUNDS % "Container, max: {cpu: 1}")
+    assert refusal(pod) is not None
+    (pod,) = created(POD % ("", "{requests: {cpu: 1}, limits: {cpu: 2}}"), BOUNDS % "Pod, max: {cpu: 1}")
+    assert refusal(pod) == (
+        "Forbidden",
+        'pods "a" is forbidden: maximum cpu usage per Pod is 1, but limit is 2',
+    )
+
+
+def test_a_null_amount_is_zero() -> None:
+    (pod,) = created(POD % ("", "{requests: {cpu: 1, memory: null}}"))
+    assert str(pod.pod.spec.containers[0].resources.requests["memory"]) == "0"
+    with pytest.raises(InputError, match="must be less than or equal to memory limit of 0"):
+        created(POD % ("", "{requests: {memory: 1Mi}, limits: {memory: null}}"))
+
+
+def test_amounts_are_rounded_before_they_are_compared() -> None:
+    rounded = "{requests: {cpu: 1.00009}, limits: {cpu: 1.00001}}"
+    assert refusal(created(POD % ("", rounded))[0]) is None
+    assert refusal(created(OWNER % ("Deployment", rounded))[0]) is None
+
+
+def test_a_template_gets_no_requests_from_its_limits() -> None:
+    template = "{limits: {nvidia.com/gpu: 1}, requests: {nvidia.com/gpu: 1}}"
+    assert refusal(created(OWNER % ("Deployment", template))[0]) is None
+    spec = "resources: {limits: {cpu: 1}}, containers: [{name: a, image: a, resources: {limits: {cpu: 2}}}]"
+    owner = OWNER % ("Deployment", "{}")
+    owner = owner.replace("containers: [{name: a, image: a, resources: {}}]", spec)
+    with pytest.raises(InputError) as error:
+        created(owner)
+    assert [fault.path for fault in error.value.faults] == [
+        "spec.template.spec.resources.containers[0][cpu].limits"
+    ]
+
+
+def test_the_objects_that_took_part_are_named() -> None:
+    quota = QUOTA % "requests.memory: 1Gi"
+    (pod,) = created(POD % ("", "{requests: {memory: 1Mi}}"), DEFAULT, quota)
+    assert pod.applied == ("LimitRange l", "ResourceQuota q")
+
+
+def exceeded(kind: str, name: str, resource: str) -> str:
+    amounts = f"requested: {resource}=1, used: {resource}=0, limited: {resource}=0"
+    return f'{kind} "{name}" is forbidden: exceeded quota: q, {amounts}'
+
+
+@pytest.mark.parametrize(
+    ("hard", "wanted"),
+    [
+        ("pods: 0", ("FailedCreate", f"Error creating: {exceeded('pods', 'web-0', 'pods')}")),
+        ("count/deployments.apps: 0", ("Forbidden", exceeded("deployments.apps", "web", "count/deployments.apps"))),
+        ("count/replicasets.apps: 0", ("Forbidden", exceeded("replicasets.apps", "web-", "count/replicasets.apps"))),
+        ("pods: 1", None),
+    ],
+)  # fmt: skip
+def test_children_of_a_refused_parent_do_not_exist(hard: str, wanted: tuple[str, str] | None) -> None:
+    owner, other = created(OWNER % ("Deployment", "{}"), POD % ("", "{}"), QUOTA % f"{hard}, configmaps: 5")
+    assert refusal(owner) == wanted
+    # Only pods that exist are charged.
+    assert (refusal(other) is None) is hard.startswith("count")

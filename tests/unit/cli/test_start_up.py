@@ -1,0 +1,80 @@
+"""What the commands import: only what their answers need, so that they start quickly."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+ADMIT = ("admit", "-f", "examples/admission/pods.yaml", "--node", "examples/nodes/worker.yaml")
+MAX_MODULES = 200
+"""Of ours, for `admit`; 180 when this was written."""
+
+_CODE = """
+import gc, json, sys
+from nodewright import cli
+sys.argv = ["nodewright", *json.loads(sys.argv[1])]
+try:
+    cli.main()
+except SystemExit:
+    pass
+print(json.dumps([gc.isenabled(), *sys.modules]), file=sys.stderr)
+"""
+
+
+@cache
+def after_run(*arguments: str) -> tuple[bool, frozenset[str]]:
+    """Whether garbage is collected at the end of the command, and the modules that are loaded."""
+    command = [sys.executable, "-c", _CODE, json.dumps(arguments)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    is_collecting, *modules = json.loads(result.stderr.splitlines()[-1])
+    return is_collecting, frozenset(modules)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "asyncio",
+        "http.client",
+        "multiprocessing",
+        "socket",
+        "ssl",
+        "subprocess",
+        "nodewright.agent",
+        "nodewright.api",
+        "nodewright.core.lifecycle",
+        "nodewright.core.quota",
+        "nodewright.formats.api_objects",
+        "nodewright.engine.policy_registry",
+        "nodewright.fleet",
+        "nodewright.host",
+        "nodewright.node.resize",
+        "nodewright.node.restart.kubelet_startup",
+        "nodewright.node.what_if",
+        "nodewright.profiles.machine.captured_machine",
+        "nodewright.replay",
+    ],
+)
+def test_admit_does_not_import_what_its_answer_does_not_need(module: str) -> None:
+    _, modules = after_run(*ADMIT)
+    assert "nodewright.cli.admit" in modules
+    assert module not in modules
+
+
+def test_admit_imports_a_limited_number_of_modules() -> None:
+    _, modules = after_run(*ADMIT)
+    ours = [name for name in modules if name.startswith("nodewright")]
+    assert len(ours) <= MAX_MODULES
+
+
+def test_help_imports_no_command() -> None:
+    _, modules = after_run("--help")
+    assert not [name for name in modules if name.startswith(("nodewright.core", "nodewright.node", "yaml"))]
+
+
+def test_garbage_is_collected_again_once_the_command_is_imported() -> None:
+    is_collecting, _ = after_run(*ADMIT)
+    assert is_collecting

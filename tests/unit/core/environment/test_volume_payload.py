@@ -1,0 +1,127 @@
+"""Files of volumes that are made of objects."""
+
+from typing import Any
+
+import pytest
+
+from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
+from nodewright.core.environment.volume_payload import FileContent, volume_payload
+from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.testing.objects import a_pod, amounts
+
+AROUND = ReferenceSources(
+    allocatable=amounts("cpu=8"),
+    config_maps={"conf": ConfigMap(data={"b": "two", "a": "one"}, binary_data={"c": b"\0\xff"})},
+    secrets={"key": Secret(data={"token": b"s3cret"})},
+)
+POD = a_pod("web", "cpu=500m", metadata={"labels": {"a": "b"}})
+
+
+def files(**volume: Any) -> object:
+    return volume_payload({"name": "v", **volume}, POD, AROUND)
+
+
+def test_all_keys_of_a_config_map_are_files() -> None:
+    assert files(configMap={"name": "conf"}) == {
+        "a": FileContent(b"one"),
+        "b": FileContent(b"two"),
+        "c": FileContent(b"\0\xff"),
+    }
+
+
+def test_keys_can_be_chosen_with_paths_and_modes() -> None:
+    told = {
+        "name": "conf",
+        "defaultMode": 0o400,
+        "items": [{"key": "a", "path": "x/a"}, {"key": "c", "path": "c", "mode": 0o755}],
+    }
+    assert files(configMap=told) == {"x/a": FileContent(b"one", 0o400), "c": FileContent(b"\0\xff", 0o755)}
+    assert files(secret={"secretName": "key", "defaultMode": 0}) == {"token": FileContent(b"s3cret", 0)}
+
+
+def test_the_pod_tells_of_itself() -> None:
+    told = {
+        "items": [
+            {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+            {
+                "path": "./cpu",
+                "resourceFieldRef": {"containerName": "main", "resource": "requests.cpu", "divisor": "1m"},
+            },
+            {"path": "most", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}},
+            {"path": "nothing"},
+        ]
+    }
+    assert files(downwardAPI=told) == {
+        "labels": FileContent(b'a="b"'),
+        "cpu": FileContent(b"500"),
+        "most": FileContent(b"8"),
+        "nothing": FileContent(b""),
+    }
+
+
+def test_sources_are_put_together_and_later_ones_win() -> None:
+    sources = [
+        {"configMap": {"name": "conf", "items": [{"key": "a", "path": "x"}]}},
+        {"secret": {"name": "key", "items": [{"key": "token", "path": "x"}]}},
+        {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+    ]
+    expected = {"x": FileContent(b"s3cret", 0o440), "name": FileContent(b"web", 0o440)}
+    assert files(projected={"sources": sources, "defaultMode": 0o440}) == expected
+    assert files(projected={}) == {}
+
+
+LACKING: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
+    ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
+    (
+        {"configMap": {"name": "conf", "items": [{"key": "x", "path": "x"}]}},
+        "configmap references non-existent config key: x",
+    ),
+    (
+        {"secret": {"secretName": "key", "items": [{"key": "x", "path": "x"}]}},
+        "references non-existent secret key: x",
+    ),
+    (
+        {"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "status.podIP"}}]}},
+        "unsupported fieldPath: status.podIP",
+    ),
+    (
+        {"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name['x']"}}]}},
+        "fieldPath \"metadata.name['x']\" does not support subscript",
+    ),
+    (
+        {"projected": {"sources": [{"configMap": {"name": "x"}}, {"secret": {"name": "y"}}]}},
+        '[configmap "x" not found, secret "y" not found]',
+    ),
+    (
+        {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+        "serviceAccountToken needs an API server, and there is none",
+    ),
+    ({"projected": {"sources": [{}]}}, "nothing needs an API server, and there is none"),
+)
+
+
+@pytest.mark.parametrize(("volume", "message"), LACKING)
+def test_what_lacks_is_told(volume: dict[str, Any], message: str) -> None:
+    assert files(**volume) == UnresolvedReference(message)
+
+
+def test_what_may_lack_is_left_out() -> None:
+    assert files(configMap={"name": "none", "optional": True}) == {}
+    assert files(secret={"secretName": "none", "optional": True, "items": [{"key": "x", "path": "x"}]}) == {}
+
+
+PATHS = {
+    "": 'invalid path: must not be empty: ""',
+    "/etc/passwd": "invalid path: must be relative path: /etc/passwd",
+    "a/../../b": "invalid path: must not contain '..': a/../../b",
+    "..data": "invalid path: must not start with '..': ..data",
+    "a" * 256: "invalid path: filenames must be less than or equal to 255 characters",
+    "a/" * 2050: "invalid path: must be less than or equal to 4096 characters",
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_file_leaves_its_volume(path: str) -> None:
+    told = {"name": "conf", "items": [{"key": "a", "path": path}]}
+    assert files(configMap=told) == UnresolvedReference(PATHS[path])

@@ -1,0 +1,87 @@
+"""How many more pods fit: counted by asking the nodes, and by amounts."""
+
+from typing import Any
+
+from nodewright.engine import Node
+from nodewright.fleet.capacity import capacity_by_shape, total_capacity
+from nodewright.fleet.fleet_summary import free_cpus_by_numa
+from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes
+from nodewright.fleet.load.machine_shapes import parse_shape_rules
+from nodewright.fleet.simulation.outcomes import NodeRecord
+from nodewright.fleet.workload import FleetNode
+from nodewright.kubernetes.objects import (
+    Container,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Taint,
+    Toleration,
+)
+from nodewright.node.events import PodAdded, PodStarted
+from nodewright.node.node_state import NodeState
+from nodewright.node.step import step
+from nodewright.values.quantity import Quantity
+
+SPLIT = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
+
+
+def a_pod(cpus: str, name: str = "probe", **spec: Any) -> Pod:
+    asked = {"cpu": Quantity.parse(cpus), "memory": Quantity.parse("1Gi")}
+    container = Container(
+        name="main", image="main", resources=ResourceRequirements(requests=asked, limits=asked)
+    )
+    return Pod(ObjectMeta(name=name, namespace="default", uid=name), PodSpec(containers=(container,), **spec))
+
+
+def a_node(configuration: dict[str, str], **more: Any) -> FleetNode:
+    amounts = {
+        name: Quantity.parse(text) for name, text in (("cpu", "16"), ("memory", "64Gi"), ("pods", "110"))
+    }
+    read = NodeEntry(name="n1", capacity=amounts, allocatable=amounts, **more)
+    return assembled_nodes(
+        [read], NodeDefaults(rules=parse_shape_rules(["2x1x4x2"]), configuration=configuration)
+    ).nodes[0]
+
+
+def record(node: FleetNode, *pods: Pod) -> NodeRecord:
+    state: NodeState = Node.from_profile(node.profile).state
+    for pod in pods:
+        taken = step(state, PodAdded(pod))
+        state = step(taken.state, PodStarted(pod.uid)).state
+    return NodeRecord(node=node, state=state, pods={}, placed_pods=0, refused_pods=0)
+
+
+def test_resources_on_two_numa_nodes_are_stranded_for_pods_that_need_one() -> None:
+    node = a_node(SPLIT)
+    held = record(node, a_pod("2", "a"), a_pod("6", "b"), a_pod("4", "c"))
+    assert free_cpus_by_numa(held.state) == (0, 4)
+    (found,) = capacity_by_shape([held], a_pod("3"))
+    assert (found.capacity.admitted, found.capacity.by_free_amounts, found.capacity.stranded) == (1, 1, 0)
+    (wide,) = capacity_by_shape([record(node, a_pod("6", "a"), a_pod("6", "b"))], a_pod("4"))
+    assert (wide.capacity.admitted, wide.capacity.by_free_amounts, wide.capacity.stranded) == (0, 1, 1)
+    assert type(wide.capacity.because).__name__ == "NoCommonNUMA"
+
+
+def test_equal_nodes_have_equal_capacity_and_all_are_counted() -> None:
+    node = a_node({})
+    found = total_capacity(
+        capacity_by_shape([record(node), record(node), record(node, a_pod("10", "a"))], a_pod("4"))
+    )
+    assert (found.nodes, found.admitted, found.by_free_amounts) == (3, 4 + 4 + 1, 9)
+
+
+def test_infeasible_nodes_have_no_capacity() -> None:
+    taint = Taint(key="gpu", effect="NoSchedule")
+    node, cordoned = a_node({}, taints=(taint,), labels={"zone": "a"}), a_node({}, unschedulable=True)
+    tolerant = (Toleration(key="gpu", operator="Exists"),)
+    fits = [
+        total_capacity(capacity_by_shape([record(one)], pod)).admitted
+        for one, pod in (
+            (node, a_pod("4")),
+            (node, a_pod("4", tolerations=tolerant)),
+            (node, a_pod("4", tolerations=tolerant, node_selector={"zone": "b"})),
+            (cordoned, a_pod("4", tolerations=tolerant)),
+        )
+    ]
+    assert fits == [0, 4, 0, 0]
