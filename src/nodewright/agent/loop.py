@@ -33,7 +33,7 @@ from nodewright.agent.outcome import IterationResult
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.stray_cgroups import end_stray_pods
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue
-from nodewright.agent.supervision import error_text
+from nodewright.agent.supervision import STATE_NOT_SAVED, error_text
 from nodewright.agent.timing import monotonic_ns
 from nodewright.host.ports import Clock
 
@@ -66,7 +66,6 @@ class IterationTrace(NamedTuple):
     """Time spent in `decide`."""
 
 
-STATE_NOT_SAVED = "StateNotKept"
 _YIELDS_BEFORE_NEXT_DECISION = 10
 """How often the loop yields after an urgent effect, enough for the runtime to send the signal; and between the
 decisions on a long list of pods, so that servers answer."""

@@ -12,6 +12,8 @@ from nodewright.host.ports import Clock
 
 _MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0
 _MAX_TEXT, _MAX_TEXTS = 500, 100
+STATE_NOT_SAVED = "StateNotKept"
+"""The reason of the event while the state cannot be written."""
 _EXPECTED = (HostError, InputError, TimeoutError)
 
 

@@ -22,12 +22,15 @@ _OF_CONTAINER, _OF_POD = ("container", "pod", "namespace"), ("pod", "namespace")
 
 
 def summary_document(usage: StatsSummary) -> dict[str, Any]:
-    """The Summary API's document, without fields that were not observed.
+    """The Summary API's document, without fields that were not observed and pods without containers.
 
-    Follows: v1.36, staging/src/k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go, Summary.
+    Follows: v1.36, staging/src/k8s.io/kubelet/pkg/apis/stats/v1alpha1/types.go, Summary: `containers` is always there;
+        kubelet/stats/cri_stats_provider.go, listPodStatsPartiallyFromCRI: a pod is listed from its first container on.
     """
-    document: dict[str, Any] = _document(usage)
-    return {"node": document["node"], "pods": document.get("pods", [])}
+    return {
+        "node": _document(usage.node),
+        "pods": [_document(pod) for pod in usage.pods if pod.containers],
+    }
 
 
 def cpu_and_memory(usage: StatsSummary) -> StatsSummary:

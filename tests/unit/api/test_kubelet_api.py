@@ -93,6 +93,19 @@ async def test_a_summary_can_be_read_back(node: HTTPSAgent) -> None:
 
 
 @with_served_agent()
+async def test_a_pod_is_in_the_summary_from_its_first_container_on(node: HTTPSAgent) -> None:
+    await node.bench.add_pods(a_pod("web"), a_pod("other"))
+    containers = node.bench.runtime.containers
+    for container_id in [
+        held for held, container in containers.items() if container.config.pod.uid == "other"
+    ]:
+        del containers[container_id]
+    pods = json.loads((await node.request("/stats/summary")).body)["pods"]
+    assert [pod["podRef"]["name"] for pod in pods] == ["web"]
+    assert all(pod["containers"] for pod in pods)
+
+
+@with_served_agent()
 async def test_a_failed_reading_is_a_metric(node: HTTPSAgent) -> None:
     node.bench.memory_readings.error = "gone"
     answer = await node.request("/metrics/resource")

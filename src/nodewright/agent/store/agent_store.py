@@ -28,7 +28,7 @@ from nodewright.agent.store.stored_pods import (
     read_header_file,
     read_pod_file,
 )
-from nodewright.agent.supervision import error_text
+from nodewright.agent.supervision import STATE_NOT_SAVED, error_text
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.host.file_store import LocalFileStore, boot_id
 from nodewright.host.ports import FileStore
@@ -122,7 +122,7 @@ class AgentStore:
         except HostError as error:
             message = f"{error}: the state is written once it can be"
             store._events_of_opening.append(
-                RecordEvent(uid="", is_warning=True, reason="StateNotKept", message=message)
+                RecordEvent(uid="", is_warning=True, reason=STATE_NOT_SAVED, message=message)
             )
         return Granted(OpenedStore(store, state, (*store._events_of_opening, *restored.value.events)))
 
