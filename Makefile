@@ -153,7 +153,7 @@ measure: $(STAMP)
 	$(BIN)/python -m tools.measure_agent
 
 fuzz: $(STAMP)
-	$(BIN)/python -m tools.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) --seed $(SEED)
+	$(BIN)/python -m tools.fuzz --seconds $(or $(SECONDS),60) --count $(or $(COUNT),0) --minutes $(or $(MINUTES),0) --seed $(SEED)
 
 # Laws with very many examples, all slow tests, and a file of figures to keep.
 soak: $(STAMP)

@@ -17,11 +17,12 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nodewright.cli.app import run
 from nodewright.errors import InputError
@@ -30,8 +31,8 @@ from nodewright.output.exit_codes import ERROR
 from nodewright.profiles.catalogue import recorded_machines
 from nodewright.values.idset import CPUSet, IdSetError
 from nodewright.values.quantity import Quantity, QuantityError
-from tools.fuzz_targets import file_targets
-from tools.source import ROOT
+from tools.fuzz_targets import CONFIGURATION, LSCPU, POD, PROFILE, USAGE, file_targets
+from tools.source import ROOT, commit
 
 SLOW_S = 20.0
 """CPU time of one input."""
@@ -72,76 +73,6 @@ class Finding:
     """The how-manieth input of the seed it was."""
     content: bytes
     trouble: str
-
-
-POD = b"""apiVersion: v1
-kind: Pod
-metadata: {name: web, namespace: shop, labels: {app: web}}
-spec:
-  priorityClassName: system-node-critical
-  overhead: {cpu: 10m}
-  nodeSelector: {kubernetes.io/os: linux}
-  tolerations: [{key: a, operator: Exists, effect: NoExecute}]
-  initContainers:
-  - {name: proxy, restartPolicy: Always, resources: {requests: {cpu: 100m}}}
-  containers:
-  - name: main
-    ports: [{containerPort: 80, hostPort: 8080, protocol: TCP}]
-    resources:
-      requests: {cpu: 250m, memory: "1.5Gi", vendor.example/gpu: 1}
-      limits: {cpu: "2", memory: 2Gi, hugepages-2Mi: 4Mi, vendor.example/gpu: 1}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: db}
-spec: {replicas: 3, template: {spec: {containers: [{name: db, resources: &r {requests: {cpu: 1}}}, {name: b, resources: *r}]}}}
-"""
-
-PROFILE = b"""apiVersion: nodewright.dev/v1alpha1
-kind: NodeProfile
-metadata: {name: small}
-spec:
-  kubernetesVersion: "1.36"
-  machineInfo:
-    num_cores: 2
-    memory_capacity: 8589934592
-    topology:
-    - {node_id: 0, memory: 8589934592, hugepages: [{page_size: 2048, num_pages: 8}], cores: [{core_id: 0, thread_ids: [0, 1], socket_id: 0}]}
-  kubeletConfiguration: {kubeReserved: {cpu: 100m}, evictionHard: {memory.available: 5%}, cpuManagerPolicy: none}
-  devices: {vendor.example/gpu: [{id: gpu0, numaNodes: [0], healthy: true}]}
-  labels: {zone: a}
-  taints: [{key: a, value: b, effect: NoExecute}]
-  pods: [{metadata: {name: old, namespace: default}, spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}]
-"""
-
-CONFIGURATION = b"""apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-evictionHard: {memory.available: 100Mi, nodefs.available: 10%}
-kubeReserved: {cpu: 100m, memory: 200Mi}
-systemReserved: {cpu: 100m}
-cpuManagerPolicy: static
-reservedSystemCPUs: "0-1"
-topologyManagerPolicy: restricted
-featureGates: {PodLevelResources: true}
-syncFrequency: 1m0s
-maxPods: 110
-"""
-
-LSCPU = b"""{"cpus": [
- {"cpu": 0, "node": 0, "socket": 0, "core": 0, "l1d:l1i:l2:l3": "0:0:0:0", "online": true},
- {"cpu": 1, "node": 0, "socket": 0, "core": 1, "l1d:l1i:l2:l3": "1:1:1:0", "online": true}]}
-"""
-
-
-USAGE = b"""apiVersion: nodewright.dev/v1alpha1
-kind: NodeUsage
-spec:
-  available: {memory.available: 100Mi, nodefs.available: 3Gi, nodefs.inodesFree: 5}
-  capacity: {nodefs.inodesFree: 100}
-  pods:
-  - {pod: shop/web, memory: 2Gi, rootfs: 1Gi, logs: 20Mi, inodes: 500, processes: 64}
-  - {pod: shop/db, volume: data, used: 5Gi}
-"""
 
 
 @cache
@@ -195,17 +126,25 @@ def targets() -> Mapping[str, Target]:
 def damaged(samples: tuple[bytes, ...], chance: random.Random) -> bytes:
     """A sample with some damage to its bytes or to its values."""
     sample = chance.choice(samples)
-    if chance.random() < 0.5:
+    if chance.random() < 0.7:
         documents = _documents(sample)
         if documents and isinstance(documents[0], dict | list):
             document = json.loads(json.dumps(chance.choice(documents)))
             for _ in range(chance.choice((1, 1, 1, 2, 4))):
-                _change_a_value(document, chance)
+                values = (*ODD_VALUES, *(_some_value(document, chance) for _ in range(10)))
+                _change_a_value(document, values, chance)
             return json.dumps(document).encode()
     return _with_damaged_bytes(sample, samples, chance)
 
 
-def _change_a_value(document: Any, chance: random.Random) -> None:
+def _some_value(document: Any, chance: random.Random) -> Any:
+    """A value of the document, on any level."""
+    while isinstance(document, dict | list) and document and chance.random() < 0.8:
+        document = chance.choice(list(document.values()) if isinstance(document, dict) else document)
+    return document
+
+
+def _change_a_value(document: Any, values: Sequence[Any], chance: random.Random) -> None:
     """Go down to some member or item, and remove, replace, repeat or misspell it."""
     while isinstance(document, dict | list) and document:
         keys: list[Any] = list(document) if isinstance(document, dict) else list(range(len(document)))
@@ -214,14 +153,16 @@ def _change_a_value(document: Any, chance: random.Random) -> None:
         if isinstance(below, dict | list) and below and chance.random() < 0.85:
             document = below
             continue
-        other = json.loads(json.dumps(chance.choice(ODD_VALUES)))
-        match chance.randrange(6):
+        other = json.loads(json.dumps(chance.choice(values)))
+        match chance.randrange(7):
             case 0:
                 del document[key]
             case 1 if isinstance(document, dict):
                 document[f"{key}{chance.choice(('s', ' ', '.', '/'))}"] = document.pop(key)
             case 2 if isinstance(document, list):
                 document.append(below)
+            case 3 if isinstance(document, list):
+                document.extend(document * chance.choice((1, 5, 50)))
             case _:
                 document[key] = other
         return
@@ -344,22 +285,37 @@ def _limited_time() -> Iterator[None]:
         signal.signal(signal.SIGPROF, previous)
 
 
-def tried_for_long(name: str, seed: int, *, seconds: float, count: int) -> int:
-    """Tries a target in a process of its own with bounded memory, and prints the findings; their number, at most 100."""
+class Trial(NamedTuple):
+    """What came of trying a target."""
+
+    inputs: int
+    findings: int
+
+
+def tried_for_long(name: str, seed: int, *, seconds: float, count: int) -> Trial:
+    """Tries a target in a process of its own with bounded memory, and prints the findings."""
+    reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        found_count = 100
+        code = 1
         try:
             used_bytes = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used_bytes + MORE_BYTES, used_bytes + MORE_BYTES))
-            found_count = min(_tried_inputs(name, seed, seconds, count), 100)
+            os.write(writing, json.dumps(_tried_inputs(name, seed, seconds, count)).encode())
+            code = 0
         finally:
             sys.stdout.flush()
-            os._exit(found_count)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            os._exit(code)
+    os.close(writing)
+    with open(reading, "rb") as result:  # noqa: PTH123 - a descriptor
+        content = result.read()
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
+        print(f"{name}, seed {seed}: the process ended", flush=True)
+        return Trial(0, 1)
+    return Trial(*json.loads(content))
 
 
-def _tried_inputs(name: str, seed: int, seconds: float, count: int) -> int:
+def _tried_inputs(name: str, seed: int, seconds: float, count: int) -> Trial:
     findings: set[str] = set()
     end_s, number = time.monotonic() + seconds, 0
     for number, content in enumerate(inputs(name, seed), 1):
@@ -370,7 +326,34 @@ def _tried_inputs(name: str, seed: int, seconds: float, count: int) -> int:
         if time.monotonic() > end_s or number == count:
             break
     print(f"{name}: {number} inputs, seed {seed}, {len(findings)} findings", flush=True)
-    return len(findings)
+    return Trial(number, len(findings))
+
+
+class Totals:
+    """What all rounds have tried so far, and the file that keeps it."""
+
+    def __init__(self, seed: int, path: Path | None) -> None:
+        self._seed, self._path = seed, path
+        self.rounds = 0
+        self.inputs, self.findings = Counter[str](), Counter[str]()
+
+    def add(self, name: str, trial: Trial) -> None:
+        """Adds a target's trial."""
+        self.inputs[name] += trial.inputs
+        self.findings[name] += trial.findings
+
+    def write(self) -> None:
+        """Replaces the file, if there is one."""
+        if self._path is None:
+            return
+        document = {
+            "commit": commit(),
+            "seeds": [self._seed, self._seed + self.rounds - 1],
+            "inputs": self.inputs.total(),
+            "findings": self.findings.total(),
+            "inputsByTarget": dict(sorted(self.inputs.items())),
+        }
+        self._path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
 
 
 def main(arguments: list[str]) -> int:
@@ -381,16 +364,26 @@ def main(arguments: list[str]) -> int:
         "--count", type=int, default=0, help="for each target; default: as many as there is time for"
     )
     parser.add_argument("--seed", type=int, default=None, help="default: a new one")
+    parser.add_argument("--minutes", type=float, default=0, help="repeat, each time with the next seed")
+    parser.add_argument("--figures", type=Path, default=None, help="a file for what was tried, as JSON")
     parser.add_argument("--target", choices=targets(), action="append", help="default: all")
     options = parser.parse_args(arguments)
     seed = random.randrange(2**32) if options.seed is None else options.seed
+    totals, end_s = Totals(seed, options.figures), time.monotonic() + 60 * options.minutes
     names = options.target or list(targets())
-    failed = [
-        name
-        for name in names
-        if tried_for_long(name, seed, seconds=options.seconds, count=options.count) != 0
-    ]
-    print(f"seed {seed}: {len(names)} targets, findings in {len(failed)}: {', '.join(failed) or 'none'}")
+    while totals.rounds == 0 or time.monotonic() < end_s:
+        for name in names:
+            totals.add(
+                name,
+                tried_for_long(name, seed + totals.rounds, seconds=options.seconds, count=options.count),
+            )
+        totals.rounds += 1
+        totals.write()
+    failed = [name for name in names if totals.findings[name]]
+    print(
+        f"seed {seed}, {totals.rounds} rounds: {totals.inputs.total()} inputs for {len(names)} targets, "
+        f"findings in {len(failed)}: {', '.join(failed) or 'none'}"
+    )
     return 1 if failed else 0
 
 

@@ -1,8 +1,76 @@
-"""The commands that read files, each with good input: `tools.fuzz` damages it."""
+"""Good input, and the commands that read it: `tools.fuzz` damages it."""
 
 from collections.abc import Mapping
 
 from tools.source import ROOT
+
+POD = b"""apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web}}
+spec:
+  priorityClassName: system-node-critical
+  overhead: {cpu: 10m}
+  nodeSelector: {kubernetes.io/os: linux}
+  tolerations: [{key: a, operator: Exists, effect: NoExecute}]
+  initContainers:
+  - {name: proxy, restartPolicy: Always, resources: {requests: {cpu: 100m}}}
+  containers:
+  - name: main
+    ports: [{containerPort: 80, hostPort: 8080, protocol: TCP}]
+    resources:
+      requests: {cpu: 250m, memory: "1.5Gi", vendor.example/gpu: 1}
+      limits: {cpu: "2", memory: 2Gi, hugepages-2Mi: 4Mi, vendor.example/gpu: 1}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: db}
+spec: {replicas: 3, template: {spec: {containers: [{name: db, resources: &r {requests: {cpu: 1}}}, {name: b, resources: *r}]}}}
+"""
+
+PROFILE = b"""apiVersion: nodewright.dev/v1alpha1
+kind: NodeProfile
+metadata: {name: small}
+spec:
+  kubernetesVersion: "1.36"
+  machineInfo:
+    num_cores: 2
+    memory_capacity: 8589934592
+    topology:
+    - {node_id: 0, memory: 8589934592, hugepages: [{page_size: 2048, num_pages: 8}], cores: [{core_id: 0, thread_ids: [0, 1], socket_id: 0}]}
+  kubeletConfiguration: {kubeReserved: {cpu: 100m}, evictionHard: {memory.available: 5%}, cpuManagerPolicy: none}
+  devices: {vendor.example/gpu: [{id: gpu0, numaNodes: [0], healthy: true}]}
+  labels: {zone: a}
+  taints: [{key: a, value: b, effect: NoExecute}]
+  pods: [{metadata: {name: old, namespace: default}, spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}]
+"""
+
+CONFIGURATION = b"""apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+evictionHard: {memory.available: 100Mi, nodefs.available: 10%}
+kubeReserved: {cpu: 100m, memory: 200Mi}
+systemReserved: {cpu: 100m}
+cpuManagerPolicy: static
+reservedSystemCPUs: "0-1"
+topologyManagerPolicy: restricted
+featureGates: {PodLevelResources: true}
+syncFrequency: 1m0s
+maxPods: 110
+"""
+
+LSCPU = b"""{"cpus": [
+ {"cpu": 0, "node": 0, "socket": 0, "core": 0, "l1d:l1i:l2:l3": "0:0:0:0", "online": true},
+ {"cpu": 1, "node": 0, "socket": 0, "core": 1, "l1d:l1i:l2:l3": "1:1:1:0", "online": true}]}
+"""
+
+USAGE = b"""apiVersion: nodewright.dev/v1alpha1
+kind: NodeUsage
+spec:
+  available: {memory.available: 100Mi, nodefs.available: 3Gi, nodefs.inodesFree: 5}
+  capacity: {nodefs.inodesFree: 100}
+  pods:
+  - {pod: shop/web, memory: 2Gi, rootfs: 1Gi, logs: 20Mi, inodes: 500, processes: 64}
+  - {pod: shop/db, volume: data, used: 5Gi}
+"""
 
 _E = "examples"
 _FLEET = f"--nodes {_E}/fleet/nodes.csv"

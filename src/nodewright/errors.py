@@ -25,23 +25,27 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         has_value = self.value is not None
-        value = json.dumps(self.value, ensure_ascii=False, default=str) if has_value else ""
+        value = shortened(json.dumps(self.value, ensure_ascii=False, default=str)) if has_value else ""
         error = self.error or ("Invalid value" if has_value else "")
         parts = (self.source, self.path, error, value, self.rule)
         return printable(": ".join(shortened(part, _MAX_PART_LENGTH) for part in parts if part))
 
 
-_MAX_PART_LENGTH = 4_000
-"""Characters of a value or a rule that are shown: more than any text of Kubernetes."""
+_MAX_VALUE_LENGTH = 400
+_MAX_PART_LENGTH = 2_000
+"""Characters of a path or a rule that are shown: more than any text of Kubernetes."""
 
 
-def shortened(text: str, length: int = 200) -> str:
-    """The text; of one that is longer, so many characters at its beginning, and how many there are.
+def shortened(text: str, length: int = _MAX_VALUE_LENGTH) -> str:
+    """The text; of one that is longer, so many characters of its beginning and its end, and how many there are.
 
-    >>> shortened("1" * 1000, 5)
-    '11111... (1000 characters)'
+    >>> shortened("1234567890" * 100, 6)
+    '1234...90 (1000 characters)'
     """
-    return text if len(text) <= length else f"{text[:length]}... ({len(text)} characters)"
+    if len(text) <= length:
+        return text
+    end = length // 3
+    return f"{text[: length - end]}...{text[-end:]} ({len(text)} characters)"
 
 
 MAX_SHOWN_FAULTS = 50

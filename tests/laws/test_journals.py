@@ -19,7 +19,7 @@ from nodewright.profiles.scenario_files import (
     scenario_node,
 )
 from nodewright.replay.journal_events import journal_event, journal_head
-from nodewright.replay.scenario_journal import JournalFile
+from nodewright.replay.scenario_journal import journal_file
 from nodewright.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 
@@ -95,7 +95,7 @@ EVENTS = st.lists(
 def journal_of(loaded: LoadedScenario, folder: str) -> bytes:
     path = Path(folder) / "journal.json"
     assert loaded.node is not None
-    with JournalFile(path, journal_head(loaded.node, journal_header())) as journal:
+    with journal_file(path, journal_head(loaded.node, journal_header())) as journal:
         for one in replay(Node.from_profile(scenario_node(loaded)).state, loaded.scenario.spec.events):
             journal.add(journal_event(loaded.events[one.number], one.actions))
     return path.read_bytes()

@@ -25,3 +25,17 @@ def test_an_input_error_lists_all_its_faults() -> None:
 
 def test_a_host_error_names_operation_and_place() -> None:
     assert str(HostError("write", "cpu.max", "Invalid argument")) == "write cpu.max: Invalid argument"
+
+
+def test_a_very_long_value_is_shown_by_its_ends_and_its_length() -> None:
+    value = "a" * 500_000 + "z" * 500_000
+    text = str(Fault(rule="is wrong", path="p" * 10_000, value=value, source="f.yaml"))
+    assert len(text) < 3_000
+    assert text.startswith("f.yaml: ppp")
+    assert "aaa...zzz" in text
+    assert text.endswith('z" (1000002 characters): is wrong')
+
+
+def test_values_of_kubernetes_longest_names_are_shown_whole() -> None:
+    name = "a" * 253
+    assert str(Fault(rule="is wrong", value=name)) == f'Invalid value: "{name}": is wrong'

@@ -11,7 +11,7 @@ from nodewright.profiles.kubelet_config_files import config_document
 from nodewright.profiles.profile_yaml import object_document, profile_document
 from nodewright.profiles.scenario_files import journal_header
 from nodewright.replay.journal_events import journal_head
-from nodewright.replay.scenario_journal import JournalFile
+from nodewright.replay.scenario_journal import JournalFile, journal_file
 
 
 def open_journal(
@@ -19,11 +19,11 @@ def open_journal(
 ) -> AbstractContextManager[JournalFile | None]:
     """The journal of --journal; None without it.
 
-    Replaces an existing file.
+    Replaces an existing file when its context ends without an error.
     """
     if journal is None:
         return nullcontext()
-    return JournalFile(
+    return journal_file(
         journal.path, journal_head(node(), journal_header()), with_secrets=journal.with_secrets
     )
 

@@ -1,15 +1,19 @@
 """Files that commands write: never one that the command reads, and never one file for two outputs."""
 
+import gzip
+import io
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
 from nodewright.cli.options import OutputFile
 from nodewright.formats.documents import STDIN, SUFFIXES
 from nodewright.formats.regular_files import is_directory
-from nodewright.host.file_store import write_output
+from nodewright.host.file_store import output_file, write_output
 
 
 def write_page(path: Path, text: str) -> None:
@@ -18,6 +22,26 @@ def write_page(path: Path, text: str) -> None:
     Errors: HostError.
     """
     write_output(path, text.encode(errors="replace"))
+
+
+@contextmanager
+def open_output_text(path: str) -> Iterator[IO[str]]:
+    """An output file opened as text, packed if its name ends in `.gz`; `-` is standard output.
+
+    Errors: as of `output_file`.
+    """
+    if path == STDIN:
+        yield sys.stdout
+        return
+    with output_file(Path(path)) as file, ExitStack() as stack:
+        binary: IO[bytes] | gzip.GzipFile = file
+        if path.endswith(".gz"):
+            binary = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
+        text = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
+        try:
+            yield text
+        finally:
+            text.detach()
 
 
 def check_outputs(context: click.Context) -> None:

@@ -12,9 +12,10 @@ import click
 import msgspec
 
 from nodewright.cli.options import output_file_option, output_option
+from nodewright.cli.output_files import open_output_text
 from nodewright.conformance.release_vectors import vectors_of_release
 from nodewright.conformance.vector_run import ConformanceReport, VectorOutcome, run_vectors
-from nodewright.conformance.vectors import Vector, open_text, read_machines, read_vectors
+from nodewright.conformance.vectors import Vector, read_machines, read_vectors
 from nodewright.errors import Fault
 from nodewright.output.exit_codes import ERROR, YES
 from nodewright.output.json_yaml import as_json
@@ -60,7 +61,7 @@ def command(files: tuple[str, ...], *, answers: str | None, output: str | None, 
     vectors = chain.from_iterable(_vectors(files, release, report) for release in options.releases)
     machines = read_machines(options.machines)
     outcomes = run_vectors(vectors, machines, jobs=options.jobs, keep_answers=answers is not None)
-    with open_text(answers, write=True) if answers else nullcontext() as answer_file:
+    with open_output_text(answers) if answers else nullcontext() as answer_file:
         _collect(outcomes, report, answer_file)
     _print_faults(report.faults)
     print_text(report.unjudged_lines(), to_stderr=True)

@@ -101,18 +101,15 @@ def read_machines(path: str | None = None) -> Mapping[str, Any]:
 
 
 @contextmanager
-def open_text(path: str, *, write: bool = False) -> Iterator[IO[str]]:
-    """The file opened as text, gzipped if its name says so; `-` is the standard stream."""
+def open_text(path: str) -> Iterator[IO[str]]:
+    """The file opened as text, unpacked if its name ends in `.gz`; `-` is standard input."""
     if path == STANDARD_STREAM:
-        yield sys.stdout if write else sys.stdin
-        return
-    mode = "wt" if write else "rt"
-    if path.endswith(".gz"):
-        with gzip.open(path, mode, encoding="utf-8", compresslevel=6) as packed:
-            assert not isinstance(packed, gzip.GzipFile)
+        yield sys.stdin
+    elif path.endswith(".gz"):
+        with gzip.open(path, "rt", encoding="utf-8") as packed:
             yield packed
     else:
-        with open(path, mode, encoding="utf-8") as plain:  # noqa: PTH123 - the same call as its packed twin
+        with open(path, encoding="utf-8") as plain:  # noqa: PTH123 - the same call as its packed twin
             yield plain
 
 

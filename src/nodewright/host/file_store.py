@@ -7,7 +7,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -25,51 +25,86 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600, synced: b
 
     Errors: HostError.
     """
+    with _write_errors(path), replaced_file(path, mode=mode, synced=synced) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replaced_file(path: Path, *, mode: int = 0o600, synced: bool = True) -> Iterator[BinaryIO]:
+    """A new file that takes the place of the named one when the context ends; after an error the old file stays.
+
+    Errors: HostError where it cannot be opened or put in place; errors inside the context pass.
+    """
     # A name that nobody can guess, and no file that is there already: no link of another user is followed.
     temporary = path.with_name(f".{path.name[:_LONGEST_PREFIX]}.{secrets.token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
+    with _write_errors(path):
         descriptor = os.open(temporary, flags, mode)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            with _write_errors(path):
                 file.flush()
                 if synced:
                     os.fsync(file.fileno())
+        with _write_errors(path):
             temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        if synced:
-            sync(path.parent)
+            if synced:
+                sync(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise HostError("write", str(path), error.strerror or str(error)) from None
 
 
 def write_output(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Writes the file that an option names, through links; a file that exists keeps its mode.
+    """Writes the file that an option names; the rest as of `output_file`."""
+    with _write_errors(path), output_file(path, mode=mode) as file:
+        file.write(content)
 
-    Pipes and devices are written to; everything else is replaced atomically.
+
+@contextlib.contextmanager
+def output_file(path: Path, *, mode: int = 0o666, keeps_mode: bool = True) -> Iterator[BinaryIO]:
+    """The file that an option names, open for writing, through links.
+
+    Pipes and devices are written to; everything else is replaced when the context ends without an error.
+    With ``keeps_mode``, a file that exists keeps its mode.
 
     Units:  mode before the umask.
-    Errors: HostError.
+    Errors: HostError where it cannot be opened or put in place; errors inside the context pass.
     """
+    status = _status(path)
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        with _write_errors(path):
+            special_file = path.open("wb")
+        with special_file:
+            yield special_file
+        return
+    if status is None:
+        umask = os.umask(0o077)
+        os.umask(umask)
+        mode &= ~umask
+    elif keeps_mode:
+        mode = stat.S_IMODE(status.st_mode)
+    with replaced_file(Path(os.path.realpath(path)), mode=mode, synced=False) as file:
+        yield file
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """What the path leads to; None: nothing yet."""
     try:
-        target = Path(os.path.realpath(path))
-        try:
-            status = target.stat()
-        except FileNotFoundError:
-            umask = os.umask(0o077)
-            os.umask(umask)
-            mode &= ~umask
-        else:
-            if not stat.S_ISREG(status.st_mode):
-                target.write_bytes(content)
-                return
-            mode = stat.S_IMODE(status.st_mode)
+        return path.stat()
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError) as error:
         raise HostError("write", str(path), getattr(error, "strerror", None) or str(error)) from None
-    write_atomically(target, content, mode=mode, synced=False)
 
 
 class NotRegularFileError(OSError):

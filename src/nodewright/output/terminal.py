@@ -8,8 +8,10 @@ import select
 import sys
 from typing import TextIO
 
+from nodewright.errors import shortened
 from nodewright.printable import printable, printable_text
 
+_MAX_MESSAGE_LENGTH = 10_000
 _ERASE_LINE = "\r\x1b[K"
 _MAX_LOG_BYTES = select.PIPE_BUF
 """A pipe that is ready for writing takes this much at once."""
@@ -26,8 +28,8 @@ def print_line(line: str) -> None:
 
 
 def print_message(message: str) -> None:
-    """Prints a message on stderr, in one line."""
-    print_text(f"{printable(message)}\n", to_stderr=True)
+    """Prints a message on stderr, in one line; of one that is very long, its beginning and its end."""
+    print_text(f"{printable(shortened(message, _MAX_MESSAGE_LENGTH))}\n", to_stderr=True)
 
 
 def print_log_line(line: str) -> None:

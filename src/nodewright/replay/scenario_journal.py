@@ -4,18 +4,17 @@ The agent's journal begins with the present state of the node.
 """
 
 import json
-import os
-import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self, assert_never
+from typing import Any, BinaryIO, assert_never
 
 from msgspec.structs import replace
 
 from nodewright.agent.outcome import NodeStep
 from nodewright.core.devices.device_manager import DevicePluginError
 from nodewright.errors import HostError
+from nodewright.host.file_store import output_file
 from nodewright.kubernetes.node_profile import ContainerAllocation, MemoryBlock, NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.scenario import JournalHeader
@@ -170,28 +169,43 @@ def _allocation_outcome(event: DevicesAllocated) -> dict[str, Any]:
     return {"pod": event.uid, "refused": refused}
 
 
+@contextmanager
+def journal_file(
+    path: str | Path, head: Mapping[str, Any], *, with_secrets: bool = False
+) -> Iterator["JournalFile"]:
+    """A journal that is in place when the context ends; after an error or an interruption the old file stays.
+
+    ``head`` is the Scenario without events. The file can be read by its owner only.
+
+    Errors: HostError where the file cannot be written.
+    """
+    with output_file(Path(path), mode=0o600, keeps_mode=False) as file:
+        journal = JournalFile(file, str(path), with_secrets=with_secrets)
+        journal.begin(head)
+        yield journal
+        journal.complete()
+
+
 class JournalFile:
-    """A Scenario file that is written event by event: one event per line, valid JSON after `close`.
+    """A Scenario that is written event by event, one event per line; valid JSON after `complete`.
 
     Errors: HostError where the file cannot be written.
     """
 
-    def __init__(self, path: str | Path, head: Mapping[str, Any], *, with_secrets: bool = False) -> None:
-        """Creates or replaces the file; ``head`` is the Scenario without events."""
-        self._path = str(path)
-        self._with_secrets = with_secrets
+    def __init__(self, file: BinaryIO, path: str, *, with_secrets: bool) -> None:
+        self._file, self._path, self._with_secrets = file, path, with_secrets
         self._count = 0
-        spec = {**head["spec"], "events": []}
-        head_text = self._text({**head, "spec": spec})
+
+    def begin(self, head: Mapping[str, Any]) -> None:
+        """Writes the Scenario up to its events."""
+        text = self._text({**head, "spec": {**head["spec"], "events": []}})
         ending = "]}}"
-        assert head_text.endswith(ending)
-        self._file: IO[str] = self._run_file_operation("write", self._open)
-        self._run_file_operation("write", lambda: self._file.write(head_text.removesuffix(ending)))
+        assert text.endswith(ending)
+        self._write(text.removesuffix(ending))
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Appends an event."""
-        line = f"{',' if self._count else ''}\n{self._text(event)}"
-        self._run_file_operation("write", lambda: self._file.write(line))
+        self._write(f"{',' if self._count else ''}\n{self._text(event)}")
         self._count += 1
 
     def add_arrival(self, pod: Pod, actions: Sequence[Action]) -> None:
@@ -202,35 +216,16 @@ class JournalFile:
         """Appends a resize of a pod with its actions."""
         self.add(journal_event(resize_event(pod), actions))
 
-    def close(self) -> None:
+    def complete(self) -> None:
         """Completes the document."""
-        self._run_file_operation("write", lambda: self._file.write("\n]}}\n"))
-        self._run_file_operation("write", self._file.close)
+        self._write("\n]}}\n")
 
     def _text(self, document: Mapping[str, Any]) -> str:
         kept = document if self._with_secrets else without_secret_fields(document)
         return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
 
-    def _open(self) -> IO[str]:
-        """The file, readable by its owner only if it is a regular one."""
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, 0o600)
-        return os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
-
-    def _run_file_operation(self, operation: str, act: Callable[[], Any]) -> Any:
+    def _write(self, text: str) -> None:
         try:
-            return act()
+            self._file.write(text.encode(errors="backslashreplace"))
         except OSError as error:
-            raise HostError(operation, self._path, error.strerror or str(error)) from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+            raise HostError("write", self._path, error.strerror or str(error)) from None

@@ -1,11 +1,20 @@
 """What a command writes is never what it reads."""
 
+import gzip
+import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
 
 import pytest
 
+from nodewright.cli import verify
 from nodewright.cli.app import run
-from nodewright.output.exit_codes import USAGE
+from nodewright.fleet.report.fleet_report import write_parquet
+from nodewright.output.exit_codes import INTERRUPTED, USAGE
+from nodewright.replay.scenario_journal import JournalFile
 from tools.source import ROOT
 
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: x}]}}\n"
@@ -61,3 +70,86 @@ def test_a_page_can_be_written_to_a_device() -> None:
         run(["explain", "--node", "vm-4", "-f", f"{ROOT}/examples/agent/web.yaml", "--html", "/dev/null"])
         == 0
     )
+
+
+VECTOR = '{"id":"a","family":"quantity","input":{"op":"parse","text":"1"}}\n'
+
+
+def interrupt(*_arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+def interrupted_outcomes(*_arguments: object, **_options: object) -> Iterator[Any]:
+    return map(interrupt, [None])
+
+
+@pytest.mark.parametrize("name", ["answers.jsonl", "answers.jsonl.gz"])
+def test_answers_of_an_interrupted_run_leave_the_old_file(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vectors.jsonl").write_text(VECTOR)
+    answers = tmp_path / name
+    command = ["verify", str(tmp_path / "vectors.jsonl"), "--answers", str(answers)]
+    assert run(command) == 0
+    text = (gzip.decompress if name.endswith(".gz") else bytes)(answers.read_bytes())
+    assert json.loads(text)["id"] == "a"
+    content = answers.read_bytes()
+    monkeypatch.setattr(verify, "run_vectors", interrupted_outcomes)
+    assert run(command) == INTERRUPTED
+    assert answers.read_bytes() == content
+    assert {path.name for path in tmp_path.iterdir()} == {"vectors.jsonl", name}
+
+
+def test_a_journal_of_an_interrupted_run_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.json"
+    path.write_text("old")
+    command = f"admit --node vm-4 -f {ROOT}/examples/agent/web.yaml --journal {path}".split()
+    monkeypatch.setattr(JournalFile, "add_arrival", interrupt)
+    assert run(command) == INTERRUPTED
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["old"]
+    monkeypatch.undo()
+    assert run(command) == 0
+    assert json.loads(path.read_text())["kind"] == "Scenario"
+
+
+class Frame:
+    """A frame of data whose file gets half of it, as on a full disk or after Ctrl-C."""
+
+    def __init__(self, *_arguments: object, **_options: object) -> None:
+        pass
+
+    def write_parquet(self, file: IO[bytes] | Path) -> None:
+        if isinstance(file, Path):
+            file.write_bytes(b"half")
+        else:
+            file.write(b"half")
+        raise KeyboardInterrupt
+
+
+def test_a_parquet_file_that_is_interrupted_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", SimpleNamespace(DataFrame=Frame))
+    path = tmp_path / "pods.parquet"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        write_parquet(path, {"a": [1]})
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"admit --node vm-4 -f {ROOT}/examples/agent/web.yaml --journal",
+        "verify /dev/null --answers",
+        f"explain --node vm-4 -f {ROOT}/examples/agent/web.yaml --html",
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "no" / "such"
+    assert run([*command.split(), str(path)]) in (1, 2)
+    assert str(path) in capsys.readouterr().err

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.errors import HostError
-from nodewright.host.file_store import write_atomically, write_output
+from nodewright.host.file_store import output_file, write_atomically, write_output
 
 
 def test_temporary_files_have_names_that_cannot_be_guessed(
@@ -61,3 +61,39 @@ def test_a_file_with_the_longest_name_can_be_replaced(tmp_path: Path) -> None:
     write_output(path, b"1")
     write_output(path, b"2")
     assert path.read_bytes() == b"2"
+
+
+def write_and_fail(path: Path, error: type[BaseException]) -> None:
+    with output_file(path) as file:
+        file.write(b"new" * 100_000)
+        raise error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, OSError])
+def test_an_output_that_is_interrupted_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    with pytest.raises(error):
+        write_and_fail(path, error)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("page.html", "old")]
+
+
+def test_a_file_that_secrets_may_be_in_gets_its_mode_also_in_place_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "journal.json"
+    path.touch(0o644)
+    with output_file(path, mode=0o600, keeps_mode=False) as file:
+        file.write(b"{}")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_pipe_is_written_to_while_the_context_is_open(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with output_file(tmp_path / "pipe") as file:
+        file.write(b"x")
+        file.flush()
+        assert os.read(reader, 10) == b"x"
+    os.close(reader)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)

@@ -1,5 +1,6 @@
 """The report of a fleet simulation, and columns for CSV and Parquet (extra `parquet`)."""
 
+import io
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +19,7 @@ from nodewright.fleet.report.fleet_text import (
     reason_text,
 )
 from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, RefusalCount
+from nodewright.host.file_store import write_output
 from nodewright.output.json_yaml import Inlined, Report
 from nodewright.reasons.reason import Reason
 from nodewright.reasons.texts import kubelet_text
@@ -286,10 +288,12 @@ def _capacity(capacity: RemainingCapacity) -> CapacityAmounts:
 def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """Writes columns of equal length as a Parquet file.
 
-    Errors: HostError if the package is not installed.
+    Errors: HostError if the package is not installed, or the file cannot be written; then the old file stays.
     """
     try:
         polars: Any = import_module("polars")  # an optional extra
     except ImportError as error:
         raise HostError("load", "polars", f"{error}; pip install 'nodewright[parquet]'") from error
-    polars.DataFrame(dict(columns), infer_schema_length=None).write_parquet(path)
+    content = io.BytesIO()
+    polars.DataFrame(dict(columns), infer_schema_length=None).write_parquet(content)
+    write_output(path, content.getvalue())
