@@ -19,6 +19,7 @@ from nodewright.profiles.state_files.checkpoints import state_as_written, stored
 from nodewright.reasons.cpu import NotEnoughWholeCores
 from nodewright.reasons.verdict import Granted
 from nodewright.replay.kubelet_restart import NO_CHANGE, PendingRestart, changed_parts, restart_step
+from nodewright.values.idset import NUMASet
 
 NAMES = "abcde"
 
@@ -38,8 +39,25 @@ def without_init(pod: Pod) -> Pod:
 
 
 def assume_it_can_start(state: NodeState) -> None:
-    """With strict-cpu-reservation pods may have all CPUs that there are for them: no kubelet starts on that."""
+    """Leaves out what no kubelet starts on.
+
+    With strict-cpu-reservation pods may have all CPUs that there are for them. And the memory manager gives a container
+    one NUMA node alone that belongs to a group of others, and keeps that as the node's group when the pod is gone.
+    """
     assume(state.held.cpu.default or not state.held.cpu.assignments)
+    assume(groups_agree(state))
+
+
+def groups_agree(state: NodeState) -> bool:
+    """Whether the NUMA nodes of every block are the group of each of them."""
+    memory = state.held.memory
+    return all(
+        memory.machine[numa].cells == NUMASet.from_ids(block.numa)
+        for containers in memory.assignments.values()
+        for blocks in containers.values()
+        for block in blocks
+        for numa in block.numa
+    )
 
 
 PODS = st.tuples(*map(guaranteed_pods, NAMES))
