@@ -59,6 +59,7 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
     node_allocatable: ResourceList = msgspec.field(default_factory=dict)
     """The sum of kube-reserved, system-reserved and the hard eviction thresholds."""
     gates: MemoryGates = DEFAULT_MEMORY_GATES
+    follow_defects: bool = True
 
 
 class NoneMemoryPolicy(msgspec.Struct, frozen=True):
@@ -74,6 +75,7 @@ class StaticMemoryPolicy(msgspec.Struct, frozen=True):
     initial_machine: NUMANodeMap
     """The machine without any allocation."""
     gates: MemoryGates
+    follows_defects: bool = True
 
     def demand(self, pod: Pod) -> PodMemoryDemand:
         """The memory that the pod requests from this policy."""
@@ -100,14 +102,17 @@ def create_memory_policy(topology: Sequence[NUMANode], settings: MemorySettings)
     # The sum is an unsigned 64-bit number in the kubelet, too.
     if sum(amounts.get(MEMORY, 0) for amounts in reserved.value.values()) % UINT64_MODULUS == 0:
         return Refused((NoReservedMemory(),))
-    return Granted(StaticMemoryPolicy(_idle_machine(topology, reserved.value), settings.gates))
+    machine = _idle_machine(topology, reserved.value)
+    return Granted(StaticMemoryPolicy(machine, settings.gates, settings.follow_defects))
 
 
 def start_memory_manager(policy: MemoryPolicy, stored: MemoryState) -> Verdict[MemoryState]:
     """The state to start with: the stored one if it matches the machine, an empty one if nothing is stored.
 
     Follows: v1.36, memorymanager/policy_static.go, Start, validateState.
-    Departs: iterates over pods, containers and nodes by name, where the kubelet walks maps in random order.
+    Departs: iterates over pods, containers and nodes by name, where the kubelet walks maps in random order. With
+        `follows_defects` off, the groups of nodes are those of the blocks: the kubelet keeps the group of a removed
+        block on a single node of a group, and refuses its own state at the next start.
     """
     if isinstance(policy, NoneMemoryPolicy):
         return Granted(stored)
@@ -123,8 +128,9 @@ def start_memory_manager(policy: MemoryPolicy, stored: MemoryState) -> Verdict[M
             if isinstance(placed, Refused):
                 return placed
             expected = placed.value
-    difference = _difference(stored.machine, expected)
-    return Refused((difference,)) if difference else Granted(stored)
+    machine = stored.machine if policy.follows_defects else _regrouped(stored.machine, expected)
+    difference = _difference(machine, expected)
+    return Refused((difference,)) if difference else Granted(replace(stored, machine=machine))
 
 
 def allocatable_memory(machine: NUMANodeMap) -> tuple[Block, ...]:
@@ -211,6 +217,13 @@ def _with_stored_blocks(
                 return Refused((fault,))
         machine = with_block(machine, block)
     return Granted(machine)
+
+
+def _regrouped(stored: NUMANodeMap, expected: NUMANodeMap) -> NUMANodeMap:
+    return {
+        numa: replace(node, cells=expected[numa].cells) if numa in expected else node
+        for numa, node in stored.items()
+    }
 
 
 def _difference(stored: NUMANodeMap, expected: NUMANodeMap) -> Reason | None:

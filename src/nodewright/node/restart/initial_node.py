@@ -117,5 +117,6 @@ def _memory_policy(parts: NodeParts) -> Verdict[MemoryPolicy]:
         ),
         node_allocatable=parts.resources.total_reserved,
         gates=MemoryGates.of(parts.gates),
+        follow_defects=parts.defects is KubeletDefects.FOLLOW,
     )
     return create_memory_policy(parts.machine.topology, settings)

@@ -16,7 +16,7 @@ from nodewright.core.memory.memory_policy import (
     create_memory_policy,
     start_memory_manager,
 )
-from nodewright.core.memory.memory_state import Block, MemoryState, NUMANodeMap
+from nodewright.core.memory.memory_state import Block, MemoryState, NUMANodeMap, with_block, without_block
 from nodewright.reasons.memory import (
     MachineMemoryChanged,
     MemoryPlaced,
@@ -162,6 +162,18 @@ def test_every_change_of_the_machine_is_noticed(what: str) -> None:
     assert isinstance(reason, MachineMemoryChanged)
     assert reason.what == what
     assert said(verdict) == "[memorymanager] the expected machine state is different from the real one"
+
+
+def test_a_group_that_a_removed_block_leaves_behind_stops_the_kubelet_and_not_the_agent() -> None:
+    policy = memory_policy(100, 100)
+    both, one_node = Block((0, 1), "memory", 120 * MIB), Block((1,), "memory", MIB)
+    machine = with_block(with_block(policy.initial_machine, both), one_node)
+    stored = MemoryState(without_block(machine, one_node), {"a": {"main": (both,)}})
+    verdict = start_memory_manager(policy, stored)
+    assert verdict == Refused((MachineMemoryChanged(numa=1, what="group", stored="1", expected="0-1"),))
+    corrected = start_memory_manager(replace(policy, follows_defects=False), stored)
+    assert isinstance(corrected, Granted)
+    assert {str(node.cells) for node in corrected.value.machine.values()} == {"0-1"}
 
 
 def test_a_group_with_a_node_that_is_not_there_crashes_the_kubelet() -> None:
