@@ -30,6 +30,25 @@ CASES = {
     "failed.yaml": ("--pod examples/failed/out-of-cpu.yaml --node examples/nodes/worker.yaml -o yaml", NO),
     "failed.evicted.txt": ("--pod examples/failed/evicted.yaml --node examples/nodes/worker.yaml", YES),
     "failed.now-admitted.txt": ("--pod examples/failed/out-of-cpu.yaml --node vm-4", YES),
+    **{
+        f"status.{name}.txt": (f"--pod examples/failed/{name}.yaml", NO)
+        for name in (
+            "after-reboot",
+            "crash-loop",
+            "evicted",
+            "oom-without-limit",
+            "out-of-cpu",
+            "preempted",
+            "resize-deferred",
+            "resize-infeasible",
+            "unschedulable",
+        )
+    },
+    "status.crash-loop.yaml": ("-f examples/failed/crash-loop.yaml -o yaml", NO),
+    "status.crash-loop.on-node.txt": (
+        "-f examples/failed/crash-loop.yaml --node examples/nodes/worker.yaml",
+        NO,
+    ),
     "cut-short.txt": (f"{SPLIT} --budget 3", NO),
 }
 

@@ -11,27 +11,45 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.output_files import write_page
+from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.core.admission_plugins import without_cluster_fields
 from nodewright.engine import Node
 from nodewright.errors import Fault, InputError
 from nodewright.explain.explanation_page import explanation_page
 from nodewright.explain.explanation_report import ExplanationReport, explained_pod
-from nodewright.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.explain.explanation_text import PodExplanation, explanation_text, status_text
+from nodewright.explain.failed_pod_report import StatusReport, status_findings
 from nodewright.formats.workloads import Workload
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
+from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
 from nodewright.node.what_if.counterfactuals import BUDGET
 from nodewright.node_report.report_parts import node_of_report
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_message
-from nodewright.reasons.status_evidence import status_evidence
+from nodewright.output.terminal import print_message, print_text
+from nodewright.reasons.status_evidence import StatusEvidence, problem_evidence
+
+
+def status_proofs(workloads: Iterable[Workload]) -> tuple[tuple[Pod, StatusEvidence], ...] | None:
+    """The pods with what their statuses prove; None unless all of them are pods with a problem."""
+    proofs = []
+    for workload in workloads:
+        proof = _proof(workload)
+        if proof is None:
+            return None
+        proofs.append((workload.pod, proof))
+    return tuple(proofs) or None
+
+
+def _proof(workload: Workload) -> StatusEvidence | None:
+    return problem_evidence(workload.pod) if workload.kind == "Pod" else None
 
 
 def explain_failed_pods(loaded: LoadedQuery, budget: int) -> Iterator[PodExplanation]:
-    """The explanations of failed pods, each as if it were the only pod to arrive at the node.
+    """The explanations of pods with a problem, each as if it were the only pod to arrive at the node.
 
-    Errors: InputError for objects other than failed pods.
+    Errors: InputError for objects other than pods whose status shows a problem.
     """
     faults = [fault for workload in loaded.workloads for fault in _faults(workload)]
     if faults:
@@ -43,21 +61,20 @@ def explain_failed_pods(loaded: LoadedQuery, budget: int) -> Iterator[PodExplana
             print_message(f"warning: {text}")
         yield PodExplanation(
             explanation=loaded.node.explain(without_cluster_fields(workload.pod), budget=budget),
-            proof=status_evidence(workload.pod),
+            proof=_proof(workload),
         )
 
 
 def _faults(workload: Workload) -> Iterator[Fault]:
-    phase = workload.pod.status.phase
     if workload.kind != "Pod":
-        rule = "is not a failed pod; use -f to explain what happens to its pods"
+        rule = "is not a pod; use -f to explain what happens to its pods"
         yield Fault(source=workload.source, value=f"{workload.kind} {workload.name}", rule=rule)
-    elif phase != "Failed":
+    elif _proof(workload) is None:
         yield Fault(
             source=workload.source,
-            path="status.phase",
-            value=phase,
-            rule="must be Failed; use -f to explain what happens to a pod that has not failed",
+            path="status",
+            value=workload.pod.status.phase,
+            rule="shows no failure, restart, pending scheduling or resize; use -f to explain the pod's admission",
         )
 
 
@@ -85,8 +102,8 @@ _MAX_EXPLAINED = 500
     "pods",
     multiple=True,
     metavar="[NAMESPACE/]NAME|FILE",
-    help="With -f: explain only this pod, after the pods before it are admitted. Without -f: a file with a failed pod, "
-    "from `kubectl get pod -o yaml`. Repeatable.",
+    help="With -f: explain only this pod, after the pods before it are admitted. Without -f: a file with a pod that "
+    "failed, restarts or is pending, from `kubectl get pod -o yaml`. Repeatable.",
 )
 @click.option(
     "--condition",
@@ -122,13 +139,18 @@ def command(
 
     Pods are processed in order. For a pod with NUMA-aligned resources: the hints of each resource manager, the merged
     hint of the topology manager, and which pods hold the missing resources. Every suggested change was tried on this
-    node. Exit codes as of admit.
+    node. Of pods whose status shows a problem (CrashLoopBackOff, OOMKilled, Pending, Evicted, a deferred resize, ...),
+    without --node: what the status proves, and what helps. Exit codes as of admit.
     """
     filenames = query.manifests.filenames
     if not filenames and not pods:
         raise click.UsageError("specify manifests with -f, or the file of a failed pod with --pod")
     if not filenames:
         query = replace(query, manifests=replace(query.manifests, filenames=pods))
+    if query.node is None and page is None and not (filenames and pods):
+        code = _explain_statuses(query, output)
+        if code is not None:
+            return code
     loaded = load_query(query)
     values = dict.fromkeys(loaded.node.state.conditions, True) | conditions
     true_conditions = (condition for condition, is_true in values.items() if is_true)
@@ -137,23 +159,45 @@ def command(
         explanations, node = _explanations(loaded, _selected(loaded.workloads, pods), budget)
     else:
         explanations, node = list(explain_failed_pods(loaded, budget)), loaded.node
-    if output in ("json", "yaml"):
-        report = ExplanationReport(
-            node=node_of_report(node.config),
-            kubelet_defects=node.config.parts.defects,
-            pods=tuple(map(explained_pod, explanations)),
-            skipped=loaded.skipped,
-            warnings=loaded.warnings,
-        )
-        text = (as_json if output == "json" else as_yaml)(report)
-    else:
-        columns = shutil.get_terminal_size().columns
-        text = explanation_text(explanations, width=columns, wide=output == "wide")
+    text = _text(loaded, explanations, output)
     if page is not None:
         write_page(page, explanation_page(explanations, node.state))
     print_report(text, output, node.config)
     admitted = (pod.explanation.step.decision is Decision.ADMITTED for pod in explanations)
     return YES if all(admitted) else NO
+
+
+def _text(loaded: LoadedQuery, explanations: Sequence[PodExplanation], output: str | None) -> str:
+    if output in ("json", "yaml"):
+        report = ExplanationReport(
+            node=node_of_report(loaded.node.config),
+            kubelet_defects=loaded.node.config.parts.defects,
+            pods=tuple(map(explained_pod, explanations)),
+            skipped=loaded.skipped,
+            warnings=loaded.warnings,
+        )
+        return (as_json if output == "json" else as_yaml)(report)
+    columns = shutil.get_terminal_size().columns
+    return explanation_text(explanations, width=columns, wide=output == "wide")
+
+
+def _explain_statuses(query: options.NodeQuery, output: str | None) -> int | None:
+    """Prints what the statuses of the pods prove; None unless all workloads are pods with a problem."""
+    loaded = read_workloads(query.manifests, query.namespace)
+    proofs = status_proofs(loaded.workloads)
+    if proofs is None:
+        return None
+    print_input_notes(loaded, loaded.warnings, strict=query.strict)
+    if output in ("json", "yaml"):
+        report = StatusReport(
+            pods=tuple(status_findings(pod, proof) for pod, proof in proofs),
+            skipped=loaded.skipped,
+            warnings=loaded.warnings,
+        )
+        print_text((as_json if output == "json" else as_yaml)(report))
+    else:
+        print_text(status_text(proofs, width=shutil.get_terminal_size().columns))
+    return NO
 
 
 def _explanations(
@@ -169,7 +213,9 @@ def _explanations(
                 if workload.refusal is None
                 else node.explain_refusal(workload.pod, workload.refusal)
             )
-            explanations.append(PodExplanation(explanation=explanation, origin=origin))
+            explanations.append(
+                PodExplanation(explanation=explanation, origin=origin, proof=_proof(workload))
+            )
         if index <= max(selected, default=0) and workload.refusal is None:
             node = node.admit(workload.pod).node
     return explanations, node

@@ -24,6 +24,7 @@ REPORTS = {
     "AdmissionReport": ReportSource("admit", "admit.admission_report:AdmissionReport"),
     "ResizeReport": ReportSource("admit --resize", "admit.resize_report:PodResizeReport"),
     "ExplanationReport": ReportSource("explain", "explain.explanation_report:ExplanationReport"),
+    "StatusReport": ReportSource("explain --pod", "explain.failed_pod_report:StatusReport"),
     "PreemptionReport": ReportSource("preempt", "admit.preemption_report:PreemptionReport"),
     "EvictionReport": ReportSource("evict", "evict.evict_report:EvictionReport"),
     "EvictionTimeline": ReportSource("evict --timeline", "timeline.timeline_report:EvictionTimelineReport"),

@@ -1,14 +1,20 @@
 """Explanations as text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 import msgspec
 
 from nodewright.engine.policy_notices import message_origin
-from nodewright.explain.failed_pod_report import FailedPodAnalysis, failed_pod_lines
+from nodewright.explain.failed_pod_report import (
+    FailedPodAnalysis,
+    failed_pod_lines,
+    proof_lines,
+    status_headline,
+)
 from nodewright.explain.reason_tree import ReasonBranch, reason_tree
 from nodewright.explain.suggestion_text import incomplete_search_text, ineffective_text, suggestion_text
+from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
 from nodewright.node.what_if.explanation import Explanation
 from nodewright.printable import printable, printable_lines
@@ -27,7 +33,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     """E.g. `Deployment web`."""
     proof: StatusEvidence | None = None
-    """What the pod's status proves; None: the pod has not failed."""
+    """What the pod's status proves; None: it shows no problem."""
 
     @property
     def kubelet(self) -> KubeletText:
@@ -61,9 +67,9 @@ def _lines(entry: PodExplanation, width: int, *, wide: bool) -> Iterator[str]:
     now = " now" if failed_pod else ""
     yield f"{entry.explanation.pod.full_name}{origin}: {entry.verdict}{now}{reason}"
     if failed_pod is not None:
-        yield from _wrapped("Why it failed", width, INDENT_STEP)
-        for line in failed_pod_lines(failed_pod):
-            yield from _wrapped(f"- {line}", width, 2 * INDENT_STEP)
+        title = "Why it failed" if failed_pod.proof.has_ended else "What its status proves"
+        yield from _list(title, failed_pod_lines(failed_pod), width)
+        yield from _advice(failed_pod.proof, width)
         if entry.kubelet.message:
             yield ""
     if entry.kubelet.message:
@@ -76,6 +82,32 @@ def _lines(entry: PodExplanation, width: int, *, wide: bool) -> Iterator[str]:
         yield ""
         yield from _branch(branch, width, INDENT_STEP, wide=wide)
     yield from _suggestion_lines(entry.explanation, width, wide=wide)
+
+
+def status_text(pods: Sequence[tuple[Pod, StatusEvidence]], *, width: int = 80) -> str:
+    """What the statuses of pods prove, one pod after the other."""
+    width = max(min(width, MAX_WIDTH), MIN_WIDTH)
+    return "\n".join(printable_lines(_status_lines(pod, proof, width)) for pod, proof in pods)
+
+
+def _status_lines(pod: Pod, proof: StatusEvidence, width: int) -> Iterator[str]:
+    yield f"{pod.full_name}: {status_headline(proof)}"
+    yield from _list("What its status proves", proof_lines(proof), width)
+    yield from _advice(proof, width)
+
+
+def _advice(proof: StatusEvidence, width: int) -> Iterator[str]:
+    """What the status leaves open, and what helps."""
+    if proof.open_questions:
+        yield from _list("What it cannot prove", proof.open_questions, width)
+    if proof.remedies:
+        yield from _list("What helps", proof.remedies, width)
+
+
+def _list(title: str, texts: Iterable[str], width: int) -> Iterator[str]:
+    yield from _wrapped(title, width, INDENT_STEP)
+    for text in texts:
+        yield from _wrapped(f"- {text}", width, 2 * INDENT_STEP)
 
 
 def _branch(branch: ReasonBranch, width: int, indent: int, *, wide: bool) -> Iterator[str]:

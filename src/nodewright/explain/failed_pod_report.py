@@ -1,16 +1,17 @@
-"""Why a pod failed: what its status proves, what the node decides now, and what differs."""
+"""Why a pod failed or does not run: what its status proves, what the node decides now, and what differs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import assert_never
+from typing import Literal, assert_never
 
 import msgspec
 
 from nodewright.core.requests.integer_requests import scheduler_requests
+from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import PODS, readable_amount
 from nodewright.node.step import Decision
 from nodewright.node.what_if.explanation import Explanation
-from nodewright.output.json_yaml import Report
+from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.reasons.predicates import InsufficientResource
 from nodewright.reasons.status_evidence import (
     FailureCause,
@@ -36,7 +37,7 @@ class VerdictChange(StrEnum):
 
 
 class FailedPodAnalysis(msgspec.Struct, frozen=True, kw_only=True):
-    """What a failed pod's status proves, and what its node decides about it now."""
+    """What a pod's status proves, and what its node decides about it now."""
 
     proof: StatusEvidence
     current: Explanation
@@ -87,9 +88,11 @@ def failed_pod_lines(analysis: FailedPodAnalysis) -> Iterator[str]:
 def proof_lines(proof: StatusEvidence) -> Iterator[str]:
     """What the status proves, one sentence a line."""
     status = ": ".join(part for part in (proof.reason, proof.message) if part)
-    yield f"status: {status or 'no reason and no message'}"
+    if proof.has_ended:
+        yield f"status: {status or 'no reason and no message'}"
     yield _ENDINGS[proof.cause]
-    yield from (f"then: {fact.sentence()}" for fact in proof.facts)
+    when = "then: " if proof.has_ended else ""
+    yield from (f"{when}{fact.sentence()}" for fact in proof.facts)
 
 
 _ENDINGS = {
@@ -99,7 +102,25 @@ _ENDINGS = {
     FailureCause.DEADLINE_EXCEEDED: "the kubelet admitted it and terminated it when its activeDeadlineSeconds expired",
     FailureCause.NODE_SHUTDOWN: "the kubelet admitted it and terminated it at node shutdown",
     FailureCause.CONTAINERS_TERMINATED: "the kubelet admitted it; its containers terminated and are not restarted",
+    FailureCause.CRASH_LOOP: "the kubelet admitted it and restarts its containers; nothing was refused",
+    FailureCause.RESTARTED: "the kubelet admitted it and has restarted containers; nothing was refused",
+    FailureCause.UNSCHEDULABLE: "no node is assigned, so no kubelet has decided about it",
+    FailureCause.RESIZE_PENDING: "it runs, with the resources that it had before",
     FailureCause.UNKNOWN: "no kubelet sets this reason: another component failed the pod",
+}
+
+
+_RUNNING = (FailureCause.CRASH_LOOP, FailureCause.RESTARTED)
+
+
+def status_headline(proof: StatusEvidence) -> str:
+    """The status as one word of Kubernetes, or a few of ours."""
+    return proof.reason or _HEADLINES.get(proof.cause, "failed")
+
+
+_HEADLINES = {
+    FailureCause.CONTAINERS_TERMINATED: "failed, its containers terminated",
+    FailureCause.RESTARTED: "containers were restarted",
 }
 
 
@@ -117,6 +138,11 @@ def verdict_change_text(analysis: FailedPodAnalysis) -> str:
             return "the node as described would admit it: its state has changed since"
         case VerdictChange.UNDECIDED:
             return "it is undecided whether the node as described would admit it"
+        case VerdictChange.ENDED_LATER if analysis.proof.cause in _RUNNING:
+            return (
+                "below is the decision of the node as described if the pod were created now; it is about requests, not "
+                "about the memory that containers use while they run"
+            )
         case VerdictChange.ENDED_LATER:
             return "below is the decision of the node as described if the pod were created now"
         case _:
@@ -144,7 +170,7 @@ class ThenAndNow(Report, frozen=True, kw_only=True):
 
 
 class FailedPodReport(Report, frozen=True, kw_only=True):
-    """What the status of a failed pod proves, and what the node decides now."""
+    """What the status of a pod proves, and what the node decides now."""
 
     ending: FailureCause
     reason: str
@@ -155,6 +181,9 @@ class FailedPodReport(Report, frozen=True, kw_only=True):
     comparison: VerdictChange
     """How the node's current decision compares with the recorded one."""
     text: tuple[str, ...]
+    not_proved: tuple[str, ...]
+    """What the status cannot prove."""
+    remedies: tuple[str, ...]
     amounts: tuple[ThenAndNow, ...]
 
 
@@ -169,5 +198,47 @@ def failed_pod_report(analysis: FailedPodAnalysis) -> FailedPodReport:
         facts=proof.facts,
         comparison=analysis.verdict_change,
         text=tuple(failed_pod_lines(analysis)),
+        not_proved=proof.open_questions,
+        remedies=proof.remedies,
         amounts=tuple(ThenAndNow(then=then, now=now) for then, now in analysis.shortages_then_and_now),
+    )
+
+
+class PodStatusFindings(Report, frozen=True, kw_only=True):
+    """What the status of a pod proves, without a node."""
+
+    name: str
+    namespace: str
+    ending: FailureCause
+    reason: str
+    message: str
+    proves: tuple[str, ...]
+    facts: tuple[StatusFact, ...]
+    not_proved: tuple[str, ...]
+    """What the status cannot prove."""
+    remedies: tuple[str, ...]
+
+
+class StatusReport(ReportDocument, frozen=True, kw_only=True):
+    """What the statuses of pods prove: `nodewright explain` without a node."""
+
+    kind: Literal["StatusReport"] = "StatusReport"
+    pods: tuple[PodStatusFindings, ...]
+    skipped: Mapping[str, int]
+    """Number of skipped objects of the manifests, by kind."""
+    warnings: tuple[str, ...]
+
+
+def status_findings(pod: Pod, proof: StatusEvidence) -> PodStatusFindings:
+    """What the status of the pod proves, as a part of the report."""
+    return PodStatusFindings(
+        name=pod.metadata.name,
+        namespace=pod.metadata.namespace or "default",
+        ending=proof.cause,
+        reason=proof.reason,
+        message=proof.message,
+        proves=tuple(fact.sentence() for fact in proof.facts),
+        facts=proof.facts,
+        not_proved=proof.open_questions,
+        remedies=proof.remedies,
     )

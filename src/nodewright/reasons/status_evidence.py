@@ -1,4 +1,4 @@
-"""Facts recovered from the reason and message in the status of a failed pod."""
+"""Facts recovered from the status of a pod: what ended it, or why it does not run as it should."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,15 +8,40 @@ from typing import TypeAlias
 import msgspec
 
 from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.resource_names import readable_amount
+from nodewright.reasons.container_evidence import (
+    ContainerBackOff,
+    ContainerEnded,
+    ContainerLost,
+    ContainerOOMKilled,
+    StatusClue,
+    failed_containers,
+    restarted_containers,
+)
 from nodewright.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores, NotWholeCores
+from nodewright.reasons.eviction_evidence import (
+    ConditionsThen,
+    LowOnResource,
+    MoreThanRequested,
+    OverLimit,
+    PreemptedForCriticalPod,
+)
 from nodewright.reasons.predicates import InsufficientResource, OtherPredicate
 from nodewright.reasons.reason import NodeFeaturesMissing, SysctlForbidden
+from nodewright.reasons.scheduling_evidence import (
+    NodesUnsuitable,
+    PreemptionOutcome,
+    ResizeWaits,
+    SchedulingGates,
+    resize_fact,
+    scheduling_facts,
+)
 
 REJECTION_PREFIX = "Pod was rejected: "
 
 
 class FailureCause(StrEnum):
-    """What ended a pod."""
+    """What ended a pod, or keeps it from running as specified."""
 
     REJECTED = "turned away"
     """The kubelet rejected it at admission; no container ran."""
@@ -30,11 +55,19 @@ class FailureCause(StrEnum):
     """The node was shut down."""
     CONTAINERS_TERMINATED = "by itself"
     """Its containers terminated and are not restarted."""
+    CRASH_LOOP = "restarting"
+    """It has not ended: the kubelet waits before it restarts a container."""
+    RESTARTED = "restarted"
+    """It has not ended: containers failed and were restarted."""
+    UNSCHEDULABLE = "unschedulable"
+    """It has not started: the scheduler finds no node."""
+    RESIZE_PENDING = "resize pending"
+    """It runs: the kubelet has not performed a resize."""
     UNKNOWN = "unknown"
     """The kubelet sets no such reason."""
 
 
-class TooFewDevices(msgspec.Struct, frozen=True, kw_only=True):
+class TooFewDevices(StatusClue, frozen=True, kw_only=True):
     """A container requested more devices than were free.
 
     Units: pieces.
@@ -47,87 +80,8 @@ class TooFewDevices(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         return f"{self.resource}: {self.requested} requested, {self.available} free"
 
-
-class ConditionsThen(msgspec.Struct, frozen=True, kw_only=True):
-    """The node had these conditions at admission."""
-
-    conditions: tuple[str, ...]
-
-    def sentence(self) -> str:
-        return f"the node had the condition {', '.join(self.conditions)}"
-
-
-class LowOnResource(msgspec.Struct, frozen=True, kw_only=True):
-    """The node was short of a resource.
-
-    Units: amounts as the kubelet wrote them; empty: not in the message.
-    """
-
-    resource: str
-    threshold: str = ""
-    available: str = ""
-
-    def sentence(self) -> str:
-        if not (self.threshold or self.available):
-            return f"the node was short of {self.resource}"
-        return (
-            f"the node was short of {self.resource}: {self.available} left, "
-            f"less than the threshold of {self.threshold}"
-        )
-
-
-class MoreThanRequested(msgspec.Struct, frozen=True, kw_only=True):
-    """A container (or the pod: ``is_pod``) used more than its request.
-
-    Units: amounts as the kubelet wrote them.
-    """
-
-    name: str
-    is_pod: bool = False
-    used: str
-    requested: str
-    resource: str
-
-    def sentence(self) -> str:
-        kind = "pod" if self.is_pod else "container"
-        return f"{kind} {self.name} used {self.used} of {self.resource} and had requested {self.requested}"
-
-
-class OverLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """Local storage usage exceeded a limit; ``what`` is `container`, `pod` or `emptyDir`.
-
-    Units: limit as the kubelet wrote it.
-    """
-
-    what: str
-    name: str
-    limit: str
-
-    def sentence(self) -> str:
-        match self.what:
-            case "container":
-                return f"container {self.name} used more local storage than its limit of {self.limit}"
-            case "emptyDir":
-                return f"emptyDir volume {self.name} held more than its limit of {self.limit}"
-            case _:
-                return f"the pod used more local storage than its containers' limits of {self.limit} together"
-
-
-class ContainerEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that terminated with an exit code other than 0."""
-
-    name: str
-    reason: str
-    exit_code: int
-
-    def sentence(self) -> str:
-        if self.reason == "OOMKilled":
-            return (
-                f"the kernel killed container {self.name} at its memory limit "
-                f"(OOMKilled, exit code {self.exit_code})"
-            )
-        reason = f" ({self.reason})" if self.reason else ""
-        return f"container {self.name} ended with exit code {self.exit_code}{reason}"
+    def remedies(self) -> tuple[str, ...]:
+        return (f"at most {self.available} {self.resource}, or a node with {self.requested} free",)
 
 
 StatusFact: TypeAlias = (
@@ -143,7 +97,15 @@ StatusFact: TypeAlias = (
     | LowOnResource
     | MoreThanRequested
     | OverLimit
+    | PreemptedForCriticalPod
     | ContainerEnded
+    | ContainerOOMKilled
+    | ContainerBackOff
+    | ContainerLost
+    | NodesUnsuitable
+    | PreemptionOutcome
+    | SchedulingGates
+    | ResizeWaits
 )
 """A fact in the status; `sentence()` states it in words, without a full stop."""
 
@@ -156,7 +118,42 @@ class StatusEvidence(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     """Without the prefix of the messages of rejected pods."""
     facts: tuple[StatusFact, ...] = ()
-    """The numbers in the message."""
+    """The numbers in the message, and the states of containers."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the pod has ended."""
+        return self.cause not in _WITHOUT_END
+
+    @property
+    def open_questions(self) -> tuple[str, ...]:
+        """What the status cannot prove."""
+        texts = (fact.open_question() for fact in self.facts if isinstance(fact, StatusClue))
+        return tuple(dict.fromkeys(filter(None, texts)))
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """What helps, one change each."""
+        return tuple(dict.fromkeys(text for fact in self.facts for text in _remedies(fact)))
+
+
+_WITHOUT_END = frozenset(
+    (
+        FailureCause.CRASH_LOOP,
+        FailureCause.RESTARTED,
+        FailureCause.UNSCHEDULABLE,
+        FailureCause.RESIZE_PENDING,
+    )
+)
+
+
+def _remedies(fact: StatusFact) -> tuple[str, ...]:
+    if isinstance(fact, StatusClue):
+        return fact.remedies()
+    if isinstance(fact, InsufficientResource) and fact.requested <= fact.capacity:
+        left = readable_amount(fact.resource, max(fact.capacity - fact.used, 0))
+        return (f"at most {left} {fact.resource} requested, as the node was then",)
+    return ()
 
 
 _CAUSES_BY_REASON = {
@@ -200,12 +197,43 @@ def status_evidence(pod: Pod) -> StatusEvidence:
     """
     reason, text = pod.status.reason, pod.status.message
     message = text.removeprefix(REJECTION_PREFIX)
-    failed_containers = tuple(_failed_containers(pod))
-    cause = _cause(reason, text, has_run=bool(failed_containers))
+    ended_containers = tuple(failed_containers(pod))
+    cause = _cause(reason, text, has_run=bool(ended_containers))
     facts: tuple[StatusFact, ...] = tuple(_facts(message))
     if not facts and cause is FailureCause.CONTAINERS_TERMINATED:
-        facts = failed_containers
+        facts = ended_containers
+    if cause is FailureCause.PREEMPTED:
+        facts = (PreemptedForCriticalPod(),)
     return StatusEvidence(cause=cause, reason=reason, message=message, facts=facts)
+
+
+def problem_evidence(pod: Pod) -> StatusEvidence | None:
+    """What the status proves about a pod that failed or does not run as specified; None: it shows no problem.
+
+    Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_manager.go, doBackOff; pkg/kubelet/kubelet_pods.go,
+        convertToAPIContainerStatuses.
+    """
+    if pod.status.phase == "Failed":
+        return status_evidence(pod)
+    if pod.status.phase == "Succeeded":
+        return None
+    scheduling = tuple(scheduling_facts(pod))
+    containers = tuple(restarted_containers(pod))
+    resize = resize_fact(pod)
+    if scheduling:
+        cause, reason = FailureCause.UNSCHEDULABLE, "Unschedulable"
+        if any(isinstance(fact, SchedulingGates) for fact in scheduling):
+            reason = "SchedulingGated"
+    elif any(isinstance(fact, ContainerBackOff) for fact in containers):
+        cause, reason = FailureCause.CRASH_LOOP, "CrashLoopBackOff"
+    elif containers:
+        cause, reason = FailureCause.RESTARTED, ""
+    elif resize is not None:
+        cause, reason = FailureCause.RESIZE_PENDING, resize.reason
+    else:
+        return None
+    resizes = () if resize is None else (resize,)
+    return StatusEvidence(cause=cause, reason=reason, message="", facts=(*scheduling, *containers, *resizes))
 
 
 def _cause(reason: str, text: str, *, has_run: bool) -> FailureCause:
@@ -216,13 +244,6 @@ def _cause(reason: str, text: str, *, has_run: bool) -> FailureCause:
     if reason == "Evicted":
         return FailureCause.REJECTED if text.startswith("The node had condition") else FailureCause.EVICTED
     return FailureCause.CONTAINERS_TERMINATED if has_run and not reason else FailureCause.UNKNOWN
-
-
-def _failed_containers(pod: Pod) -> Iterator[ContainerEnded]:
-    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        terminated = status.state.terminated
-        if terminated is not None and terminated.exit_code != 0:
-            yield ContainerEnded(name=status.name, reason=terminated.reason, exit_code=terminated.exit_code)
 
 
 def _facts(message: str) -> Iterator[StatusFact]:

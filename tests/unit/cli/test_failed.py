@@ -84,19 +84,44 @@ def test_a_pod_of_another_node_gets_a_warning(tmp_path: Path, capsys: pytest.Cap
     assert "was on node other, not on worker-1" in capsys.readouterr().err
 
 
-def test_a_pod_that_has_not_failed_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pod_without_a_problem_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     running = pod_file(tmp_path, status={"phase": "Running"})
     assert run(["explain", "--pod", running, "--node", WORKER]) == ERROR
-    assert 'status.phase: Invalid value: "Running": must be Failed' in capsys.readouterr().err
+    assert 'status: Invalid value: "Running": shows no failure' in capsys.readouterr().err
     job = tmp_path / "job.yaml"
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
     job.write_text(
         yaml.safe_dump({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec})
     )
     assert run(["explain", "--pod", str(job), "--node", WORKER]) == ERROR
-    assert '"Job j": is not a failed pod' in capsys.readouterr().err
+    assert '"Job j": is not a pod' in capsys.readouterr().err
 
 
 def test_manifests_or_a_failed_pod_are_required(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "--node", WORKER]) == USAGE
     assert "specify manifests with -f, or the file of a failed pod" in capsys.readouterr().err
+
+
+def test_without_a_node_the_status_alone_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("-f", "--pod"):
+        assert run(["explain", option, "examples/failed/crash-loop.yaml", "-o", "json"]) == NO
+        report = json.loads(capsys.readouterr().out)
+        assert report["kind"] == "StatusReport"
+        (pod,) = report["pods"]
+        assert pod["ending"] == "restarting"
+        assert pod["remedies"][0].startswith("a memory limit above 512Mi")
+
+
+def test_a_crash_loop_is_no_question_of_admission(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(
+        Path("examples/failed/crash-loop.yaml")
+        .read_text("utf-8")
+        .replace('cpu: "2"', "cpu: 100m")
+        .replace("  nodeName: worker-1\n", "")
+    )
+    assert run(["explain", "-f", str(path), "--node", WORKER]) == YES
+    output = capsys.readouterr().out
+    assert "admitted" in output
+    assert "ended a process of container app" in output
+    assert "not about the memory that" in output

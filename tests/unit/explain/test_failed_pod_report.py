@@ -2,12 +2,14 @@
 
 import pytest
 
-from nodewright.reasons.status_evidence import (
+from nodewright.reasons.container_evidence import ContainerEnded, ContainerOOMKilled
+from nodewright.reasons.eviction_evidence import (
     ConditionsThen,
-    ContainerEnded,
     LowOnResource,
     MoreThanRequested,
     OverLimit,
+)
+from nodewright.reasons.status_evidence import (
     StatusFact,
     TooFewDevices,
 )
@@ -40,8 +42,18 @@ SENTENCES: list[tuple[StatusFact, str]] = [
         "the pod used more local storage than its containers' limits of 2Gi together",
     ),
     (
-        ContainerEnded(name="app", reason="OOMKilled", exit_code=137),
-        "the kernel killed container app at its memory limit (OOMKilled, exit code 137)",
+        ContainerOOMKilled(name="app", exit_code=137, limit="1Gi"),
+        (
+            "the kernel's OOM killer ended a process of container app (OOMKilled, exit code 137); "
+            "the container has memory limit 1Gi"
+        ),
+    ),
+    (
+        ContainerOOMKilled(name="app", exit_code=137),
+        (
+            "the kernel's OOM killer ended a process of container app (OOMKilled, exit code 137); "
+            "the container has no memory limit of its own"
+        ),
     ),
     (ContainerEnded(name="app", reason="Error", exit_code=1), "container app ended with exit code 1 (Error)"),
     (ContainerEnded(name="app", reason="", exit_code=2), "container app ended with exit code 2"),

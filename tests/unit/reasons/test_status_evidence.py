@@ -6,17 +6,20 @@ import pytest
 
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
+from nodewright.reasons.container_evidence import ContainerOOMKilled
 from nodewright.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores, NotWholeCores
+from nodewright.reasons.eviction_evidence import (
+    ConditionsThen,
+    LowOnResource,
+    MoreThanRequested,
+    OverLimit,
+    PreemptedForCriticalPod,
+)
 from nodewright.reasons.predicates import InsufficientResource, OtherPredicate
 from nodewright.reasons.reason import NodeFeaturesMissing, Reason, SysctlForbidden
 from nodewright.reasons.status_evidence import (
     REJECTION_PREFIX,
-    ConditionsThen,
-    ContainerEnded,
     FailureCause,
-    LowOnResource,
-    MoreThanRequested,
-    OverLimit,
     StatusFact,
     TooFewDevices,
     status_evidence,
@@ -113,7 +116,12 @@ SAID: list[tuple[str, str, FailureCause, tuple[StatusFact, ...]]] = [
         FailureCause.EVICTED,
         (OverLimit(what="emptyDir", name="tmp", limit="1Gi"),),
     ),
-    ("Preempting", "Preempted in order to admit critical pod", FailureCause.PREEMPTED, ()),
+    (
+        "Preempting",
+        "Preempted in order to admit critical pod",
+        FailureCause.PREEMPTED,
+        (PreemptedForCriticalPod(),),
+    ),
     (
         "DeadlineExceeded",
         "Pod was active on the node longer than the specified deadline",
@@ -153,4 +161,4 @@ def test_failed_containers_are_facts() -> None:
     ]
     proof = status_evidence(failed("", "", containerStatuses=states))
     assert proof.cause is FailureCause.CONTAINERS_TERMINATED
-    assert proof.facts == (ContainerEnded(name="app", reason="OOMKilled", exit_code=137),)
+    assert proof.facts == (ContainerOOMKilled(name="app", exit_code=137),)

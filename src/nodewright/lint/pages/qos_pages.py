@@ -5,16 +5,19 @@ from nodewright.lint.pages.rule_page import RulePage, pod_manifest, workload_man
 QOS_PAGES = {
     "NW101": RulePage(
         title="Pods of a DaemonSet that can be evicted",
-        message="its pods are {qos}: an evicted pod is recreated on the same node at once",
+        message="its pods are {qos}: if they use more memory than they request, memory pressure evicts them, and they are recreated on the same node",
         rationale=(
-            "Under memory or disk pressure the kubelet evicts pods that are not Guaranteed and use more than they "
-            "request. The DaemonSet controller recreates the pod on the same node at once, because daemon pods "
-            "tolerate the taints of a node under pressure. So it is evicted again and again, while the pressure "
-            "on the node remains. Pods of critical priority (`system-node-critical`, `system-cluster-critical`) are not evicted."
+            "Under memory pressure the kubelet evicts pods that use more memory than they request before all others. "
+            "A Guaranteed pod cannot use more: its limit is its request. The DaemonSet controller recreates an evicted "
+            "pod on the same node, with a growing delay, because daemon pods tolerate the taints of a node under "
+            "pressure; so it is evicted again while the pressure lasts. Other pressure does not depend on "
+            "the QoS class: disk pressure compares usage with requests of ephemeral-storage, pressure on PIDs the "
+            "priority, and under both the kubelet rejects new pods that are not critical. Pods of critical priority "
+            "(`system-node-critical`, `system-cluster-critical`) are never evicted."
         ),
         remedy=(
-            "Give every container limits on cpu and memory that equal its requests; or, if the node needs "
-            "the pod, set `priorityClassName: system-node-critical`."
+            "Give every container limits on cpu and memory that equal its requests, which helps under memory pressure; "
+            "or, if the node needs the pod, set `priorityClassName: system-node-critical`, which helps under all pressure."
         ),
         bad=workload_manifest(
             "DaemonSet",
