@@ -282,18 +282,20 @@ def apply(
     *,
     is_enforced: bool = True,
     again: ApplyResult | None = None,
+    charge_cache: ChargeCache | None = None,
 ) -> ApplyResult:
     """Applies the manifests in order.
 
     Quotas, limit ranges, templates and classes are in force from the beginning, whatever their position.
-    ``again``: an earlier result for the same manifests, which saves most of the work.
+    ``again``: an earlier result for the same manifests, which saves most of the work; ``charge_cache``: likewise, with
+    pods that have been created before.
     Departs: controllers create their objects at once, before the next manifest is applied; in a cluster they run
         concurrently, so that the order is not determined.
     """
     namespaces = namespaces_with_quotas(manifests, options) if again is None else again.before
-    cluster = initial_namespaces(
-        manifests, options, namespaces, ChargeCache() if again is None else again.charge_cache
-    )
+    if charge_cache is None:
+        charge_cache = ChargeCache() if again is None else again.charge_cache
+    cluster = initial_namespaces(manifests, options, namespaces, charge_cache)
     cluster.is_enforced = is_enforced
     outcomes = tuple(cluster.apply())
     return ApplyResult(

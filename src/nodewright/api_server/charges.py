@@ -13,6 +13,7 @@ from nodewright.api_server.pod_creation import (
     ClusterObjects,
     LimitRangeViolation,
     ObjectRejection,
+    PodCreation,
     created_pod,
 )
 from nodewright.core.limit_ranger import (
@@ -89,6 +90,8 @@ class ChargeCache:
 
     entries: dict[tuple[int, str], tuple[APIObject, ObjectCharge]] = field(default_factory=dict)
     """Keyed by identity; the object is kept alive, so that no other object gets its id."""
+    creations: Mapping[int, PodCreation] = field(default_factory=dict)
+    """Pods that have been created before, by the identity of the pod that is submitted."""
 
     def object_charge(
         self, resource: GroupResource, item: APIObject, namespace: NamespacePolicy
@@ -99,18 +102,21 @@ class ChargeCache:
         key = (id(item), namespace.name)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = (item, object_charge(resource, item, namespace))
+            charge = object_charge(resource, item, namespace, self.creations.get(id(item)))
+            entry = self.entries[key] = (item, charge)
         return entry[1]
 
 
-def object_charge(resource: GroupResource, item: APIObject, namespace: NamespacePolicy) -> ObjectCharge:
-    """The charge of the object when it is created.
+def object_charge(
+    resource: GroupResource, item: APIObject, namespace: NamespacePolicy, creation: PodCreation | None = None
+) -> ObjectCharge:
+    """The charge of the object when it is created; ``creation``: what becomes of it if it is a pod, where known.
 
     Follows: v1.36, pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins: ResourceQuota comes last.
     """
     filled: tuple[DefaultedByLimitRange, ...] = ()
     if isinstance(item, Pod):
-        creation = created_pod(item, namespace.cluster)
+        creation = creation or created_pod(item, namespace.cluster)
         item, filled = creation.pod, creation.filled
         if creation.refusal is not None:
             return ObjectCharge(resource=resource, object=item, filled=filled, because=creation.refusal)

@@ -68,8 +68,8 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
 class PodCreation(msgspec.Struct, frozen=True, kw_only=True):
     """A pod as the API server stores it, or why it refuses the pod."""
 
-    pod: Pod
-    """If it is refused: as far as it got."""
+    defaulted: Pod
+    """With all that plugins, limit ranges and defaults add; if it is refused: as far as it got."""
     without_defaults: Pod
     """The same pod with all that plugins and limit ranges add, without the defaults that follow from its own fields."""
     submitted: Pod
@@ -81,6 +81,12 @@ class PodCreation(msgspec.Struct, frozen=True, kw_only=True):
     applied: tuple[str, ...] = ()
     """The objects that took part, e.g. `LimitRange small`."""
 
+    @property
+    def pod(self) -> Pod:
+        """The pod as it is stored; if it is refused: as far as it got."""
+        # An invalid amount may have no canonical form.
+        return with_canonical_quantities(self.defaulted) if self.refusal is None else self.defaulted
+
 
 def created_pod(
     pod: Pod,
@@ -88,12 +94,13 @@ def created_pod(
     *,
     submitted: Pod | None = None,
     is_stored: bool = False,
-    is_valid: bool = False,
+    valid: Pod | None = None,
 ) -> PodCreation:
     """The pod after its creation, without the quotas of its namespace.
 
-    ``submitted``: the pod with its own defaults, if they are known; ``is_stored``: an API server has accepted it, so no limit range and no plugin refuses it again; ``is_valid``: its
-    validation has found nothing, so it is repeated only if a limit range changes the pod.
+    ``submitted``: the pod with its own defaults, if they are known; ``is_stored``: an API server has accepted it, so no
+    limit range and no plugin refuses it again; ``valid``: the submitted pod, or its template, if its validation has
+    found nothing, so that only what limit ranges and defaults change is validated.
     Follows: v1.36, apiserver/pkg/registry/generic/registry/store.go, Store.create;
         pkg/kubeapiserver/options/plugins.go, AllOrderedPlugins; LimitRanger, Priority, DefaultTolerationSeconds and
         RuntimeClass change the pod before its validation, LimitRanger and RuntimeClass check it afterwards.
@@ -108,14 +115,15 @@ def created_pod(
         filled.append(with_limit_range_defaults(changed, limit_range))
         changed = filled[-1].pod
     defaulted = mutated_pod(changed, cluster.priority_classes, cluster.runtime_classes)
-    is_unchanged = is_valid and changed is submitted
     refusal: PodRefusal | None = None if is_stored else defaulted.refusal
-    refusal = refusal or _validation_refusal(defaulted.pod, ranges, is_valid=is_unchanged)
+    if refusal is None and changed is not valid:
+        violations = pod_violations(defaulted.pod, valid=valid)
+        refusal = InvalidPod(violations=violations) if violations else None
+    refusal = refusal or _limit_range_refusal(defaulted.pod, ranges)
     if refusal is None and not is_stored:
         refusal = overhead_refusal(defaulted.pod.spec, cluster.runtime_classes)
     return PodCreation(
-        # An invalid amount may have no canonical form.
-        pod=with_canonical_quantities(defaulted.pod) if refusal is None else defaulted.pod,
+        defaulted=defaulted.pod,
         without_defaults=_without_defaults(pod, defaulted.pod, filled),
         submitted=submitted,
         filled=tuple(filled),
@@ -165,11 +173,7 @@ def _open_warnings(
     )
 
 
-def _validation_refusal(
-    pod: Pod, ranges: tuple[LimitRange, ...], *, is_valid: bool
-) -> InvalidPod | LimitRangeViolation | None:
-    if not is_valid and (violations := pod_violations(pod)):
-        return InvalidPod(violations=violations)
+def _limit_range_refusal(pod: Pod, ranges: tuple[LimitRange, ...]) -> LimitRangeViolation | None:
     for limit_range in ranges:
         if because := pod_limit_violations(pod, limit_range):
             return LimitRangeViolation(limit_range=limit_range.metadata.name, because=because)

@@ -202,6 +202,8 @@ class OtherObjects:
 
 def with_namespace(item: APIObject, namespace: str) -> APIObject:
     """The object with the namespace; empty for cluster-scoped objects."""
+    if item.metadata.namespace == namespace:
+        return item
     assert isinstance(item, msgspec.Struct)
     meta: ObjectMeta = replace(item.metadata, namespace=namespace)
     namespaced: APIObject = replace(item, metadata=meta)

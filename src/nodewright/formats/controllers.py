@@ -24,7 +24,7 @@ T = TypeVar("T")
 def applied_object(value: dict[str, Any], pod: Pod) -> APIObject:
     """The object as it is applied: a pod without status, otherwise only the metadata."""
     if value["kind"] == "Pod":
-        return replace(pod, status=PodStatus())
+        return pod if pod.status == PodStatus() else replace(pod, status=PodStatus())
     return PartialObjectMetadata(metadata=decode(value.get("metadata") or {}, ObjectMeta))
 
 

@@ -139,6 +139,12 @@ _TAG_OF_TYPE = {bool: "bool", int: "int", float: "float", type(None): "null", st
 _MERGE = object()
 
 
+@lru_cache(maxsize=4096)
+def _is_plain_key(text: str) -> bool:
+    """Whether a plain scalar stands for its own text as a key; most keys occur very often."""
+    return text[:1].isalpha() and text not in _CONSTANTS
+
+
 class YAMLDocument(NamedTuple):
     """One document of a text: its value, its number (from 1, counting empty documents) and its first line."""
 
@@ -265,10 +271,14 @@ class _Builder:
     def _key(self, event: Event) -> Any:
         """The key as text, `_MERGE` for a merge key, or None after a fault."""
         if isinstance(event, ScalarEvent):
+            if event.anchor is None and event.tag is None:
+                if not event.implicit[0]:
+                    return event.value
+                if _is_plain_key(event.value):
+                    self._nodes += 1
+                    return event.value
             if event.value == "<<" and (event.implicit[0] or event.tag == _TAG + "merge"):
                 return _MERGE
-            if event.anchor is None and event.tag is None and not event.implicit[0]:
-                return event.value
         value = self._value(event)
         key = key_text(value)
         if key is None:

@@ -1,22 +1,18 @@
 """Loads workloads from manifests: pods, and the first pod of each controller."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from nodewright.api_server.pod_creation import ClusterObjects
-from nodewright.core.admission_plugins import (
-    HIGHEST_USER_DEFINABLE_PRIORITY,
-    SYSTEM_PRIORITY_CLASS_PREFIX,
-    SYSTEM_PRIORITY_CLASSES,
-    with_default_ports,
-)
+from nodewright.core.admission_plugins import with_default_ports
 from nodewright.core.requests.resource_defaults import rounded_pod, with_defaults
 from nodewright.core.validation.pod_spec import pod_violations
-from nodewright.core.validation.violation import ErrorType, Violation, metadata_violations
+from nodewright.core.validation.violation import Violation, metadata_violations
 from nodewright.errors import Fault, InputError
+from nodewright.formats.class_objects import priority_class_violations, runtime_class_violations
 from nodewright.formats.controllers import (
     POD_KIND,
     POD_TEMPLATES,
@@ -42,7 +38,7 @@ from nodewright.formats.workloads import (
 )
 from nodewright.kubernetes.api_request import APIObject
 from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec, PriorityClass, RuntimeClass
+from nodewright.kubernetes.objects import ObjectMeta, Pod, PriorityClass, RuntimeClass
 
 if TYPE_CHECKING:
     from nodewright.formats.api_objects import OtherObjects
@@ -134,7 +130,14 @@ class ManifestLoader:
             from nodewright.formats.quota_refusals import with_quota_refusals  # noqa: PLC0415 - start-up time
 
             values = [read.value for read in self.workloads]
-            workloads = with_quota_refusals(workloads, values, self.policies.objects, self.namespace)
+            new_pods = [
+                creation
+                for read, creation in zip(self.workloads, creations, strict=True)
+                if not read.is_stored
+            ]
+            workloads = with_quota_refusals(
+                workloads, values, new_pods, self.policies.objects, self.namespace
+            )
         return LoadedWorkloads(
             workloads=workloads,
             skipped=dict(sorted(self.skipped.items())),
@@ -260,12 +263,12 @@ class ManifestLoader:
             priority_class = decode(value, PriorityClass)
             self.priority_classes.append(priority_class)
             self._add_object_in_order(value, location, priority_class)
-            return _priority_class_violations(priority_class)
+            return priority_class_violations(priority_class)
         if (version, kind) == _RUNTIME_CLASS:
             runtime_class = decode(value, RuntimeClass)
             self.runtime_classes.append(runtime_class)
             self._add_object_in_order(value, location, runtime_class)
-            return _runtime_class_violations(runtime_class)
+            return runtime_class_violations(runtime_class)
         is_pod = (version, kind) == POD_KIND
         return self._add_pod(value, location) if is_pod else self._add_controller(value, location)
 
@@ -275,8 +278,9 @@ class ManifestLoader:
         is_stored = bool(written.metadata.uid)
         self._add_workload(value, location, pod, pod.metadata, replicas=1, is_stored=is_stored)
         pod = with_defaults(self.workloads[-1].workload.pod)
-        self.workloads[-1] = replace(self.workloads[-1], submitted=pod)
-        return pod_violations(replace(pod, metadata=written.metadata))
+        violations = pod_violations(replace(pod, metadata=written.metadata))
+        self.workloads[-1] = replace(self.workloads[-1], submitted=pod, valid=None if violations else pod)
+        return violations
 
     def _add_controller(self, value: dict[str, Any], location: ObjectLocation) -> Iterable[Violation]:
         meta = decode(value.get("metadata") or {}, ObjectMeta)
@@ -284,7 +288,10 @@ class ManifestLoader:
         self._add_workload(value, location, pod, meta, replicas=replicas, is_stored=False)
         prefix = POD_TEMPLATES[value["apiVersion"], value["kind"]].dotted_path
         # A template has its amounts rounded, but no defaults from its limits.
-        in_template = pod_violations(rounded_pod(pod), is_template=True)
+        template = rounded_pod(pod)
+        in_template = pod_violations(template, is_template=True)
+        if not in_template:
+            self.workloads[-1] = replace(self.workloads[-1], valid=template)
         return (
             *metadata_violations(meta),
             *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
@@ -335,46 +342,6 @@ class ManifestLoader:
         )
         meta = replace(pod.metadata, uid=derived_uid(f"{uid}/{count}"))
         return replace(pod, metadata=meta)
-
-
-def _priority_class_violations(priority_class: PriorityClass) -> Iterator[Violation]:
-    """The API server's validation errors of a PriorityClass.
-
-    Follows: v1.36, pkg/apis/scheduling/validation/validation.go, ValidatePriorityClass.
-    """
-    yield from metadata_violations(priority_class.metadata)
-    if priority_class.metadata.name.startswith(SYSTEM_PRIORITY_CLASS_PREFIX):
-        if priority_class.metadata.name not in SYSTEM_PRIORITY_CLASSES:
-            rule = "priority class names with 'system-' prefix are reserved for system use only"
-            yield Violation("metadata.name", ErrorType.FORBIDDEN, rule=rule)
-    elif priority_class.value > HIGHEST_USER_DEFINABLE_PRIORITY:
-        rule = f"maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE_PRIORITY}"
-        yield Violation("value", ErrorType.FORBIDDEN, rule=rule)
-
-
-def _runtime_class_violations(runtime_class: RuntimeClass) -> Iterator[Violation]:
-    """The API server's validation errors of a RuntimeClass.
-
-    Follows: v1.36, pkg/apis/node/validation/validation.go, ValidateRuntimeClass.
-    """
-    yield from metadata_violations(runtime_class.metadata)
-    scheduling = runtime_class.scheduling
-    spec = PodSpec(
-        overhead=runtime_class.overhead.pod_fixed,
-        node_selector=scheduling.node_selector,
-        tolerations=scheduling.tolerations,
-    )
-    for violation in pod_violations(Pod(spec=spec), is_template=True):
-        for pod_path, class_path in _RUNTIME_CLASS_PATHS.items():
-            if violation.path.startswith(pod_path):
-                yield replace(violation, path=class_path + violation.path.removeprefix(pod_path))
-
-
-_RUNTIME_CLASS_PATHS = {
-    "spec.overhead.limits": "overhead.podFixed",
-    "spec.nodeSelector": "scheduling.nodeSelector",
-    "spec.tolerations": "scheduling.tolerations",
-}
 
 
 def _type_meta_faults(version: Any, kind: Any, location: ObjectLocation) -> list[Fault]:

@@ -6,9 +6,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.api_server.apply import ApplyOutcome, apply
+from nodewright.api_server.charges import ChargeCache
 from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.api_server.pod_creation import (
     PODS,
+    PodCreation,
     rejection_error,
 )
 from nodewright.formats.api_objects import LoadedObject, RESTMapper, with_namespace
@@ -20,10 +22,14 @@ from nodewright.kubernetes.api_request import APIObject, Manifest
 def with_quota_refusals(
     workloads: Sequence[Workload],
     values: Sequence[dict[str, Any]],
+    creations: Sequence[PodCreation],
     policies: Sequence[LoadedObject],
     namespace: str,
 ) -> tuple[Workload, ...]:
-    """The workloads, without the pods for which quotas among the objects leave no room; applied in order."""
+    """The workloads, without the pods for which quotas among the objects leave no room; applied in order.
+
+    ``creations``: those of the pods that do not exist yet.
+    """
     mapper = RESTMapper()
     manifests = [
         workload_manifest(value, workload, mapper, namespace)
@@ -34,7 +40,8 @@ def with_quota_refusals(
         for loaded in policies
         if not isinstance(loaded.item, int)
     ]
-    result = apply((*manifests, *guards), ExpansionOptions())
+    charge_cache = ChargeCache(creations={id(creation.submitted): creation for creation in creations})
+    result = apply((*manifests, *guards), ExpansionOptions(), charge_cache=charge_cache)
     outcomes: dict[int, list[ApplyOutcome]] = {}
     for outcome in result.outcomes:
         outcomes.setdefault(outcome.manifest, []).append(outcome)

@@ -88,6 +88,8 @@ class UnadmittedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """The object, without its faulty fields; of a pod only the kind."""
     submitted: Pod | None = None
     """The pod with its own defaults, if they have been set already."""
+    valid: Pod | None = None
+    """The submitted pod, or the controller's template, if it has no violations."""
     is_stored: bool
     """Whether an API server has accepted the pod before."""
     location: ObjectLocation | None = None
@@ -106,7 +108,7 @@ def created_pods(workloads: Sequence[UnadmittedWorkload], cluster: ClusterObject
             cluster,
             submitted=read.submitted,
             is_stored=read.is_stored,
-            is_valid=read.workload.kind == "Pod" and not read.violations,
+            valid=read.valid,
         )
         for read in workloads
     )
@@ -153,7 +155,7 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
     workload, because = read.workload, creation.refusal
     refusal = None
     if because is not None:
-        error = rejection_error(PODS, creation.pod.metadata, because)
+        error = rejection_error(PODS, creation.defaulted.metadata, because)
         refusal = api_server_refusal(
             workload, error, "Invalid" if isinstance(because, InvalidPod) else "Forbidden"
         )
@@ -207,4 +209,4 @@ def class_warnings(creation: PodCreation) -> Iterator[str]:
     """The warnings about classes that are not known."""
     for warning in creation.warnings:
         if isinstance(warning, UnknownPriorityClass | UnknownRuntimeClass):
-            yield defaulting_warning_text(creation.pod, warning)
+            yield defaulting_warning_text(creation.defaulted, warning)

@@ -11,6 +11,7 @@ _LABEL_RE = re.compile(_LABEL, re.ASCII)
 _SUBDOMAIN_RE = re.compile(_SUBDOMAIN, re.ASCII)
 _KEY_RE = re.compile(_KEY, re.ASCII)
 _VALUE_RE = re.compile(_VALUE, re.ASCII)
+_PORT_RE = re.compile(r"[-a-z0-9]+", re.ASCII)
 
 _LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
@@ -185,7 +186,7 @@ def port_name_errors(text: str) -> list[str]:
     Follows: v1.36, apimachinery/pkg/util/validation/validation.go, IsValidPortName.
     """
     rules = ["must be no more than 15 characters"] if len(text.encode()) > 15 else []
-    if not re.fullmatch(r"[-a-z0-9]+", text, re.ASCII):
+    if not _PORT_RE.fullmatch(text):
         rules.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search(r"[a-z]", text):
         rules.append("must contain at least one letter (a-z)")

@@ -136,3 +136,12 @@ def test_children_of_a_refused_parent_do_not_exist(hard: str, wanted: tuple[str,
     assert refusal(owner) == wanted
     # Only pods that exist are charged.
     assert (refusal(other) is None) is hard.startswith("count")
+
+
+def test_quotas_charge_what_the_runtime_class_adds() -> None:
+    runtime = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: vm}, handler: vm, overhead: {podFixed: {cpu: 250m}}}\n"
+    pod = POD % ("runtimeClassName: vm, ", "{requests: {cpu: 100m}}")
+    (refused,) = created(pod, runtime, QUOTA % "requests.cpu: 349m")
+    amounts = "requested: requests.cpu=350m, used: requests.cpu=0, limited: requests.cpu=349m"
+    assert refusal(refused) == ("Forbidden", f'pods "a" is forbidden: exceeded quota: q, {amounts}')
+    assert refusal(created(pod, runtime, QUOTA % "requests.cpu: 350m")[0]) is None

@@ -26,7 +26,7 @@ from nodewright.kubernetes.resource_names import (
     resource_sort_key,
 )
 from nodewright.values.quantity import Quantity, QuantityError
-from nodewright.values.units import fits_int64
+from nodewright.values.units import INT64_MAX, fits_int64
 
 NameRule = Callable[[str], tuple[tuple[ErrorType, str], ...]]
 
@@ -59,6 +59,9 @@ _STANDARD = (
         "limits.ephemeral-storage",
     }
 )
+_PLAIN = frozenset({CPU, MEMORY})
+_MOST_PLAIN = INT64_MAX // 1000
+"""In thousandths of a CPU, too, this many units or less fit into 64 bits."""
 _QUOTA_HUGE_PAGES_PREFIX = f"requests.{HUGE_PAGES_PREFIX}"
 
 
@@ -84,6 +87,27 @@ def _violations(
     resources: ResourceRequirements, path: str, claims: frozenset[str], name_rules: NameRule
 ) -> Iterator[Violation]:
     requests, limits = resources.requests, resources.limits
+    if not _are_plain(limits) or not _are_plain(requests) or not _are_within(requests, limits):
+        yield from _amounts_violations(requests, limits, path, name_rules)
+    if resources.claims:
+        yield from _claim_violations(resources, f"{path}.claims", claims)
+
+
+def _are_plain(amounts: ResourceList) -> bool:
+    """Whether all amounts are of resources without special rules, and neither negative nor large; most are."""
+    return all(
+        name in _PLAIN and 0 <= amount.unscaled <= _MOST_PLAIN and amount.scale <= 0
+        for name, amount in amounts.items()
+    )
+
+
+def _are_within(requests: ResourceList, limits: ResourceList) -> bool:
+    return all(name not in limits or requests[name] <= limits[name] for name in requests)
+
+
+def _amounts_violations(
+    requests: ResourceList, limits: ResourceList, path: str, name_rules: NameRule
+) -> Iterator[Violation]:
     for side, amounts in (("limits", limits), ("requests", requests)):
         for name in sorted(amounts, key=resource_sort_key):
             yield from _amount_violations(name, amounts[name], f"{path}.{side}[{name}]", name_rules)
@@ -92,7 +116,6 @@ def _violations(
     names = requests.keys() | limits.keys()
     if any(map(is_huge_page, names)) and names.isdisjoint((CPU, MEMORY)):
         yield forbidden(path, "HugePages require cpu or memory")
-    yield from _claim_violations(resources, f"{path}.claims", claims)
 
 
 def _amount_violations(name: str, amount: Quantity, path: str, name_rules: NameRule) -> Iterator[Violation]:

@@ -38,71 +38,112 @@ class _Names(NamedTuple):
     volumes: frozenset[str]
 
 
-def all_container_violations(spec: PodSpec, volumes: frozenset[str], path: str) -> Iterator[Violation]:
+class _Scope(NamedTuple):
+    """What the validation of a container depends on outside of it."""
+
+    names: _Names
+    pod_restart_policy: str
+
+
+def all_container_violations(
+    spec: PodSpec, volumes: frozenset[str], path: str, valid: PodSpec | None = None
+) -> Iterator[Violation]:
     """The violations in the containers, init containers included; ``volumes`` are the names of the valid volumes.
 
+    ``valid``: a spec without violations of which this one is made: fields that it shares are not checked again.
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainers and validateInitContainers.
     Departs: images are not checked.
     """
     claims = frozenset(str(claim["name"]) for claim in spec.resource_claims if claim.get("name"))
-    known = _Names(claims, volumes)
+    scope = _Scope(_Names(claims, volumes), spec.restart_policy)
+    checked, checked_init = _checked_containers(spec, valid)
     if not spec.containers:
         yield required(f"{path}.containers")
     names: set[str] = set()
     for index, container in enumerate(spec.containers):
         container_path = f"{path}.containers[{index}]"
-        yield from _common_violations(container, container_path, known, spec.restart_policy)
-        yield from _duplicate_name(container.name, container_path, names)
-        yield from handler_violations(container, container_path)
-        yield from restart_violations(container, container_path, is_init=False)
-    ports = [(f"{path}.containers[{index}]", container) for index, container in enumerate(spec.containers)]
-    yield from _port_conflicts(ports)
+        yield from _common_violations(container, container_path, scope, checked[index])
+        if container.name and container.name in names:
+            yield duplicate(f"{container_path}.name", container.name)
+        names.add(container.name)
+        yield from handler_violations(container, container_path, checked[index])
+        if container.restart_policy is not None or container.restart_policy_rules:
+            yield from restart_violations(container, container_path, is_init=False)
+    if any(container.ports for container in spec.containers):
+        yield from _port_conflicts(
+            (f"{path}.containers[{index}]", container) for index, container in enumerate(spec.containers)
+        )
     for index, container in enumerate(spec.init_containers):
         container_path = f"{path}.initContainers[{index}]"
-        yield from _common_violations(container, container_path, known, spec.restart_policy)
+        yield from _common_violations(container, container_path, scope, checked_init[index])
         yield from restart_violations(container, container_path, is_init=True)
-        yield from _duplicate_name(container.name, container_path, names)
+        if container.name and container.name in names:
+            yield duplicate(f"{container_path}.name", container.name)
+        names.add(container.name)
         # Init containers run one after another, so only ports of the same container can conflict.
         # The API server numbers them from 0 each time.
         yield from _port_conflicts([(f"{path}.initContainers[0]", container)])
-        yield from _sidecar_field_violations(container, container_path)
+        yield from _sidecar_field_violations(container, container_path, checked_init[index])
         yield from init_resize_policy_violations(container, container_path)
     if spec.host_network:
         yield from _host_network_violations(spec.containers, f"{path}.containers")
 
 
+_NOTHING_CHECKED = Container()
+
+
+def _checked_containers(
+    spec: PodSpec, valid: PodSpec | None
+) -> tuple[Sequence[Container], Sequence[Container]]:
+    """The containers of which a valid spec's fields need no second check; empty ones if there are none."""
+    if (
+        valid is None
+        or len(valid.containers) != len(spec.containers)
+        or len(valid.init_containers) != len(spec.init_containers)
+        or valid.volumes is not spec.volumes
+        or valid.resource_claims is not spec.resource_claims
+        or valid.restart_policy != spec.restart_policy
+    ):
+        return (_NOTHING_CHECKED,) * len(spec.containers), (_NOTHING_CHECKED,) * len(spec.init_containers)
+    return valid.containers, valid.init_containers
+
+
 def _common_violations(
-    container: Container, path: str, known: _Names, pod_restart_policy: str
+    container: Container, path: str, scope: _Scope, checked: Container
 ) -> Iterator[Violation]:
-    if container.name:
-        yield from each_invalid(f"{path}.name", container.name, dns1123_label_errors(container.name))
-    else:
+    """The violations in fields of any container, but for those that are the same objects as in ``checked``."""
+    if not container.name:
         yield required(f"{path}.name")
+    elif errors := dns1123_label_errors(container.name):
+        yield from each_invalid(f"{path}.name", container.name, errors)
     policy = container.termination_message_policy
     if policy and policy not in _MESSAGE_POLICIES:
         yield not_supported(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
-    for index, port in enumerate(container.ports):
-        yield from _port_violations(port, f"{path}.ports[{index}]")
-    yield from _port_name_violations(container.ports, f"{path}.ports")
-    yield from env_violations(container.env, f"{path}.env")
-    yield from env_from_violations(container.env_from, f"{path}.envFrom")
-    yield from mount_violations(container, known.volumes, f"{path}.volumeMounts")
+    if container.ports is not checked.ports:
+        for index, port in enumerate(container.ports):
+            yield from _port_violations(port, f"{path}.ports[{index}]")
+        yield from _port_name_violations(container.ports, f"{path}.ports")
+    if container.env is not checked.env:
+        yield from env_violations(container.env, f"{path}.env")
+    if container.env_from is not checked.env_from:
+        yield from env_from_violations(container.env_from, f"{path}.envFrom")
+    if container.volume_mounts is not checked.volume_mounts:
+        yield from mount_violations(container, scope.names.volumes, f"{path}.volumeMounts")
     if container.image_pull_policy and container.image_pull_policy not in _PULL_POLICIES:
         yield not_supported(f"{path}.imagePullPolicy", container.image_pull_policy, _PULL_POLICIES)
-    yield from resource_violations(container.resources, f"{path}.resources", known.claims)
-    yield from resize_policy_violations(container.resize_policy, f"{path}.resizePolicy", pod_restart_policy)
-    yield from container_security_violations(container.security_context, f"{path}.securityContext")
+    if container.resources is not checked.resources:
+        yield from resource_violations(container.resources, f"{path}.resources", scope.names.claims)
+    if container.resize_policy is not checked.resize_policy:
+        yield from resize_policy_violations(
+            container.resize_policy, f"{path}.resizePolicy", scope.pod_restart_policy
+        )
+    if container.security_context is not checked.security_context:
+        yield from container_security_violations(container.security_context, f"{path}.securityContext")
 
 
-def _duplicate_name(name: str, path: str, names: set[str]) -> Iterator[Violation]:
-    if name and name in names:
-        yield duplicate(f"{path}.name", name)
-    names.add(name)
-
-
-def _sidecar_field_violations(container: Container, path: str) -> Iterator[Violation]:
+def _sidecar_field_violations(container: Container, path: str, checked: Container) -> Iterator[Violation]:
     if container.is_sidecar:
-        yield from handler_violations(container, path)
+        yield from handler_violations(container, path, checked)
         return
     for field, value in (
         ("lifecycle", _kept_lifecycle(container)),

@@ -26,22 +26,23 @@ _PROBE_NUMBERS = (
 _PORT_RULE = "must be between 1 and 65535, inclusive"
 
 
-def handler_violations(container: Container, path: str) -> Iterator[Violation]:
-    """The violations in a container's hooks and probes.
+def handler_violations(container: Container, path: str, checked: Container) -> Iterator[Violation]:
+    """The violations in a container's hooks and probes, but for those that are the same objects as in ``checked``.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateLifecycle, validateLivenessProbe and its kin.
     Departs: stop signals and the duration of sleep hooks are not checked.
     """
-    for hook in ("postStart", "preStop"):
-        handler = (container.lifecycle or {}).get(hook)
+    lifecycle = {} if container.lifecycle is checked.lifecycle else container.lifecycle or {}
+    for hook in ("postStart", "preStop") if lifecycle else ():
+        handler = lifecycle.get(hook)
         if handler is not None:
             yield from _handler_violations(handler, f"{path}.lifecycle.{hook}")
-    for field, probe in (
-        ("livenessProbe", container.liveness_probe),
-        ("readinessProbe", container.readiness_probe),
-        ("startupProbe", container.startup_probe),
+    for field, probe, checked_probe in (
+        ("livenessProbe", container.liveness_probe, checked.liveness_probe),
+        ("readinessProbe", container.readiness_probe, checked.readiness_probe),
+        ("startupProbe", container.startup_probe, checked.startup_probe),
     ):
-        if probe is not None:
+        if probe is not None and probe is not checked_probe:
             yield from _probe_violations(probe, f"{path}.{field}", is_readiness=field == "readinessProbe")
 
 

@@ -48,7 +48,8 @@ def pod_setting_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
         if spec.share_process_namespace and spec.host_pid:
             rule = "ShareProcessNamespace and HostPID cannot both be enabled"
             yield invalid(f"{path}.securityContext.shareProcessNamespace", value=True, rule=rule)
-    yield from _dns_violations(spec, f"{path}.dnsConfig")
+    if spec.dns_config is not None or spec.dns_policy == "None":
+        yield from _dns_violations(spec, f"{path}.dnsConfig")
     yield from _hostname_violations(spec, path)
     for index, alias in enumerate(spec.host_aliases):
         alias_path = f"{path}.hostAliases[{index}]"

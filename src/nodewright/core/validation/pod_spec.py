@@ -45,10 +45,11 @@ _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _SYSTEMS = ("linux", "windows")
 
 
-def pod_violations(pod: Pod, *, is_template: bool = False) -> tuple[Violation, ...]:
+def pod_violations(pod: Pod, *, is_template: bool = False, valid: Pod | None = None) -> tuple[Violation, ...]:
     """The violations for which the API server rejects the pod; empty if it accepts the pod.
 
-    The pod has its defaults (`with_defaults`), a template only has its amounts rounded.
+    The pod has its defaults (`with_defaults`), a template only has its amounts rounded. ``valid``: a pod or template
+    without violations of which this pod is made; what is the same object in both is not checked again.
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodCreate; default feature gates.
     Departs: images, ephemeral containers and the options of security modules are not checked. Amounts that do not fit into 64 bits are refused. The order is fixed where the API server walks maps.
 
@@ -64,9 +65,13 @@ def pod_violations(pod: Pod, *, is_template: bool = False) -> tuple[Violation, .
         if is_template
         else metadata_violations(pod.metadata)
     )
-    of_volumes, volumes = volume_violations(pod, "spec.volumes")
-    violations.extend(of_volumes)
-    violations.extend(all_container_violations(pod.spec, volumes, "spec"))
+    volumes: frozenset[str] = frozenset()
+    if pod.spec.volumes:
+        of_volumes, volumes = volume_violations(pod, "spec.volumes")
+        violations.extend(of_volumes)
+    violations.extend(
+        all_container_violations(pod.spec, volumes, "spec", None if valid is None else valid.spec)
+    )
     if pod.spec.resources is not None:
         violations.extend(_pod_level(pod, pod.spec.resources))
     violations.extend(pod_setting_violations(pod.spec, "spec"))
@@ -102,12 +107,14 @@ def _pod_level(pod: Pod, pod_level: ResourceRequirements) -> Iterator[Violation]
 
 def _placement_violations(pod: Pod, labels: Mapping[str, str]) -> Iterator[Violation]:
     spec = pod.spec
-    yield from label_violations(spec.node_selector, "spec.nodeSelector")
+    if spec.node_selector:
+        yield from label_violations(spec.node_selector, "spec.nodeSelector")
     if spec.affinity is not None:
         yield from affinity_violations(spec.affinity, labels, "spec.affinity")
-    constraints = spec.topology_spread_constraints
-    yield from topology_spread_violations(constraints, labels, "spec.topologySpreadConstraints")
-    yield from _gate_violations(spec)
+    if constraints := spec.topology_spread_constraints:
+        yield from topology_spread_violations(constraints, labels, "spec.topologySpreadConstraints")
+    if spec.readiness_gates or spec.scheduling_gates:
+        yield from _gate_violations(spec)
     if spec.host_users is False:
         yield from _user_namespace_violations(spec)
     if spec.node_name:
@@ -196,8 +203,9 @@ def _other_violations(spec: PodSpec) -> Iterator[Violation]:
         yield required("spec.preemptionPolicy")
     elif policy is not None and policy not in _PREEMPTION_POLICIES:
         yield not_supported("spec.preemptionPolicy", policy, _PREEMPTION_POLICIES)
-    overhead = ResourceRequirements(limits=spec.overhead)
-    yield from resource_violations(overhead, "spec.overhead", frozenset())
+    if spec.overhead:
+        overhead = ResourceRequirements(limits=spec.overhead)
+        yield from resource_violations(overhead, "spec.overhead", frozenset())
     if spec.os is not None and not spec.os.name:
         yield required("spec.os.name")
     elif spec.os is not None and spec.os.name not in _SYSTEMS:

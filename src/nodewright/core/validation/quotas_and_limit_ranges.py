@@ -209,7 +209,7 @@ def limit_range_violations(limit_range: LimitRange) -> tuple[Violation, ...]:
     return tuple(violations)
 
 
-def _type_violations(kind: str, path: str) -> Iterator[Violation]:
+def _type_violations(kind: str, path: str) -> Sequence[Violation]:
     rules = label_key_errors(kind)
     if not rules and "/" not in kind and kind not in _TYPES:
         rules = ["must be a standard limit type or fully qualified"]

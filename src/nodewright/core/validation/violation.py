@@ -1,8 +1,9 @@
 """A violation of one of the API server's validation rules, and the validation of metadata."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -84,9 +85,9 @@ def not_supported(path: str, value: str, supported: Iterable[str]) -> Violation:
     return Violation(path, ErrorType.NOT_SUPPORTED, value, f"supported values: {values}")
 
 
-def each_invalid(path: str, value: str, rules: Iterable[str]) -> Iterator[Violation]:
+def each_invalid(path: str, value: str, rules: Sequence[str]) -> Sequence[Violation]:
     """One violation for each of these rules."""
-    return (invalid(path, value, rule) for rule in rules)
+    return [invalid(path, value, rule) for rule in rules] if rules else ()
 
 
 def metadata_violations(meta: ObjectMeta, path: str = "metadata") -> Iterator[Violation]:
@@ -114,5 +115,14 @@ def label_violations(labels: Mapping[str, str], path: str) -> Iterator[Violation
     Follows: v1.36, apimachinery/pkg/apis/meta/v1/validation/validation.go, ValidateLabels.
     """
     for key, value in sorted(labels.items()):
-        yield from each_invalid(path, key, label_key_errors(key))
-        yield from each_invalid(path, value, label_value_errors(value))
+        for shown, rule in _label_rules(key, value):
+            yield invalid(path, shown, rule)
+
+
+@lru_cache(maxsize=16_384)
+def _label_rules(key: str, value: str) -> tuple[tuple[str, str], ...]:
+    """The rules that a label breaks, each with the text that breaks it; many objects have the same labels."""
+    return (
+        *((key, rule) for rule in label_key_errors(key)),
+        *((value, rule) for rule in label_value_errors(value)),
+    )

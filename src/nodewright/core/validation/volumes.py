@@ -1,6 +1,6 @@
 """Validation of volumes: their names, the sources of every type, and the mounts in containers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodewright.core.validation.references import (
@@ -81,10 +81,8 @@ def _source_violations(volume: Fields, path: str, pod_name: str) -> Iterator[Vio
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateVolumeSource.
     """
     name, has_source = volume.get("name") or "", False
-    for kind, rule in _SOURCE_RULES.items():
-        source = volume.get(kind)
-        if source is None:
-            continue
+    for kind in _source_kinds(volume):
+        source, rule = volume[kind], _SOURCE_RULES[kind]
         if has_source and kind != "emptyDir":
             yield forbidden(
                 f"{path}.{SECOND_SOURCE_PATHS.get(kind, kind)}", "may not specify more than 1 volume type"
@@ -98,6 +96,12 @@ def _source_violations(volume: Fields, path: str, pod_name: str) -> Iterator[Vio
             for error in dns1123_subdomain_errors(claim):
                 yield invalid(f"{path}.name", name, f'PVC name "{claim}": {error}')
         has_source = True
+
+
+def _source_kinds(volume: Fields) -> Sequence[str]:
+    """The types of the volume's sources, in the order in which the API server looks at them."""
+    kinds = [kind for kind, source in volume.items() if source is not None and kind in _SOURCE_RULES]
+    return kinds if len(kinds) < 2 else [kind for kind in _SOURCE_RULES if kind in kinds]
 
 
 def _iscsi_name_violations(name: str, source: Fields, path: str) -> Iterator[Violation]:
@@ -363,7 +367,9 @@ def file_key_volume_violations(pod: Pod, path: str) -> Iterator[Violation]:
     for group, containers in groups:
         for index, container in enumerate(containers):
             for number, variable in enumerate(container.env):
-                reference = (variable.value_from or {}).get("fileKeyRef")
+                if variable.value_from is None:
+                    continue
+                reference = variable.value_from.get("fileKeyRef")
                 if reference is None:
                     continue
                 name = reference.get("volumeName") or ""
@@ -375,5 +381,5 @@ def file_key_volume_violations(pod: Pod, path: str) -> Iterator[Violation]:
 
 
 def _is_no_empty_dir(volume: Fields) -> bool:
-    has_other = any(volume.get(kind) is not None for kind in _SOURCE_RULES if kind != "emptyDir")
-    return volume.get("emptyDir") is None and has_other
+    kinds = _source_kinds(volume)
+    return bool(kinds) and "emptyDir" not in kinds

@@ -1,13 +1,15 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.core.admission_plugins import with_default_ports
 from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.core.validation.violation import Violation, metadata_violations
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.kubernetes.objects import ContainerPort, EnvVar, ObjectMeta, Pod, ResourceRequirements
+from nodewright.values.quantity import Quantity
 
 META = {"name": "web"}
 MAIN = {"name": "main"}
@@ -198,3 +200,45 @@ def test_names_and_namespaces_have_their_form() -> None:
     ]
     assert metadata(generateName="-") == ["metadata.generateName Invalid value"]
     assert metadata(name="web", labels={"a b": "-"}) == ["metadata.labels Invalid value"] * 2
+
+
+SHARED: dict[str, Any] = {
+    "containers": [
+        {
+            "name": "main",
+            "env": [{"name": "A"}],
+            "ports": [{"containerPort": 80, "hostPort": 80}],
+            "resources": {"requests": {"cpu": "1"}, "claims": [{"name": "gpu"}]},
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        }
+    ],
+    "initContainers": [
+        {"name": "log", "restartPolicy": "Always", "livenessProbe": {"exec": {"command": ["a"]}}}
+    ],
+    "resourceClaims": [{"name": "gpu", "resourceClaimName": "a"}],
+    "volumes": [{"name": "data"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "container_changes"),
+    [
+        ({}, {}),
+        ({}, {"resources": ResourceRequirements(limits={"cpu": Quantity.parse("-1")})}),
+        ({}, {"ports": (ContainerPort(container_port=0),), "env": (EnvVar(name="="),)}),
+        ({}, {"security_context": {"runAsUser": -1}, "liveness_probe": {}}),
+        ({"restart_policy": "Never"}, {}),
+        ({"volumes": ()}, {}),
+        ({"resource_claims": ()}, {}),
+        ({"init_containers": ()}, {"volume_mounts": ({"name": "other", "mountPath": "/"},)}),
+    ],
+)
+def test_only_what_a_valid_pod_shares_is_not_checked_again(
+    changes: dict[str, Any], container_changes: dict[str, Any]
+) -> None:
+    valid = decode({"metadata": META, "spec": SHARED}, Pod)
+    assert not pod_violations(valid)
+    container = replace(valid.spec.containers[0], **container_changes)
+    pod = replace(valid, spec=replace(valid.spec, containers=(container,), **changes))
+    assert pod_violations(pod, valid=valid) == pod_violations(pod)
