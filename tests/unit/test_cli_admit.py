@@ -83,8 +83,8 @@ def test_a_release_without_its_own_rules_warns_and_fails_under_strict(
 def test_input_without_pods_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "empty.yaml"
     empty.touch()
-    assert run(["admit", "-f", str(empty), "--node", WORKER]) == YES
-    assert capsys.readouterr().err == "no pods found\n"
+    assert run(["admit", "-f", str(empty), "--node", WORKER]) == ERROR
+    assert capsys.readouterr().err == "error: no objects passed to admit\n"
 
 
 def test_an_invalid_version_is_an_error_with_its_path(
@@ -158,3 +158,34 @@ def test_holders_of_missing_cpus_are_named(tmp_path: Path, capsys: pytest.Captur
     refused = json.loads(capsys.readouterr().out)["pods"][1]
     assert refused["reason"] == "UnexpectedAdmissionError"
     assert "default/first" in refused["why"][0]
+
+
+GPU_POD = """apiVersion: v1
+kind: Pod
+metadata: {name: gpu}
+spec: {containers: [{name: a, image: x, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+@pytest.mark.parametrize("arguments", [("admit",), ("admit", "-o", "wide"), ("explain",)])
+def test_resources_that_the_node_does_not_have_are_named(
+    arguments: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "gpu.yaml"
+    path.write_text(GPU_POD)
+    assert run([*arguments, "-f", str(path), "--node", "vm-4"]) == YES
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "nvidia.com/gpu: 1 requested, the node has no such resource; its kubelet ignores the request" in shown
+    )
+
+
+@pytest.mark.parametrize("command", ["admit", "explain"])
+def test_reports_list_the_resources_that_the_node_does_not_have(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "gpu.yaml"
+    path.write_text(GPU_POD)
+    assert run([command, "-f", str(path), "--node", "vm-4", "-o", "json"]) == YES
+    (pod,) = json.loads(capsys.readouterr().out)["pods"]
+    assert pod["unknownResources"] == [{"resource": "nvidia.com/gpu", "requested": 1}]

@@ -94,8 +94,59 @@ def test_a_broken_file_does_not_hide_findings_in_others(
     printed = capsys.readouterr()
     assert "3 warnings in 3 objects" in printed.out
     assert "unknown field" in printed.err
-    assert "skipped: 1 files without Kubernetes objects" in printed.err
+    assert "skipped: 1 document without apiVersion and kind" in printed.err
     assert "values.yaml" not in printed.err
+
+
+_BURST = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: {name}}}\nspec:\n  selector: {{matchLabels: {{a: b}}}}\n  template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: a, image: x}}]}}}}\n"
+
+
+@pytest.mark.parametrize(
+    "broken", ["a: [1, 2\n", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {container: []}\n"]
+)
+def test_a_broken_document_does_not_hide_the_sound_ones_of_its_file(
+    broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text("---\n".join((_BURST.format(name="first"), broken, _BURST.format(name="last"))))
+    assert run(["lint", "-f", str(path)]) == ERROR
+    printed = capsys.readouterr()
+    assert [line.split(":")[1] for line in printed.out.splitlines() if "[NW101]" in line] == [
+        "6",
+        str(path.read_text().splitlines().index("metadata: {name: last}") + 4),
+    ]
+    assert f"error: {path}:" in printed.err
+
+
+def test_yaml_that_does_not_parse_is_never_green(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path.joinpath("good.yaml").write_text(_BURST.format(name="good"))
+    tmp_path.joinpath("bad.yaml").write_text("a: [1, 2\n")
+    assert run(["lint", "-f", str(tmp_path)]) == ERROR
+    assert f"error: {tmp_path / 'bad.yaml'}:2:1: " in capsys.readouterr().err
+
+
+def test_limit_ranges_count_for_the_sound_objects_of_broken_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The pod is valid only with the default limit of the range: requests of huge pages need limits.
+    limits = "apiVersion: v1\nkind: LimitRange\nmetadata: {name: l}\nspec: {limits: [{type: Container, default: {memory: 1Gi}}]}\n"
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a, image: x, resources: {limits: {hugepages-2Mi: 2Mi}}}]}\n"
+    path = tmp_path / "all.yaml"
+    path.write_text(f"{pod}---\n{limits}---\na: [1, 2\n")
+    assert run(["lint", "-f", str(path)]) == ERROR
+    printed = capsys.readouterr()
+    assert "in 2 objects" in printed.out
+    assert len(printed.err.splitlines()) == 1
+
+
+def test_items_of_a_list_are_sound_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "list.json"
+    path.write_text(
+        '{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},'
+        ' "spec": {"containers": [{"name": "a", "image": "x"}]}}, {"apiVersion": "v1", "kind": "Pod", "spec": 1}]}'
+    )
+    assert run(["lint", "-f", str(path)]) == ERROR
+    assert "in 1 object" in capsys.readouterr().out
 
 
 def test_a_broken_profile_does_not_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from nodewright.kubernetes.resource_names import amount_text
 from nodewright.node.node_state import NodeState
 from nodewright.node.pod_placement import Placement
 from nodewright.node.step import Decision
+from nodewright.node.unknowns import UnknownResource
 from nodewright.node_report.allocation_tables import placement_tables
 from nodewright.node_report.report_parts import (
     NamedPod,
@@ -22,10 +23,12 @@ from nodewright.node_report.report_parts import (
     OpenQuestion,
     RemainingResources,
     ReportedAllocations,
+    ReportedUnknownResource,
     named_pods,
     open_questions,
     pod_allocations,
     remaining_text,
+    reported_unknown_resources,
 )
 from nodewright.output.json_yaml import Inlined, ReportDocument
 from nodewright.output.text_layout import table
@@ -49,6 +52,13 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     applied: tuple[str, ...] = ()
     """The objects that took part in the pod's creation, e.g. `LimitRange small`."""
 
+    unknown_resources: tuple[UnknownResource, ...] = ()
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether there is more to say about it than the verdict."""
+        return bool(self.because or self.victims or self.applied or self.unknown_resources)
+
     @property
     def kubelet(self) -> KubeletText:
         """The kubelet's reason and message; empty unless the pod is refused."""
@@ -63,7 +73,7 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
 def admission_text(entries: Sequence[AdmissionEntry], after: NodeState, *, wide: bool = False) -> str:
     """The decisions as a table, followed by the reasons and the node's remaining resources."""
     parts = [_verdicts(entries, wide=wide)]
-    parts += [_details(entry) for entry in entries if entry.because or entry.victims or entry.applied]
+    parts += [_details(entry) for entry in entries if entry.is_notable]
     parts += placement_tables([(entry.pod, entry.placement) for entry in entries], after, wide=wide)
     parts.append(remaining_text(after))
     return "\n".join(parts)
@@ -105,6 +115,7 @@ def _details(entry: AdmissionEntry) -> str:
         f"  - {victim.full_name} ({qos_class(victim).value}) is preempted to make room"
         for victim in entry.preempted_pods
     ]
+    lines += [f"  - {unknown.sentence()}" for unknown in entry.unknown_resources]
     if entry.applied:
         lines.append(f"  - applied at its creation: {', '.join(entry.applied)}")
     return printable_lines(lines)
@@ -134,6 +145,8 @@ class PodAdmission(Inlined, frozen=True, kw_only=True):
     because: tuple[Reason, ...]
     """The facts that decided."""
     not_judged: tuple[OpenQuestion, ...]
+    unknown_resources: tuple[ReportedUnknownResource, ...]
+    """The extended resources that the node does not have: its kubelet ignores them, the scheduler does not."""
     applied: tuple[str, ...]
     """The objects that took part in the pod's creation, e.g. `LimitRange small`."""
     preempted: tuple[NamedPod, ...]
@@ -172,6 +185,7 @@ def pod_admission(entry: AdmissionEntry) -> PodAdmission:
         why=tuple(map(sentence, entry.because)),
         because=entry.because,
         not_judged=open_questions(entry.because),
+        unknown_resources=reported_unknown_resources(entry.unknown_resources),
         applied=entry.applied,
         preempted=named_pods(entry.preempted_pods),
         placement=UNSET if entry.placement is None else pod_allocations(entry.placement),

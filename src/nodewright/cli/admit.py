@@ -49,7 +49,7 @@ def command(
         from nodewright.cli.admit_page import serve_admission_page  # noqa: PLC0415 - needed only for a page
 
         return serve_admission_page(query, serve)
-    loaded = load_query(query)
+    loaded = load_query(query, as_arrivals=not resize)
     if resize:
         from nodewright.cli.admit_resize import report_resizes  # noqa: PLC0415 - start-up time
 

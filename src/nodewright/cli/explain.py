@@ -19,7 +19,7 @@ from nodewright.explain.explanation_page import explanation_page
 from nodewright.explain.explanation_report import ExplanationReport, explained_pod
 from nodewright.explain.explanation_text import PodExplanation, explanation_text, status_text
 from nodewright.explain.failed_pod_report import StatusReport, status_findings
-from nodewright.formats.workloads import Workload
+from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
@@ -147,11 +147,12 @@ def command(
         raise click.UsageError("specify manifests with -f, or the file of a failed pod with --pod")
     if not filenames:
         query = replace(query, manifests=replace(query.manifests, filenames=pods))
+    workloads = read_workloads(query.manifests, query.namespace)
     if query.node is None and page is None and not (filenames and pods):
-        code = _explain_statuses(query, output)
+        code = _explain_statuses(workloads, output, strict=query.strict)
         if code is not None:
             return code
-    loaded = load_query(query)
+    loaded = load_query(query, workloads, as_arrivals=bool(filenames))
     values = dict.fromkeys(loaded.node.state.conditions, True) | conditions
     true_conditions = (condition for condition, is_true in values.items() if is_true)
     loaded = replace(loaded, node=loaded.node.with_conditions(true_conditions))
@@ -181,13 +182,12 @@ def _text(loaded: LoadedQuery, explanations: Sequence[PodExplanation], output: s
     return explanation_text(explanations, width=columns, wide=output == "wide")
 
 
-def _explain_statuses(query: options.NodeQuery, output: str | None) -> int | None:
+def _explain_statuses(loaded: LoadedWorkloads, output: str | None, *, strict: bool) -> int | None:
     """Prints what the statuses of the pods prove; None unless all workloads are pods with a problem."""
-    loaded = read_workloads(query.manifests, query.namespace)
     proofs = status_proofs(loaded.workloads)
     if proofs is None:
         return None
-    print_input_notes(loaded, loaded.warnings, strict=query.strict)
+    print_input_notes(loaded, loaded.warnings, strict=strict)
     if output in ("json", "yaml"):
         report = StatusReport(
             pods=tuple(status_findings(pod, proof) for pod, proof in proofs),

@@ -15,12 +15,11 @@ from nodewright.cli.options import (
     size_in_bytes,
     strict_option,
 )
-from nodewright.cli.workload_input import print_warnings
+from nodewright.cli.workload_input import print_skipped, print_warnings
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
 from nodewright.fleet.load.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
-from nodewright.output.terminal import print_message
 from nodewright.profiles.machine.configuration import read_written_config
 from nodewright.values.duration import Duration, DurationError
 
@@ -74,9 +73,7 @@ class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
             )
         )
         print_warnings(fleet.warnings, strict=self.strict)
-        if fleet.objects.manifests.skipped:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in fleet.objects.manifests.skipped.items())
-            print_message(f"skipped: {kinds}")
+        print_skipped(fleet.objects.manifests.skipped)
         return fleet
 
 

@@ -1,16 +1,14 @@
 """`nodewright lint`: finds resource problems in manifests and kubelet configuration."""
 
 from collections.abc import Sequence
-from functools import partial
 from importlib.metadata import version
 
 import click
 
 from nodewright.cli import options
-from nodewright.cli.workload_input import print_warnings
+from nodewright.cli.workload_input import nothing_found, print_skipped, print_warnings
 from nodewright.errors import Fault, InputError, fault_lines
-from nodewright.formats.documents import STDIN, named_files
-from nodewright.formats.inventory import Inventory, load_inventory
+from nodewright.formats.partial_inventory import load_sound_objects
 from nodewright.lint.lint_input import load_lint_input
 from nodewright.lint.lint_model import SEVERITIES_BY_RANK, Severity
 from nodewright.lint.lint_report import (
@@ -86,7 +84,12 @@ def command(  # noqa: PLR0913 - one argument an option
     scheduler does not foresee. Exit code 3 if there are findings at or above --fail-on.
     """
     selection = RuleSelection(_rules(only, "--only"), _rules(disable, "--disable"))
-    inventory, faults = _readable_inventory(manifests, namespace)
+    inventory, faults = load_sound_objects(
+        manifests.filenames, namespace, recursive=manifests.recursive, max_bytes=manifests.max_bytes
+    )
+    print_skipped(inventory.skipped)
+    if not inventory.objects:
+        raise InputError(faults) if faults else nothing_found("objects", inventory.skipped)
     lint_input = load_lint_input(inventory, nodes, kubelet_config)
     print_warnings(lint_input.warnings, strict=strict)
     result = lint_result(lint_input, selection)
@@ -98,44 +101,6 @@ def command(  # noqa: PLR0913 - one argument an option
     if faults:
         return ERROR
     return NO if failing else YES
-
-
-def _readable_inventory(
-    manifests: options.ManifestOptions, namespace: str
-) -> tuple[Inventory, tuple[Fault, ...]]:
-    """The objects of the files without faults, and the faults of the others.
-
-    Files of a directory that contain no Kubernetes objects are skipped.
-    Errors: InputError if every file has faults.
-    """
-    load = partial(load_inventory, namespace=namespace, max_bytes=manifests.max_bytes)
-    try:
-        return load(manifests.filenames, recursive=manifests.recursive), ()
-    except InputError:
-        if STDIN in manifests.filenames:
-            raise
-    readable: list[str] = []
-    faults: list[Fault] = []
-    skipped_count = 0
-    for name in named_files(manifests.filenames, recursive=manifests.recursive):
-        try:
-            load([name])
-        except InputError as error:
-            if name not in manifests.filenames and all(map(_is_without_object, error.faults)):
-                skipped_count += 1
-            else:
-                faults.extend(error.faults)
-        else:
-            readable.append(name)
-    if not readable:
-        raise InputError(faults)
-    if skipped_count:
-        print_message(f"skipped: {skipped_count} files without Kubernetes objects")
-    return load(readable), tuple(faults)
-
-
-def _is_without_object(fault: Fault) -> bool:
-    return not fault.value and (fault.path in ("apiVersion", "kind") or not fault.path)
 
 
 def _text(result: LintResult, output: str | None, failing: tuple[LintFinding, ...]) -> str:

@@ -6,14 +6,16 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.admit.admission_report import AdmissionEntry
+from nodewright.admit.arriving_pods import ArrivingPods, arriving_pods
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.engine import AdmitResult, Node
 from nodewright.engine.policy_notices import policy_notices
-from nodewright.formats.workloads import Workload
+from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.kubernetes.node_profile import NodeProfile, PolicyNames
 from nodewright.node.node_config import NodeConfig
 from nodewright.node.step import Decision
+from nodewright.node.unknowns import unknown_resources
 from nodewright.output.terminal import print_message, print_text
 from nodewright.profiles.node_lookup import find_profile
 from nodewright.values.custom_policy import CustomPolicy
@@ -28,6 +30,7 @@ class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):
     profile: NodeProfile
     node: Node
     warnings: tuple[str, ...]
+    """With notes on pods that are left out or changed."""
 
     def created_pods(self) -> tuple[Workload, ...]:
         """The workloads with pods; prints on stderr why the others have none."""
@@ -37,20 +40,34 @@ class LoadedQuery(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(workload for workload in self.workloads if workload.refusal is None)
 
 
-def load_query(query: NodeQuery) -> LoadedQuery:
+def load_query(
+    query: NodeQuery, workloads: LoadedWorkloads | None = None, *, as_arrivals: bool = True
+) -> LoadedQuery:
     """The pods and the node of the query; prints warnings on stderr.
+
+    ``workloads``: those of the manifests, if they have been read.
+    ``as_arrivals``: the pods arrive at the node; otherwise they are those in the manifests.
 
     Errors: InputError with all faults of all files, or with the warnings if the query is strict; HostError if
         the node is this machine, which cannot be read.
     """
-    loaded = read_workloads(query.manifests, query.namespace)
+    loaded = workloads or read_workloads(query.manifests, query.namespace)
     profile, policies = with_policies(find_profile(query.node, release=query.release), query.policies)
     source = query.node or "this machine"
     node = Node.from_profile(profile, kubelet_config=query.kubelet_config, policies=policies, source=source)
     warnings = (*loaded.warnings, *node.warnings)
     print_input_notes(loaded, warnings, strict=query.strict)
+    arriving = ArrivingPods(workloads=loaded.workloads)
+    if as_arrivals:
+        arriving = arriving_pods(loaded.workloads, node, all_replicas=query.all_replicas)
+    for note in arriving.notes:
+        print_message(f"note: {note}")
     return LoadedQuery(
-        workloads=loaded.workloads, skipped=loaded.skipped, profile=profile, node=node, warnings=warnings
+        workloads=arriving.workloads,
+        skipped=loaded.skipped,
+        profile=profile,
+        node=node,
+        warnings=(*warnings, *arriving.notes),
     )
 
 
@@ -123,5 +140,6 @@ def admitted_entry(node: Node, workload: Workload) -> tuple[AdmissionEntry, Admi
         placement=answer.placement,
         origin=origin,
         applied=workload.applied,
+        unknown_resources=unknown_resources(node.config, answer.pod),
     )
     return entry, answer

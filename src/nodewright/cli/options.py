@@ -59,6 +59,7 @@ class NodeQuery(msgspec.Struct, frozen=True, kw_only=True):
     release: str | None
     namespace: str
     strict: bool
+    all_replicas: bool
     policies: PolicyOptions
 
     @property
@@ -132,6 +133,7 @@ def node_query_options(command: Callable[..., int], *, needs_files: bool = True)
 
     with_options: Callable[..., int] = with_query
     for option in (
+        _replicas_option,
         strict_option,
         policy_options,
         namespace_option,
@@ -228,6 +230,12 @@ strict_option = click.option(
     "strict",
     default=False,
     help="Treat warnings as errors: unknown fields, a Kubernetes release without rules of its own.",
+)
+_replicas_option = click.option(
+    "--replicas",
+    "all_replicas",
+    is_flag=True,
+    help="Judge all pods of each workload object. Default: the first one.",
 )
 _journal_file_option = output_file_option(
     "--journal",

@@ -9,12 +9,12 @@ from nodewright.api_server.apply import apply
 from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.cli import options
 from nodewright.cli.options import ManifestOptions
-from nodewright.cli.workload_input import print_warnings
+from nodewright.cli.workload_input import nothing_found, print_skipped, print_warnings
 from nodewright.formats.inventory import Inventory, InventoryObject, load_inventory, without_duplicates
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.sarif import SourcePosition
-from nodewright.output.terminal import print_message, print_text
+from nodewright.output.terminal import print_text
 from nodewright.quota.fixes import pod_headroom, smallest_fixes
 from nodewright.quota.manifest_overrides import inventory_with_overrides, parsed_override
 from nodewright.quota.quota_report import quota_junit, quota_report, quota_sarif
@@ -80,6 +80,9 @@ def command(  # noqa: PLR0913 - one argument an option
     if everything fits (with --what-if and --set: after the changes), else 3.
     """
     inventory = without_duplicates(_read_inventory(manifests, namespace))
+    print_skipped(inventory.skipped)
+    if not inventory.objects:
+        raise nothing_found("objects", inventory.skipped)
     expansion = ExpansionOptions(nodes=nodes, surge=surge, from_status=from_status)
     needs_position = output in ("junit", "sarif")
     report = _report(inventory, expansion, needs_position=needs_position)
@@ -92,8 +95,6 @@ def command(  # noqa: PLR0913 - one argument an option
         changed = inventory_with_overrides(inventory, additions, overrides)
         changed_report = _report(changed, expansion, needs_position=needs_position)
     print_warnings(report.warnings, strict=strict)
-    if not report.subjects:
-        print_message("no objects found")
     print_text(_text(report, changed_report, output))
     return YES if (changed_report or report).fits else NO
 

@@ -1,9 +1,12 @@
 """Reading the workloads of a command, and printing what its input leaves to say."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import click
 
 from nodewright.cli.options import ManifestOptions
 from nodewright.errors import Fault, InputError
+from nodewright.formats.documents import skipped_text
 from nodewright.formats.manifests import load_workloads
 from nodewright.formats.workloads import LoadedWorkloads
 from nodewright.output.terminal import print_message
@@ -20,16 +23,26 @@ def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkload
 
 
 def print_input_notes(loaded: LoadedWorkloads, warnings: Sequence[str], *, strict: bool = False) -> None:
-    """Prints warnings, the kinds skipped, and the absence of pods on stderr.
+    """Prints warnings and the kinds skipped on stderr.
 
-    Errors: InputError with the warnings if ``strict``.
+    Errors: InputError with the warnings if ``strict``, and if there are no pods.
     """
     print_warnings(warnings, strict=strict)
-    if loaded.skipped:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in loaded.skipped.items())
-        print_message(f"skipped: {kinds}")
+    print_skipped(loaded.skipped)
     if not loaded.workloads:
-        print_message("no pods found")
+        raise nothing_found("pods", loaded.skipped)
+
+
+def nothing_found(kind: str, skipped: Mapping[str, int]) -> InputError:
+    """The error for manifests without such objects, in kubectl's words if they are empty."""
+    command = click.get_current_context().info_name
+    return InputError([Fault(rule=f"no {kind} found" if skipped else f"no objects passed to {command}")])
+
+
+def print_skipped(skipped: Mapping[str, int]) -> None:
+    """Prints the number of skipped objects and files on stderr, if there are any."""
+    if skipped:
+        print_message(f"skipped: {skipped_text(skipped)}")
 
 
 def print_warnings(warnings: Sequence[str], *, strict: bool) -> None:

@@ -17,14 +17,17 @@ from nodewright.node.managers.manager_trace import NoHintReason
 from nodewright.node.node_config import KubeletDefects
 from nodewright.node.resource_holders import ResourceEvidence
 from nodewright.node.step import Decision
+from nodewright.node.unknowns import unknown_resources
 from nodewright.node.what_if.counterfactuals import Suggestion
 from nodewright.node.what_if.explanation import Defect, Explanation, ResourceView, RoundView, WithoutDefects
 from nodewright.node_report.report_parts import (
     NodeOfReport,
     OpenQuestion,
     ReportedAllocations,
+    ReportedUnknownResource,
     open_questions,
     pod_allocations,
+    reported_unknown_resources,
 )
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.reasons.cpu import CPUHolder
@@ -188,6 +191,8 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     why: tuple[str, ...]
     because: tuple[Reason, ...]
     not_judged: tuple[OpenQuestion, ...]
+    unknown_resources: tuple[ReportedUnknownResource, ...]
+    """The extended resources that the node does not have: its kubelet ignores them, the scheduler does not."""
     conditions: tuple[ReportedCondition, ...]
     topology_manager: TopologyManagerReport
     choices: tuple[ContainerChoices, ...]
@@ -239,6 +244,7 @@ def explained_pod(entry: PodExplanation) -> ExplainedPod:
         why=tuple(map(sentence, explanation.refusals)),
         because=explanation.refusals,
         not_judged=open_questions(explanation.refusals),
+        unknown_resources=reported_unknown_resources(unknown_resources(result.state.config, pod)),
         conditions=tuple(map(_condition, explanation.conditions)),
         topology_manager=_topology_manager(explanation),
         choices=tuple(

@@ -16,6 +16,7 @@ from nodewright.explain.reason_tree import ReasonBranch, reason_tree
 from nodewright.explain.suggestion_text import incomplete_search_text, ineffective_text, suggestion_text
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
+from nodewright.node.unknowns import unknown_resources
 from nodewright.node.what_if.explanation import Explanation
 from nodewright.printable import printable, printable_lines
 from nodewright.reasons.fact import KubeletText
@@ -78,6 +79,8 @@ def _lines(entry: PodExplanation, width: int, *, wide: bool) -> Iterator[str]:
             width,
             INDENT_STEP,
         )
+    for unknown in unknown_resources(entry.explanation.step.state.config, entry.explanation.pod):
+        yield from _wrapped(unknown.sentence(), width, INDENT_STEP)
     for branch in reason_tree(entry.explanation):
         yield ""
         yield from _branch(branch, width, INDENT_STEP, wide=wide)

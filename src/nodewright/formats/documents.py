@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -190,6 +190,66 @@ class InputFile(NamedTuple):
 
     source: str
     content: bytes
+    is_found: bool = False
+    """Whether it was found in a directory, not named; it may then contain something else than objects."""
+
+
+TEMPLATE_FILES = "template files"
+OTHER_DOCUMENTS = "documents without apiVersion and kind"
+"""What is skipped in files that were found in a directory, as the kinds of objects are."""
+_TEMPLATE_ACTION = b"{{"
+_RENDER_FIRST = "the file contains template actions ({{ }}): render it first, e.g. with `helm template`"
+
+
+def is_object_like(value: Any) -> bool:
+    """Whether the document is meant as an object: it has a kind, or an API version and metadata.
+
+    >>> is_object_like({"resources": ["web.yaml"]}), is_object_like({"apiVersion": "v2", "name": "chart"})
+    (False, False)
+    """
+    return isinstance(value, dict) and ("kind" in value or ("apiVersion" in value and "metadata" in value))
+
+
+def is_template(content: bytes) -> bool:
+    """Whether a text that is not YAML may be an unrendered template."""
+    return _TEMPLATE_ACTION in content
+
+
+def readable_documents(file: InputFile, skipped: dict[str, int], *, max_bytes: int) -> list[YAMLDocument]:
+    """The documents of a file; counts what a file that was found in a directory contains besides objects.
+
+    Errors: InputError with the faults of its syntax; of a template that was named with a remedy.
+    """
+    try:
+        documents = parse_documents(file.content, file.source, max_bytes=max_bytes)
+    except InputError as error:
+        if not is_template(file.content):
+            raise
+        if not file.is_found:
+            raise InputError([*error.faults, Fault(rule=_RENDER_FIRST, source=file.source)]) from None
+        skipped[TEMPLATE_FILES] = skipped.get(TEMPLATE_FILES, 0) + 1
+        return []
+    if not file.is_found:
+        return documents
+    objects = [document for document in documents if is_object_like(document.value)]
+    if len(objects) < len(documents):
+        skipped[OTHER_DOCUMENTS] = skipped.get(OTHER_DOCUMENTS, 0) + len(documents) - len(objects)
+    return objects
+
+
+def skipped_text(skipped: Mapping[str, int]) -> str:
+    """The counts of what is skipped, as a list.
+
+    >>> skipped_text({"Service": 2, "template files": 1})
+    '2 Service, 1 template file'
+    """
+    singular = {
+        TEMPLATE_FILES: "template file",
+        OTHER_DOCUMENTS: OTHER_DOCUMENTS.replace("documents", "document"),
+    }
+    return ", ".join(
+        f"{count} {singular.get(kind, kind) if count == 1 else kind}" for kind, count in skipped.items()
+    )
 
 
 def named_files(filenames: Sequence[str], *, recursive: bool = False) -> list[str]:
@@ -216,6 +276,22 @@ def named_files(filenames: Sequence[str], *, recursive: bool = False) -> list[st
     if faults:
         raise InputError(faults)
     return paths
+
+
+def input_files(
+    filenames: Sequence[str], faults: list[Fault], *, recursive: bool, max_bytes: int
+) -> Iterator[InputFile]:
+    """The content of the named files and of those in named directories; adds the faults of the others.
+
+    Errors: InputError naming each missing path and each directory without manifests.
+    """
+    for path in named_files(filenames, recursive=recursive):
+        try:
+            file = read_file(path, max_bytes=max_bytes)
+        except InputError as error:
+            faults.extend(error.faults)
+        else:
+            yield file._replace(is_found=path not in filenames)
 
 
 def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = False) -> InputFile:

@@ -1,6 +1,6 @@
 """Loads all objects of manifests in order, as an API server would receive them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -34,6 +34,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "default"
     """The namespace of objects that name none."""
     warnings: tuple[str, ...] = ()
+    skipped: Mapping[str, int] = {}
+    """Number of files and documents in directories that hold no objects, by kind."""
 
 
 def load_inventory(
@@ -51,7 +53,7 @@ def load_inventory(
     """
     loading = ManifestLoader(namespace, max_bytes, other_objects=OtherObjects())
     load_files(loading, filenames, recursive=recursive)
-    return _inventory(loading)
+    return loaded_inventory(loading)
 
 
 def inventory_from_bytes(content: bytes, source: str, namespace: str = "default") -> Inventory:
@@ -64,7 +66,7 @@ def inventory_from_bytes(content: bytes, source: str, namespace: str = "default"
     """
     loading = ManifestLoader(namespace, other_objects=OtherObjects())
     loading.add_file(InputFile(source, content))
-    return _inventory(loading)
+    return loaded_inventory(loading)
 
 
 def inventory_from_objects(
@@ -74,7 +76,7 @@ def inventory_from_objects(
     loading = ManifestLoader(namespace, other_objects=OtherObjects())
     for value, location in values:
         loading.add_object(value, location)
-    return _inventory(loading)
+    return loaded_inventory(loading)
 
 
 def without_duplicates(inventory: Inventory) -> Inventory:
@@ -95,7 +97,11 @@ def without_duplicates(inventory: Inventory) -> Inventory:
     return replace(inventory, objects=tuple(object_of_key.values()), warnings=tuple(dict.fromkeys(warnings)))
 
 
-def _inventory(loading: ManifestLoader) -> Inventory:
+def loaded_inventory(loading: ManifestLoader) -> Inventory:
+    """The inventory of a loader that collects all objects.
+
+    Errors: InputError with all faults.
+    """
     loaded = loading.result()
     assert loading.other_objects is not None, "an inventory needs all objects"
     mapper = RESTMapper(loading.other_objects.custom_resources)
@@ -103,7 +109,9 @@ def _inventory(loading: ManifestLoader) -> Inventory:
         _inventory_object(loaded_object, mapper, loaded.workloads, loading.namespace)
         for loaded_object in loading.other_objects.objects
     )
-    return Inventory(objects=objects, namespace=loading.namespace, warnings=loaded.warnings)
+    return Inventory(
+        objects=objects, namespace=loading.namespace, warnings=loaded.warnings, skipped=loaded.skipped
+    )
 
 
 def _inventory_object(

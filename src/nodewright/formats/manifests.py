@@ -21,7 +21,7 @@ from nodewright.formats.controllers import (
     strategy_violations,
 )
 from nodewright.formats.decode import decode
-from nodewright.formats.documents import InputFile, named_files, parse_documents, read_file
+from nodewright.formats.documents import InputFile, input_files, readable_documents
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
@@ -64,13 +64,8 @@ def load_workloads(
 
 def load_files(loading: "ManifestLoader", filenames: Sequence[str], *, recursive: bool = False) -> None:
     """Adds the named files to the loader, which collects their faults."""
-    for path in named_files(filenames, recursive=recursive):
-        try:
-            file = read_file(path, max_bytes=loading.max_bytes)
-        except InputError as error:
-            loading.faults.extend(error.faults)
-        else:
-            loading.add_file(file)
+    for file in input_files(filenames, loading.faults, recursive=recursive, max_bytes=loading.max_bytes):
+        loading.add_file(file)
 
 
 def workloads_from(content: bytes, source: str, namespace: str = "default") -> LoadedWorkloads:
@@ -164,7 +159,7 @@ class ManifestLoader:
             self._policies().objects.extend(other.policies.objects)
         self.warnings += other.warnings
         for kind, count in other.skipped.items():
-            self.skipped[kind] = self.skipped.get(kind, 0) + count
+            self.count_skipped(kind, count)
 
     def _policies(self) -> "OtherObjects":
         from nodewright.formats.api_objects import OtherObjects  # noqa: PLC0415 - start-up time
@@ -187,10 +182,14 @@ class ManifestLoader:
             limit_ranges=limit_ranges,
         )
 
+    def count_skipped(self, kind: str, count: int = 1) -> None:
+        """Counts an object, document or file that is not read."""
+        self.skipped[kind] = self.skipped.get(kind, 0) + count
+
     def add_file(self, file: InputFile) -> None:
         """Adds the documents of a file."""
         try:
-            documents = parse_documents(file.content, file.source, max_bytes=self.max_bytes)
+            documents = readable_documents(file, self.skipped, max_bytes=self.max_bytes)
         except InputError as error:
             self.faults.extend(error.faults)
             return
@@ -213,7 +212,7 @@ class ManifestLoader:
             prefix = f"{location.prefix}." if location.prefix else ""
             for index, item in enumerate(value["items"]):
                 item_location = replace(location, prefix=f"{prefix}items[{index}]")
-                self.add_object(_with_type_meta(item, version, kind), item_location)
+                self.add_object(with_type_meta(item, version, kind), item_location)
         else:
             self._add_kind(value, version, kind, location)
 
@@ -227,7 +226,7 @@ class ManifestLoader:
                 self.faults.extend(located_faults(location, objects.add(value, location)))
                 return
             name = f"{kind}.{group}" if served is not None and group else kind
-            self.skipped[name] = self.skipped.get(name, 0) + 1
+            self.count_skipped(name)
             return
         location = replace(location, label=_label(value, kind, self.namespace))
         if version != served:
@@ -315,6 +314,7 @@ class ManifestLoader:
             namespace=meta.namespace or self.namespace,
             replicas=replicas,
             pod=self._with_unique_uid(pod),
+            is_stored=is_stored,
             not_judged=unjudged_fields(value),
         )
         self._add_object_in_order(value, location, len(self.workloads))
@@ -352,7 +352,7 @@ def _type_meta_faults(version: Any, kind: Any, location: ObjectLocation) -> list
     ]
 
 
-def _with_type_meta(item: Any, version: str, kind: str) -> Any:
+def with_type_meta(item: Any, version: str, kind: str) -> Any:
     """The item with the apiVersion and kind that its list implies, as in a PodList with untyped items."""
     if isinstance(item, dict) and kind != "List" and not item.get("kind"):
         return {"apiVersion": version, "kind": kind.removesuffix("List"), **item}

@@ -60,6 +60,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Why the pod does not exist; None: it does."""
     applied: tuple[str, ...] = ()
     """The objects of the files that took part in the pod's creation, e.g. `LimitRange small`."""
+    is_stored: bool = False
+    """Whether it is a pod that an API server has created."""
     not_judged: tuple[NotJudged, ...] = ()
     """What the API server may decide otherwise, because the files do not tell."""
 

@@ -1,7 +1,10 @@
 """The aspects of a decision that are not modelled, or that depend on assumed parts of the node."""
 
+import msgspec
+
 from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
+from nodewright.core.requests.integer_requests import scheduler_requests
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.core.topology.manager_config import RESTRICTED, SINGLE_NUMA_NODE
 from nodewright.kubernetes.node_profile import NodePart
@@ -45,6 +48,35 @@ def _has_app_armor_profile(pod: Pod) -> bool:
     return any(profile and profile.get("type") != "Unconfined" for profile in profiles) or any(
         key.startswith("container.apparmor.security.beta.kubernetes.io/") and value != "unconfined"
         for key, value in pod.metadata.annotations.items()
+    )
+
+
+class UnknownResource(msgspec.Struct, frozen=True):
+    """An extended resource that a pod requests and the node does not have.
+
+    Units: pieces.
+    """
+
+    resource: str
+    requested: int
+
+    def sentence(self) -> str:
+        """What kubelet and scheduler make of it."""
+        return (
+            f"{self.resource}: {self.requested} requested, the node has no such resource; its kubelet ignores the "
+            "request, but the scheduler binds the pod to another node"
+        )
+
+
+def unknown_resources(config: NodeConfig, pod: Pod) -> tuple[UnknownResource, ...]:
+    """The extended resources that the pod requests and the node does not have.
+
+    Follows: v1.36, pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources.
+    """
+    return tuple(
+        UnknownResource(name, amount)
+        for name, amount in sorted(scheduler_requests(pod).items())
+        if amount and is_extended(name) and name not in config.view.allocatable
     )
 
 

@@ -10,6 +10,7 @@ from nodewright.kubernetes.resource_names import amount_text, readable_amount
 from nodewright.node.node_config import NodeConfig
 from nodewright.node.node_state import NodeState
 from nodewright.node.pod_placement import Placement, unallocated_resources
+from nodewright.node.unknowns import UnknownResource
 from nodewright.output.json_yaml import Inlined, Report
 from nodewright.output.text_layout import table
 from nodewright.reasons.reason import NotJudged, Reason
@@ -126,6 +127,23 @@ class OpenQuestion(Report, frozen=True, kw_only=True):
     """The part of the kubelet."""
     because: str
     """The setting or fact that makes it relevant."""
+
+
+class ReportedUnknownResource(Report, frozen=True, kw_only=True):
+    """An extended resource that a pod requests and the node does not have.
+
+    Units: pieces.
+    """
+
+    resource: str
+    requested: int
+
+
+def reported_unknown_resources(unknown: Iterable[UnknownResource]) -> tuple[ReportedUnknownResource, ...]:
+    """The resources as parts of a report."""
+    return tuple(
+        ReportedUnknownResource(resource=each.resource, requested=each.requested) for each in unknown
+    )
 
 
 def node_of_report(config: NodeConfig) -> NodeOfReport:

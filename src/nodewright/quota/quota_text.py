@@ -24,6 +24,8 @@ from nodewright.values.quantity import Quantity
 INDENT_STEP = "  "
 _MAX_LISTED = 5
 """Number of objects that are listed by name."""
+_MAX_REFUSALS = 50
+"""Number of refused objects that are listed with their messages, besides the first."""
 
 
 class AppliedObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,20 +213,30 @@ def _without_empty_last(headers: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 
 def first_refusal_text(report: QuotaReport) -> str:
-    """The first refused object with the reason, and the other objects with refusals; or that everything fits."""
+    """The first refused object and the others, each with its message; or that everything fits."""
     refusals = report.applied.refusals
     if not refusals:
         return "everything fits\n"
     first = refusals[0]
     subject = report.subjects[first.manifest]
     lines = [f"first refused: {subject} ({subject.source})"]
-    if first.refusal is not None:
-        lines.append(f"{INDENT_STEP}{refusal_text(first.resource, first.refusal)}")
-    others = dict.fromkeys(str(report.subjects[refusal.manifest]) for refusal in refusals[1:])
-    others.pop(str(subject), None)
-    if others:
-        lines.append(f"also refused: {truncated_list(list(others), ', ')}")
+    lines += _messages(first)
+    # Of the pods of an object, the first refusal; the others have the same reason.
+    others = {
+        refusal.manifest: refusal for refusal in reversed(refusals[1:]) if refusal.manifest != first.manifest
+    }
+    for manifest, refusal in sorted(others.items())[:_MAX_REFUSALS]:
+        lines.append(f"also refused: {report.subjects[manifest]} ({report.subjects[manifest].source})")
+        lines += _messages(refusal)
+    if len(others) > _MAX_REFUSALS:
+        lines.append(f"also refused: {len(others) - _MAX_REFUSALS} more (-o json has them all)")
     return printable_lines(lines)
+
+
+def _messages(outcome: ApplyOutcome) -> Iterator[str]:
+    """The API server's message for a refused object, indented."""
+    if outcome.refusal is not None:
+        yield f"{INDENT_STEP}{refusal_text(outcome.resource, outcome.refusal)}"
 
 
 def _headroom(report: QuotaReport) -> str:

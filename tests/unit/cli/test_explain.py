@@ -1,5 +1,6 @@
 """`nodewright explain` as a command."""
 
+import io
 import json
 from pathlib import Path
 
@@ -149,3 +150,12 @@ def test_a_page_is_written_in_addition(tmp_path: Path, capsys: pytest.CaptureFix
     assert written.startswith("<!doctype html>")
     assert "ml/train-2" in written
     assert run([*GPUS, "--html", str(tmp_path / "no" / "such" / "folder.html")]) == ERROR
+
+
+def test_pods_of_standard_input_are_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = b"apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: x}]}\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(pod)))
+    assert run(["explain", "-f", "-"]) == YES
+    assert "default/web: admitted" in capsys.readouterr().out

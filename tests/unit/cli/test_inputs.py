@@ -57,11 +57,47 @@ def test_all_faults_of_all_files_are_reported(capsys: pytest.CaptureFixture[str]
     assert lines[50:] == [f"error: {len(told) - 50} more faults"]
 
 
-def test_an_empty_file_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", ["requests", "admit", "explain", "preempt", "cgroups", "lint", "quota"])
+def test_nothing_to_judge_is_an_error(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "empty.yaml"
     path.touch()
-    assert run(["requests", "-f", str(path)]) == YES
-    assert "Pod" not in capsys.readouterr().out
+    assert run([command, "-f", str(path)]) == ERROR
+    assert capsys.readouterr().err == f"error: no objects passed to {command}\n"
+
+
+FOREIGN = {
+    "kustomization.yaml": "resources: [web.yaml]\n",
+    "package.json": '{"name": "web", "version": "1.0.0"}',
+    "Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+    "template.yaml": "metadata:\n  name: {{ .Values.name }}\n{{- if .Values.x }}\n{{- end }}\n",
+}
+SKIPPED = "skipped: 3 documents without apiVersion and kind, 1 template file\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["requests", "admit", "explain", "preempt", "cgroups", "lint", "quota", "fleet"]
+)
+def test_files_in_a_directory_that_are_no_objects_are_skipped_and_counted(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in FOREIGN.items():
+        tmp_path.joinpath(name).write_text(text)
+    tmp_path.joinpath("web.yaml").write_bytes(POD % b"")
+    nodes = ["--nodes", "examples/fleet/nodes.yaml"] if command == "fleet" else []
+    assert run([command, "-f", str(tmp_path), *nodes]) == YES
+    assert SKIPPED in capsys.readouterr().err
+
+
+def test_a_template_that_is_named_is_an_error_with_its_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "template.yaml"
+    path.write_text(FOREIGN["template.yaml"])
+    assert errors(capsys, "-f", str(path))[-1] == (
+        f"error: {path}: the file contains template actions ({{{{ }}}}): render it first, e.g. with `helm template`"
+    )
 
 
 def test_manifests_are_read_from_standard_input(

@@ -242,12 +242,20 @@ def test_many_objects_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFi
     assert "or one of 3 other objects (-o json names them)" in shown
     shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 1", "")), code=NO)
     assert "from 2 to 0 replicas and 3 more" in shown
-    assert "also refused: ReplicaSet default/r1, " in shown
+    assert shown.count("is forbidden: exceeded quota") >= 8
+
+
+def test_each_refused_object_has_its_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pods = "".join(POD.replace("name: a", f"name: a{number}", 1) + "---\n" for number in range(60))
+    shown = text(capsys, "-f", file(tmp_path, pods + QUOTA % ("pods: 1", "")), code=NO)
+    assert 'pods "a1" is forbidden: exceeded quota' in shown
+    assert 'pods "a2" is forbidden: exceeded quota' in shown
+    assert "also refused: 8 more (-o json has them all)" in shown
 
 
 def test_irregular_input_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["quota", "-f", file(tmp_path, "")]) == YES
-    assert "no objects found" in capsys.readouterr().err
+    assert run(["quota", "-f", file(tmp_path, "")]) == ERROR
+    assert capsys.readouterr().err == "error: no objects passed to quota\n"
     classy = POD.replace("spec:", "spec:\n  priorityClassName: vip", 1)
     assert run(["quota", "--strict", "-f", file(tmp_path, classy)]) == ERROR
     assert 'no PriorityClass with name "vip" is known' in capsys.readouterr().err

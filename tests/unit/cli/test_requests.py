@@ -81,8 +81,8 @@ def test_an_impossible_memory_is_an_error(
 def test_files_without_pods_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "none.yaml"
     path.write_text("apiVersion: v1\nkind: Service\nmetadata: {name: web}\n")
-    assert run(["requests", "-f", str(path)]) == YES
-    assert capsys.readouterr().err == "skipped: 1 Service\nno pods found\n"
+    assert run(["requests", "-f", str(path)]) == ERROR
+    assert capsys.readouterr().err == "skipped: 1 Service\nerror: no pods found\n"
 
 
 def test_without_files_it_is_a_usage_error() -> None:

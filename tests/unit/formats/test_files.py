@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.errors import InputError
-from nodewright.formats.documents import named_files, read_file
+from nodewright.formats.documents import InputFile, named_files, read_file
 
 
 def test_a_directory_stands_for_its_manifests_by_name(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_an_unreadable_log_is_an_error_with_the_reason(tmp_path: Path) -> None:
 
 def test_standard_input_is_read_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xffa")))
-    assert read_file("-") == ("stdin", b"\xffa")
+    assert read_file("-") == InputFile("stdin", b"\xffa")
 
 
 def test_an_endless_file_is_read_only_up_to_the_limit(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ ON_NODES = {
         pod_manifest(containers(container("a", "requests: {cpu: 1, memory: 1Gi}, limits: {nvidia.com/gpu: 1}"))),
         ("vm-4",),
         NONE_KUBELET,
-        "-",
+        "NW210",
     ),
     "it is for other nodes": (
         pod_manifest("  nodeSelector: {disk: ssd}\n" + containers(container("a", "requests: {cpu: 100}"))),

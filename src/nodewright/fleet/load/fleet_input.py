@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.core.predicates.node_affinity import affinity_mismatch
+from nodewright.core.predicates.daemon_pods import daemon_pod_obstacle
 from nodewright.errors import Fault, InputError
 from nodewright.fleet.load.assembled_nodes import (
     AssembledNodes,
@@ -38,8 +38,6 @@ from nodewright.formats.documents import STDIN, InputFile, named_files, read_fil
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.regular_files import error_text
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
-from nodewright.kubernetes.objects import Pod
-from nodewright.kubernetes.tolerations import tolerates
 
 _MIN_SIZE = 1024
 _MAX_REFUSALS = 5
@@ -260,7 +258,8 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         pod = self.objects.manifests.result().workloads[entry.template].pod
         stem = entry.name.rpartition("-")[0]
         for number, node in enumerate(self.node_entries):
-            if node.name not in without and _runs_daemon_pod(pod, node):
+            obstacle = daemon_pod_obstacle(pod.spec, node.name, node.labels, node.taints)
+            if node.name not in without and obstacle is None:
                 yield replace(entry, name=f"{stem}-{number}", required_node=node.name, count=1)
 
 
@@ -284,17 +283,17 @@ def load_fleet(files: FleetFiles) -> FleetInput:
     limit = files.max_unpacked_bytes
     table = partial(Table, max_unpacked_bytes=limit)
     for path in _paths(files.nodes, faults):
-        try:
-            entries += _table_nodes(table(path)) if is_table(path) else _nodes_of_file(path, nodes, limit)
-        except InputError as error:
-            faults += error.faults
+        if is_table(path):
+            entries += _table_nodes(table(path), faults)
+        else:
+            _read_file(path, nodes, faults, is_found=path not in files.nodes, max_unpacked_bytes=limit)
     for path in _paths(files.both, faults):
-        _read_file(path, both, faults, limit)
+        _read_file(path, both, faults, is_found=path not in files.both, max_unpacked_bytes=limit)
     for path in _paths(files.pods, faults):
         if is_table(path):
             tables.append(table(path))
         else:
-            _read_file(path, pods, faults, limit)
+            _read_file(path, pods, faults, is_found=path not in files.pods, max_unpacked_bytes=limit)
     entries += [*nodes.nodes, *both.nodes]
     for objects in (nodes, both, pods):
         faults += [*objects.faults, *objects.manifests.faults]
@@ -335,18 +334,19 @@ def _paths(names: Sequence[str], faults: list[Fault]) -> list[str]:
     return paths
 
 
-def _table_nodes(table: Table) -> list[NodeEntry]:
-    return list(openb_nodes(table) if set(table.header) >= NODE_COLUMNS else table_nodes(table))
-
-
-def _nodes_of_file(path: str, objects: FleetObjects, max_unpacked_bytes: int) -> list[NodeEntry]:
-    objects.read_file(_input_file(path, max_unpacked_bytes))
-    return []
-
-
-def _read_file(path: str, objects: FleetObjects, faults: list[Fault], max_unpacked_bytes: int) -> None:
+def _table_nodes(table: Table, faults: list[Fault]) -> list[NodeEntry]:
     try:
-        objects.read_file(_input_file(path, max_unpacked_bytes))
+        return list(openb_nodes(table) if set(table.header) >= NODE_COLUMNS else table_nodes(table))
+    except InputError as error:
+        faults += error.faults
+        return []
+
+
+def _read_file(
+    path: str, objects: FleetObjects, faults: list[Fault], *, is_found: bool, max_unpacked_bytes: int
+) -> None:
+    try:
+        objects.read_file(_input_file(path, max_unpacked_bytes)._replace(is_found=is_found))
     except InputError as error:
         faults += error.faults
 
@@ -378,17 +378,6 @@ def _duplicate_pods(pods: Iterable[PodEntry]) -> Iterator[Fault]:
         other_source = names.claim(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
         if other_source is not None:
             yield duplicate_name_fault(pod.source, "metadata.name", pod.name, other_source)
-
-
-def _runs_daemon_pod(pod: Pod, node: NodeEntry) -> bool:
-    """Whether a DaemonSet creates a pod for the node.
-
-    Follows: v1.36, pkg/controller/daemon/daemon_controller.go, NodeShouldRunDaemonPod.
-    """
-    taints = (taint for taint in node.taints if taint.effect in ("NoSchedule", "NoExecute"))
-    if not all(any(tolerates(toleration, taint) for toleration in pod.spec.tolerations) for taint in taints):
-        return False
-    return affinity_mismatch(pod.spec, node.name, node.labels) is None
 
 
 def _arrival_and_daemon_first(pod: FleetPod) -> tuple[float, bool]:

@@ -20,13 +20,21 @@ from nodewright.fleet.load.pod_controllers import (
     controller_of,
     started_s,
 )
-from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, yaml_chunks
+from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, with_name, yaml_chunks
 from nodewright.fleet.workload import FleetPod
 from nodewright.formats.controllers import POD_KIND
 from nodewright.formats.decode import decode
-from nodewright.formats.documents import InputFile, decode_text, parse_documents
+from nodewright.formats.documents import (
+    OTHER_DOCUMENTS,
+    TEMPLATE_FILES,
+    InputFile,
+    decode_text,
+    is_object_like,
+    is_template,
+    parse_documents,
+)
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.formats.manifests import ManifestLoader
+from nodewright.formats.manifests import ManifestLoader, with_type_meta
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
 from nodewright.kubernetes.objects import APINode, Pod
@@ -88,7 +96,10 @@ class FleetObjects:
         try:
             self._add_file(file)
         except InputError as error:
-            self.faults.extend(error.faults)
+            if not (file.is_found and is_template(file.content)):
+                self.faults.extend(error.faults)
+            else:
+                self.manifests.count_skipped(TEMPLATE_FILES)
 
     def _add_file(self, file: InputFile) -> None:
         text = decode_text(file.content, file.source)
@@ -97,17 +108,23 @@ class FleetObjects:
             max_bytes = max(self.max_bytes, len(file.content))
             documents = parse_documents(file.content, file.source, max_bytes=max_bytes)
             for document in documents:
+                if file.is_found and not is_object_like(document.value):
+                    self.manifests.count_skipped(OTHER_DOCUMENTS)
+                    continue
                 location = ObjectLocation(file.source, file.content, document.number, len(documents))
                 self._add_value(document.value, location, f"{file.source}:{document.line}")
             return
         for chunk in chunks:
-            self._add_chunk(chunk, file)
+            if file.is_found and not is_object_like(chunk.value):
+                self.manifests.count_skipped(OTHER_DOCUMENTS)
+            else:
+                self._add_chunk(chunk, file)
 
     def _add_chunk(self, chunk: YAMLChunk, file: InputFile) -> None:
         source = f"{file.source}:{chunk.line}"
         if chunk.name and self._add_cached(chunk, source):
             return
-        value = _with_name(chunk.value, chunk.name) if chunk.name else chunk.value
+        value = with_name(chunk.value, chunk.name) if chunk.name else chunk.value
         # The document alone, after as many empty lines as there are lines before it.
         content = b"\n" * (chunk.line - 1) + chunk.text.encode()
         count_before = len(self.faults), len(self.manifests.faults)
@@ -151,7 +168,7 @@ class FleetObjects:
         ):
             for index, item in enumerate(value["items"]):
                 inner = replace(location, prefix=f"{location.prefix}.items[{index}]".lstrip("."))
-                typed = _with_kind(item, str(value.get("apiVersion")), str(value["kind"]))
+                typed = with_type_meta(item, str(value.get("apiVersion")), str(value["kind"]))
                 self._add_value(typed, inner, f"{location.source}, {inner.prefix}")
             return
         kind = (value.get("apiVersion"), value.get("kind")) if isinstance(value, dict) else None
@@ -380,21 +397,3 @@ def _content(value: dict[str, Any]) -> str:
     return json.dumps(
         [meta.get("namespace"), meta.get("labels"), annotations, spec], sort_keys=True, default=str
     )
-
-
-def _with_name(value: Any, name: str) -> Any:
-    """The value with the name in place of its placeholder."""
-    if isinstance(value, str):
-        return value.replace(NAME_PLACEHOLDER, name)
-    if isinstance(value, dict):
-        return {_with_name(key, name): _with_name(item, name) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_name(item, name) for item in value]
-    return value
-
-
-def _with_kind(item: Any, version: str, kind: str) -> Any:
-    """The item with the kind from its list, if it has none, as in a PodList."""
-    if isinstance(item, dict) and kind != "List" and not item.get("kind"):
-        return {"apiVersion": version, "kind": kind.removesuffix("List"), **item}
-    return item

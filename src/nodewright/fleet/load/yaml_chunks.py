@@ -127,3 +127,14 @@ def _value(text: str, location: _ChunkLocation) -> Any:
     documents = read_documents(text, location.source, max_bytes=location.max_bytes)
     assert len(documents) <= 1, "a chunk has no document markers"
     return documents[0].value if documents else None
+
+
+def with_name(value: Any, name: str) -> Any:
+    """The value with the name in place of its placeholder."""
+    if isinstance(value, str):
+        return value.replace(NAME_PLACEHOLDER, name)
+    if isinstance(value, dict):
+        return {with_name(key, name): with_name(item, name) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_name(item, name) for item in value]
+    return value

@@ -1,4 +1,4 @@
-"""The pages of the rules NW201 to NW209: pods on the nodes that are given."""
+"""The pages of the rules NW201 to NW210: pods on the nodes that are given."""
 
 from nodewright.lint.pages.rule_page import RulePage, kubelet_configuration, pod_manifest, workload_manifest
 
@@ -250,5 +250,17 @@ reservedSystemCPUs: 0-3,128-131
         kubelet_config=kubelet_configuration("""cpuManagerPolicy: static
 reservedSystemCPUs: "0"
 """),
+    ),
+    "NW210": RulePage(
+        title="A resource that no node has",
+        message="{resource} of container {container}: none of the nodes has it, so nothing else is judged there",
+        rationale=(
+            "The scheduler binds a pod only to nodes that have all its extended resources. A kubelet ignores those "
+            "that it does not know, so it would admit the pod and run it without its devices."
+        ),
+        remedy="Name a node with the resource in --node, or correct its name.",
+        bad=_asking("Deployment", "cpu: 2, memory: 1Gi, nvidia.com/gpus: 1"),
+        replacements=((", nvidia.com/gpus: 1}", "}"), (", nvidia.com/gpus: 1}", "}")),
+        node="epyc-7742-2s-nps1",
     ),
 }

@@ -243,6 +243,19 @@ def _allocated_twice(pod: PodSubject, context: LintContext) -> Iterator[FieldVio
             return
 
 
+def _unknown_resources(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
+    """Extended resources that none of the nodes has, so that the other rules do not judge the pod."""
+    if not context.nodes:
+        return
+    for part in pod.defaulted_containers:
+        for name in part.container.resources.requests:
+            if is_extended(name) and not any(
+                name in node.state.config.view.allocatable for node in context.nodes
+            ):
+                facts = {"resource": name, "container": part.container.name}
+                yield FieldViolation(path=part.resources_path, facts=facts)
+
+
 def _facts(pod: PodSubject, judged_by: tuple[EmptyNodeVerdict, ...]) -> dict[str, object]:
     return {
         "kind": pod.kind,
@@ -276,4 +289,5 @@ NODE_RULES = (
     LintRule("NW207", Severity.INFO, (PodSubject,), _parts_of_cpus, needs_node=True),
     LintRule("NW208", Severity.WARNING, (PodSubject,), _pages_of_init, needs_node=True),
     LintRule("NW209", Severity.ERROR, (PodSubject,), _allocated_twice, needs_node=True),
+    LintRule("NW210", Severity.WARNING, (PodSubject,), _unknown_resources, needs_node=True),
 )
