@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nodewright.cli.app import run
 from nodewright.output.exit_codes import ERROR
@@ -84,6 +85,19 @@ def test_negative_capacities_are_errors(
     command = f"node capture --configz {E}/worker-3/configz.json --node-object {tmp_path}/node.json --pods {E}/worker-3/pods.json --nrt {E}/worker-3/topology.yaml"
     assert run(command.split()) == ERROR
     assert f'status.capacity[{capacity}]: Invalid value: "-1": must be 0 to' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("policies", [7, "Restricted", {"a": 1}, True])
+def test_topology_policies_that_are_no_list_are_an_error(
+    tmp_path: Path, policies: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = yaml.safe_load((Path(E) / "worker-3/topology.yaml").read_text())
+    topology["topologyPolicies"] = policies
+    topology["attributes"] = []
+    (tmp_path / "topology.yaml").write_text(json.dumps(topology))
+    command = f"node capture --configz {E}/worker-3/configz.json --node-object {E}/worker-3/node.json --pods {E}/worker-3/pods.json --nrt {tmp_path}/topology.yaml"
+    assert run(command.split()) == ERROR
+    assert "topologyPolicies: Invalid value: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [MANY, f'{{"entries": {MANY}}}', f"[{MANY}]"])

@@ -218,7 +218,11 @@ def _policy(document: "_ClusterDocument", topology: Mapping[str, Any]) -> tuple[
     scope = attributes.get("topologyManagerScope", "")
     if policy:
         return policy, scope
-    for value in topology.get("topologyPolicies") or ():
+    policies = topology.get("topologyPolicies") or []
+    if not isinstance(policies, list):
+        document.fault("topologyPolicies", "expected a list", policies)
+        return "", ""
+    for value in policies:
         for name, (policy_name, default_scope) in _POLICIES.items():
             level = str(value).removeprefix(name)
             if str(value).startswith(name) and level in _SCOPES:
