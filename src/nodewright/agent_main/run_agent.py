@@ -182,8 +182,7 @@ async def _serve_pod_resources(stack: AsyncExitStack, parts: AgentParts) -> None
     if path is None:
         return
     if find_spec("grpc") is None:
-        _warn(
-            parts.event_recorder,
+        parts.event_recorder.record_warning(
             "PodResourcesNotServed",
             "no module named 'grpc': pip install 'nodewright[agent]'",
         )
@@ -197,7 +196,7 @@ async def _serve_pod_resources(stack: AsyncExitStack, parts: AgentParts) -> None
         if parts.settings.pod_resources_socket is not None:
             raise
         # Enabled by default only: the agent runs without it.
-        _warn(parts.event_recorder, "PodResourcesNotServed", str(error))
+        parts.event_recorder.record_warning("PodResourcesNotServed", str(error))
 
 
 def _pod_resources_factory(agent: ServedAgent) -> ServerFactory:
@@ -236,15 +235,15 @@ async def _assembled_parts(
     event_recorder.on_event = _print_event
     cgroups = CgroupFS(agent_node.cgroup_root)
     cgroups.lock()
-    runtime_parts = create_runtime_parts(
-        settings, config, object_cache, (cgroups, clock, event_recorder.record)
-    )
+    edges = (cgroups, clock, event_recorder.record)
+    runtime_parts = create_runtime_parts(settings, config, object_cache, edges)
     started_ns = clock.now_ns()
     runtime_facts, image_fs_path = await wait_for_runtime(
         runtime_parts, clock, partial(_report_wait, event_recorder)
     )
     for limitation in runtime_facts.limitations:
-        _warn(event_recorder, "RuntimeLacks", f"this machine or its runtime does not support {limitation}")
+        text = f"this machine or its runtime does not support {limitation}"
+        event_recorder.record_warning("RuntimeLacks", text)
     system_info = node_system_info(started_ns, runtime_facts, config.release.rules_of)
     loop = _create_loop(opened_store, event_recorder, runtime_parts, cgroups, system_info)
     plugin_endpoints = create_plugin_endpoints(settings, loop, event_recorder)
@@ -320,7 +319,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         "reconcile the cgroups",
         partial(run_cgroup_reconciler, lambda: loop.state, cgroups, event_recorder.record, clock),
     )
-    on_error = partial(_warn, event_recorder, "LogNotRotated")
+    on_error = partial(event_recorder.record_warning, "LogNotRotated")
     yield BackgroundTask(
         "rotate logs",
         partial(rotate_logs, runtime, log_root(parts.settings), parts.log_rotate_policy, clock, on_error),
@@ -332,7 +331,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         partial(
             parts.runtime_parts.config_builder.watch_config_objects,
             partial(_active_pods, loop),
-            partial(_warn, event_recorder, "VolumeNotWritten"),
+            partial(event_recorder.record_warning, "VolumeNotWritten"),
         ),
     )
     listener = SourceListener(
@@ -360,14 +359,10 @@ def _active_pods(loop: AgentLoop) -> list[Pod]:
     return [pod.pod for pod in loop.state.pods.values() if pod.stage is PodStage.ACTIVE]
 
 
-def _warn(event_recorder: EventRecorder, reason: str, message: str) -> None:
-    event_recorder.record(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
-
-
 def _report_wait(event_recorder: EventRecorder, reason: str) -> None:
     """Reports the wait for the runtime, also in the service's status."""
     notify(f"STATUS=waiting for the container runtime: {reason}")
-    _warn(event_recorder, "RuntimeUnavailable", reason)
+    event_recorder.record_warning("RuntimeUnavailable", reason)
 
 
 def _print_event(event: RecordEvent, name: str) -> None:

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -13,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nodewright.api.container_routes import LogRoutes
-from nodewright.api.http_server import EmbeddedServer, embedded_config
+from nodewright.api.http_server import serve_unix_socket
+from nodewright.api.middleware import RefusalLog
 from nodewright.api.node_routes import NodeRoutes
 from nodewright.api.pod_routes import PodRoutes
 from nodewright.api.routes import (
@@ -56,8 +58,9 @@ async def serve_agent_api(
     """
     listener = _listener(path, group)
     app = agent_application(agent, additional_routes)
+    refusals = RefusalLog(partial(agent.event_recorder.record_warning, "RequestRefused"))
     try:
-        async with EmbeddedServer(embedded_config(app)).running(listener):
+        async with serve_unix_socket(app, listener, refusals):
             try:
                 yield
             finally:

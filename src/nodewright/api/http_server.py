@@ -6,6 +6,7 @@ import logging
 import resource
 import socket
 import ssl
+import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,7 +16,16 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nodewright.api.middleware import ABORT_CONNECTION, PEER_CERTIFICATE, App, RefusalLog
+from nodewright.api.middleware import (
+    ABORT_CONNECTION,
+    PEER_CERTIFICATE,
+    App,
+    Receive,
+    RefusalLog,
+    Scope,
+    Send,
+    run_bounded,
+)
 from nodewright.errors import HostError
 from nodewright.output.terminal import print_log_line
 
@@ -112,6 +122,21 @@ async def serve_network(
         yield bound
 
 
+@asynccontextmanager
+async def serve_unix_socket(app: App, listener: socket.socket, refusals: RefusalLog) -> AsyncIterator[None]:
+    """Serves an application on a bound Unix socket, with the limits of the network; a user counts as an address."""
+
+    async def bounded_app(scope: Scope, receive: Receive, send: Send) -> None:
+        # A reader of logs may pause for as long as it likes.
+        if not await run_bounded(app, scope, receive, send, may_pause=True):
+            refusals.record("a client", "slow", f"the request for {scope['path']} was too large or too slow")
+
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    async with _NetworkServer(bounded_app, None, refusals).running(listener):
+        yield
+
+
 def connection_limit() -> int:
     """The number of connections that are served at once: a quarter of the descriptors, which the process needs as well."""
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -178,13 +203,13 @@ class _NetworkServer(EmbeddedServer):
                 )
                 await asyncio.sleep(_ACCEPT_RETRY_S)
                 continue
-            source = str(address[0])
+            source = _user(connection) if connection.family == socket.AF_UNIX else str(address[0])
             total = sum(self._connection_counts.values())
             count = self._connection_counts[source]
             is_full = total >= self._max_connections
             if is_full or count >= MAX_CONNECTIONS_PER_ADDRESS:
                 self._refusals.record(
-                    source, "crowd", f"{count} connections of this address are open, {total} in total"
+                    source, "crowd", f"{count} connections of this client are open, {total} in total"
                 )
                 longest = (protocol for protocol in self.waiting if is_full or protocol.source == source)
                 replaced = next(longest, None)
@@ -202,7 +227,8 @@ class _NetworkServer(EmbeddedServer):
         context = None if self._context is None else self._context()
         timeout_s = None if context is None else HANDSHAKE_TIMEOUT_S
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if connection.family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.connect_accepted_socket(
                 lambda: self._protocol(source), connection, ssl=context, ssl_handshake_timeout=timeout_s
             )
@@ -324,6 +350,12 @@ def _listener(address: ListenAddress) -> socket.socket:
         listener.close()
         raise HostError("listen on", str(address), error.strerror or str(error)) from None
     return listener
+
+
+def _user(connection: socket.socket) -> str:
+    """The user at the other end of a Unix socket."""
+    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return f"user {user}"
 
 
 def _error_text(error: OSError) -> str:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.agent.effects import RecordEvent
 from nodewright.agent.loop import AgentLoop
-from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metrics import AgentMetrics
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.observe.summary_provider import SummaryProvider
@@ -77,7 +75,7 @@ async def serve_kubelet_api(
     Errors: HostError if an address is in use.
     """
     config = serving.config
-    refusals = RefusalLog(partial(_record_warning, agent.event_recorder, "RequestRefused"))
+    refusals = RefusalLog(partial(agent.event_recorder.record_warning, "RequestRefused"))
     requests = RequestMetrics()
     metrics_pages = AgentMetricsPages(
         agent.event_recorder, loop_metrics.agent_metrics, loop_metrics.gauge_inputs, (requests, refusals)
@@ -90,7 +88,7 @@ async def serve_kubelet_api(
         return AuthMiddleware(app, entries, access, refusals=refusals, requests=requests, is_fine=is_fine)
 
     entries = [*routes.authorized_routes(has_debugging=config.enable_debugging_handlers), *additional_routes]
-    record_warning = partial(_record_warning, agent.event_recorder, "CertificateNotTaken")
+    record_warning = partial(agent.event_recorder.record_warning, "CertificateNotTaken")
     context = partial(serving.tls.context, record_warning)
     ports: list[tuple[list[AuthorizedRoute], Authorizer | None, ListenAddress, TLSContextSource | None]] = [
         (entries, serving.access, ListenAddress(config.address, config.port), context)
@@ -107,7 +105,3 @@ async def serve_kubelet_api(
         app = with_auth(port_routes, access)
         bound.append(await stack.enter_async_context(serve_network(app, address, tls, refusals)))
     return tuple(bound)
-
-
-def _record_warning(event_recorder: EventRecorder, reason: str, message: str) -> None:
-    event_recorder.record(RecordEvent(uid="", is_warning=True, reason=reason, message=message))

@@ -168,13 +168,15 @@ def _authorization(scope: Scope) -> str:
     return ""
 
 
-async def run_bounded(app: App, scope: Scope, receive: Receive, send: Send) -> bool:
-    """Runs the application with limits for the request's size and time and for slow readers.
+async def run_bounded(
+    app: App, scope: Scope, receive: Receive, send: Send, *, may_pause: bool = False
+) -> bool:
+    """Runs the application with limits for the request's size and time, and for slow readers unless they ``may_pause``.
 
     False: a limit is exceeded, and the connection is closed.
     """
     try:
-        await app(scope, _limited_receive(receive), _timed_send(send))
+        await app(scope, _limited_receive(receive), send if may_pause else _timed_send(send))
     except (_SendTimeoutError, ClientDisconnect):
         await _abort_connection(scope)
         return False

@@ -45,6 +45,8 @@ def remove_socket(path: Path) -> None:
 ServerFactory = Callable[[Path], AbstractAsyncContextManager[None]]
 """Returns a server that listens on a path inside its context. Loading it may take long, so it is done in a thread."""
 
+MAX_CONNECTIONS = 100
+"""Each takes three descriptors of the agent."""
 _CHUNK_BYTES = 1 << 16
 _ACCEPT_ITERATIONS = 5
 """Iterations of the event loop after which an accepted connection has its task."""
@@ -93,7 +95,10 @@ class _OnDemandServer:
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def accept_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forwards a new connection."""
+        """Forwards a new connection; closes it if there are too many."""
+        if len(self._connections) >= MAX_CONNECTIONS:
+            writer.close()
+            return
         task = asyncio.create_task(self._forward(reader, writer))
         self._connections[task] = writer
         task.add_done_callback(self._close_connection)

@@ -188,7 +188,7 @@ def test_idle_connections_of_a_crowd_give_way_to_a_request(
             place, context = node.places[0], node.client()
             held = [await asyncio.open_connection(place.address, place.port, ssl=context) for _ in range(3)]
             assert (await node.request("/pods")).status == 200
-            assert any("3 connections of this address are open" in event for event in node.refusal_events())
+            assert any("3 connections of this client are open" in event for event in node.refusal_events())
             for _, writer in held:
                 writer.close()
                 await writer.wait_closed()

@@ -82,6 +82,10 @@ class EventRecorder:
         self.on_event(event, f"{recorded.namespace}/{recorded.name}" if recorded.name else "")
         self._wake()
 
+    def record_warning(self, reason: str, message: str) -> None:
+        """Records a warning about the node."""
+        self.record(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
+
     def publish(self, result: IterationResult) -> None:
         """Publishes the new state and the events of an iteration."""
         self._before, self.state = self.state.pods, result.state
