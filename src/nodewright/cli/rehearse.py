@@ -1,6 +1,5 @@
 """`nodewright rehearse`: whether the kubelet starts with a configuration on state files, and which pods it rejects."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -9,8 +8,6 @@ import msgspec
 from nodewright.cli import options
 from nodewright.cli.workload_input import print_warnings
 from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
-from nodewright.core.cpu.cpu_state import CPUState
-from nodewright.core.memory.memory_state import MemoryState
 from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.engine import DEFAULT_NAME, Node, node_parts, profile_release
 from nodewright.errors import InputError
@@ -27,10 +24,10 @@ from nodewright.node.step import running_containers
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text
-from nodewright.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
+from nodewright.profiles.capture.node_pods import NodePods, read_pods
 from nodewright.profiles.capture.warnings import capture_warning_sentence
 from nodewright.profiles.kubelet_config_files import ConfigHost
-from nodewright.profiles.kubelet_root import CONFIG_FILE, KubeletRoot, RootReadOptions, read_kubelet_root
+from nodewright.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_kubelet_root
 from nodewright.profiles.node_lookup import find_profile
 from nodewright.profiles.state_files.checkpoints import (
     StateFiles,
@@ -41,6 +38,11 @@ from nodewright.profiles.state_files.checkpoints import (
 from nodewright.reasons.reason import Reason
 from nodewright.reasons.state_files import StateFile
 from nodewright.reasons.verdict import Granted, Refused, Verdict
+from nodewright.rehearse.kubelet_directory import (
+    allocation_conflicts,
+    pods_as_admitted,
+    state_files_of,
+)
 from nodewright.rehearse.rehearsal_report import (
     RehearsalContext,
     rehearsal_names,
@@ -145,11 +147,11 @@ class _RehearsalQuery(msgspec.Struct, frozen=True):
         root = read_kubelet_root(
             self.root, RootReadOptions(config=self._config(), host=ConfigHost(release=parts.release.table))
         )
-        files = _state_files(root, running)
-        admitted = _admitted(running, root)
+        files = state_files_of(root, running)
+        admitted = pods_as_admitted(running, root)
         _print_pod_warnings(admitted)
         pods = tuple(with_defaults(with_uid(with_canonical_quantities(pod))) for pod in admitted.pods)
-        conflicts = tuple(_allocation_conflicts(root))
+        conflicts = tuple(allocation_conflicts(root))
         return _rehearsal(parts, files, pods, conflicts, are_known=bool(running.pods)), files
 
     def _running_pods(self) -> NodePods:
@@ -201,30 +203,3 @@ def _rehearsal(
 def _print_pod_warnings(pods: NodePods) -> None:
     for warning in pods.warnings:
         print_message(capture_warning_sentence(warning))
-
-
-def _state_files(root: KubeletRoot, running: NodePods) -> StateFiles:
-    """The managers' state files of the directory."""
-    files = {StateFile.CPU: root.cpu, StateFile.MEMORY: root.memory, StateFile.DEVICES: root.devices}
-    contents = {name: file.content for name, file in files.items() if file is not None}
-    return StateFiles(contents=contents, root=root.directory, container_names=running.container_names)
-
-
-def _admitted(running: NodePods, root: KubeletRoot) -> NodePods:
-    """The pods that the kubelet had admitted, with their allocated resources."""
-    if root.allocated is None or isinstance(root.allocated.verdict, Refused):
-        return running
-    holders = [uid for file in (root.cpu, root.memory) if file for uid in _holders(file.verdict)]
-    return admitted_pods(running, root.allocated.verdict.value, holders)
-
-
-def _holders(state: Verdict[CPUState] | Verdict[MemoryState]) -> Iterator[str]:
-    if isinstance(state, Granted):
-        yield from state.value.assignments
-
-
-def _allocation_conflicts(root: KubeletRoot) -> Iterator[Reason]:
-    """Why the files with the pods' allocated and actuated resources are unusable."""
-    for file in (root.allocated, root.actuated):
-        if file is not None and isinstance(file.verdict, Refused):
-            yield file.verdict.because[0]

@@ -29,6 +29,7 @@ REPORTS = {
     "EvictionReport": ReportSource("evict", "evict.evict_report:EvictionReport"),
     "EvictionTimeline": ReportSource("evict --timeline", "timeline.timeline_report:EvictionTimelineReport"),
     "RehearsalReport": ReportSource("rehearse", "rehearse.rehearsal_report:RehearsalReport"),
+    "UpgradeReport": ReportSource("upgrade", "upgrade.upgrade_report:UpgradeReport"),
     "LintReport": ReportSource("lint", "lint.lint_report:LintReport"),
     "CgroupReport": ReportSource("cgroups", "node_report.cgroup_report:CgroupFilesReport"),
     "AuditReport": ReportSource("audit", "audit.audit_report:AuditReport"),

@@ -31,6 +31,7 @@ from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_
 from nodewright.reasons.texts import kubelet_start_error, kubelet_text, sentence
 from nodewright.reasons.verdict import Granted, Refused
 from nodewright.releases.release import AppliedRules, Release, ReleaseError, applied_rules, release_warning
+from nodewright.releases.release_table import ReleaseTable
 from nodewright.values.custom_policy import CustomPolicy
 
 DEFAULT_NAME = "node1"
@@ -120,11 +121,17 @@ def node_parts(
     kubelet_config: str | None = None,
     policies: Sequence[CustomPolicy] = (),
     source: str = "profile",
+    table: ReleaseTable | None = None,
 ) -> tuple[NodeParts, tuple[str, ...]]:
-    """The configuration of a profile's node, and warnings about it; parameters as in `Node.open`."""
+    """The configuration of a profile's node, and warnings about it; parameters as in `Node.open`.
+
+    ``table`` replaces the gates and rules of the node's release.
+    """
     spec = profile.spec
     release = profile_release(spec.kubernetes_version, source)
-    host = ConfigHost(machine=spec.machine_info, cgroup_version=spec.cgroup_version, release=release.table)
+    host = ConfigHost(
+        machine=spec.machine_info, cgroup_version=spec.cgroup_version, release=table or release.table
+    )
     if kubelet_config is None:
         place = f"{source}: spec.kubeletConfiguration"
         loaded = kubelet_config_from(spec.kubelet_configuration, place, host=host)

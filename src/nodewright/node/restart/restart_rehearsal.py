@@ -98,6 +98,8 @@ class RestartRehearsal(msgspec.Struct, frozen=True, kw_only=True):
     not_judged: tuple[NotJudged, ...] = ()
     remedy: "StartRemedy | None" = None
     """What makes the start succeed; None: it succeeds anyway, or no remedy is known."""
+    state: NodeState | None = None
+    """The node after the restart, when all device plugins have registered; None: the kubelet does not start."""
 
     @property
     def starts(self) -> bool:
@@ -183,7 +185,11 @@ def _rehearsal(startup: KubeletStartResult, state: NodeState, running: RunningPo
     leftovers = tuple(sorted(holders - pod_uids))
     unknown = (PODS_UNKNOWN,) if leftovers and not running.is_complete else ()
     return RestartRehearsal(
-        warnings=startup.warnings, outcomes=outcomes, stale_pods=leftovers, not_judged=unknown
+        warnings=startup.warnings,
+        outcomes=outcomes,
+        stale_pods=leftovers,
+        not_judged=unknown,
+        state=settled,
     )
 
 

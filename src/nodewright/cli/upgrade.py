@@ -1,0 +1,137 @@
+"""`nodewright upgrade`: what another release of the kubelet changes on a node, on its pods and for manifests to come."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from nodewright.cli import options
+from nodewright.cli.options import ManifestOptions
+from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
+from nodewright.formats.workloads import Workload
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_text
+from nodewright.profiles.kubelet_config_files import config_document
+from nodewright.releases.release_table import NEWEST
+from nodewright.upgrade.findings import NodeComparison, compared_releases
+from nodewright.upgrade.release_facts import UpgradeCase
+from nodewright.upgrade.upgrade_input import (
+    NodeSource,
+    cases_of_nodes,
+    known_release,
+    node_case,
+    release_of,
+)
+from nodewright.upgrade.upgrade_report import (
+    ComparedNodes,
+    grouped_comparisons,
+    upgrade_names,
+    upgrade_report,
+    upgrade_text,
+)
+
+
+class UpgradeQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a command line, named as its parameters."""
+
+    start: str | None
+    end: str
+    node: str | None
+    nodes: tuple[str, ...]
+    kubelet_config: str | None
+    kubelet_root: Path | None
+    pods: Path | None
+    namespace: str
+    strict: bool
+
+    def check(self) -> None:
+        """Checks that options of one node are not used with many.
+
+        Errors: click.UsageError.
+        """
+        single = ("node", "kubelet_root", "pods")
+        if self.nodes and (given := [name for name in single if getattr(self, name) is not None]):
+            raise click.UsageError(f"--{given[0].replace('_', '-')} is for one node, not for --nodes")
+
+
+@click.command("upgrade")
+@partial(options.filename_options, required=False)
+@click.option(
+    "--from", "start", metavar="R", help="The release that the nodes run. Default: each node's own."
+)
+@click.option(
+    "--to", "end", metavar="R", default=NEWEST.name, show_default=True, help="The release to compare with."
+)
+@options.node_option()
+@click.option(
+    "--nodes",
+    multiple=True,
+    metavar="FILE|DIR",
+    help="Many nodes: NodeProfiles, or a cluster's Nodes and Pods as of `kubectl get nodes,pods -A -o json`. "
+    "Repeatable.",
+)
+@options.kubelet_config_option()
+@options.kubelet_root_option(
+    "Directory with the state files, config.yaml and kubeadm-flags.env: /var/lib/kubelet or a copy."
+)
+@options.pod_list_option(
+    "The running pods: output of `kubectl get pods -A -o json`. Default: those of the node's profile."
+)
+@options.namespace_option
+@options.strict_option
+@options.output_option("json", "yaml", "wide", "name")
+def command(manifests: ManifestOptions, *, output: str | None, **parameters: object) -> int:
+    """Show what an upgrade of the kubelet changes on a node, worst first, why, and what to do.
+
+    Both releases restart on the node's state files, admit its pods and then those of -f; every value that differs is
+    reported with the change that makes it. Nothing is written. With -o name the nodes that lose something. Exit code
+    3 if anything is lost: the start, a pod, its CPUs, memory or devices, or an admission.
+    """
+    query = msgspec.convert(parameters, UpgradeQuery)
+    query.check()
+    end = known_release(query.end, "--to")
+    if query.start is not None:
+        known_release(query.start, "--from")
+    cases, warnings = _cases(query, manifests)
+    comparisons: list[NodeComparison] = []
+    for case in cases:
+        start, release_warnings = release_of(case.profile, case.source)
+        warnings = (*warnings, *(text for text in release_warnings if text not in warnings))
+        comparisons.append(compared_releases(case, start, end))
+    print_warnings(warnings, strict=query.strict)
+    groups = grouped_comparisons(comparisons)
+    print_text(_text(groups, warnings, output))
+    return NO if any(comparison.loses for comparison in comparisons) else YES
+
+
+def _cases(query: UpgradeQuery, files: ManifestOptions) -> tuple[Sequence[UpgradeCase], tuple[str, ...]]:
+    """The nodes with the pods of the manifests, and warnings."""
+    workloads: tuple[Workload, ...] = ()
+    if files.filenames:
+        loaded = read_workloads(files, query.namespace)
+        print_input_notes(loaded, loaded.warnings, strict=query.strict)
+        workloads = tuple(loaded.workloads)
+    if query.nodes:
+        configuration = None if query.kubelet_config is None else config_document(query.kubelet_config)
+        cases, warnings = cases_of_nodes(query.nodes, start=query.start, configuration=configuration)
+        return [msgspec.structs.replace(case, manifests=workloads) for case in cases], warnings
+    source = NodeSource(
+        node=query.node,
+        start=query.start,
+        kubelet_config=query.kubelet_config,
+        kubelet_root=query.kubelet_root,
+        pods=query.pods,
+        manifests=workloads,
+    )
+    return [node_case(source)], ()
+
+
+def _text(groups: Sequence[ComparedNodes], warnings: Sequence[str], output: str | None) -> str:
+    if output == "name":
+        return upgrade_names(groups)
+    if output in ("json", "yaml"):
+        return (as_json if output == "json" else as_yaml)(upgrade_report(groups, warnings))
+    return upgrade_text(groups, wide=output == "wide")

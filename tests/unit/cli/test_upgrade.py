@@ -1,0 +1,186 @@
+"""The command `nodewright upgrade`."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.json_schema import violations
+
+from nodewright.cli.app import run
+from nodewright.cli.schema import schema_of
+from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+WORKER = str(EXAMPLES / "upgrade" / "worker-7.yaml")
+EDGE = str(EXAMPLES / "upgrade" / "nodes")
+MANIFESTS = str(EXAMPLES / "upgrade" / "manifests.yaml")
+DIRECTORY = EXAMPLES / "worker-3" / "kubelet"
+WITH_DIRECTORY = str(EXAMPLES / "rehearsal" / "worker-3.yaml")
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> Any:
+    assert run(["upgrade", *arguments, "-o", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def values(group: Any, severity: str) -> set[tuple[str, str, str]]:
+    return {
+        (finding["aspect"], value.get("pod", ""), value.get("detail", ""))
+        for finding in group["findings"]
+        if finding["severity"] == severity
+        for value in finding["values"]
+    }
+
+
+def test_the_default_is_from_the_nodes_release_to_the_newest(capsys: pytest.CaptureFixture[str]) -> None:
+    (group,) = report(capsys, "--node", WORKER, "-f", MANIFESTS, code=NO)["groups"]
+    assert (group["nodes"], group["from"], group["to"]) == (["worker-7"], "1.33", "1.36")
+    assert (group["isDowngrade"], group["outcome"]) == (False, "lost")
+    assert values(group, "lost") == {
+        ("start of the kubelet", "", "featureGates[MemoryManager]"),
+        ("CPUs", "telco/probe", "probe"),
+    }
+    assert ("QoS class", "batch/report", "") in values(group, "changed")
+    assert ("eviction rank", "shop/cache-0", "") in values(group, "changed")
+
+
+def test_the_report_satisfies_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    document = report(capsys, "--node", WORKER, "-f", MANIFESTS, code=NO)
+    assert violations(schema_of("UpgradeReport"), document) == []
+
+
+def test_findings_are_ordered_from_the_worst(capsys: pytest.CaptureFixture[str]) -> None:
+    (group,) = report(capsys, "--node", WORKER, "-f", MANIFESTS, code=NO)["groups"]
+    order = ["lost", "way back", "changed", "note"]
+    severities = [order.index(finding["severity"]) for finding in group["findings"]]
+    assert severities == sorted(severities)
+
+
+def test_no_change_is_reported_with_what_was_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["upgrade", "--node", WORKER, "--to", "v1.33.2"]) == YES
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "worker-7: upgrade from 1.33 to 1.33: no change"
+    assert lines[-1].startswith("values compared: start ")
+    (group,) = report(capsys, "--node", WORKER, "--to", "1.33", code=YES)["groups"]
+    assert (group["outcome"], group["findings"]) == ("noChange", [])
+
+
+def test_a_downgrade_is_named_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["upgrade", "--node", WITH_DIRECTORY, "--from", "1.36", "--to", "1.33"]) == YES
+    assert capsys.readouterr().out.startswith("worker-3: downgrade from 1.36 to 1.33: ")
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+@pytest.mark.parametrize("text", ["1.37", "new"])
+def test_an_unknown_release_is_refused_with_those_there_are(
+    option: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["upgrade", "--node", WORKER, option, text]) == ERROR
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {option}: ")
+    assert "known are 1.32, 1.33, 1.34, 1.35, 1.36" in error
+
+
+def test_nodes_with_the_same_findings_are_one_group_and_names_are_those_that_lose(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    groups = report(capsys, "--nodes", EDGE, code=NO)["groups"]
+    assert [group["nodes"] for group in groups] == [["edge-1", "edge-2"], ["edge-3"]]
+    assert run(["upgrade", "--nodes", EDGE, "-o", "name"]) == NO
+    assert capsys.readouterr().out == "node/edge-1\nnode/edge-2\n"
+
+
+def test_nodes_and_pods_of_a_cluster_are_compared_with_the_pods_that_are_bound_to_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "status": {
+                "capacity": amounts,
+                "allocatable": amounts,
+                "nodeInfo": {"kubeletVersion": "v1.33.4"},
+            },
+        }
+        for name in ("a", "b")
+    ]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "uid-web"},
+        "spec": {
+            "nodeName": "a",
+            "initContainers": [
+                {
+                    "name": "mesh",
+                    "image": "mesh",
+                    "restartPolicy": "Always",
+                    "resources": {"requests": {"memory": "1Gi"}},
+                }
+            ],
+            "containers": [{"name": "web", "image": "web", "resources": {"requests": {"memory": "1Gi"}}}],
+        },
+        "status": {"phase": "Running"},
+    }
+    dump = tmp_path / "cluster.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, pod]}))
+    groups = report(capsys, "--nodes", str(dump), code=YES)["groups"]
+    assert {tuple(group["nodes"]): group["from"] for group in groups} == {("a",): "1.33", ("b",): "1.33"}
+    first = next(group for group in groups if group["nodes"] == ["a"])
+    reclaimable = ("request that eviction and preemption count", "shop/web", "memory")
+    assert reclaimable in values(first, "changed")
+
+
+def test_flags_of_kubeadm_and_state_files_are_read_from_the_kubelets_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = shutil.copytree(DIRECTORY, tmp_path / "kubelet")
+    (root / "kubeadm-flags.env").write_text(
+        'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.7 --pod-infra-container-image=pause:3.10"\n'
+    )
+    query = ["--node", WITH_DIRECTORY, "--from", "1.34", "--kubelet-root"]
+    (group,) = report(capsys, *query, str(root), code=NO)["groups"]
+    assert values(group, "lost") == {("start of the kubelet", "", "--pod-infra-container-image")}
+    assert group["compared"]["state files"] == 3
+    (group,) = report(capsys, *query, str(DIRECTORY), code=YES)["groups"]
+    assert values(group, "lost") == set()
+
+
+def test_options_of_one_node_are_not_for_many(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["upgrade", "--nodes", EDGE, "--node", WORKER]) == USAGE
+    assert "--node is for one node, not for --nodes" in capsys.readouterr().err
+
+
+def test_a_release_without_rules_warns_and_is_an_error_under_strict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "old.yaml"
+    text = (EXAMPLES / "upgrade" / "nodes" / "edge-3.yaml").read_text()
+    old.write_text(text.replace("v1.34.7", "v1.31.2"))
+    (group,) = report(capsys, "--node", str(old), code=YES)["groups"]
+    assert group["from"] == "1.32"
+    assert run(["upgrade", "--node", str(old), "--strict"]) == ERROR
+    assert "answers are those of 1.32" in capsys.readouterr().err
+
+
+def test_the_text_names_the_rule_its_source_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["upgrade", "--node", WORKER]) == NO
+    out = capsys.readouterr().out
+    assert "changed in 1.34; PR 132277" in out
+    assert "  do: remove `featureGates.MemoryManager`" in out
+    assert "more values: -o wide" in out
+    assert run(["upgrade", "--node", WORKER, "-o", "wide"]) == NO
+    assert "more values" not in capsys.readouterr().out
+
+
+def test_pods_without_uids_are_compared_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = tmp_path / "node.yaml"
+    profile.write_text(re.sub(", uid: [0-9a-f-]+", "", Path(WORKER).read_text()))
+    (group,) = report(capsys, "--node", str(profile), code=NO)["groups"]
+    assert ("QoS class", "batch/report", "") in values(group, "changed")
