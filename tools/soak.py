@@ -68,6 +68,7 @@ def main() -> int:
         "DAMAGE_CYCLES": "1000",
         "DAMAGE_FIGURES": str(kills_at.with_name(f"damage-{kills_at.name}")),
         "FUZZ_INPUTS": "20000",
+        "RECORDED_SHARE": "1",
         "KILL_FIGURES": str(kills_at),
     }
     environment = {**os.environ, **kills, "FAULT_SEED": str(options.seed)}
