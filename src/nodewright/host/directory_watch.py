@@ -4,6 +4,8 @@ import asyncio
 import ctypes
 import os
 import struct
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 _NONBLOCK, _CLOEXEC = 0o4000, 0o2000000
@@ -11,17 +13,21 @@ _MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO = 0x2, 0x8, 0x40, 0x80
 _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF, _IGNORED = 0x100, 0x200, 0x400, 0x800, 0x8000
 _ALL = _MODIFY | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
 _EVENT = struct.Struct("iIII")
+_MAX_WATCHES = 256
 _POLL_PERIOD_S = 1.0
 """The period of polling where inotify is not available."""
 
 
 class DirectoryWatch:
-    """Waits for changes in a directory; without inotify, for one second."""
+    """Waits for changes in a directory, and in `depth` levels of subdirectories; without inotify, for one second."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, depth: int = 0) -> None:
         self._directory = directory.parent if directory.is_file() else directory
+        self._depth = depth
         self._changed = asyncio.Event()
         self._descriptor = -1
+        self._watches: list[int] = []
+        """The inotify watches: the directory's first, then those of its subdirectories."""
         self.being_written: set[str] = set()
         """The names of files that were written to and are not closed."""
 
@@ -29,6 +35,8 @@ class DirectoryWatch:
         """Waits for a change or the timeout."""
         if self._descriptor < 0:
             self._start()
+        if self._descriptor >= 0:
+            self._watch_subdirectories(self._directory, self._depth)
         limit = timeout_s if self._descriptor >= 0 else min(timeout_s, _POLL_PERIOD_S)
         try:
             async with asyncio.timeout(limit):
@@ -44,14 +52,33 @@ class DirectoryWatch:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
+            self._watches.clear()
 
     def _start(self) -> None:
         """Starts an inotify watch; not an error if that fails."""
-        self._descriptor = _inotify_descriptor(self._directory)
+        self._descriptor = _inotify_descriptor()
+        if self._descriptor >= 0 and not self._watch(self._directory):
+            os.close(self._descriptor)
+            self._descriptor = -1
         if self._descriptor >= 0:
             asyncio.get_running_loop().add_reader(self._descriptor, self._read_events)
+
+    def _watch(self, directory: Path) -> bool:
+        """Watches one more directory; whether it is watched now."""
+        watch = _libc().inotify_add_watch(self._descriptor, os.fsencode(directory), _ALL)
+        if watch >= 0 and watch not in self._watches:
+            self._watches.append(watch)
             # For changes before the watch was added.
             self._changed.set()
+        return bool(watch >= 0)
+
+    def _watch_subdirectories(self, directory: Path, depth: int) -> None:
+        if depth == 0 or len(self._watches) > _MAX_WATCHES:
+            return
+        with suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and self._watch(Path(entry.path)):
+                    self._watch_subdirectories(Path(entry.path), depth - 1)
 
     def _read_events(self) -> None:
         try:
@@ -60,12 +87,14 @@ class DirectoryWatch:
             data = b""
         at, is_gone = 0, not data
         while at < len(data):
-            _, mask, _, length = _EVENT.unpack_from(data, at)
+            watch, mask, _, length = _EVENT.unpack_from(data, at)
             at += _EVENT.size
             name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
             at += length
             self._note(mask, name)
-            is_gone = is_gone or bool(mask & (_DELETE_SELF | _MOVE_SELF | _IGNORED))
+            if mask & (_DELETE_SELF | _MOVE_SELF | _IGNORED):
+                is_gone = is_gone or watch == self._watches[0]
+                self._watches[1:] = [other for other in self._watches[1:] if other != watch]
         if is_gone:
             self.close()
             self._changed.set()
@@ -79,14 +108,12 @@ class DirectoryWatch:
         self._changed.set()
 
 
-def _inotify_descriptor(directory: Path) -> int:
-    """An inotify descriptor that watches the directory; -1 if there is none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    inotify_init1 = getattr(libc, "inotify_init1", None)
-    descriptor = inotify_init1(_NONBLOCK | _CLOEXEC) if inotify_init1 is not None else -1
-    if descriptor < 0:
-        return -1
-    if libc.inotify_add_watch(descriptor, os.fsencode(directory), _ALL) < 0:
-        os.close(descriptor)
-        return -1
-    return int(descriptor)
+def _inotify_descriptor() -> int:
+    """A new inotify descriptor; -1 where there is none."""
+    inotify_init1 = getattr(_libc(), "inotify_init1", None)
+    return int(inotify_init1(_NONBLOCK | _CLOEXEC)) if inotify_init1 is not None else -1
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -93,7 +93,7 @@ class PluginWatcher:
     """Watches a directory for plugin sockets, as the kubelet watches `plugins_registry`.
 
     Follows: v1.36, pluginmanager/operationexecutor/operation_generator.go; devicemanager/plugin/v1beta1/handler.go.
-    Departs: subdirectories are scanned every ten seconds. Plugins of CSI and DRA drivers are rejected.
+    Departs: everything is scanned again every ten seconds. Plugins of CSI and DRA drivers are rejected.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class PluginWatcher:
 
     async def run(self) -> None:
         """Registers and removes plugins until cancelled."""
-        reported_problem, watch = "", DirectoryWatch(self.directory)
+        reported_problem, watch = "", DirectoryWatch(self.directory, _MAX_DEPTH - 1)
         try:
             while True:
                 problem = await self._rescan()
