@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.cli.fleet_options import FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
+from nodewright.cli.workload_input import nothing_found
 from nodewright.engine import load_pods
 from nodewright.fleet import SCORES, Options, run
 from nodewright.fleet.bound import node_lower_bound, peak_demands
@@ -63,6 +64,8 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
     """
     fleet = query.load()
     pods = load_pods(filename, namespace=query.namespace)
+    if not pods:
+        raise nothing_found("pods", {})
     capacities: list[tuple[SweepPoint, Pod, tuple[ShapeCapacity, ...]]] = []
     interrupted_s: float | None = None
     base, progress = fleet.files.node_defaults.configuration, RunProgress()

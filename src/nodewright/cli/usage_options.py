@@ -8,6 +8,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.cli.workload_input import nothing_found
 from nodewright.core.admission_plugins import with_uid
 from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.core.eviction.usage_inputs import (
@@ -170,6 +171,8 @@ def _with_pods(
     if not filenames:
         return node, ()
     loaded = load_workloads(filenames, max_bytes=max_bytes)
+    if not loaded.workloads:
+        raise nothing_found("pods", loaded.skipped)
     state, elsewhere_count = node.state, 0
     for workload in loaded.workloads:
         if workload.refusal is not None:

@@ -126,3 +126,22 @@ def test_a_file_name_that_is_no_utf_8_is_printed(
     Path(os.fsdecode(name)).write_text(manifest)
     assert run(["lint", "-f", str(tmp_path), "-o", output, "--fail-on", "never"]) == 0
     capsys.readouterr().out.encode()
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (f"evict --node vm-4 --usage {E}/eviction/summary.json -f @", "no objects passed to evict"),
+        (f"fleet run {NODES} -f @", "@: no nodes or pods found"),
+        (f"fleet run {NODES} --pods @", "@: no pods found"),
+        (f"fleet capacity {NODES} -f @", "no objects passed to capacity"),
+    ],
+)
+@pytest.mark.parametrize("content", ["", "# nothing\n---\n", "{apiVersion: v1, kind: List, items: []}"])
+def test_empty_manifests_are_an_error_as_in_kubectl(
+    tmp_path: Path, command: str, error: str, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "empty.yaml"
+    path.write_text(content)
+    assert run(command.replace("@", str(path)).split()) == ERROR
+    assert capsys.readouterr() == ("", f"error: {error}\n".replace("@", str(path)))

@@ -297,14 +297,23 @@ def load_fleet(files: FleetFiles) -> FleetInput:
     entries += [*nodes.nodes, *both.nodes]
     for objects in (nodes, both, pods):
         faults += [*objects.faults, *objects.manifests.faults]
+    nothing_found = [] if tables else list(_nothing_found(files, pods, both))
     joined = _joined(both, pods)
     if not faults:
         faults += [*_node_name_faults(entries), *_duplicate_pods(joined.pods)]
     if not entries and not faults:
         faults.append(Fault(rule="no nodes found"))
-    if faults:
-        raise InputError(faults)
+    if faults or nothing_found:
+        raise InputError(faults or nothing_found)
     return FleetInput(files=files, node_entries=tuple(entries), objects=joined, tables=tuple(tables))
+
+
+def _nothing_found(files: FleetFiles, pods: FleetObjects, both: FleetObjects) -> Iterator[Fault]:
+    """The faults of files in which there is nothing of what they are read for."""
+    for names, objects, kinds in ((files.pods, pods, "pods"), (files.both, both, "nodes or pods")):
+        nodes = objects.nodes if objects is both else []
+        if names and not (nodes or objects.pods or objects.ended_pods or objects.manifests.workloads):
+            yield Fault(rule=f"no {kinds} found", source=", ".join(names))
 
 
 def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:
