@@ -1,19 +1,28 @@
 """`nodewright lint`: finds resource problems in manifests and kubelet configuration."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
+from msgspec.structs import replace
 
 from nodewright.cli import options
+from nodewright.cli.lint_options import NEVER, lint_options, unaccepted, write_baseline, write_fixes
 from nodewright.cli.workload_input import nothing_found, print_skipped, print_warnings
 from nodewright.errors import Fault, InputError, fault_lines
+from nodewright.formats.documents import STDIN
+from nodewright.formats.inventory import Inventory
 from nodewright.formats.partial_inventory import load_sound_objects
-from nodewright.lint.lint_input import load_lint_input
+from nodewright.lint.fixes import edited_inventory, file_contents, fixed_files
+from nodewright.lint.lint_input import LintInput, load_lint_input
 from nodewright.lint.lint_model import SEVERITIES_BY_RANK, Severity
 from nodewright.lint.lint_report import (
     LintFinding,
     lint_report,
+    lint_report_commands,
     lint_report_junit,
     lint_report_sarif,
     lint_report_text,
@@ -21,12 +30,11 @@ from nodewright.lint.lint_report import (
     rules_table,
 )
 from nodewright.lint.lint_run import LintResult, lint_result, position_of, rule_ids
+from nodewright.lint.lint_settings import LintSettingsFile
 from nodewright.lint.rules import RULES_BY_ID, RuleSelection
 from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_message, print_text
-
-NEVER = "never"
+from nodewright.output.terminal import print_message, print_text, print_workflow_commands
 
 
 def _print_rules(context: click.Context, _option: click.Parameter, name: str | None) -> None:
@@ -48,15 +56,8 @@ def _print_rules(context: click.Context, _option: click.Parameter, name: str | N
 @options.kubelet_config_option("A KubeletConfiguration that replaces the nodes' own; it is checked as well.")
 @options.namespace_option
 @options.strict_option
-@click.option(
-    "--fail-on",
-    type=click.Choice([*(str(severity) for severity in SEVERITIES_BY_RANK), NEVER]),
-    default=str(Severity.ERROR),
-    show_default=True,
-    help="Lowest severity for which the exit code is 3.",
-)
-@click.option("--only", multiple=True, metavar="RULE,...", help="Check only these rules. Repeatable.")
-@click.option("--disable", multiple=True, metavar="RULE,...", help="Skip these rules. Repeatable.")
+@options.release_option
+@lint_options
 @click.option(
     "--explain",
     metavar="RULE|all",
@@ -65,46 +66,98 @@ def _print_rules(context: click.Context, _option: click.Parameter, name: str | N
     callback=_print_rules,
     help="Print the page of a rule, or the list of all rules, and exit.",
 )
-@options.output_option("json", "yaml", "sarif", "junit")
-def command(  # noqa: PLR0913 - one argument an option
-    *,
-    manifests: options.ManifestOptions,
-    nodes: tuple[str, ...],
-    kubelet_config: str | None,
-    namespace: str,
-    strict: bool,
-    fail_on: str,
-    only: tuple[str, ...],
-    disable: tuple[str, ...],
-    output: str | None,
-) -> int:
+@options.output_option("json", "yaml", "sarif", "junit", "github", alias="--output-format")
+def command(**parameters: Any) -> int:
     """Find resource problems in manifests and kubelet configuration.
 
     Reports what is refused, evicted, ignored or misread. With --node, also refusals by the nodes' kubelets that the
     scheduler does not foresee. Exit code 3 if there are findings at or above --fail-on.
     """
-    selection = RuleSelection(_rules(only, "--only"), _rules(disable, "--disable"))
+    query = LintQuery(**parameters)
+    selection = RuleSelection(_rules(query.only, "--only"), _rules(query.disable, "--disable"))
+    manifests = query.manifests
+    if (query.fix or query.diff) and STDIN in manifests.filenames:
+        raise click.UsageError("--fix and --diff need files, not standard input")
     inventory, faults = load_sound_objects(
-        manifests.filenames, namespace, recursive=manifests.recursive, max_bytes=manifests.max_bytes
+        manifests.filenames, query.namespace, recursive=manifests.recursive, max_bytes=manifests.max_bytes
     )
-    print_skipped(inventory.skipped)
+    if not query.quiet:
+        print_skipped(inventory.skipped)
     if not inventory.objects:
         raise InputError(faults) if faults else nothing_found("objects", inventory.skipped)
-    lint_input = load_lint_input(inventory, nodes, kubelet_config)
-    print_warnings(lint_input.warnings, strict=strict)
-    result = lint_result(lint_input, selection)
-    failing = _failing(result, fail_on)
-    print_text(_text(result, output, failing))
+    lint_input = query.lint_input(inventory)
+    if query.strict or not query.quiet:
+        print_warnings(lint_input.warnings, strict=query.strict)
+    result = query.accepted(lint_result(lint_input, selection))
+    if query.written_baseline is not None:
+        write_baseline(query.written_baseline, result.findings)
+        return YES
+    code = _fixed_or_reported(query, inventory, result, selection)
     faults = (*faults, *lint_input.faults)
     for line in fault_lines(faults):
         print_message(f"error: {line}")
-    if faults:
-        return ERROR
+    return ERROR if faults else code
+
+
+class LintQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the command."""
+
+    manifests: options.ManifestOptions
+    nodes: tuple[str, ...]
+    kubelet_config: str | None
+    release: str | None
+    namespace: str
+    strict: bool
+    settings: LintSettingsFile
+    fail_on: str
+    only: tuple[str, ...]
+    disable: tuple[str, ...]
+    fix: bool
+    diff: bool
+    baseline: Path | None
+    written_baseline: Path | None
+    summary: bool
+    quiet: bool
+    output: str | None
+
+    def lint_input(self, inventory: Inventory) -> LintInput:
+        """The objects together with the nodes."""
+        return load_lint_input(inventory, self.nodes, self.kubelet_config, release=self.release)
+
+    def accepted(self, result: LintResult) -> LintResult:
+        """The result without findings that the project ignores or accepts."""
+        findings = unaccepted(result.findings, self.settings, self.baseline, quiet=self.quiet)
+        return replace(result, findings=findings)
+
+
+def _fixed_or_reported(
+    query: LintQuery, inventory: Inventory, result: LintResult, selection: RuleSelection
+) -> int:
+    """Prints the changes or the findings, after fixing what is asked for."""
+    if query.fix or query.diff:
+
+        def relint(contents: Mapping[str, bytes]) -> LintResult:
+            relinted = lint_result(query.lint_input(edited_inventory(inventory, contents)), selection)
+            return replace(query, quiet=True).accepted(relinted)
+
+        fixes = fixed_files(file_contents(inventory), result, relint)
+        if query.diff:
+            print_text(fixes.diff())
+            return NO if fixes.after else YES
+        write_fixes(fixes)
+        result = fixes.result
+        if not query.quiet:
+            print_message(f"fixed {len(fixes.fixed)} of {fixes.found_count} findings")
+    failing = _failing(result, query.fail_on)
+    if query.output == "github":
+        print_workflow_commands(lint_report_commands(result.findings))
+    else:
+        print_text(_text(query, result, failing))
     return NO if failing else YES
 
 
-def _text(result: LintResult, output: str | None, failing: tuple[LintFinding, ...]) -> str:
-    object_count = len(result.subjects)
+def _text(query: LintQuery, result: LintResult, failing: tuple[LintFinding, ...]) -> str:
+    object_count, output = len(result.subjects), query.output
     if output == "sarif":
         return as_json(lint_report_sarif(result.findings, result.rules, version("nodewright")))
     if output == "junit":
@@ -114,7 +167,7 @@ def _text(result: LintResult, output: str | None, failing: tuple[LintFinding, ..
     if output in ("json", "yaml"):
         report = lint_report(result.findings, objects=object_count, rules=result.rules)
         return (as_json if output == "json" else as_yaml)(report)
-    return lint_report_text(result.findings, objects=object_count)
+    return lint_report_text(result.findings, objects=object_count, quiet=query.quiet, summary=query.summary)
 
 
 def _failing(result: LintResult, fail_on: str) -> tuple[LintFinding, ...]:

@@ -172,10 +172,11 @@ def journal_option(command: Callable[..., int]) -> Callable[..., int]:
     return _journal_file_option(with_secrets_option(with_journal))
 
 
-def output_option(*formats: str) -> Callable[[Command], Command]:
-    """The option -o with these formats besides the default table."""
+def output_option(*formats: str, alias: str | None = None) -> Callable[[Command], Command]:
+    """The option -o with these formats besides the default table; ``alias`` is another name of it."""
+    names = ("-o", "--output", *((alias,) if alias else ()))
     return click.option(
-        "-o", "--output", "output", type=click.Choice(formats), help="Output format instead of a table."
+        *names, "output", type=click.Choice(formats), help="Output format instead of a table."
     )
 
 
@@ -221,6 +222,7 @@ max_document_size_option = click.option(
 namespace_option = click.option(
     "-n",
     "--namespace",
+    envvar="NODEWRIGHT_NAMESPACE",
     default="default",
     show_default=True,
     help="Namespace of objects that specify none.",
@@ -277,12 +279,18 @@ def node_option(
 ) -> Callable[[Command], Command]:
     """The option --node; the parameter is `nodes` if it is repeatable."""
     return click.option(
-        "--node", "nodes" if multiple else "node", multiple=multiple, metavar="FILE|NAME", help=description
+        "--node",
+        "nodes" if multiple else "node",
+        multiple=multiple,
+        metavar="FILE|NAME",
+        envvar="NODEWRIGHT_NODE",
+        help=description,
     )
 
 
 release_option = click.option(
     "--release",
+    envvar="NODEWRIGHT_RELEASE",
     metavar="R",
     help="The Kubernetes release of the node, e.g. 1.33. Default: the node's own (spec.kubernetesVersion).",
 )
@@ -294,7 +302,9 @@ def kubelet_config_option(
     kind: click.Path | None = None,
 ) -> Callable[[Command], Command]:
     """The option --kubelet-config."""
-    return click.option("--kubelet-config", type=kind, metavar="FILE", help=description)
+    return click.option(
+        "--kubelet-config", type=kind, metavar="FILE", envvar="NODEWRIGHT_KUBELET_CONFIG", help=description
+    )
 
 
 def kubelet_root_option(

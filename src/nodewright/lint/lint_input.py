@@ -66,15 +66,21 @@ class LintInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_lint_input(
-    inventory: Inventory, nodes: Sequence[str] = (), kubelet_config: str | None = None
+    inventory: Inventory,
+    nodes: Sequence[str] = (),
+    kubelet_config: str | None = None,
+    *,
+    release: str | None = None,
 ) -> LintInput:
     """The objects of the inventory as subjects, together with the named nodes.
+
+    ``release`` replaces the Kubernetes release that the named nodes run.
 
     Errors: InputError for a node that does not exist, or with an invalid description.
     """
     builder = _LintInputBuilder(kubelet_config)
     for reference in nodes:
-        builder.add_node_reference(reference)
+        builder.add_node_reference(reference, release)
     if kubelet_config is not None and not nodes:
         builder.add_kubelet_config(kubelet_config)
     for entry in inventory.objects:
@@ -121,9 +127,9 @@ class _LintInputBuilder:
             faults=tuple(self.faults),
         )
 
-    def add_node_reference(self, reference: str) -> None:
+    def add_node_reference(self, reference: str, release: str | None = None) -> None:
         """Adds a node by its file or name."""
-        profile = find_profile(reference)
+        profile = find_profile(reference, release=release)
         name = profile.metadata.name or reference
         if self.kubelet_config is not None:
             self.add_kubelet_config(self.kubelet_config, profile.spec)

@@ -2,13 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from nodewright.explain.suggestion_text import suggestion_text
+from nodewright.formats.object_location import ObjectLocation
 from nodewright.lint.lint_model import SEVERITIES_BY_RANK, FieldViolation, LintRule, Severity, SuggestedEdit
 from nodewright.lint.pages.amount_pages import AMOUNT_PAGES
 from nodewright.lint.pages.config_pages import CONFIG_PAGES, MANAGER_PAGES
@@ -21,6 +22,7 @@ from nodewright.output.json_yaml import Report
 from nodewright.output.junit import JUnitCase, JUnitSuite, junit_text
 from nodewright.output.sarif import SARIFLevel, SARIFResult, SARIFRule, SourcePosition, sarif_document
 from nodewright.output.text_layout import table
+from nodewright.output.workflow_commands import COMMAND_BY_LEVEL, WorkflowCommand
 from nodewright.printable import printable, printable_lines
 from nodewright.reasons.limit_ranges import LimitReason
 from nodewright.reasons.predicates import InsufficientResource
@@ -119,17 +121,25 @@ class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
     facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
     edits: tuple[SuggestedEdit, ...] = ()
+    namespace: str = ""
+    """Empty: the object has none."""
+    location: ObjectLocation | None = None
+    """The object; None: a finding about a comment."""
 
 
-def lint_report_text(findings: Sequence[LintFinding], *, objects: int) -> str:
-    """One line a finding with the edit below it, then the counts."""
+def lint_report_text(
+    findings: Sequence[LintFinding], *, objects: int, quiet: bool = False, summary: bool = False
+) -> str:
+    """One line a finding with the edit below it, then the counts, unless ``quiet``; ``summary``: by namespace."""
     lines = []
     for finding in findings:
         lines.append(f"{finding.position}: {finding.rule.severity}: {finding.text} [{finding.rule.id}]")
         lines.append(
             f"    fix in {finding.subject}: {finding.fix}" if finding.fix else f"    in {finding.subject}"
         )
-    return printable_lines([*lines, counts_text(findings, objects)])
+    counted = [] if quiet else [counts_text(findings, objects)]
+    by_namespace = summary_table(findings) if summary else ""
+    return printable_lines([*lines, *counted]) + (f"\n{by_namespace}" if by_namespace else "")
 
 
 def counts_text(findings: Sequence[LintFinding], objects: int) -> str:
@@ -202,6 +212,30 @@ def lint_report_sarif(
         for finding in findings
     ]
     return sarif_document(results, [_sarif_rule(rule) for rule in rules], version)
+
+
+def lint_report_commands(findings: Iterable[LintFinding]) -> Iterator[WorkflowCommand]:
+    """The findings as workflow commands of GitHub Actions."""
+    for finding in findings:
+        fix = f". Fix: {finding.fix}" if finding.fix else ""
+        yield WorkflowCommand(
+            command=COMMAND_BY_LEVEL[LEVEL_BY_SEVERITY[finding.rule.severity]],
+            title=finding.rule.id,
+            position=finding.position,
+            text=f"{finding.subject}: {finding.text}{fix}",
+        )
+
+
+def summary_table(findings: Iterable[LintFinding]) -> str:
+    """The number of findings by namespace and severity; `-`: objects without a namespace."""
+    counts: dict[str, Counter[Severity]] = {}
+    for finding in findings:
+        counts.setdefault(finding.namespace or "-", Counter())[finding.rule.severity] += 1
+    rows = [
+        (namespace, *(str(counts[namespace][severity]) for severity in SEVERITIES_BY_RANK))
+        for namespace in sorted(counts)
+    ]
+    return table(("NAMESPACE", "ERRORS", "WARNINGS", "INFO"), rows) if rows else ""
 
 
 def lint_report_junit(findings: Sequence[LintFinding], subjects: Sequence[tuple[str, SourcePosition]]) -> str:

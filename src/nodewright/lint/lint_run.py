@@ -174,6 +174,8 @@ def _all_findings(lint_input: LintInput, selection: RuleSelection) -> Iterator[t
             fix=fix_text(violation.edits),
             facts=violation.facts,
             edits=violation.edits,
+            namespace=getattr(subject, "namespace", ""),
+            location=lint_input.places[subject.number],
         )
         yield finding, subject
 

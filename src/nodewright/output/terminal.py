@@ -6,10 +6,14 @@ terminal or a CI runner raw. Only the progress line, which is ours, has control 
 
 import select
 import sys
-from typing import TextIO
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TextIO
 
 from nodewright.errors import shortened
 from nodewright.printable import printable, printable_text
+
+if TYPE_CHECKING:
+    from nodewright.output.workflow_commands import WorkflowCommand
 
 _MAX_MESSAGE_LENGTH = 10_000
 _ERASE_LINE = "\r\x1b[K"
@@ -25,6 +29,12 @@ def print_text(text: str, *, to_stderr: bool = False) -> None:
 def print_line(line: str) -> None:
     """Prints one line on stdout."""
     print_text(f"{printable(line)}\n")
+
+
+def print_workflow_commands(commands: "Iterable[WorkflowCommand]") -> None:
+    """Prints commands for GitHub Actions on stdout: the only lines that CI runners may obey."""
+    for command in commands:
+        _write(f"{command}\n", sys.stdout)
 
 
 def print_message(message: str) -> None:

@@ -101,8 +101,14 @@ CRITICAL = (
 STATIC = "  annotations: {kubernetes.io/config.source: file}\n"
 
 PODS = {
-    "nothing at all": (pod_manifest(containers("{name: a, image: example.com/a}")), "-"),
-    "a critical DaemonSet": (workload_manifest("DaemonSet", CRITICAL), "-"),
+    "nothing at all": (pod_manifest(containers("{name: a, image: example.com/a}")), "NW118"),
+    "nothing by choice": (pod_manifest(containers("{name: a, image: example.com/a, resources: {}}")), "-"),
+    "no memory request": (pod_manifest(containers(container("a", "requests: {cpu: 1}"))), "NW119"),
+    "memory requested by its limit": (
+        pod_manifest(containers(container("a", "requests: {cpu: 1}, limits: {memory: 64Mi}"))),
+        "NW103",
+    ),
+    "a critical DaemonSet": (workload_manifest("DaemonSet", CRITICAL), "NW118"),
     "a Guaranteed DaemonSet": (workload_manifest("DaemonSet", f"      containers: [{container('a', LEVEL)}]\n"), "-"),
     "an init container alone that is Guaranteed": (pod_manifest(inits(container("i", LEVEL)) + APP), "-"),
     "an init container that takes the pod out": (
@@ -118,7 +124,7 @@ PODS = {
     ),
     "a pod level with part of a CPU": (pod_manifest(f"  resources: {{{LEVEL}}}\n" + APP), "-"),
     "a pod level and nothing else, empty": (pod_manifest("  resources: {}\n" + containers("{name: a, image: example.com/a}")), "-"),
-    "devices with a request": (pod_manifest(containers(container("a", "requests: {cpu: 1}, limits: {nvidia.com/gpu: 1}"))), "-"),
+    "devices with a request": (pod_manifest(containers(container("a", "requests: {cpu: 1, memory: 64Mi}, limits: {nvidia.com/gpu: 1}"))), "-"),
     "1.1Gi as the API server prints it": (
         pod_manifest(containers(container("a", "requests: {memory: 1181116006400m, cpu: 100m}"))),
         "-",
@@ -183,25 +189,25 @@ ON_NODES = {
         "NW210",
     ),
     "it is for other nodes": (
-        pod_manifest("  nodeSelector: {disk: ssd}\n" + containers(container("a", "requests: {cpu: 100}"))),
+        pod_manifest("  nodeSelector: {disk: ssd}\n" + containers(container("a", "requests: {cpu: 100, memory: 64Mi}"))),
         ("vm-4",),
         NONE_KUBELET,
         "-",
     ),
     "one of two nodes is large enough": (
-        pod_manifest(containers(container("a", "requests: {cpu: 100}"))),
+        pod_manifest(containers(container("a", "requests: {cpu: 100, memory: 64Mi}"))),
         ("vm-4", "epyc-7742-2s-nps1"),
         NONE_KUBELET,
         "-",
     ),
     "a static pod that is too large": (
-        pod_manifest(containers(container("a", "requests: {cpu: 100}")), meta=STATIC),
+        pod_manifest(containers(container("a", "requests: {cpu: 100, memory: 64Mi}")), meta=STATIC),
         ("vm-4",),
         NONE_KUBELET,
         "NW203",
     ),
     "a static pod that is too large for one of two": (
-        pod_manifest(containers(container("a", "requests: {cpu: 100}")), meta=STATIC),
+        pod_manifest(containers(container("a", "requests: {cpu: 100, memory: 64Mi}")), meta=STATIC),
         ("vm-4", "epyc-7742-2s-nps1"),
         NONE_KUBELET,
         "-",
@@ -249,7 +255,7 @@ def test_the_findings_of_a_pod_on_nodes(what: str, tmp_path: Path) -> None:
 def test_a_taint_keeps_a_pod_from_a_node(tmp_path: Path) -> None:
     document = yaml.safe_load(Path("examples/nodes/worker.yaml").read_text())
     document["spec"] |= {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "pods": []}
-    huge = containers(container("a", "requests: {cpu: 100}"))
+    huge = containers(container("a", "requests: {cpu: 100, memory: 64Mi}"))
     for tolerations, is_found in (("", False), ("  tolerations: [{operator: Exists}]\n", True)):
         found = told(tmp_path, f"{yaml.safe_dump(document)}---\n{pod_manifest(tolerations + huge)}")
         assert ("NW204" in ids(found)) == is_found

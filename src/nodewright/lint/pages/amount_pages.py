@@ -145,6 +145,7 @@ AMOUNT_PAGES = {
   containers:
   - name: app
     image: example.com/app
+    resources: {}
 """,
             meta="  labels: {kubernetes.io/os: windows}\n",
         ),
@@ -190,6 +191,7 @@ AMOUNT_PAGES = {
   containers:
   - name: etcd
     image: example.com/etcd
+    resources: {}
 """,
             name="etcd",
             meta="  annotations: {kubernetes.io/config.source: file}\n",

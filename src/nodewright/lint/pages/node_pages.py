@@ -116,6 +116,7 @@ NODE_PAGES = {
       containers:
       - name: app
         image: example.com/app
+        resources: {}
 """,
         ),
         replacements=(

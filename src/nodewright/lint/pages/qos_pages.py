@@ -223,4 +223,39 @@ QOS_PAGES = {
             ),
         ),
     ),
+    "NW118": RulePage(
+        title="A pod without any requests",
+        message="no requests and no limits in {containers}: the pod is BestEffort, by choice or by neglect?",
+        rationale=(
+            "A BestEffort pod counts as nothing for the scheduler, is the first that the OOM killer ends, and is among "
+            "the first that memory pressure evicts: any memory that it uses is more than it requests. It gets "
+            "the smallest share of CPU time. Few pods are meant to run so, and most are so because nobody decided."
+        ),
+        remedy=(
+            "Set requests of cpu and memory. If the pod is BestEffort by choice, write `resources: {}` in its containers: "
+            "it has the same effect, and says so."
+        ),
+        bad=pod_manifest("""  containers:
+  - name: app
+    image: example.com/app
+"""),
+        replacements=(("    image: example.com/app\n", "    image: example.com/app\n    resources: {}\n"),),
+    ),
+    "NW119": RulePage(
+        title="A container without a memory request",
+        message="container {container} requests cpu, but no memory: for the scheduler it uses none, and memory pressure finds it above its request at once",
+        rationale=(
+            "Without a memory request the scheduler places the pod as if it used no memory, so nodes are filled "
+            "beyond what they have. Under memory pressure the kubelet first evicts pods that use more than they "
+            "request, which such a container always does."
+        ),
+        remedy="Set a memory request of what the container uses.",
+        bad=pod_manifest("""  containers:
+  - name: app
+    image: example.com/app
+    resources:
+      requests: {cpu: 100m}
+"""),
+        replacements=(("requests: {cpu: 100m}", "requests: {cpu: 100m, memory: 64Mi}"),),
+    ),
 }

@@ -150,6 +150,38 @@ def _no_ceiling(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolati
             yield FieldViolation(path=part.path, facts=facts, edits=(edit,))
 
 
+def _without_requests(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """Containers of a BestEffort pod about whose resources nobody decided: `resources: {}` is a decision."""
+    if pod.qos_class is not QOSClass.BEST_EFFORT or pod.as_written.spec.resources is not None:
+        return
+    undecided = [
+        part
+        for part in pod.written_containers
+        if part.role != "init container" and pod.written_value(part.path, "resources") is None
+    ]
+    if undecided:
+        edits = tuple(
+            _edit_without_value(f"{part.resources_path}.requests[{name}]")
+            for part in undecided
+            for name in COUNTED
+        )
+        names = ", ".join(part.container.name for part in undecided)
+        yield FieldViolation(path=undecided[0].path, facts={"containers": names}, edits=edits)
+
+
+def _without_memory_request(pod: PodSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """Containers that request CPU, but no memory: any memory that they use exceeds their request."""
+    if pod.pod.spec.resources is not None:
+        return
+    for part in pod.defaulted_containers:
+        requests = part.container.resources.requests
+        if part.role != "init container" and CPU in requests and MEMORY not in requests:
+            edit = _edit_without_value(f"{part.resources_path}.requests[{MEMORY}]")
+            yield FieldViolation(
+                path=part.resources_path, facts={"container": part.container.name}, edits=(edit,)
+            )
+
+
 def guaranteed_edits(part: SubjectContainer) -> Iterator[SuggestedEdit]:
     """The edits that make requests equal limits, neither zero, on cpu and memory."""
     resources = part.container.resources
@@ -199,4 +231,6 @@ QOS_RULES = (
     LintRule("NW107", Severity.WARNING, (PodSubject,), _zero_limits),
     LintRule("NW108", Severity.INFO, (PodSubject,), _zero_requests),
     LintRule("NW109", Severity.INFO, (PodSubject,), _no_ceiling),
+    LintRule("NW118", Severity.INFO, (PodSubject,), _without_requests),
+    LintRule("NW119", Severity.INFO, (PodSubject,), _without_memory_request),
 )
