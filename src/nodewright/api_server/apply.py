@@ -24,7 +24,12 @@ from nodewright.core.quota.quota_admission import (
     with_delta,
     with_repeated_delta,
 )
-from nodewright.core.quota.quota_usage import ZERO_AMOUNT, NamespaceObjects, with_calculated_usage
+from nodewright.core.quota.quota_usage import (
+    ZERO_AMOUNT,
+    NamespaceObjects,
+    used_as_stored,
+    with_calculated_usage,
+)
 from nodewright.kubernetes.api_request import APIObject, GroupResource, Manifest
 from nodewright.kubernetes.namespace_objects import (
     DeviceClass,
@@ -259,7 +264,10 @@ class _PlanRun:
                 if isinstance(verdict, BeyondQuota):
                     because = verdict.because
                 else:
-                    self.quotas = verdict.quotas
+                    self.quotas = tuple(
+                        replace(quota, status=replace(quota.status, used=used_as_stored(quota.status.used)))
+                        for quota in verdict.quotas
+                    )
             if because is None:
                 counts.admitted += 1
                 continue

@@ -158,11 +158,11 @@ def overhead_refusal(spec: PodSpec, runtimes: Iterable[RuntimeClass]) -> PluginR
 
     Follows: v1.36, plugin/pkg/admission/runtimeclass/admission.go, validateOverhead.
     """
-    if not spec.overhead:
+    if spec.overhead is None:
         return None
     name = spec.runtime_class_name
     runtime_class = next((runtime for runtime in runtimes if name and runtime.metadata.name == name), None)
-    if (name and runtime_class is None) or (runtime_class is not None and runtime_class.overhead.pod_fixed):
+    if (name and runtime_class is None) or (runtime_class is not None and runtime_class.overhead is not None):
         return None
     return PluginRefusal(
         error="pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
@@ -196,7 +196,7 @@ def with_canonical_quantities(pod: Pod) -> Pod:
         spec,
         containers=tuple(map(_stored_container, spec.containers)),
         init_containers=tuple(map(_stored_container, spec.init_containers)),
-        overhead=_stored_amounts(spec.overhead),
+        overhead=None if spec.overhead is None else _stored_amounts(spec.overhead),
         resources=None if spec.resources is None else _stored_resources(spec.resources),
     )
     return replace(pod, spec=changed)
@@ -275,10 +275,10 @@ def with_runtime_class(
     runtime_class = next((runtime for runtime in runtimes if runtime.metadata.name == name), None)
     if runtime_class is None:
         return spec, (UnknownRuntimeClass(name),)
-    overhead, scheduling = runtime_class.overhead.pod_fixed, runtime_class.scheduling
+    overhead, scheduling = runtime_class.overhead, runtime_class.scheduling
     after = replace(
         spec,
-        overhead=spec.overhead or overhead,
+        overhead=spec.overhead if spec.overhead or overhead is None else overhead.pod_fixed,
         node_selector={**scheduling.node_selector, **spec.node_selector},
         tolerations=merged_tolerations(spec.tolerations, scheduling.tolerations)
         if scheduling != RuntimeScheduling()
@@ -288,8 +288,8 @@ def with_runtime_class(
 
 
 def _runtime_class_mismatches(spec: PodSpec, runtime_class: RuntimeClass) -> Iterator[RuntimeClassMismatch]:
-    name, overhead = runtime_class.metadata.name, runtime_class.overhead.pod_fixed
-    if overhead and spec.overhead and spec.overhead != overhead:
+    name, overhead = runtime_class.metadata.name, runtime_class.overhead
+    if overhead is not None and spec.overhead and spec.overhead != overhead.pod_fixed:
         error = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
         yield RuntimeClassMismatch(name, "overhead", error)
     for key, wanted in sorted(runtime_class.scheduling.node_selector.items()):

@@ -37,7 +37,7 @@ def runtime_class_violations(runtime_class: RuntimeClass) -> Iterator[Violation]
     yield from metadata_violations(runtime_class.metadata)
     scheduling = runtime_class.scheduling
     spec = PodSpec(
-        overhead=runtime_class.overhead.pod_fixed,
+        overhead=None if runtime_class.overhead is None else runtime_class.overhead.pod_fixed,
         node_selector=scheduling.node_selector,
         tolerations=scheduling.tolerations,
     )

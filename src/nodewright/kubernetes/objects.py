@@ -7,7 +7,15 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nodewright.kubernetes.pod_spec_fields import HostAlias, PodDNSConfig, PodSecurityContext
+from nodewright.kubernetes.pod_spec_fields import (
+    ContainerPort,
+    ContainerResizePolicy,
+    EnvVar,
+    HostAlias,
+    PodDNSConfig,
+    PodOS,
+    PodSecurityContext,
+)
 from nodewright.values.instant import Instant
 from nodewright.values.quantity import Quantity
 
@@ -51,31 +59,6 @@ class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel"):
     requests: ResourceList = {}
     limits: ResourceList = {}
     claims: tuple[dict[str, Any], ...] = ()
-
-
-class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
-    """A port of a container."""
-
-    container_port: int = 0
-    host_port: int = 0
-    host_ip: str = msgspec.field(default="", name="hostIP")
-    protocol: str = ""
-    name: str = ""
-
-
-class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
-    """An environment variable."""
-
-    name: str = ""
-    value: str = ""
-    value_from: dict[str, Any] | None = None
-
-
-class ContainerResizePolicy(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether a container restarts when one of its resources is resized."""
-
-    resource_name: str = ""
-    restart_policy: str = ""
 
 
 class Container(msgspec.Struct, frozen=True, rename="camel"):
@@ -158,18 +141,13 @@ class Affinity(msgspec.Struct, frozen=True, rename="camel"):
     pod_anti_affinity: dict[str, Any] | None = None
 
 
-class PodOS(msgspec.Struct, frozen=True):
-    """The operating system of a pod."""
-
-    name: str = ""
-
-
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The desired state of a pod."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    overhead: ResourceList = {}
+    overhead: ResourceList | None = None
+    """What running the pod uses besides its containers; empty is not the same as absent to the API server."""
     resources: ResourceRequirements | None = None
     priority: int | None = None
     priority_class_name: str = ""
@@ -358,7 +336,7 @@ class RuntimeClass(msgspec.Struct, frozen=True, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
     handler: str = ""
     """The container runtime's name for it."""
-    overhead: Overhead = Overhead()
+    overhead: Overhead | None = None
     scheduling: RuntimeScheduling = RuntimeScheduling()
 
 

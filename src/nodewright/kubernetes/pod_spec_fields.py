@@ -48,3 +48,34 @@ class PodDNSConfig(msgspec.Struct, frozen=True):
     nameservers: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
     options: tuple[PodDNSConfigOption, ...] = ()
+
+
+class ContainerResizePolicy(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether a container restarts when one of its resources is resized."""
+
+    resource_name: str = ""
+    restart_policy: str = ""
+
+
+class PodOS(msgspec.Struct, frozen=True):
+    """The operating system of a pod."""
+
+    name: str = ""
+
+
+class ContainerPort(msgspec.Struct, frozen=True, rename="camel"):
+    """A port of a container."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+    name: str = ""
+
+
+class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
+    """An environment variable."""
+
+    name: str = ""
+    value: str = ""
+    value_from: dict[str, Any] | None = None

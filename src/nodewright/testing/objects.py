@@ -77,7 +77,12 @@ def pod(
     False
     """
     level = ResourceRequirements(requests=amounts(whole), limits=amounts(whole)) if whole else None
-    spec = PodSpec(containers=containers, init_containers=init, overhead=amounts(overhead), resources=level)
+    spec = PodSpec(
+        containers=containers,
+        init_containers=init,
+        overhead=amounts(overhead) if overhead else None,
+        resources=level,
+    )
     return Pod(metadata=ObjectMeta(name=name, uid=uid), spec=spec)
 
 

@@ -281,3 +281,40 @@ def test_fewer_pods_do_not_help_where_another_object_does_not_fit() -> None:
 def test_no_quota_increase_helps_a_pod_without_requests() -> None:
     texts = (pods_of("Job", "parallelism: 2, ", "{name: a}"), QUOTA % "limits.cpu: 2")
     assert mended(*texts) == ([], [], [], 1)
+
+
+@pytest.mark.parametrize(
+    ("requests", "sums"),
+    [
+        ("512 1536 1Ki", "512 2048 3072"),
+        ("0.5Ki 1.5Ki 1Ki", "512 2048 3072"),
+        ("1.5Ki 0.5Ki 1Ki", "1536 2048 3072"),
+        ("1Ki 1Ki 512", "1Ki 2Ki 2560"),
+        ("1Ki 1536 1536", "1Ki 2560 4096"),
+        ("1Ki 1 1023", "1Ki 1025 2048"),
+        ("1Mi 1k 1576Ki", "1Mi 1049576 2663400"),
+        ("1e3 500 500", "1e3 1500 2k"),
+        ("1025m 975m 1Ki", "1025m 2 1026"),
+    ],
+)
+def test_used_amounts_keep_the_notation_of_the_stored_amount_that_is_added_to(
+    requests: str, sums: str
+) -> None:
+    """The sums of a kube-apiserver v1.36.2 that creates these pods one after the other."""
+    pod = '{apiVersion: v1, kind: Pod, metadata: {name: p%d}, spec: {containers: [{name: a, resources: {requests: {memory: "%s"}}}]}}'
+    pods = [pod % each for each in enumerate(requests.split())]
+    wanted = sums.split()
+    for count in range(1, len(pods) + 1):
+        applied = apply(manifests(*pods[:count], QUOTA % "requests.memory: 1Gi"), ExpansionOptions())
+        assert used(applied) == {"requests.memory": wanted[count - 1]}
+
+
+@pytest.mark.parametrize("amount", ["1Ki", "1536", "0.5Ki", "1e3", "500m", "1Mi"])
+def test_equal_pods_at_once_are_charged_as_one_after_the_other(amount: str) -> None:
+    quota = QUOTA % "requests.memory: 1Gi"
+    container = f'{{name: a, resources: {{requests: {{memory: "{amount}"}}}}}}'
+    together = apply(manifests(pods_of("Job", "parallelism: 5, ", container), quota), ExpansionOptions())
+    jobs = [
+        pods_of("Job", "", container).replace("name: job", f"name: job{number}", 1) for number in range(5)
+    ]
+    assert used(together) == used(apply(manifests(*jobs, quota), ExpansionOptions()))

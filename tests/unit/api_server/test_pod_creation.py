@@ -145,3 +145,35 @@ def test_quotas_charge_what_the_runtime_class_adds() -> None:
     amounts = "requested: requests.cpu=350m, used: requests.cpu=0, limited: requests.cpu=349m"
     assert refusal(refused) == ("Forbidden", f'pods "a" is forbidden: exceeded quota: q, {amounts}')
     assert refusal(created(pod, runtime, QUOTA % "requests.cpu: 350m")[0]) is None
+
+
+RUNTIME = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: vm}, handler: vm}\n"
+UNSET = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+UNEQUAL = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+
+
+@pytest.mark.parametrize(
+    ("overhead", "pod_overhead", "error"),
+    [
+        ("", "", ""),
+        ("", "overhead: null, ", ""),
+        ("", "overhead: {}, ", UNSET),
+        ("", "overhead: {cpu: null}, ", UNSET),
+        ("overhead: {}", "overhead: {}, ", ""),
+        ("overhead: {}", "overhead: {cpu: 1}, ", UNEQUAL),
+        ("overhead: {podFixed: {}}", "", ""),
+        ("overhead: {podFixed: {cpu: 1}}", "overhead: {}, ", ""),
+        ("overhead: {podFixed: {cpu: 1}}", "overhead: {cpu: 1000m}, ", ""),
+        ("overhead: {podFixed: {cpu: 1}}", "overhead: {cpu: 0}, ", UNEQUAL),
+    ],
+)
+def test_overhead_needs_a_runtime_class_that_sets_it(overhead: str, pod_overhead: str, error: str) -> None:
+    """The verdicts of a kube-apiserver v1.36.2."""
+    runtime = f"{RUNTIME[:-2]}, {overhead}}}\n"
+    (pod,) = created(POD % (f"runtimeClassName: vm, {pod_overhead}", "{}"), runtime)
+    assert refusal(pod) == (("Forbidden", f'pods "a" is forbidden: {error}') if error else None)
+
+
+def test_an_empty_overhead_is_refused_without_a_runtime_class() -> None:
+    (pod,) = created(POD % ("overhead: {}, ", "{}"))
+    assert refusal(pod) == ("Forbidden", f'pods "a" is forbidden: {UNSET}')

@@ -10,7 +10,6 @@ from nodewright.core.admission_plugins import (
 )
 from nodewright.kubernetes.objects import (
     Container,
-    ContainerPort,
     ObjectMeta,
     Overhead,
     Pod,
@@ -20,6 +19,7 @@ from nodewright.kubernetes.objects import (
     RuntimeScheduling,
     Toleration,
 )
+from nodewright.kubernetes.pod_spec_fields import ContainerPort
 from nodewright.kubernetes.tolerations import merged_tolerations
 from nodewright.values.quantity import Quantity
 
@@ -117,7 +117,7 @@ def runtime(name: str, *, cpu: str = "", zone: str = "", taint: str = "") -> Run
         node_selector={"zone": zone} if zone else {},
         tolerations=(Toleration(key=taint, operator="Exists"),) if taint else (),
     )
-    overhead = Overhead(pod_fixed={"cpu": Quantity.parse(cpu)} if cpu else {})
+    overhead = Overhead(pod_fixed={"cpu": Quantity.parse(cpu)}) if cpu else None
     return RuntimeClass(metadata=ObjectMeta(name=name), overhead=overhead, scheduling=scheduling)
 
 
@@ -151,12 +151,12 @@ def test_overhead_and_nodes_come_of_the_runtime_class(
 ) -> None:
     written = PodSpec(
         runtime_class_name=name or None,
-        overhead={"cpu": Quantity.parse(cpu)} if cpu else {},
+        overhead={"cpu": Quantity.parse(cpu)} if cpu else None,
         node_selector={"zone": zone} if zone else {},
     )
     after = defaulted_pod(Pod(spec=written), runtimes=(runtime("bare"), VM))
     spec = after.pod.spec
-    assert (str(spec.overhead.get("cpu", "")), spec.node_selector.get("zone", "")) == wanted
+    assert (str((spec.overhead or {}).get("cpu", "")), spec.node_selector.get("zone", "")) == wanted
     assert after.warnings == remarks
     assert ("vm" in [toleration.key for toleration in spec.tolerations]) is (name == "vm")
 

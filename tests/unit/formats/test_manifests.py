@@ -252,7 +252,7 @@ overhead: {podFixed: {cpu: 250m}}
 
 def test_runtime_classes_count_in_any_file() -> None:
     found = loaded(POD.replace("spec: {", "spec: {runtimeClassName: vm, ") % "a" + "---" + VM)
-    assert [str(workload.pod.spec.overhead["cpu"]) for workload in found.workloads] == ["250m"]
+    assert [str((workload.pod.spec.overhead or {})["cpu"]) for workload in found.workloads] == ["250m"]
     assert not found.skipped
 
 

@@ -17,7 +17,8 @@ from nodewright.core.environment.value_sources import (
     secret,
 )
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Container, EnvVar, Pod
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.kubernetes.pod_spec_fields import EnvVar
 from nodewright.values.golang import NumberError, parse_int, quoted
 
 _OPERATOR = re.compile(r"\$(?:(\$)|\(([^)]*)\)|(\(|.|$))", re.DOTALL)

@@ -249,7 +249,10 @@ def _requests_on_node(pod: Pod, allocatable: Mapping[str, int], rules: Predicate
     requests = scheduler_requests(pod, rules.requests)
     unknown = [name for name in requests if name not in allocatable and is_extended(name)]
     if unknown:
-        requests = {**requests, **{name: pod.spec.overhead.get(name, ZERO).value() for name in unknown}}
+        requests = {
+            **requests,
+            **{name: (pod.spec.overhead or {}).get(name, ZERO).value() for name in unknown},
+        }
     match rules.claimed_resources:
         case ClaimedInPredicates.UNLISTED_SKIPPED:
             skipped = [name for name in requests if is_scalar(name) and name not in allocatable]

@@ -14,6 +14,7 @@ from nodewright.core.quota.quota_usage import (
     negative,
     positive_difference,
     total,
+    used_as_stored,
     without_zeros,
 )
 from nodewright.kubernetes.api_request import APIObject, APIRequest, Operation
@@ -300,11 +301,15 @@ def max_repetitions(delta: QuotaDelta, quotas: Sequence[ResourceQuota]) -> int |
 def with_repeated_delta(
     delta: QuotaDelta, quotas: Sequence[ResourceQuota], times: int
 ) -> tuple[ResourceQuota, ...]:
-    """The quotas after this many charges, exceeded or not."""
+    """The quotas after this many charges, exceeded or not, with the used amounts stored after each.
+
+    The notation that the first charge leaves behind is that of all further ones.
+    """
     after = list(quotas)
     for index, requested in delta.items if times else ():
         status = after[index].status
-        used = total(status.used, {name: amount * times for name, amount in requested.items()})
+        used = used_as_stored(total(status.used, requested))
+        used = used_as_stored(total(used, {name: amount * (times - 1) for name, amount in requested.items()}))
         after[index] = replace(after[index], status=replace(status, used=used))
     return tuple(after)
 

@@ -61,7 +61,7 @@ def pod_limits(pod: Pod, options: RequestOptions = SPEC_ONLY) -> ResourceList:
     total = container_limits(pod, options)
     total.update(pod_level_overrides(pod, ResourceField.LIMITS, options))
     if not options.exclude_overhead:
-        for name, amount in pod.spec.overhead.items():
+        for name, amount in (pod.spec.overhead or {}).items():
             limit = total.get(name)
             if limit is not None and not limit.is_zero():
                 total[name] = limit + amount

@@ -60,7 +60,7 @@ def reclaimable_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -
         total = pod_requests(pod, options)
     else:
         total = _largest_by_container(pod)
-    for name, amount in pod.spec.overhead.items():
+    for name, amount in (pod.spec.overhead or {}).items():
         requested = total.get(name)
         if requested is not None and not requested.is_zero():
             total[name] = requested + amount

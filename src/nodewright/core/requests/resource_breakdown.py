@@ -171,7 +171,7 @@ def _overhead(
     derivation: ResourceDerivation,
 ) -> Quantity | None:
     """The overhead that is added: always to requests, to a limit only where it is not zero."""
-    amount = pod.spec.overhead.get(derivation.resource)
+    amount = (pod.spec.overhead or {}).get(derivation.resource)
     if amount is None or options.exclude_overhead:
         return None
     if side is ResourceField.REQUESTS:

@@ -163,7 +163,7 @@ def _filled(amounts: ResourceList, defaults: ResourceList) -> ResourceList:
 def _spec_in_milli(spec: PodSpec) -> PodSpec:
     containers = tuple(map(_container_in_milli, spec.containers))
     init_containers = tuple(map(_container_in_milli, spec.init_containers))
-    overhead = rounded_to_milli(spec.overhead)
+    overhead = None if spec.overhead is None else rounded_to_milli(spec.overhead)
     resources = None if spec.resources is None else _resources_in_milli(spec.resources)
     same = _same(containers, spec.containers) and _same(init_containers, spec.init_containers)
     if same and overhead is spec.overhead and resources is spec.resources:
@@ -243,7 +243,7 @@ def _applied(before: Pod, after: Pod) -> Iterator[AppliedDefault]:
     if old.resources is not None and new.resources is not None:
         yield from _applied_to_pod_level(before, old.resources, new.resources)
         yield from _rounded("", old.resources, new.resources)
-    yield from _rounded_list("", "overhead", old.overhead, new.overhead)
+    yield from _rounded_list("", "overhead", old.overhead or {}, new.overhead or {})
 
 
 def _applied_to_pod_level(

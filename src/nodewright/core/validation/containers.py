@@ -23,7 +23,8 @@ from nodewright.core.validation.violation import (
 )
 from nodewright.core.validation.volumes import mount_violations
 from nodewright.kubernetes.name_validation import dns1123_label_errors, port_name_errors
-from nodewright.kubernetes.objects import Container, ContainerPort, PodSpec
+from nodewright.kubernetes.objects import Container, PodSpec
+from nodewright.kubernetes.pod_spec_fields import ContainerPort
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")

@@ -20,7 +20,7 @@ from nodewright.kubernetes.name_validation import (
     label_key_errors,
 )
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import EnvVar
+from nodewright.kubernetes.pod_spec_fields import EnvVar
 from nodewright.values.quantity import Quantity, QuantityError
 
 Fields = Mapping[str, Any]

@@ -11,7 +11,8 @@ from nodewright.core.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.objects import Container, ContainerResizePolicy
+from nodewright.kubernetes.objects import Container
+from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy
 
 _POLICIES = ("Always", "Never", "OnFailure")
 _ACTIONS = ("Restart", "RestartAllContainers")

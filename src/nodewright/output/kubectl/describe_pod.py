@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nodewright.kubernetes.objects import Container, ContainerState, ContainerStatus, EnvVar, Pod
+from nodewright.kubernetes.objects import Container, ContainerState, ContainerStatus, Pod
+from nodewright.kubernetes.pod_spec_fields import EnvVar
 from nodewright.output.kubectl.ages import age
 from nodewright.output.kubectl.pod_rows import (
     CPUS_ANNOTATION,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from nodewright.core.cgroups.cgroup_config import huge_page_size_name
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings, unified_file
 from nodewright.host.ports import ContainerConfig, DeviceSpec, Mount, PodSandboxConfig
-from nodewright.kubernetes.objects import Container, ContainerPort, Pod, ResourceList
+from nodewright.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.kubernetes.pod_spec_fields import ContainerPort
 from nodewright.kubernetes.resource_names import CPU, MEMORY
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.security_context import container_security, sandbox_security
@@ -44,7 +45,7 @@ def sandbox_config(config: PodSandboxConfig, owner: str) -> cri.PodSandboxConfig
         cgroup_parent=config.cgroup_parent,
         security_context=sandbox_security(pod),
         resources=linux_container_resources(config.settings),
-        overhead=_overhead_resources(pod.spec.overhead),
+        overhead=_overhead_resources(pod.spec.overhead or {}),
     )
     if pod.spec.security_context is not None:
         linux.sysctls.update({sysctl.name: sysctl.value for sysctl in pod.spec.security_context.sysctls})

@@ -374,7 +374,7 @@ def test_a_runtime_class_beside_manifests_adds_its_overhead(bench: Bench) -> Non
     )
     published = bench.look()
     ((found,),) = published.pod_lists
-    assert {name: str(amount) for name, amount in found.spec.overhead.items()} == {"memory": "64Mi"}
+    assert {name: str(amount) for name, amount in (found.spec.overhead or {}).items()} == {"memory": "64Mi"}
     assert {name: one.handler for name, one in published.object_cache.runtime_classes().items()} == {
         "small": "kata"
     }

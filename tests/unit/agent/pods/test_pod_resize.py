@@ -13,7 +13,8 @@ from nodewright.agent.pods.apply_resize import apply_resize
 from nodewright.core.cgroups.cgroup_facts import AmountOrigin, ContainerSettings, MemoryCeiling
 from nodewright.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel, PlannedCgroup
 from nodewright.errors import HostError
-from nodewright.kubernetes.objects import ContainerResizePolicy, Pod, PodCondition
+from nodewright.kubernetes.objects import Pod, PodCondition
+from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy
 from nodewright.runtimes.simulated import FakeCgroups, FakeClock, FakeRuntime, settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

@@ -14,7 +14,8 @@ from nodewright.core.environment.variables import (
 )
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Container, EnvVar, Pod
+from nodewright.kubernetes.objects import Container, Pod
+from nodewright.kubernetes.pod_spec_fields import EnvVar
 from nodewright.testing.objects import amounts
 
 AROUND = ReferenceSources(

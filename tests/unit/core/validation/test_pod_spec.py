@@ -8,7 +8,8 @@ from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.core.validation.violation import Violation, metadata_violations
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import ContainerPort, EnvVar, ObjectMeta, Pod, ResourceRequirements
+from nodewright.kubernetes.objects import ObjectMeta, Pod, ResourceRequirements
+from nodewright.kubernetes.pod_spec_fields import ContainerPort, EnvVar
 from nodewright.values.quantity import Quantity
 
 META = {"name": "web"}

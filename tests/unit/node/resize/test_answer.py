@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from nodewright.engine import Node
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import ContainerResizePolicy, Pod
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy
 from nodewright.node.resize.resize_plan import ResizeReport
 from nodewright.node.what_if.changes import PodLeaves, RequestsChanged
 from nodewright.testing.nodes import STATIC_CPUS, a_profile

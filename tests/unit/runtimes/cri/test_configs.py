@@ -17,8 +17,8 @@ from nodewright.core.cgroups.cgroup_facts import (
 )
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, DeviceSpec, Mount, PodSandboxConfig
-from nodewright.kubernetes.objects import Container, ContainerPort, EnvVar, ObjectMeta, Pod, PodSpec
-from nodewright.kubernetes.pod_spec_fields import PodSecurityContext, Sysctl
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.kubernetes.pod_spec_fields import ContainerPort, EnvVar, PodSecurityContext, Sysctl
 from nodewright.runtimes.cri import api_pb2 as cri
 from nodewright.runtimes.cri.configs import OWNER, container_config, linux_container_resources, sandbox_config
 from nodewright.runtimes.cri.security_context import container_security, namespaces, sandbox_security
