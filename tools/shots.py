@@ -65,6 +65,8 @@ SHOTS = {
     ),
     "replay": "nodewright replay examples/scenarios/fragmented.yaml",
     "replay-wide": "nodewright replay examples/scenarios/fragmented.yaml -o wide",
+    "upgrade": "nodewright upgrade --node examples/upgrade/worker-7.yaml -f examples/upgrade/manifests.yaml",
+    "upgrade-nodes": "nodewright upgrade --nodes examples/upgrade/nodes -o wide",
     "rehearse": (
         "nodewright rehearse --node examples/rehearsal/worker-3.yaml --kubelet-root examples/worker-3/kubelet"
     ),

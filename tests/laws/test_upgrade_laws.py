@@ -1,5 +1,6 @@
 """Laws of the comparison of two releases on a node."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -85,6 +86,7 @@ def test_each_reported_value_is_what_the_releases_decide(
             assert values == (difference.before, difference.after)
 
 
+@pytest.mark.slow
 @given(cases(), TABLES, TABLES)
 def test_an_upgrade_and_its_downgrade_change_the_same_values(
     case: UpgradeCase, start: ReleaseTable, end: ReleaseTable

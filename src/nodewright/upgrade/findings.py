@@ -204,7 +204,9 @@ def _explained(
         if difference.aspect is not Aspect.START_ERROR:
             continue
         if gate:
-            explained[difference] = (_gate_cause(gate, start.name, end.name),)
+            explained[difference] = (
+                _gate_cause(gate, start.name, end.name, is_refused=difference.after != NONE),
+            )
         for flag in unknown_flags([difference.detail.removeprefix("--")], NEWEST.name):
             explained[difference] = (
                 Cause(
@@ -222,7 +224,7 @@ def _explained(
     return {difference: explained[difference] for difference in differences}
 
 
-def _gate_cause(gate: str, start: str, end: str) -> Cause:
+def _gate_cause(gate: str, start: str, end: str, *, is_refused: bool) -> Cause:
     """The history of a gate that the kubelet refuses, with the last release between the two that changed it."""
     history, (low, high) = gate_history(gate), sorted((start, end), key=list(RELEASE_TABLES).index)
     between = list(RELEASE_TABLES)[list(RELEASE_TABLES).index(low) + 1 : list(RELEASE_TABLES).index(high) + 1]
@@ -230,7 +232,9 @@ def _gate_cause(gate: str, start: str, end: str) -> Cause:
     return Cause(
         rule=f"feature gate {history.text()}",
         since=since[-1] if since else end,
-        remedy=f"remove `featureGates.{gate}`",
+        remedy=f"remove `featureGates.{gate}`"
+        if is_refused
+        else f"set `featureGates.{gate}` with this release, not before",
     )
 
 
@@ -263,8 +267,8 @@ def changes_that_make(
         sufficient[difference] = [
             change
             for change in changes
-            if values[change][difference] != difference.before
-            or reverted[change][difference] != difference.after
+            if values[change][difference] not in (None, difference.before)
+            or reverted[change][difference] not in (None, difference.after)
         ]
     return {
         difference: tuple(
@@ -291,20 +295,18 @@ def _without_supersets(changes: Sequence[ReleaseChange]) -> Sequence[ReleaseChan
     return [change for change in changes if not any(parts[other] < parts[change] for other in changes)]
 
 
-def _values(differences: Iterable[Difference], decided: Decided) -> dict[Difference, str]:
-    """The value of each difference in the decisions; an owner that is not there has none."""
+def _values(differences: Iterable[Difference], decided: Decided) -> dict[Difference, str | None]:
+    """The value of each difference in the decisions; None: its owner has no facts, e.g. a pod that is refused."""
     return {difference: _value(difference, decided.facts) for difference in differences}
 
 
-def _value(difference: Difference, facts: ReleaseFacts) -> str:
+def _value(difference: Difference, facts: ReleaseFacts) -> str | None:
     area = difference.area
     areas = (area,) if area is not Area.WAY_BACK else (Area.START, Area.STATE_FILES, Area.PODS)
-    is_outcome = difference.aspect is Aspect.VERDICT
-    for name in areas:
-        owner = facts.get(FactOwner(name, difference.subject, is_outcome=is_outcome), {})
-        if (value := owner.get(FactName(difference.aspect, difference.detail))) is not None:
-            return value
-    return NONE
+    fact, is_outcome = FactName(difference.aspect, difference.detail), difference.aspect is Aspect.VERDICT
+    owners = [FactOwner(name, difference.subject, is_outcome=is_outcome) for name in areas]
+    known = [facts[owner] for owner in owners if owner in facts]
+    return next((of[fact] for of in known if fact in of), NONE) if known else None
 
 
 def _cause(change: ReleaseChange, *, is_upgrade: bool) -> Cause:

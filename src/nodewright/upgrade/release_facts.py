@@ -152,18 +152,19 @@ def _accepted_parts(
             parts, _warnings = node_parts(profile, source=case.source, table=table)
         except InputError as error:
             faults = (*faults, *error.faults)
-            profile = _with_accepted_settings(profile, error.faults)
+            profile = with_accepted_settings(profile, error.faults)
         else:
             return parts, faults, bool(faults)
     return None, tuple(dict.fromkeys(faults)), True
 
 
-def _with_accepted_settings(profile: NodeProfile, faults: Sequence[Fault]) -> NodeProfile:
+def with_accepted_settings(profile: NodeProfile, faults: Sequence[Fault]) -> NodeProfile:
     """The node without the settings at fault."""
     configuration = dict(profile.spec.kubelet_configuration)
     gates: Mapping[str, bool] = configuration.get("featureGates") or {}
     refused = {gate_of(fault.rule, gates) for fault in faults}
-    configuration["featureGates"] = {name: value for name, value in gates.items() if name not in refused}
+    if gates:
+        configuration["featureGates"] = {name: value for name, value in gates.items() if name not in refused}
     for fault in faults:
         name = re.split(r"[.\[]", fault.path.removeprefix(_CONFIG_PATH))[0]
         if name == "failCgroupV1":

@@ -26,7 +26,7 @@ from nodewright.profiles.state_files.checkpoints import state_as_written, writte
 from nodewright.rehearse.kubelet_directory import allocation_conflicts, pods_as_admitted, state_files_of
 from nodewright.releases.release import Release, ReleaseError, release_warning
 from nodewright.releases.release_table import RELEASE_TABLES, ReleaseTable
-from nodewright.upgrade.release_facts import UpgradeCase
+from nodewright.upgrade.release_facts import UpgradeCase, with_accepted_settings
 
 KUBEADM_FLAGS = "kubeadm-flags.env"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -88,7 +88,7 @@ def node_case(query: NodeSource) -> UpgradeCase:
 def profile_case(profile: NodeProfile, source: str) -> UpgradeCase:
     """The node whose kubelet has written the allocations of the profile's pods to its state files."""
     profile = _with_uids(profile)
-    node = Node.from_profile(profile, source=source)
+    node = _running_node(profile, source)
     files = written_state_files(node.state)
     return UpgradeCase(
         profile=_named(profile),
@@ -97,6 +97,20 @@ def profile_case(profile: NodeProfile, source: str) -> UpgradeCase:
         pods=_running(profile.spec.pods),
         held=state_as_written(files, node.config.parts),
     )
+
+
+def _running_node(profile: NodeProfile, source: str) -> Node:
+    """The node as it runs: without settings of the configuration that only the next release accepts.
+
+    Errors: InputError if its kubelet does not start without them either.
+    """
+    try:
+        return Node.from_profile(profile, source=source)
+    except InputError as error:
+        running = with_accepted_settings(profile, error.faults)
+        if running.spec.kubelet_configuration == profile.spec.kubelet_configuration:
+            raise
+        return Node.from_profile(running, source=source)
 
 
 def _directory_case(profile: NodeProfile, query: NodeSource, directory: Path) -> UpgradeCase:

@@ -9,10 +9,10 @@ from msgspec import UNSET, UnsetType
 
 from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.text_layout import table
-from nodewright.printable import printable_line, printable_lines
+from nodewright.printable import printable_lines
 from nodewright.releases.release_table import RELEASE_TABLES
-from nodewright.upgrade.findings import Cause, Finding, NodeComparison, UpgradeImpact
-from nodewright.upgrade.pod_facts import Aspect
+from nodewright.upgrade.findings import Cause, Difference, Finding, NodeComparison, UpgradeImpact
+from nodewright.upgrade.pod_facts import NONE, Aspect
 from nodewright.upgrade.release_facts import Area
 
 _SHOWN = 6
@@ -228,18 +228,14 @@ def _block(
     severity, causes = key
     rules = [_rule(cause) for cause in causes] or [_UNEXPLAINED]
     lines = [f"{_LEADS[severity]}: {rules[0]}", *(f"  and {rule}" for rule in rules[1:])]
-    rows = [
-        (
-            difference.subject or _OWNERS.get(finding.area, "kubelet"),
-            _value_name(finding.aspect, difference.detail),
-            difference.before,
-            difference.after,
-        )
-        for finding in findings
-        for difference in finding.differences
-    ]
+    differences = [(finding.aspect, value) for finding in findings for value in finding.differences]
+    lines += [_start_line(value) for aspect, value in differences if aspect is Aspect.START_ERROR]
+    if severity is UpgradeImpact.NOTE:
+        changes = (f"  {value.detail}: {value.before} -> {value.after}" for _, value in differences)
+        return printable_lines([*lines, *changes])
+    rows = [_row(value) for aspect, value in differences if aspect is not Aspect.START_ERROR]
     shown = rows if wide or len(rows) <= _SHOWN + 1 else rows[:_SHOWN]
-    indented = "".join(f"  {line}\n" for line in table(_HEADERS, shown).splitlines())
+    indented = "".join(f"  {line}\n" for line in table(_HEADERS, shown).splitlines()) if rows else ""
     rest = [f"  and {len(rows) - len(shown)} more values: -o wide"] if len(shown) < len(rows) else []
     remedies = [f"  do: {remedy}" for remedy in dict.fromkeys(cause.remedy for cause in causes)]
     return printable_lines(lines) + indented + printable_lines([*rest, *remedies])
@@ -250,8 +246,16 @@ def _rule(cause: Cause) -> str:
     return f"{cause.rule} ({source})"
 
 
-def _value_name(aspect: Aspect, detail: str) -> str:
-    return printable_line(f"{aspect}: {detail}" if detail else str(aspect)).rstrip("\n")
+def _start_line(difference: Difference) -> str:
+    if difference.after == NONE:
+        return f"  the kubelet starts; before: {difference.before}"
+    return f"  the kubelet does not start: {difference.after}"
+
+
+def _row(difference: Difference) -> tuple[str, str, str, str]:
+    owner = difference.subject or _OWNERS.get(difference.area, "kubelet")
+    name = f"{difference.aspect}: {difference.detail}" if difference.detail else str(difference.aspect)
+    return owner, name, difference.before, difference.after
 
 
 def _compared_lines(comparison: NodeComparison) -> Iterator[str]:

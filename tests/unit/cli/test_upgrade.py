@@ -170,12 +170,13 @@ def test_a_release_without_rules_warns_and_is_an_error_under_strict(
 
 
 def test_the_text_names_the_rule_its_source_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["upgrade", "--node", WORKER]) == NO
+    query = ["upgrade", "--node", WORKER, "-f", MANIFESTS]
+    assert run(query) == NO
     out = capsys.readouterr().out
     assert "changed in 1.34; PR 132277" in out
     assert "  do: remove `featureGates.MemoryManager`" in out
     assert "more values: -o wide" in out
-    assert run(["upgrade", "--node", WORKER, "-o", "wide"]) == NO
+    assert run([*query, "-o", "wide"]) == NO
     assert "more values" not in capsys.readouterr().out
 
 

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod, a_small_profile
 
+from nodewright.formats.workloads import Workload
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.profiles.node_lookup import with_release
 from nodewright.releases.release_table import RELEASE_TABLES
@@ -145,3 +146,45 @@ def test_only_what_is_taken_away_is_lost(
 def test_what_is_lost_on_the_way_back_is_not_lost_by_the_upgrade() -> None:
     difference = Difference(Area.WAY_BACK, "", Aspect.STATE_FILE, "cpu_manager_state", "readable", "refused")
     assert difference.severity is UpgradeImpact.WAY_BACK
+
+
+def test_a_setting_for_the_new_kubelet_only_may_leave_no_way_back() -> None:
+    pod = a_numa_pod("web", {"cpu": 2000, "memory": 8}, resources={"limits": {"cpu": "2", "memory": "8Mi"}})
+    profile = a_small_profile(
+        cpuManagerPolicy="static",
+        topologyManagerScope="pod",
+        topologyManagerPolicy="best-effort",
+        featureGates={"PodLevelResourceManagers": True},
+    )
+    comparison = compared(with_pods(profile, pod), "1.35", "1.36")
+    back = [finding for finding in comparison.findings if finding.severity is UpgradeImpact.WAY_BACK]
+    assert not comparison.loses
+    assert {value.detail for finding in back for value in finding.differences} >= {
+        "cpu_manager_state",
+        "featureGates[PodLevelResourceManagers]",
+    }
+    causes = {cause.reference for finding in back for cause in finding.causes}
+    assert causes == {"", "KEP-5526, PR 134768"}
+
+
+def test_a_gate_that_only_the_new_kubelet_has_is_to_be_set_with_it() -> None:
+    comparison = compared(a_small_profile(featureGates={"PodLevelResourceManagers": True}), "1.35", "1.36")
+    start = next(finding for finding in comparison.findings if finding.severity is UpgradeImpact.CHANGED)
+    assert (
+        start.causes[0].remedy == "set `featureGates.PodLevelResourceManagers` with this release, not before"
+    )
+
+
+def test_the_decision_with_a_change_alone_explains_no_value_of_a_pod_that_it_refuses() -> None:
+    level = {"requests": {"cpu": "2", "memory": "8Mi"}, "limits": {"cpu": "2", "memory": "8Mi"}}
+    profile = a_small_profile(cpuManagerPolicy="static")
+    case = profile_case(with_release(profile, "1.33"), "case")
+    pod = a_numa_pod("web", {"cpu": 2000, "memory": 8}, resources=level)
+    coming = Workload(
+        source="", api_version="v1", kind="Pod", name="web", namespace="default", replicas=None, pod=pod
+    )
+    comparison = compared_releases(
+        replace(case, manifests=[coming]), RELEASE_TABLES["1.33"], RELEASE_TABLES["1.36"]
+    )
+    (finding,) = [finding for finding in comparison.findings if finding.aspect is Aspect.CPUS]
+    assert [cause.reference for cause in finding.causes] == ["KEP-2837, PR 132999, PR 133279"]
