@@ -35,15 +35,17 @@ help:
 
 setup: $(STAMP)
 
-# $(call install,WHAT): a virtual environment with WHAT in it, by uv when it is there (2 s), else by venv and pip (20 s).
+# $(call install,WHAT,MORE): a virtual environment with WHAT and MORE in it, by uv when it is there (2 s), else by venv and
+# pip (20 s). The tools of developers are read from pyproject.toml, because pip knows no dependency groups before 25.1.
+DEV_TOOLS := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev'])
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'nodewright needs Python 3.11 or newer; make PYTHON=... names another one' >&2; exit 1; }
 	@if command -v uv >/dev/null 2>&1; then \
-	  uv venv -q --allow-existing --python $(PYTHON) $(VENV) && uv pip install -q --python $(BIN)/python -e '$(1)'; \
+	  uv venv -q --allow-existing --python $(PYTHON) $(VENV) && uv pip install -q --python $(BIN)/python -e '$(1)' $(2); \
 	else \
 	  { $(PYTHON) -m venv $(VENV) || { echo 'venv is missing: on Debian it is the package python3-venv' >&2; exit 1; }; } && \
-	  $(BIN)/python -m pip install -q --disable-pip-version-check -e '$(1)'; \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check -e '$(1)' $(2); \
 	fi
 	@touch $@
 endef
@@ -53,7 +55,7 @@ add = if command -v uv >/dev/null 2>&1; then uv pip install -q --python $(BIN)/p
   else $(BIN)/python -m pip install -q --disable-pip-version-check '$(1)'; fi
 
 $(STAMP): pyproject.toml
-	$(call install,.[dev])
+	$(call install,.,$(shell $(PYTHON) -c "$(DEV_TOOLS)" 2>/dev/null))
 
 # What users install: the engine and its three dependencies.
 $(ENGINE): pyproject.toml

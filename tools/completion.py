@@ -79,7 +79,7 @@ def _values(parameter: click.Parameter) -> dict[str, Any]:
                 for policy in PolicyRegistry().policies
                 if isinstance(policy, kind)
             }
-    parts = (parameter.metavar or parameter.name or "").removesuffix("...").split("|")
+    parts = (parameter.metavar or parameter.name or "").removesuffix("...").strip("[]").split("|")
     for part in parts:
         if part.startswith(("FILE", "OUT.")):
             paths = "file"

@@ -1,4 +1,4 @@
-"""Writes a sample of the recorded decisions of every family and release, for the fast tests: `python -m tools.recorded_sample`.
+"""Writes a sample of the recorded decisions of every family and release, for users and the fast tests: `python -m tools.recorded_sample`.
 
 The sample prefers answers that differ between releases, and short questions.
 """
@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 
 from nodewright.conformance.release_vectors import vectors_of_release
-from nodewright.conformance.vectors import FAMILIES, Vector
+from nodewright.conformance.vectors import FAMILIES, Vector, recorded_sample
 from nodewright.releases.release_table import RELEASE_TABLES
 
 CONFORMANCE = Path(__file__).parent.parent / "tests" / "conformance"
-SAMPLE = CONFORMANCE / "sample.jsonl.gz"
+SAMPLE = recorded_sample()
 PER_RELEASE = 12
 """Vectors of each family and release: half of them the ones in which releases differ."""
 LONGEST = 12_000

@@ -11,12 +11,12 @@ import pytest
 
 from nodewright.conformance.release_vectors import vectors_of_release
 from nodewright.conformance.vector_run import ConformanceReport, run_vectors
-from nodewright.conformance.vectors import FAMILIES, Vector, read_machines, read_vectors
+from nodewright.conformance.vectors import FAMILIES, Vector, read_machines, read_vectors, recorded_sample
 from nodewright.releases.release_table import NEWEST, RELEASE_TABLES
 
 HERE = Path(__file__).parent
 VECTORS, RELEASES = HERE / "vectors", HERE / "releases"
-SAMPLE = [vector for vector in read_vectors([str(HERE / "sample.jsonl.gz")]) if isinstance(vector, Vector)]
+SAMPLE = [vector for vector in read_vectors([str(recorded_sample())]) if isinstance(vector, Vector)]
 """What `tools.recorded_sample` chooses for the fast tests."""
 
 # The recorder's pod had an overhead that was there but empty; writing the pod down lost it, the expectation

@@ -21,7 +21,7 @@ FIXED = {
 @pytest.mark.parametrize("name", FIXED)
 def test_the_lower_bound_has_no_known_advisory(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = {extra: names for extra, names in project["optional-dependencies"].items() if extra != "dev"}
+    extras = project["optional-dependencies"]
     bounds = [
         tuple(map(int, bound.split(".")))
         for each in (*project["dependencies"], *(each for names in extras.values() for each in names))

@@ -5,9 +5,7 @@ import os
 
 import click
 
-from nodewright.agent_main.agent_node import agent_node
 from nodewright.agent_main.agent_settings import AgentSettings, agent_options
-from nodewright.agent_main.run_agent import run_agent
 from nodewright.cli.workload_input import print_warnings
 from nodewright.output.exit_codes import ERROR
 from nodewright.output.terminal import print_message
@@ -27,6 +25,9 @@ def command(settings: AgentSettings) -> int:
     """
     if settings.node is not None and settings.dry_run is None:
         raise click.UsageError("--node requires --dry-run: pods run on this machine only")
+    from nodewright.agent_main.agent_node import agent_node  # noqa: PLC0415 - needs the extra `agent`
+    from nodewright.agent_main.run_agent import run_agent  # noqa: PLC0415 - as above
+
     agent = agent_node(settings)
     print_warnings(agent.node.warnings, strict=False)
     if settings.dry_run is not None:

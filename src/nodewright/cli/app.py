@@ -111,6 +111,33 @@ def app() -> None:
     """Predict and explain the kubelet's resource decisions: the verdict, the reason and the fix."""
 
 
+_EXTRAS = {
+    "starlette": "dashboard",
+    "uvicorn": "dashboard",
+    "h11": "dashboard",
+    "grpc": "agent",
+    "google": "agent",
+    "cryptography": "agent",
+    "hypothesis": "testing",
+}
+"""Python packages that are not always installed, and the extras of this package that contain them."""
+
+
+def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> str | None:
+    """Which extra the command needs; None: the missing module is in no extra.
+
+    >>> missing_extra_text(ModuleNotFoundError(name="starlette.types"), ["dashboard"])
+    "`nodewright dashboard` needs the package starlette: pip install 'nodewright[dashboard]'"
+    """
+    package = (error.name or "").partition(".")[0]
+    extra = "agent" if arguments[:1] == ["agent"] else _EXTRAS.get(package)
+    if extra is None or package not in _EXTRAS:
+        return None
+    words = " ".join(word for word in arguments[:1] if not word.startswith("-"))
+    name = {"google": "protobuf", "grpc": "grpcio"}.get(package, package)
+    return f"`nodewright {words}` needs the package {name}: pip install 'nodewright[{extra}]'"
+
+
 def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
     """Runs a command line and returns its exit code; messages go to stderr."""
     try:
@@ -124,6 +151,12 @@ def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
     except InputError as error:
         for line in fault_lines(error.faults):
             print_message(f"error: {line}")
+        return ERROR
+    except ModuleNotFoundError as error:
+        text = missing_extra_text(error, arguments)
+        if text is None:
+            raise
+        print_message(f"error: {text}")
         return ERROR
     except BrokenPipeError:
         raise

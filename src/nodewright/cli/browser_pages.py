@@ -14,21 +14,14 @@ if TYPE_CHECKING:
 
     from nodewright.api.browser_auth import PageAddress
 
-_MISSING = """pages in a browser need starlette and uvicorn, which are not installed:
-  pip install 'nodewright[agent]'"""
-
 
 def listen_address(text: str) -> "PageAddress":
     """The address to listen on.
 
-    Errors: click.ClickException without the packages for servers, click.UsageError for a malformed address.
+    Errors: click.UsageError for a malformed address.
     """
-    try:
-        from nodewright.api.browser_auth import PageAddress  # noqa: PLC0415 - needs the extra `agent`
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("nodewright"):
-            raise
-        raise click.ClickException(_MISSING) from None
+    from nodewright.api.browser_auth import PageAddress  # noqa: PLC0415 - needs the extra `dashboard`
+
     try:
         return PageAddress.parse(text) if text else PageAddress()
     except ValueError as error:
@@ -46,7 +39,7 @@ def serve_until_stopped(
 
 
 async def _serve(app: "ASGIApp", address: "PageAddress", label: str, on_exit: Callable[[], None]) -> None:
-    from nodewright.api.browser_auth import serve_local_pages  # noqa: PLC0415 - needs the extra `agent`
+    from nodewright.api.browser_auth import serve_local_pages  # noqa: PLC0415 - needs the extra `dashboard`
     from nodewright.api.http_server import log_to_stderr  # noqa: PLC0415 - as above
 
     # From here on nothing may wait for the reader of stderr.

@@ -15,7 +15,7 @@ from nodewright.cli.options import output_file_option, output_option
 from nodewright.cli.output_files import open_output_text
 from nodewright.conformance.release_vectors import vectors_of_release
 from nodewright.conformance.vector_run import ConformanceReport, VectorOutcome, run_vectors
-from nodewright.conformance.vectors import Vector, read_machines, read_vectors
+from nodewright.conformance.vectors import Vector, read_machines, read_vectors, recorded_sample
 from nodewright.errors import Fault
 from nodewright.output.exit_codes import ERROR, YES
 from nodewright.output.json_yaml import as_json
@@ -30,7 +30,7 @@ _INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
 @click.command("verify")
-@click.argument("files", nargs=-1, required=True, type=_INPUT, metavar="FILE...")
+@click.argument("files", nargs=-1, type=_INPUT, metavar="[FILE]...")
 @click.option(
     "--machines", type=_INPUT, metavar="FILE", help="Machines by name. Default: those of the package."
 )
@@ -53,10 +53,12 @@ _INPUT = click.Path(exists=True, dir_okay=False, allow_dash=True)
 def command(files: tuple[str, ...], *, answers: str | None, output: str | None, **choices: Any) -> int:
     """Verify nodewright against recorded decisions of Kubernetes (JSON lines, .gz or not, - for stdin).
 
+    Without FILE: a sample of the decisions of all releases, which comes with the package.
     Prints one line per family, `<family> <passed>/<total>`, then `N passed, M failed`. Exit code 1 if any failed.
     With --release, the answers in which that release differs are read from `releases/R` beside the vectors.
     """
     options = VerifyOptions(**choices)
+    files = files or (str(recorded_sample()),)
     report = ConformanceReport(max_shown=options.show, by_release=options.all_releases)
     vectors = chain.from_iterable(_vectors(files, release, report) for release in options.releases)
     machines = read_machines(options.machines)

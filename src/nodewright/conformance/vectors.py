@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from enum import Enum
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -53,6 +54,11 @@ class Vector(msgspec.Struct, frozen=True):
     def is_recorded(self) -> bool:
         """Whether there is an answer to compare with."""
         return self.expect is not NOT_RECORDED
+
+
+def recorded_sample() -> Path:
+    """The file of the package with some recorded decisions of every family and release."""
+    return Path(__file__).parent / "data" / "recorded_sample.jsonl.gz"
 
 
 def read_vectors(

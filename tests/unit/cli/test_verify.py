@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.output.exit_codes import ERROR, INTERRUPTED, USAGE
+from nodewright.output.exit_codes import ERROR, INTERRUPTED, USAGE, YES
 
 UNKNOWN = '{"id":"a","family":"astrology","input":{},"expect":1}\n'
 
@@ -69,7 +69,6 @@ def test_vectors_are_read_from_standard_input(
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["no-such-file.jsonl"],
         ["--jobs", "0", "FILE"],
         ["--show", "-1", "FILE"],
@@ -98,3 +97,10 @@ def test_it_ends_at_once_and_without_a_trace_when_interrupted(jobs: str) -> None
         _, messages = running.communicate(timeout=60)
     assert messages.split() == ["interrupted"]
     assert running.returncode == INTERRUPTED
+
+
+def test_without_files_the_sample_of_the_package_is_verified(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify"]) == YES
+    passed, failed = capsys.readouterr().out.splitlines()[-1].split(", ")
+    assert int(passed.removesuffix(" passed")) > 1000
+    assert failed == "0 failed"

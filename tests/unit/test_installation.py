@@ -1,0 +1,198 @@
+"""What users install: without extras every command works, or names in one line the extra that it needs."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.cli.app import COMMANDS, missing_extra_text, run
+from nodewright.output.exit_codes import ERROR, YES
+from tools.package_readme import package_readme
+from tools.source import ROOT
+
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+RELEASES = ("3.11", "3.12", "3.13", "3.14")
+WORKER = "examples/nodes/worker.yaml"
+
+WITHOUT_EXTRAS = {
+    "requests -f examples/admission/pods.yaml": 0,
+    f"admit -f examples/admission/pods.yaml --node {WORKER}": 3,
+    f"admit -f examples/admission/pods.yaml --node {WORKER} --serve": 1,
+    "explain -f examples/numa/split-pods.yaml --node examples/numa/split-node.yaml": 3,
+    "preempt -f examples/preemption/critical.yaml --node examples/preemption/node.yaml": 0,
+    "evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json": 3,
+    "replay examples/scenarios/fragmented.yaml": 3,
+    f"rehearse --node {WORKER}": 0,
+    "lint -f examples/lint/shop.yaml": 0,
+    f"cgroups -f examples/admission/pods.yaml --node {WORKER}": 3,
+    "audit --node examples/nodes/worker.yaml": 1,
+    "quota -f examples/quota": 0,
+    "fleet --nodes examples/fleet/nodes.yaml --pods examples/fleet/pods.yaml": 3,
+    "node catalogue": 0,
+    "agent --dry-run": 1,
+    "run -f examples/admission/pods.yaml --socket /nowhere/agent.sock": 1,
+    "get pods --socket /nowhere/agent.sock": 1,
+    "describe pod web --socket /nowhere/agent.sock": 1,
+    "logs web --socket /nowhere/agent.sock": 1,
+    "top pods --socket /nowhere/agent.sock": 1,
+    "dashboard --socket /nowhere/agent.sock": 1,
+    "delete pod web --socket /nowhere/agent.sock": 1,
+    "verify": 0,
+    "schema AdmissionReport": 0,
+    "completion bash": 0,
+}
+"""The exit code of each command on bundled examples."""
+
+
+def interpreters() -> dict[str, str]:
+    """The interpreters of this machine by release: on the PATH, or of pyenv or uv."""
+    found = {}
+    for release in RELEASES:
+        candidates = [shutil.which(f"python{release}")]
+        for folder in (Path.home() / ".pyenv/versions", Path.home() / ".local/share/uv/python"):
+            candidates += sorted(str(path) for path in folder.glob(f"*{release}*/bin/python{release}"))
+        for candidate in filter(None, candidates):
+            if subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+                found[release] = candidate
+                break
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("installation")
+
+
+@cache
+def installed(release: str, folder: Path) -> Path:
+    """The command, installed without extras into a new virtual environment."""
+    interpreter = interpreters().get(release)
+    if interpreter is None:
+        pytest.skip(f"no Python {release} on this machine")
+    place = folder / release
+    subprocess.run([interpreter, "-m", "venv", place], check=True, capture_output=True)
+    install = [
+        str(place / "bin/python"),
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        str(ROOT),
+    ]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    if done.returncode != 0 and re.search(
+        "Could not find a version|Temporary failure|ConnectionError", done.stderr
+    ):
+        pytest.skip(f"the dependencies cannot be downloaded: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    return place / "bin/nodewright"
+
+
+_CODE = """
+import contextlib, io, json, sys
+from nodewright.cli.app import run
+results = {}
+for arguments in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(arguments.split())
+    results[arguments] = [code, out.getvalue()[:200], err.getvalue()]
+print(json.dumps(results))
+"""
+
+
+def results(command: Path, lines: Iterable[str]) -> dict[str, tuple[int, str, str]]:
+    """The exit code, the beginning of the output and the messages of each command line, in one process."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [command.parent / "python", "-c", _CODE, json.dumps(list(lines))],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    return {line: tuple(result) for line, result in json.loads(done.stdout).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_command_has_its_help_on_every_python(release: str, folder: Path) -> None:
+    command = installed(release, folder)
+    helps = results(command, [f"{name} --help" for name in ("", *COMMANDS)])
+    assert [
+        line for line, (code, out, _) in helps.items() if code != YES or not out.startswith("Usage: ")
+    ] == []
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("nodewright ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+def test_without_extras_every_command_works_or_names_its_extra(release: str, folder: Path) -> None:
+    assert {line.split()[0] for line in WITHOUT_EXTRAS} == set(COMMANDS)
+    ran = results(installed(release, folder), WITHOUT_EXTRAS)
+    assert {line: code for line, (code, _, _) in ran.items()} == WITHOUT_EXTRAS, ran
+    extras = {line: err.strip() for line, (_, _, err) in ran.items() if "pip install" in err}
+    assert [(line.split()[0], text.rpartition("nodewright[")[2]) for line, text in extras.items()] == [
+        ("admit", "dashboard]'"),
+        ("agent", "agent]'"),
+        ("dashboard", "dashboard]'"),
+    ]
+    assert all("\n" not in text for text in extras.values())
+
+
+def test_a_missing_package_is_an_error_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.delitem(sys.modules, "nodewright.cli.admit_page", raising=False)
+    arguments = ["admit", "-f", "examples/admission/pods.yaml", "--node", WORKER, "--serve"]
+    assert run(arguments) == ERROR
+    assert capsys.readouterr().err == (
+        "error: `nodewright admit` needs the package starlette: pip install 'nodewright[dashboard]'\n"
+    )
+
+
+def test_the_agent_needs_its_own_extra() -> None:
+    text = missing_extra_text(ModuleNotFoundError(name="starlette"), ["agent"])
+    assert text == "`nodewright agent` needs the package starlette: pip install 'nodewright[agent]'"
+
+
+def test_a_module_of_ours_that_is_missing_is_a_bug() -> None:
+    assert missing_extra_text(ModuleNotFoundError(name="nodewright.cli.nothing"), ["agent"]) is None
+
+
+def test_no_extra_contains_the_tools_of_developers() -> None:
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    assert set(extras) == {"dashboard", "agent", "exact", "ray", "dask", "parquet", "testing"}
+    assert any(name.startswith("ruff") for name in PYPROJECT["dependency-groups"]["dev"])
+
+
+def test_the_metadata_are_complete() -> None:
+    project = PYPROJECT["project"]
+    assert project["license"] == "Apache-2.0"
+    assert project["authors"]
+    assert project["keywords"]
+    assert project["urls"]
+    assert {f"Programming Language :: Python :: {release}" for release in RELEASES} <= set(
+        project["classifiers"]
+    )
+
+
+def test_the_readme_of_the_package_has_no_relative_link() -> None:
+    text = package_readme((ROOT / "README.md").read_text("utf-8"))
+    assert re.findall(r"\]\((?!https?:)", text) == []
+    assert "Ask your node before the scheduler does" in text
