@@ -1,15 +1,68 @@
+import json
+
 import pytest
 
-from nodewright.cli.app import COMMANDS, SUMMARIES, run
+from nodewright.cli.app import COMMANDS, GROUPS, SUMMARIES, run
 from nodewright.output.exit_codes import USAGE, YES
+from nodewright.releases.release_table import RELEASE_TABLES
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == YES
-    listed = [
-        line.split()[0] for line in capsys.readouterr().out.partition("Commands:")[2].splitlines() if line
-    ]
-    assert listed == [*COMMANDS] == [*SUMMARIES]
+    sections = capsys.readouterr().out.partition("Pods and nodes:")[2].splitlines()
+    listed = [line.split()[0] for line in sections if line.startswith("  ")]
+    assert listed == [name for names in GROUPS.values() for name in names]
+    assert sorted(listed) == sorted(COMMANDS)
+    assert [*COMMANDS] == [*SUMMARIES]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("admitt", "admit"), ("explian", "explain"), ("fleets", "fleet")]
+)
+def test_a_misspelt_command_is_answered_with_the_one_that_is_meant(
+    word: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word]) == USAGE
+    assert f"No such command '{word}'. Did you mean {meant}?" in capsys.readouterr().err
+
+
+def test_version_names_the_releases(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["version"]) == YES
+    assert ", ".join(RELEASE_TABLES) in capsys.readouterr().out
+    assert run(["version", "-o", "json"]) == YES
+    assert json.loads(capsys.readouterr().out)["kubernetesReleases"] == list(RELEASE_TABLES)
+
+
+@pytest.mark.parametrize("words", [["admit"], ["fleet", "run"], []])
+def test_help_prints_what_the_option_prints(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "--help"]) == YES
+    wanted = capsys.readouterr().out
+    assert run(["help", *words]) == YES
+    assert capsys.readouterr().out == wanted
+
+
+def test_help_of_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "admitt"]) == USAGE
+    assert "Did you mean admit?" in capsys.readouterr().err
+    assert run(["help", "admit", "more"]) == USAGE
+
+
+LINT = ["lint", "-f", "examples/lint/shop.yaml"]
+
+
+@pytest.mark.parametrize("arguments", [[*LINT, "--color", "always"], ["--color", "always", *LINT]])
+def test_colours_are_for_tables(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == YES
+    assert "16:9: \x1b[33mwarning\x1b[0m: " in capsys.readouterr().out
+    for output in ("json", "yaml", "sarif", "junit", "github"):
+        assert run([*arguments, "-o", output]) == YES
+        assert "\x1b" not in capsys.readouterr().out
+
+
+def test_there_are_no_colours_off_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (LINT, [*LINT, "--color", "never"], [*LINT, "--color", "auto"]):
+        assert run(arguments) == YES
+        assert "\x1b" not in capsys.readouterr().out
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,3 +73,13 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["frobnicate"]) == USAGE
     assert "No such command 'frobnicate'" in capsys.readouterr().err
+
+
+def test_manifests_need_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--node", "examples/nodes/worker.yaml", "-o", "name"]
+    code = run(["admit", "-f", "examples/admission/pods.yaml", *options])
+    wanted = capsys.readouterr().out
+    assert run(["admit", "examples/admission/pods.yaml", *options]) == code
+    assert capsys.readouterr().out == wanted
+    assert run(["admit", *options]) == USAGE
+    assert "Missing option '-f' / '--filename'" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """Reports an audit: a table of discrepancies with their meaning and remedy, and a struct."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
 from msgspec import UNSET, UnsetType
 
@@ -23,7 +23,7 @@ from nodewright.audit.audit_evidence import (
 from nodewright.kubernetes.node_profile import MemoryBlock
 from nodewright.kubernetes.resource_names import amount_text
 from nodewright.node_report.report_parts import AllocatedMemory
-from nodewright.output.json_yaml import Report
+from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.printable import printable_line, printable_lines
 from nodewright.values.idset import CPUSet, NUMASet
@@ -189,9 +189,10 @@ class AuditGap(Report, frozen=True, kw_only=True):
     """The error of the source."""
 
 
-class AuditReport(Report, frozen=True, kw_only=True):
+class AuditReport(ReportDocument, frozen=True, kw_only=True):
     """What a live node's state files, sockets and cgroups disagree about: `nodewright audit`."""
 
+    kind: Literal["AuditReport"] = "AuditReport"
     findings: tuple[AuditFinding, ...]
     passing: tuple[AuditFinding, ...]
     """Allocations to removed pods, which the kubelet releases when it admits the next pod."""

@@ -11,8 +11,9 @@ from io import StringIO
 import click
 
 from nodewright.errors import HostError, InputError, fault_lines
+from nodewright.output.colours import ColourMode
 from nodewright.output.exit_codes import ERROR, INTERRUPTED, USAGE, YES
-from nodewright.output.terminal import print_message, print_text
+from nodewright.output.terminal import print_message, print_text, set_colour_mode
 from nodewright.printable import printable
 from nodewright.values.custom_policy import CustomPolicyError
 
@@ -43,6 +44,8 @@ COMMANDS = {
     "verify": "nodewright.cli.verify",
     "schema": "nodewright.cli.schema",
     "completion": "nodewright.cli.completion",
+    "version": "nodewright.cli.version",
+    "help": "nodewright.cli.help",
 }
 
 # The summaries in `--help`: kept here so that it imports no command's module.
@@ -72,7 +75,18 @@ SUMMARIES = {
     "verify": "Verify nodewright against recorded decisions of Kubernetes.",
     "schema": "Print the JSON Schemas of the reports.",
     "completion": "Print a shell completion script.",
+    "version": "Show the version and the Kubernetes releases.",
+    "help": "Show the help of a command.",
 }
+
+GROUPS = {
+    "Pods and nodes": ("requests", "admit", "explain", "preempt", "evict", "cgroups", "node"),
+    "Manifests and configuration": ("lint", "quota"),
+    "Changes over time": ("replay", "rehearse", "upgrade", "audit", "fleet"),
+    "The agent": ("agent", "run", "get", "describe", "logs", "top", "dashboard", "delete"),
+    "About nodewright": ("verify", "schema", "completion", "version", "help"),
+}
+"""The sections of `--help`."""
 
 
 class LazyGroup(click.Group):
@@ -94,17 +108,66 @@ class LazyGroup(click.Group):
             gc.freeze()
             gc.enable()
         assert isinstance(command, click.Command)
+        _add_colour_option(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands with their summaries."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(SUMMARIES.items()))
+        widest = max(map(len, SUMMARIES))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), SUMMARIES[name]) for name in names])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first word.
+
+        Errors: click.UsageError for an unknown command, with the one that may be meant.
+        """
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            import difflib  # noqa: PLC0415 - start-up time
+
+            similar = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"Did you mean {similar[0]}?" if similar else "`nodewright help` lists the commands."
+            ctx.fail(f"No such command {name!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
+
+def _colour_option(*, hidden: bool) -> click.Option:
+    return click.Option(
+        ["--color"],
+        type=click.Choice([str(mode) for mode in ColourMode]),
+        expose_value=False,
+        is_eager=True,
+        hidden=hidden,
+        envvar="NODEWRIGHT_COLOR",
+        callback=_set_colour_mode,
+        help="Colours: auto (default: on terminals, unless NO_COLOR is set), always or never. Also after the command.",
+    )
+
+
+def _set_colour_mode(_context: click.Context, _option: click.Parameter, mode: str | None) -> None:
+    if mode is not None:
+        set_colour_mode(ColourMode(mode))
+
+
+def _add_colour_option(command: click.Command) -> None:
+    """Lets the command and its subcommands take --color, as the group does."""
+    if any("--color" in option.opts for option in command.params):
+        return
+    command.params.append(_colour_option(hidden=True))
+    if isinstance(command, click.Group):
+        for subcommand in command.commands.values():
+            _add_colour_option(subcommand)
 
 
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup,
+    params=[_colour_option(hidden=False)],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="nodewright", message="nodewright %(version)s")
 def app() -> None:
@@ -140,6 +203,7 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
 
 def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
     """Runs a command line and returns its exit code; messages go to stderr."""
+    set_colour_mode(ColourMode.AUTO)
     try:
         code = app.main(args=list(arguments), prog_name=prog_name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -141,12 +141,13 @@ def _fixed_or_reported(
             return replace(query, quiet=True).accepted(relinted)
 
         fixes = fixed_files(file_contents(inventory), result, relint)
-        if query.diff:
+        if query.diff and query.output is None:
             print_text(fixes.diff())
             return NO if fixes.after else YES
-        write_fixes(fixes)
+        if not query.diff:
+            write_fixes(fixes)
         result = fixes.result
-        if not query.quiet:
+        if not query.quiet and not query.diff:
             print_message(f"fixed {len(fixes.fixed)} of {fixes.found_count} findings")
     failing = _failing(result, query.fail_on)
     if query.output == "github":

@@ -9,6 +9,8 @@ import click
 import msgspec
 
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.output.colours import ColourMode
+from nodewright.output.terminal import set_colour_mode
 from nodewright.values.quantity import Quantity, QuantityError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -105,17 +107,30 @@ def output_file_option(
 
 
 def filename_options(command: Callable[..., int], *, required: bool = True) -> Callable[..., int]:
-    """Adds -f, -R and --max-document-size; the command receives them as `manifests`."""
+    """Adds -f, -R and --max-document-size; the command receives them as `manifests`.
+
+    Words without an option are files as well.
+    """
 
     @wraps(command)
     def with_manifests(
-        *, filenames: tuple[str, ...], recursive: bool, max_bytes: int, **parameters: Any
+        *,
+        filenames: tuple[str, ...],
+        operands: tuple[str, ...],
+        recursive: bool,
+        max_bytes: int,
+        **parameters: Any,
     ) -> int:
+        filenames += operands
+        if required and not filenames:
+            context = click.get_current_context()
+            option = next(each for each in context.command.params if each.name == "filenames")
+            raise click.MissingParameter(ctx=context, param=option)
         manifests = ManifestOptions(filenames=filenames, recursive=recursive, max_bytes=max_bytes)
         return command(manifests=manifests, **parameters)
 
     with_options: Callable[..., int] = with_manifests
-    for option in (max_document_size_option, _recursive_option, _filename_option(required=required)):
+    for option in (max_document_size_option, _recursive_option, _filename_option, _operands):
         with_options = option(with_options)
     return with_options
 
@@ -176,8 +191,19 @@ def output_option(*formats: str, alias: str | None = None) -> Callable[[Command]
     """The option -o with these formats besides the default table; ``alias`` is another name of it."""
     names = ("-o", "--output", *((alias,) if alias else ()))
     return click.option(
-        *names, "output", type=click.Choice(formats), help="Output format instead of a table."
+        *names,
+        "output",
+        type=click.Choice(formats),
+        callback=_plain,
+        help="Output format instead of a table.",
     )
+
+
+def _plain(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    """The format; only tables have colours."""
+    if name not in (None, "wide"):
+        set_colour_mode(ColourMode.NEVER)
+    return name
 
 
 def size_in_bytes(context: click.Context, option: click.Parameter, text: str) -> int:
@@ -191,19 +217,16 @@ def size_in_bytes(context: click.Context, option: click.Parameter, text: str) ->
         raise click.BadParameter(str(error), context, option) from None
 
 
-def _filename_option(*, required: bool) -> Callable[[Command], Command]:
-    return click.option(
-        "-f",
-        "--filename",
-        "filenames",
-        multiple=True,
-        required=required,
-        metavar="FILE|DIR|-",
-        help="Manifests: YAML or JSON, several documents, List kinds; a directory; - for standard input. "
-        "Repeatable.",
-    )
-
-
+_filename_option = click.option(
+    "-f",
+    "--filename",
+    "filenames",
+    multiple=True,
+    metavar="FILE|DIR|-",
+    help="Manifests: YAML or JSON, several documents, List kinds; a directory; - for standard input. "
+    "Repeatable; -f may be left out.",
+)
+_operands = click.argument("operands", nargs=-1, metavar="[FILE...]")
 _recursive_option = click.option(
     "-R",
     "--recursive",

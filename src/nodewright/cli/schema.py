@@ -40,6 +40,7 @@ REPORTS = {
     "MinimumNodesReport": ReportSource("fleet minimise", "fleet.report.sweep_report:MinimumNodesReport"),
     "VerificationReport": ReportSource("verify", "conformance.vector_run:VerificationReport"),
     "ReplayReport": ReportSource("replay", "replay.replay_report:ReplayReport"),
+    "VersionReport": ReportSource("version", "cli.version:VersionReport"),
     "NodeProfile": ReportSource("node show", "kubernetes.node_profile:NodeProfile"),
     "Scenario": ReportSource("replay --journal", "kubernetes.scenario:Scenario"),
 }

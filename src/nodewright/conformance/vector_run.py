@@ -10,7 +10,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,7 +19,7 @@ from nodewright.conformance.allowances import ABSENT
 from nodewright.conformance.judge import Mismatch, mismatches
 from nodewright.conformance.vectors import FAMILIES, UnansweredFamilyError, Vector, answer_family
 from nodewright.errors import Fault
-from nodewright.output.json_yaml import Report
+from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.printable import printable_lines
 from nodewright.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
 
@@ -163,9 +163,10 @@ class ReportedFailure(Report, frozen=True, kw_only=True):
     """Why there is no answer."""
 
 
-class VerificationReport(Report, frozen=True, kw_only=True):
+class VerificationReport(ReportDocument, frozen=True, kw_only=True):
     """The comparison with recorded decisions of Kubernetes: `nodewright verify`."""
 
+    kind: Literal["VerificationReport"] = "VerificationReport"
     families: Mapping[str, FamilyCounts]
     mismatches: tuple[ReportedFailure, ...]
     """As many as --show allows."""

@@ -18,7 +18,7 @@ from nodewright.lint.pages.node_pages import NODE_PAGES
 from nodewright.lint.pages.qos_pages import QOS_PAGES
 from nodewright.lint.pages.rule_page import RulePage
 from nodewright.node.what_if.counterfactuals import Suggestion
-from nodewright.output.json_yaml import Report
+from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.junit import JUnitCase, JUnitSuite, junit_text
 from nodewright.output.sarif import SARIFLevel, SARIFResult, SARIFRule, SourcePosition, sarif_document
 from nodewright.output.text_layout import table
@@ -176,9 +176,10 @@ class ReportedFinding(Report, frozen=True, kw_only=True):
     """The edits that together correct it."""
 
 
-class LintReport(Report, frozen=True, kw_only=True):
+class LintReport(ReportDocument, frozen=True, kw_only=True):
     """Problems in manifests and configuration: `nodewright lint`."""
 
+    kind: Literal["LintReport"] = "LintReport"
     findings: tuple[ReportedFinding, ...]
     counts: Mapping[Severity, int]
     objects: int

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
 from nodewright.errors import shortened
+from nodewright.output.colours import ColourMode, coloured, has_colours
 from nodewright.printable import printable, printable_text
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ _MAX_LOG_BYTES = select.PIPE_BUF
 
 def print_text(text: str, *, to_stderr: bool = False) -> None:
     """Prints text that has its own line breaks, such as a report."""
-    _write(printable_text(text), sys.stderr if to_stderr else sys.stdout)
+    stream = sys.stderr if to_stderr else sys.stdout
+    _write(_with_colours(printable_text(text), stream), stream)
 
 
 def print_line(line: str) -> None:
@@ -53,6 +55,19 @@ def print_log_line(line: str) -> None:
             _write(f"{line}\n", sys.stderr)
     except (OSError, ValueError):  # full, closed
         return
+
+
+_colour_mode = [ColourMode.AUTO]
+
+
+def set_colour_mode(mode: ColourMode) -> None:
+    """Decides when text has colours; machine-readable formats set NEVER."""
+    _colour_mode[0] = mode
+
+
+def _with_colours(text: str, stream: TextIO) -> str:
+    """The escaped text with colours where people read it."""
+    return coloured(text) if has_colours(_colour_mode[0], stream) else text
 
 
 def show_progress(line: str) -> None:

@@ -40,7 +40,7 @@ def test_the_table_is_up_to_date() -> None:
         ("admit --node examples/no", "", AND_FILES),
         ("node catalogue gb", "gb200", WORDS_ONLY),
         ("admit -o ", "json yaml wide name", WORDS_ONLY),
-        ("admit -o = ", "", WORDS_ONLY),
+        ("admit -o = ", "", AND_FILES),
         ("admit -ojson --max", "--max-document-size", WORDS_ONLY),
         ("admit --topology-policy ", "pod-wish", WORDS_ONLY),
         ("admit -f pods.yaml --f", "--filename", WORDS_ONLY),  # again

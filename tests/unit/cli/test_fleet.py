@@ -120,6 +120,8 @@ def test_minimise_reports_the_fewest_nodes_and_whether_that_is_proved(
     assert out.endswith("4 nodes hold the workload, proved minimal\n")
     code, out, _ = asked(capsys, "minimise", *TABLES, "--exact", "-o", "json")
     assert json.loads(out) | {"runs": 0} == {
+        "apiVersion": "nodewright.dev/v1alpha1",
+        "kind": "MinimumNodesReport",
         "nodes": 4,
         "bound": 4,
         "proved": True,

@@ -63,6 +63,8 @@ def test_a_line_that_is_no_vector_has_failed() -> None:
 def test_the_document_equals_the_lines() -> None:
     made = report(RIGHT, WRONG, BROKEN, OPEN, to_show=1)
     assert plain_value(made.report()) == {
+        "apiVersion": "nodewright.dev/v1alpha1",
+        "kind": "VerificationReport",
         "families": {
             "cgroup": {"passed": 0, "total": 0, "unjudged": 1},
             "quota": {"passed": 1, "total": 2, "unjudged": 0},

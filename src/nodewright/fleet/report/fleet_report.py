@@ -4,7 +4,7 @@ import io
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
@@ -20,7 +20,7 @@ from nodewright.fleet.report.fleet_text import (
 )
 from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, RefusalCount
 from nodewright.host.file_store import write_output
-from nodewright.output.json_yaml import Inlined, Report
+from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.reasons.reason import Reason
 from nodewright.reasons.texts import kubelet_text
 
@@ -147,9 +147,10 @@ class FleetAssumptions(Report, frozen=True, kw_only=True):
     nodes_with_system_memory: int
 
 
-class FleetReport(Report, frozen=True, kw_only=True):
+class FleetReport(ReportDocument, frozen=True, kw_only=True):
     """A simulated fleet with all pods: `nodewright fleet run`."""
 
+    kind: Literal["FleetReport"] = "FleetReport"
     statistics: RunStatistics
     pods: tuple[ReportedFleetPod, ...]
     warnings: tuple[str, ...]

@@ -16,7 +16,7 @@ from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import SweepPoint
 from nodewright.fleet.workload import FleetNode
 from nodewright.kubernetes.resource_names import CPU
-from nodewright.output.json_yaml import Report
+from nodewright.output.json_yaml import Report, ReportDocument
 from nodewright.output.text_layout import table
 from nodewright.reasons.texts import kubelet_text
 
@@ -89,9 +89,10 @@ class SweepRunReport(Report, frozen=True, kw_only=True):
     statistics: RunStatistics
 
 
-class SweepReport(Report, frozen=True, kw_only=True):
+class SweepReport(ReportDocument, frozen=True, kw_only=True):
     """Runs with different settings: `nodewright fleet run --sweep`."""
 
+    kind: Literal["SweepReport"] = "SweepReport"
     sweep: tuple[SweepRunReport, ...]
     warnings: tuple[str, ...]
     complete: bool
@@ -113,9 +114,10 @@ class PodCapacityReport(Report, frozen=True, kw_only=True):
     capacity: ReportedCapacity
 
 
-class FleetCapacityReport(Report, frozen=True, kw_only=True):
+class FleetCapacityReport(ReportDocument, frozen=True, kw_only=True):
     """How many more pods fit into a fleet: `nodewright fleet capacity`."""
 
+    kind: Literal["FleetCapacityReport"] = "FleetCapacityReport"
     capacity: tuple[PodCapacityReport, ...]
     complete: bool
 
@@ -128,9 +130,10 @@ class NodesOfKind(Report, frozen=True, kw_only=True):
     nodes: int
 
 
-class MinimumNodesReport(Report, frozen=True, kw_only=True):
+class MinimumNodesReport(ReportDocument, frozen=True, kw_only=True):
     """The smallest number of nodes that holds a workload: `nodewright fleet minimise`."""
 
+    kind: Literal["MinimumNodesReport"] = "MinimumNodesReport"
     nodes: int | None
     """null: no sufficient number was found."""
     bound: int
