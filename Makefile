@@ -37,7 +37,7 @@ setup: $(STAMP)
 
 # $(call install,WHAT,MORE): a virtual environment with WHAT and MORE in it, by uv when it is there (2 s), else by venv and
 # pip (20 s). The tools of developers are read from pyproject.toml, because pip knows no dependency groups before 25.1.
-DEV_TOOLS := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev'])
+DEV_TOOLS := import shlex, tomllib; print(*map(shlex.quote, tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev']))
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'nodewright needs Python 3.11 or newer; make PYTHON=... names another one' >&2; exit 1; }
