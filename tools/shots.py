@@ -140,6 +140,11 @@ SHOTS = {
 # Name of the picture -> command that writes a page. No test compares pictures: each Chromium draws its own.
 PICTURES = {
     "fleet": "nodewright fleet --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv",
+    "fleet-sweep": (
+        "nodewright fleet --nodes examples/fleet/nodes.yaml --pods examples/fleet/pods.yaml "
+        "--shapes label:example.com/machine --probe examples/fleet/probe.yaml "
+        "--sweep topologyManagerPolicy=best-effort,restricted,single-numa-node"
+    ),
     "evict-timeline": (
         "nodewright evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "
         "--available memory.available=3Gi --growth shop/web=64Mi/s --compare --advise"

@@ -205,7 +205,9 @@ def run(arguments: Sequence[str], *, prog_name: str = "nodewright") -> int:
     """Runs a command line and returns its exit code; messages go to stderr."""
     set_colour_mode(ColourMode.AUTO)
     try:
-        code = app.main(args=list(arguments), prog_name=prog_name, standalone_mode=False)
+        code = app.main(
+            args=list(arguments), prog_name=prog_name, standalone_mode=False, obj=tuple(arguments)
+        )
     except click.exceptions.NoArgsIsHelpError as error:
         print_text(f"{error.format_message()}\n", to_stderr=True)
         return USAGE

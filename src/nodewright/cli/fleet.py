@@ -121,7 +121,7 @@ _RUN_OPTIONS = (
     ),
     output_file_option(
         "--html",
-        help="Also write a self-contained page with tables and plots.",
+        help="Also write a self-contained page with tables and plots; with --sweep, the runs side by side.",
     ),
     click.option("--probe", metavar="FILE", help="Count how many more copies of this pod fit at the end."),
     click.option(
@@ -219,12 +219,8 @@ def run(
     fleet = query.load()
     options = replace(_options(choices, is_sweep=is_sweep), budgets=fleet.budgets)
     pod = _probe_pod(probe, query.namespace) if probe is not None else None
-    if is_sweep and (
-        checkpoint is not None or any(choices[name] is not None for name in ("html", "parquet"))
-    ):
-        raise click.UsageError(
-            "--checkpoint, --html and --parquet cannot be combined with --sweep and --shards"
-        )
+    if is_sweep and (checkpoint is not None or choices["parquet"] is not None):
+        raise click.UsageError("--checkpoint and --parquet cannot be combined with --sweep and --shards")
     if is_sweep:
         workers = SweepWorkers(choices["workers"], Engine(choices["engine"]))
         planned = Sweep(
@@ -235,7 +231,7 @@ def run(
             probe=pod,
             policy_files=choices["policies"],
         )
-        return _report_sweep(planned, run_sweep(planned, workers), choices["output"])
+        return _report_sweep(planned, run_sweep(planned, workers), choices["output"], choices["html"])
     run_checkpoint = None if checkpoint is None else RunCheckpoint(checkpoint)
     result = run_fleet(fleet, options, checkpoint=run_checkpoint)
     # The checkpoint is deleted by now, so Ctrl-C must not cut the report short.
@@ -262,6 +258,7 @@ def _options(choices: dict[str, Any], *, is_sweep: bool) -> Options:
         preemption=choices["preemption"],
         policies=scorers,
         keep_finished_pods=lists_pods,
+        samples_nodes=not is_sweep and choices["html"] is not None,
         until_s=choices["until"],
     )
 
@@ -271,9 +268,9 @@ def _write_report(
 ) -> None:
     columns = shutil.get_terminal_size().columns
     if choices["html"] is not None:
-        from nodewright.cli.output_files import write_page  # noqa: PLC0415 - start-up time
+        from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
 
-        write_page(choices["html"], fleet_page(summary, result, assumption_lines(fleet)))
+        write_page(choices["html"], fleet_page(summary, result, assumption_lines(fleet), page_origin()))
     if choices["parquet"] is not None:
         write_parquet(choices["parquet"], pod_columns(result))
     if choices["output"] in ("json", "yaml"):
@@ -287,9 +284,15 @@ def _write_report(
         print_text(pods_text(result, columns=columns))
 
 
-def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None) -> int:
+def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, html: Path | None) -> int:
     """Prints the runs of a sweep for comparison, and returns the exit code."""
     fleet, run_count = sweep.fleet, len(sweep.runs())
+    if html is not None:
+        from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
+        from nodewright.fleet.report.sweep_page import sweep_page  # noqa: PLC0415 - start-up time
+
+        notes = assumption_lines(fleet)
+        write_page(html, sweep_page(summaries, run_count=run_count, notes=notes, origin=page_origin()))
     is_complete = len(summaries) == run_count and all(summary.complete for _, summary in summaries)
     if output in ("json", "yaml"):
         report = SweepReport(

@@ -2,18 +2,23 @@
 
 import gzip
 import io
+import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from nodewright.cli.options import OutputFile
+from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import STDIN, SUFFIXES
 from nodewright.formats.regular_files import is_directory
 from nodewright.host.file_store import output_file, write_output
+from nodewright.output.html_page import PageOrigin
 
 
 def write_page(path: Path, text: str) -> None:
@@ -22,6 +27,27 @@ def write_page(path: Path, text: str) -> None:
     Errors: HostError.
     """
     write_output(path, text.encode(errors="replace"))
+
+
+def page_origin() -> PageOrigin:
+    """The command line that runs, the version, and the date: that of SOURCE_DATE_EPOCH, if it is set.
+
+    Errors: InputError for a SOURCE_DATE_EPOCH that is not a number of seconds.
+    """
+    from importlib.metadata import version  # noqa: PLC0415 - start-up time
+
+    words = click.get_current_context().find_root().obj or ()
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    try:
+        date = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    except (ValueError, OverflowError, OSError):
+        rule = "must be seconds since 1970"
+        raise InputError([Fault(source="SOURCE_DATE_EPOCH", value=epoch, rule=rule)]) from None
+    return PageOrigin(
+        command=shlex.join(["nodewright", *words]),
+        version=f"nodewright {version('nodewright')}",
+        date=f"{date:%Y-%m-%d %H:%M} UTC",
+    )
 
 
 @contextmanager

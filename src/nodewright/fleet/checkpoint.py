@@ -18,14 +18,20 @@ from nodewright.fleet.simulation.cluster_view import AssignedPod
 from nodewright.fleet.simulation.fleet_simulation import FleetSimulation, PodCompletion, SimulationSetup
 from nodewright.fleet.simulation.kubelets import CachedNodeState
 from nodewright.fleet.simulation.node_pressure import EvictionCheck
-from nodewright.fleet.simulation.outcomes import FinishedPods, FleetPodRecord, FleetSample, RefusalCount
+from nodewright.fleet.simulation.outcomes import (
+    FinishedPods,
+    FleetPodRecord,
+    FleetSample,
+    NodeSample,
+    RefusalCount,
+)
 from nodewright.fleet.simulation.pending_queue import QueuedPod
 from nodewright.fleet.value_rows import RowError, field_names, row_classes, rows_of, value_of
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.node.node_state import NodeState
 
 MAX_CHECKPOINT_BYTES = 4 << 30
-_KIND, _VERSION = "nodewright fleet checkpoint", 4
+_KIND, _VERSION = "nodewright fleet checkpoint", 5
 _OMITTED = frozenset({"FleetPodRecord.pod", "NodeState.config"})
 """Both are given again: the pods by the workload, the configuration by the nodes."""
 _MAX_HEADER_BYTES = 1024
@@ -71,6 +77,7 @@ class SavedCounters(msgspec.Struct, frozen=True):
 
     totals: Mapping[str, int]
     samples: list[FleetSample]
+    node_samples: list[NodeSample]
     refusals: list[tuple[tuple[str, str], RefusalCount]]
 
 
@@ -147,6 +154,7 @@ def run_identity(nodes: Sequence[FleetNode], setup: SimulationSetup) -> str:
         setup.keep_finished_pods,
         setup.budgets,
         setup.until_s,
+        setup.samples_nodes,
     )
     return sha256(repr((node_facts, settings)).encode(errors="surrogatepass")).hexdigest()
 
@@ -180,7 +188,9 @@ def _saved(simulation: FleetSimulation, pods: ReadPods) -> SavedSimulation:
         scheduled_count=simulation.events.scheduled_count,
         nodes_under_check=simulation.nodes_under_check,
         now_s=simulation.now_s,
-        counters=SavedCounters(counters.totals(), counters.samples, list(counters.refusals.items())),
+        counters=SavedCounters(
+            counters.totals(), counters.samples, counters.node_samples, list(counters.refusals.items())
+        ),
         steps=simulation.kubelets.steps,
         cached_steps=simulation.kubelets.cached_steps,
     )
@@ -212,7 +222,9 @@ def restore_checkpoint(simulation: FleetSimulation, data: bytes, run: str, pods:
         _restore_nodes(simulation, saved)
         _restore_queues(simulation, saved)
         counters = saved.counters
-        simulation.counters.restore(counters.totals, counters.samples, counters.refusals)
+        simulation.counters.restore(
+            counters.totals, counters.samples, counters.node_samples, counters.refusals
+        )
     except (RowError, LookupError) as error:
         raise CheckpointError(f"is not the state of a fleet: {error}") from error
     simulation.events.entries, simulation.events.scheduled_count = saved.event_entries, saved.scheduled_count

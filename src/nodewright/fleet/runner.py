@@ -87,6 +87,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keep_finished_pods: bool = True
     """Keep the record of every pod. False: finished pods are only counted, so that memory grows with the pods that
     exist at one time and not with the length of the trace."""
+    samples_nodes: bool = False
+    """Sample the load of each node over time: up to 96 times, for all nodes."""
 
 
 class RunCheckpoint(msgspec.Struct, frozen=True):
@@ -142,6 +144,7 @@ def _setup(options: Options) -> SimulationSetup:
         exhaustive=options.exhaustive,
         until_s=options.until_s,
         keep_finished_pods=options.keep_finished_pods,
+        samples_nodes=options.samples_nodes,
     )
 
 

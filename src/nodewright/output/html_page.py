@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from html import escape
 
+import msgspec
+
 from nodewright.printable import printable_text
 
 STYLE = """
@@ -20,6 +22,9 @@ svg text { font: 10px ui-monospace, monospace; fill: var(--ink) } svg .title { f
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; padding: 0 }
 .yes { color: var(--yes) } .no { color: var(--no) } .warning { color: var(--warn) }
 :focus-visible { outline: 2px solid hsl(212 80% 55%); outline-offset: 2px }
+footer { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: .6rem; color: var(--soft); font-size: .85rem }
+footer dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .9rem; margin: 0 }
+footer dd { margin: 0; overflow-wrap: anywhere }
 @media print { body { max-width: none } }
 """
 
@@ -29,18 +34,41 @@ PLOT_STYLE = """
 .grid { stroke: var(--line); stroke-width: .5 } svg .end { text-anchor: end } svg .middle { text-anchor: middle }
 .curve { fill: none; stroke-width: 2 } .c0 { stroke: var(--c0) } .c1 { stroke: var(--c1); stroke-dasharray: 7 3 }
 .c2 { stroke: var(--c2); stroke-dasharray: 2 3 } .c3 { stroke: var(--c3); stroke-dasharray: 9 3 2 3 }
+.scroll > svg { width: 100%; min-width: 720px } .scroll > svg text { font-size: 12px }
 .legend svg { display: inline-block; vertical-align: middle; margin-right: .4em }
 table { border-collapse: collapse } td, th { text-align: left; padding: .15rem .9rem .15rem 0; vertical-align: top }
+caption { text-align: left; color: var(--soft) } summary { cursor: pointer }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 """
 
 
+class PageOrigin(msgspec.Struct, frozen=True):
+    """What made a page, so that a reader can make it again."""
+
+    command: str
+    version: str
+    """The version of nodewright."""
+    date: str
+
+    def footer(self, more: Iterable[tuple[str, str]] = ()) -> str:
+        """The facts as a footer; ``more`` are further facts, each a name and a text."""
+        facts = (("Command", self.command), ("Version", self.version), *more, ("Date", self.date))
+        items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts if text)
+        return f"<footer><dl>{items}</dl></footer>"
+
+
 def html_page(
-    *, title: str, heading: str, header: Iterable[str], sections: Iterable[str], style: str = ""
+    *,
+    title: str,
+    heading: str,
+    header: Iterable[str],
+    sections: Iterable[str],
+    style: str = "",
+    footer: str = "",
 ) -> str:
     """A page without scripts and external resources; its policy lets a browser use nothing but its own style.
 
-    ``title`` and ``heading`` are plain text; ``header`` and ``sections`` are HTML; ``style`` adds to the shared style.
+    ``title`` and ``heading`` are plain text; ``header``, ``sections`` and ``footer`` are HTML; ``style`` adds to the shared style.
     """
     style = printable_text(f"{STYLE}{style}")
     digest = b64encode(sha256(style.encode()).digest()).decode()
@@ -51,7 +79,7 @@ def html_page(
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style>'
         f"</head><body><header><h1>{escape(heading)}</h1>{''.join(header)}</header><main>"
     )
-    return printable_text("\n".join([head, *sections, "</main></body></html>\n"]))
+    return printable_text("\n".join([head, *sections, f"</main>{footer}</body></html>\n"]))
 
 
 def curve_legend(curves: Iterable[tuple[str, str]], more: Iterable[str] = (), *, label: str = "") -> str:

@@ -73,6 +73,30 @@ def test_a_sweep_puts_policies_side_by_side(capsys: pytest.CaptureFixture[str]) 
     assert [one["room"]["fits"] for one in both] == [15, 30]
 
 
+def test_a_page_of_a_sweep_compares_its_runs_and_names_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795449600")
+    page = tmp_path / "sweep.html"
+    sweep = ("--sweep", "topologyManagerPolicy=best-effort,single-numa-node", "--probe", PROBE)
+    assert asked(capsys, *NODES, *PODS, *sweep, "--html", str(page))[0] == 3
+    drawn = page.read_text("utf-8")
+    assert "<h1>2 runs of a fleet</h1>" in drawn
+    assert '<td>topologyManagerPolicy=single-numa-node</td><td class="number">23</td>' in drawn
+    assert "<h3>More pods like the probe</h3>" in drawn
+    assert "<dd>nodewright fleet --nodes examples/fleet/nodes.yaml --shapes" in drawn
+    assert "<dt>Date</dt><dd>2026-11-23 16:00 UTC</dd>" in drawn
+
+
+def test_the_date_of_a_page_must_be_a_number_of_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
+    code, _, err = asked(capsys, *TABLES, "--html", str(tmp_path / "fleet.html"))
+    assert code == 1
+    assert 'SOURCE_DATE_EPOCH: Invalid value: "soon": must be seconds since 1970' in err
+
+
 def test_scores_of_the_scheduler_can_be_swept(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = asked(capsys, *TABLES, "--sweep", "scores=default,most-allocated")
     assert code == 0
@@ -310,7 +334,7 @@ def test_a_run_ends_when_it_is_to_end(capsys: pytest.CaptureFixture[str]) -> Non
 FAULTS = [
     ((*TABLES, "--until", "-5s"), 2, "must not be negative"),
     ((*TABLES, "--until", "soon"), 2, "soon"),
-    ((*TABLES, "--sweep", "a=1", "--html", "x"), 2, "--checkpoint, --html and --parquet cannot be combined"),
+    ((*TABLES, "--sweep", "a=1", "--parquet", "x"), 2, "--checkpoint and --parquet cannot be combined"),
     ((), 2, "specify nodes with --nodes FILE, or nodes and pods with -f FILE"),
     ((*TABLES, "--sweep", "topologyManagerPolicy"), 1, "must be FIELD=VALUE,VALUE"),
     ((*TABLES, "--sweep", "a=1", "--sweep", "a=2"), 1, "a is given twice"),

@@ -12,6 +12,9 @@ from nodewright.output.html_page import html_page
 
 PAGES = {
     "fleet": "fleet --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv",
+    "sweep": (
+        "fleet --nodes examples/fleet/nodes.csv --pods examples/fleet/pods.csv --sweep scores=default,best-fit"
+    ),
     "evict": (
         "evict --node examples/eviction/node.yaml --usage examples/eviction/summary.json "
         "--available memory.available=3Gi --growth shop/web=64Mi/s --compare --advise"

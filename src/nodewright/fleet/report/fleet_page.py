@@ -5,18 +5,21 @@ from html import escape
 
 import msgspec
 
+from nodewright.core.requests.integer_requests import scheduler_requests
 from nodewright.fleet.capacity import total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary
 from nodewright.fleet.report.fleet_text import (
     duration_text,
     filter_rejection_text,
     percent_text,
+    placement_reason_text,
     reason_text,
     short_name,
 )
-from nodewright.fleet.simulation.outcomes import FleetResult
+from nodewright.fleet.report.heat_map import HEAT_STYLE, heat_sections
+from nodewright.fleet.simulation.outcomes import FleetPodRecord, FleetResult, PodOutcome
 from nodewright.kubernetes.resource_names import PODS, readable_amount, resource_sort_key
-from nodewright.output.html_page import PLOT_STYLE, curve_legend, html_page, html_table
+from nodewright.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page, html_table
 from nodewright.output.svg_plot import (
     WIDTH,
     PlotCurve,
@@ -47,11 +50,12 @@ class ShareCurve(msgspec.Struct, frozen=True):
 
 
 class SplitBar(msgspec.Struct, frozen=True):
-    """A count with two parts."""
+    """An amount with two parts, and its text."""
 
     name: str
     first: int
     second: int
+    text: str
 
 
 def shares_svg(label: str, shares: Sequence[ShareCurve], *, most: int | None = None) -> str:
@@ -75,21 +79,21 @@ def shares_svg(label: str, shares: Sequence[ShareCurve], *, most: int | None = N
     return plot(label, window, grid, curves)
 
 
-def bars_svg(label: str, bars: Sequence[SplitBar]) -> str:
-    """A stacked bar for each count, all of the same length."""
+def bars_svg(label: str, bars: Sequence[SplitBar], whole: int) -> str:
+    """A stacked bar for each amount, all on one scale: ``whole`` is the full width."""
     height = len(bars) * (_BAR + 6) + 6
     inside = WIDTH - _BAR_LABEL - _BAR_NUMBER
-    parts = []
+    parts = [
+        f'<rect class="rest" x="{_BAR_LABEL}" y="0" width="{inside}" height="{height}"/>',
+    ]
     for index, bar in enumerate(bars):
         y = 6 + index * (_BAR + 6)
-        whole = bar.first + bar.second
-        first = inside * bar.first / whole if whole else 0
+        first, second = (inside * part / max(whole, 1) for part in (bar.first, bar.second))
         parts.append(
             f'<text class="end" x="{_BAR_LABEL - 8}" y="{y + 14}">{escape(bar.name)}</text>'
             f'<rect class="bar" x="{_BAR_LABEL}" y="{y}" width="{first:.1f}" height="{_BAR}"/>'
-            f'<rect class="lost" x="{_BAR_LABEL + first:.1f}" y="{y}" width="{inside - first if whole else 0:.1f}" '
-            f'height="{_BAR}"/>'
-            f'<text x="{WIDTH - _BAR_NUMBER + 8}" y="{y + 14}">{bar.first:,} + {bar.second:,}</text>'
+            f'<rect class="lost" x="{_BAR_LABEL + first:.1f}" y="{y}" width="{second:.1f}" height="{_BAR}"/>'
+            f'<text x="{WIDTH - _BAR_NUMBER + 8}" y="{y + 14}">{escape(bar.text)}</text>'
         )
     return svg_element(label, height, parts)
 
@@ -124,15 +128,22 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, flo
     return points if step <= 1 else [*points[::step], points[-1]]
 
 
-_STYLE = "\n.bar { fill: var(--c0) } .lost { fill: var(--c1) }\n"
+BAR_STYLE = """
+.bar { fill: var(--c0) } .lost { fill: var(--c1) } .rest { fill: var(--panel) } .pending td:last-child { min-width: 18rem }
+.pending td:first-child { white-space: nowrap }
+"""
 _CURVES = 4
 _MOST_ROWS = 20
+_MOST_PENDING = 100
+SEED = ("Seed", "none: the simulation draws no random numbers")
 
 
-def fleet_page(summary: FleetSummary, result: FleetResult, notes: Sequence[str] = ()) -> str:
+def fleet_page(
+    summary: FleetSummary, result: FleetResult, notes: Sequence[str] = (), origin: PageOrigin | None = None
+) -> str:
     """The run as one HTML document without scripts and external resources.
 
-    ``notes`` are the assumptions, shown at the end.
+    ``notes`` are the assumptions and ``origin`` is what made the page, both shown at the end.
     """
     title = f"{summary.nodes:,} nodes, {summary.pods:,} pods"
     outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in summary.outcomes.items())
@@ -143,6 +154,8 @@ def fleet_page(summary: FleetSummary, result: FleetResult, notes: Sequence[str] 
         heading=title,
         header=[f'<div class="soft">{subtitle}</div>'],
         sections=[
+            *_pending(result),
+            *heat_sections(result, plotted_resources(summary)),
             *_over_time(summary),
             *_usage(summary),
             *_shapes(summary),
@@ -151,7 +164,45 @@ def fleet_page(summary: FleetSummary, result: FleetResult, notes: Sequence[str] 
             *_times(summary, result),
             *(f'<p class="soft">{escape(note)}</p>' for note in notes),
         ],
-        style=f"{PLOT_STYLE}{_STYLE}",
+        style=f"{PLOT_STYLE}{BAR_STYLE}{HEAT_STYLE}",
+        footer="" if origin is None else origin.footer([SEED]),
+    )
+
+
+def plotted_resources(summary: FleetSummary) -> list[str]:
+    """The resources that pods requested, at most four, in the usual order."""
+    return [
+        name
+        for name in sorted(summary.resource_use, key=resource_sort_key)
+        if summary.resource_use[name].most and summary.resource_use[name].allocatable and name != PODS
+    ][:_CURVES]
+
+
+def _pending(result: FleetResult) -> Iterator[str]:
+    """The pods that are not on a node at the end, by name, with the reason."""
+    records = [
+        record
+        for record in result.pods
+        if record.outcome not in (PodOutcome.RUNNING, PodOutcome.ENDED, PodOutcome.NOT_ARRIVED)
+    ]
+    if not records:
+        return
+    rows = [
+        (record.pod.full_name, record.outcome.value, _requests(record), placement_reason_text(record))
+        for record in records[:_MOST_PENDING]
+    ]
+    yield f"<h2>Pods without a node: {len(records):,}</h2>"
+    yield f'<div class="pending">{html_table(("Pod", "State", "Requests", "Reason"), rows)}</div>'
+    if len(records) > _MOST_PENDING:
+        yield f'<p class="soft">and {len(records) - _MOST_PENDING:,} more; -o wide lists all.</p>'
+
+
+def _requests(record: FleetPodRecord) -> str:
+    requests = scheduler_requests(record.pod.pod)
+    return ", ".join(
+        f"{short_name(name)} {readable_amount(name, requests[name])}"
+        for name in sorted(requests, key=resource_sort_key)
+        if requests[name] and name != PODS
     )
 
 
@@ -159,11 +210,6 @@ def _over_time(summary: FleetSummary) -> Iterator[str]:
     samples = summary.samples
     if len(samples) < 2:
         return
-    names = [
-        name
-        for name in sorted(summary.resource_use, key=resource_sort_key)
-        if summary.resource_use[name].most and summary.resource_use[name].allocatable and name != PODS
-    ][:_CURVES]
     lines = [
         ShareCurve(
             short_name(name),
@@ -173,7 +219,7 @@ def _over_time(summary: FleetSummary) -> Iterator[str]:
                 for sample in samples
             ],
         )
-        for at, name in enumerate(names)
+        for at, name in enumerate(plotted_resources(summary))
     ]
     yield "<h2>Requested share of allocatable</h2>"
     yield f'<div class="scroll">{shares_svg("requested of allocatable, over time", lines)}</div>'
@@ -238,20 +284,26 @@ def _fragments(summary: FleetSummary) -> Iterator[str]:
     bars = [
         SplitBar(
             "1 CPU" if fragment.cpus == 1 else f"{fragment.cpus} CPUs",
-            fragment.by_numa,
-            fragment.by_node - fragment.by_numa,
+            fragment.by_numa * fragment.cpus,
+            (fragment.by_node - fragment.by_numa) * fragment.cpus,
+            f"{fragment.by_numa:,} + {fragment.by_node - fragment.by_numa:,} pods",
         )
         for fragment in summary.fragments
     ]
     yield "<h2>Fragmentation of free CPUs</h2>"
     yield (
-        f'<p class="soft">{summary.free_cpus:,} CPUs are free for exclusive allocation. The bars show how many pods with so many CPUs '
-        "would fit:</p>"
+        f'<p class="soft">{summary.free_cpus:,} CPUs are free for exclusive allocation: the full width. The bars show how '
+        "many of them pods with so many CPUs could use:</p>"
     )
-    yield f'<div class="scroll">{bars_svg("pods with so many CPUs that would fit, as a share", bars)}</div>'
+    label = "free CPUs that pods with so many CPUs could use"
+    yield f'<div class="scroll">{bars_svg(label, bars, summary.free_cpus)}</div>'
     entries = "".join(
         f'<li><svg width="14" height="10" aria-hidden="true"><rect class="{style}" width="14" height="10"/></svg>{name}</li>'
-        for style, name in (("bar", "in single NUMA nodes"), ("lost", "only across NUMA nodes"))
+        for style, name in (
+            ("bar", "in single NUMA nodes"),
+            ("lost", "only across NUMA nodes"),
+            ("rest", "not usable by pods of this size"),
+        )
     )
     yield f'<ul class="legend">{entries}</ul>'
 

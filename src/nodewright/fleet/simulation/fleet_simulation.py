@@ -70,6 +70,8 @@ class SimulationSetup(msgspec.Struct, frozen=True, kw_only=True):
     """When the simulation ends; None: after the last event."""
     keep_finished_pods: bool = True
     """Whether records of finished pods are kept, or only counts."""
+    samples_nodes: bool = False
+    """Whether the load of each node is sampled over time."""
 
 
 class PodCompletion(NamedTuple):
@@ -118,7 +120,7 @@ class FleetSimulation:
         self.nodes_under_check: set[int] = set()
         """Nodes under pressure, whose usage is checked every ten seconds."""
         self.records = PodRecords(keep_finished=setup.keep_finished_pods)
-        self.counters = SimulationCounters()
+        self.counters = SimulationCounters(samples_nodes=setup.samples_nodes)
         self.now_s = 0.0
         self.node_numbers = {node.name: number for number, node in enumerate(nodes)}
         self.attempts = 0

@@ -11,6 +11,7 @@ import msgspec
 
 from nodewright.fleet.simulation.cluster_view import ClusterView
 from nodewright.fleet.workload import FleetNode, FleetPod
+from nodewright.kubernetes.resource_names import PODS
 from nodewright.node.node_state import NodeState
 from nodewright.node.pod_placement import Placement
 from nodewright.reasons.reason import Reason
@@ -179,6 +180,17 @@ class FleetSample(msgspec.Struct, frozen=True):
     requested: Mapping[str, int]
 
 
+class NodeSample(msgspec.Struct, frozen=True):
+    """The load of each node at one time.
+
+    Units: at_s in seconds since the beginning; shares in percent of allocatable, rounded down, in the order of the nodes.
+    """
+
+    at_s: float
+    shares: Mapping[str, tuple[int, ...]]
+    """Requested shares by resource."""
+
+
 class RefusalCount(msgspec.Struct, frozen=True):
     """Number of rejections by nodes of a shape with one of the kubelet's reasons."""
 
@@ -200,6 +212,8 @@ class FleetResult(msgspec.Struct, frozen=True, kw_only=True):
     finished_pods: FinishedPods
     """Counts of pods that are not among the records."""
     samples: Sequence[FleetSample]
+    node_samples: Sequence[NodeSample] = ()
+    """Empty: they were not requested."""
     refusals: Sequence[RefusalCount]
     allocatable: Mapping[str, int]
     """Sum over all nodes."""
@@ -257,14 +271,21 @@ _MAX_SAMPLES = 1024
 """Maximum number of samples; when it is reached, every second one is dropped and the rate is halved."""
 
 
+_MAX_NODE_SAMPLES = 96
+"""Maximum number of samples of all nodes, thinned out in the same way."""
+
+
 class SimulationCounters:
     """Counters, and samples of the fleet that are evenly spread over the simulated moments."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, samples_nodes: bool = False) -> None:
         self.placements = self.preemptions = self.evictions = self.loops = 0
         self.samples: list[FleetSample] = []
+        self.node_samples: list[NodeSample] = []
         self.refusals: dict[tuple[str, str], RefusalCount] = {}
         self._stride = 1
+        self._node_stride = 1 if samples_nodes else 0
+        """0: nodes are not sampled."""
         self._moments = 0
 
     def count_departure(self, kind: FleetEventKind) -> None:
@@ -283,6 +304,11 @@ class SimulationCounters:
     def add_sample(self, at_s: float, cluster: ClusterView, waiting: int) -> None:
         """Records the state of the fleet after all events of one moment."""
         self._moments += 1
+        if self._node_stride and not self._moments % self._node_stride:
+            self.node_samples.append(node_sample(at_s, cluster))
+            if len(self.node_samples) >= _MAX_NODE_SAMPLES:
+                del self.node_samples[::2]
+                self._node_stride *= 2
         if self._moments % self._stride:
             return
         self.samples.append(FleetSample(at_s, cluster.running, waiting, cluster.requested()))
@@ -298,6 +324,7 @@ class SimulationCounters:
         self,
         totals: Mapping[str, int],
         samples: Sequence[FleetSample],
+        node_samples: Sequence[NodeSample],
         refusals: Sequence[tuple[tuple[str, str], RefusalCount]],
     ) -> None:
         """Replaces the counters by those of a checkpoint.
@@ -306,10 +333,31 @@ class SimulationCounters:
         """
         for name in self.totals():
             setattr(self, name, totals[name])
-        self.samples, self.refusals = list(samples), dict(refusals)
+        self.samples, self.node_samples = list(samples), list(node_samples)
+        self.refusals = dict(refusals)
 
     def refusal_counts(self) -> Sequence[RefusalCount]:
         """The refusals, most frequent first."""
         return tuple(
             count for _, count in sorted(self.refusals.items(), key=lambda item: (-item[1].count, item[0]))
         )
+
+
+def node_sample(at_s: float, cluster: ClusterView) -> NodeSample:
+    """The requested share of each node now."""
+    resources = dict.fromkeys(
+        name for slot in cluster.nodes for name, amount in slot.allocatable.items() if amount and name != PODS
+    )
+    return NodeSample(
+        at_s,
+        {
+            name: tuple(
+                100 * slot.requested.get(name, 0) // amount
+                if (amount := slot.allocatable.get(name, 0))
+                else 0
+                for slot in cluster.nodes
+            )
+            for name in resources
+            if cluster.requested_amounts.get(name)
+        },
+    )

@@ -6,8 +6,10 @@ from nodewright.fleet.simulation.outcomes import (
     FleetResult,
     FleetSample,
     NodeRecord,
+    NodeSample,
     PodOutcome,
     SimulationCounters,
+    node_sample,
 )
 from nodewright.fleet.simulation.scheduler import filter_rejections
 
@@ -33,6 +35,7 @@ def fleet_result(simulation: FleetSimulation, *, complete: bool) -> FleetResult:
         pods=tuple(simulation.records.records.values()),
         finished_pods=simulation.records.finished,
         samples=_samples(simulation, simulation.counters),
+        node_samples=_node_samples(simulation) if simulation.setup.samples_nodes else (),
         refusals=simulation.counters.refusal_counts(),
         allocatable=allocatable,
         placements=simulation.counters.placements,
@@ -69,6 +72,12 @@ def _samples(simulation: FleetSimulation, counters: SimulationCounters) -> tuple
         if _has_last_moment(simulation, counters)
         else (*counters.samples, last)
     )
+
+
+def _node_samples(simulation: FleetSimulation) -> tuple[NodeSample, ...]:
+    """The samples of the nodes, including the last moment."""
+    earlier = (sample for sample in simulation.counters.node_samples if sample.at_s < simulation.now_s)
+    return (*earlier, node_sample(simulation.now_s, simulation.cluster))
 
 
 def _has_last_moment(simulation: FleetSimulation, counters: SimulationCounters) -> bool:

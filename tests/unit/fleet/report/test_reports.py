@@ -1,6 +1,7 @@
 """What is said of a fleet: hopeless pods, numbers, tables, documents, pages."""
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -9,7 +10,7 @@ import pytest
 from nodewright.fleet import run
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
-from nodewright.fleet.report.fleet_page import fleet_page
+from nodewright.fleet.report.fleet_page import SplitBar, bars_svg, fleet_page
 from nodewright.fleet.report.fleet_report import POD_COLUMNS, FleetAssumptions, fleet_report, pod_columns
 from nodewright.fleet.report.fleet_text import fleet_text, pods_text, unschedulable_text
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
@@ -17,6 +18,7 @@ from nodewright.fleet.sweep_runs import SweepAxis, sweep_points
 from nodewright.fleet.synthetic import SyntheticFleet, node_rows, pod_rows
 from nodewright.fleet.unschedulable import UnschedulablePod, report_unschedulable
 from nodewright.fleet.workload import FleetPod
+from nodewright.output.html_page import PageOrigin
 from nodewright.output.json_yaml import as_json
 from tools.source import ROOT
 
@@ -110,6 +112,30 @@ def test_a_page_is_well_formed_and_has_no_external_resources(
         assert "<script" not in page
         assert "src=" not in page
     assert "<polyline" in fleet_page(*timed)
+
+
+def test_a_page_names_the_pods_that_wait_with_their_reasons(
+    manifests: tuple[FleetSummary, FleetResult],
+) -> None:
+    page = fleet_page(*manifests, origin=PageOrigin("nodewright fleet <x>", "1.2.3", "2026-11-23"))
+    assert "<h2>Pods without a node: 4</h2>" in page
+    assert (
+        "<td>data/giant</td><td>waiting</td><td>cpu 80, memory 64Gi</td><td>NodeResourcesFit (cpu): 7 nodes"
+        in page
+    )
+    facts = re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", page)
+    assert facts == [
+        ("Command", "nodewright fleet &lt;x&gt;"),
+        ("Version", "1.2.3"),
+        ("Seed", "none: the simulation draws no random numbers"),
+        ("Date", "2026-11-23"),
+    ]
+
+
+def test_bars_of_fragments_are_on_the_scale_of_all_free_cpus() -> None:
+    drawn = bars_svg("label", [SplitBar("8 CPUs", 10, 30, "1 + 3 pods")], whole=80)
+    widths = re.findall(r'class="(\w+)"[^>]* width="([\d.]+)"', drawn)
+    assert widths == [("rest", "680"), ("bar", "85.0"), ("lost", "255.0")]
 
 
 def test_unschedulable_pods_are_reported_on_arrival() -> None:
