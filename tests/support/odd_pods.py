@@ -47,6 +47,8 @@ class OddPods:
         if odd.random() < 0.3:
             spec["initContainers"] = [self.init_container(index) for index in range(odd.choice((1, 2)))]
         fields: dict[str, Callable[[], Any]] = {
+            "volumes": self.volumes,
+            "ephemeralContainers": lambda: [self.ephemeral_container()],
             "resources": self.resources,
             "nodeSelector": lambda: {self.key(): self.value()},
             "affinity": self.affinity,
@@ -56,7 +58,7 @@ class OddPods:
             "priority": lambda: odd.choice((0, 5, -1)),
             "priorityClassName": lambda: odd.choice(("system-node-critical", "high", "", "Bad_Name")),
             "preemptionPolicy": lambda: odd.choice(("Never", "PreemptLowerPriority", "Perhaps")),
-            "overhead": lambda: {"cpu": odd.choice(("250m", "1")), **self.amounts(1)},
+            "overhead": lambda: odd.choice(({}, {"cpu": odd.choice(("250m", "1")), **self.amounts(1)})),
             "runtimeClassName": lambda: odd.choice(("vm", "plain", "Bad_Name")),
             "schedulingGates": lambda: [{"name": self.key()} for _ in range(odd.choice((1, 2)))],
             "readinessGates": lambda: [{"conditionType": self.key()}],
@@ -103,6 +105,12 @@ class OddPods:
         """A container."""
         odd = self.random
         container: dict[str, Any] = {"name": f"c{index}", "image": "image"}
+        if odd.random() < 0.04:
+            container["image"] = odd.choice((" image", "image\n", " "))
+        if odd.random() < 0.1:
+            container["volumeMounts"] = [self.mount() for _ in range(odd.choice((1, 2)))]
+        if odd.random() < 0.1:
+            container["volumeDevices"] = [self.device() for _ in range(odd.choice((1, 2)))]
         if odd.random() < 0.07:
             container["name"] = odd.choice(NAMES)
         if odd.random() < 0.6:
@@ -131,6 +139,61 @@ class OddPods:
                 ({"stopSignal": "SIGTERM"}, {"preStop": {"exec": {"command": ["a"]}}, "stopSignal": "SIGHUP"})
             )
         return container
+
+    def volumes(self) -> list[dict[str, Any]]:
+        """Volumes that are empty, of claims, or of claim templates."""
+        odd = self.random
+        sources: tuple[Callable[[], dict[str, Any]], ...] = (
+            dict,
+            lambda: {"emptyDir": {"sizeLimit": odd.choice(("1Gi", "-1", "0"))}},
+            lambda: {"persistentVolumeClaim": {"claimName": odd.choice(("data", "", "web-v0"))}},
+            lambda: {"ephemeral": {"volumeClaimTemplate": self.claim_template()}},
+        )
+        return [
+            {"name": odd.choice((f"v{number}", "v0")), **odd.choice(sources)()}
+            for number in range(odd.choice((1, 2)))
+        ]
+
+    def claim_template(self) -> dict[str, Any]:
+        """A template of a claim."""
+        odd = self.random
+        modes = ("ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany", "Never")
+        spec: dict[str, Any] = {
+            "accessModes": odd.sample(modes, odd.choice((0, 1, 1, 2))),
+            "resources": {"requests": {"storage": odd.choice(("1Gi", "0", "-1", "1500m"))}},
+        }
+        if odd.random() < 0.2:
+            del spec["resources"]
+        if odd.random() < 0.3:
+            spec["storageClassName"] = odd.choice(("fast", "", "Bad_Name"))
+        if odd.random() < 0.3:
+            spec["volumeMode"] = odd.choice(("Block", "Filesystem", "", "Tape"))
+        if odd.random() < 0.2:
+            spec["selector"] = self.label_selector()
+        if odd.random() < 0.2:
+            kind = odd.choice(("PersistentVolumeClaim", "VolumeSnapshot", ""))
+            spec["dataSource"] = {"name": odd.choice(("a", "")), "kind": kind}
+        meta = {"labels": {self.key(): self.value()}} if odd.random() < 0.2 else {}
+        return {"metadata": {**meta, **odd.choice(({}, {}, {"name": "a"}))}, "spec": spec}
+
+    def mount(self) -> dict[str, Any]:
+        """A mount of a volume."""
+        odd = self.random
+        more = odd.choice(({}, {}, {"subPath": "../a"}, {"subPathExpr": "a"}, {"readOnly": True}))
+        return {"name": odd.choice(("v0", "v1", "")), "mountPath": odd.choice(("/a", "/b", "")), **more}
+
+    def device(self) -> dict[str, Any]:
+        """A block device."""
+        odd = self.random
+        return {
+            "name": odd.choice(("v0", "v1", "")),
+            "devicePath": odd.choice(("/a", "/dev/b", "/dev/../b", "")),
+        }
+
+    def ephemeral_container(self) -> dict[str, Any]:
+        """A container that no new pod may have."""
+        target = self.random.choice(({}, {"targetContainerName": "c0"}, {"targetContainerName": "c9"}))
+        return {**self.container(self.random.choice((0, 5))), **target}
 
     def init_container(self, index: int) -> dict[str, Any]:
         """An init container, or a sidecar."""

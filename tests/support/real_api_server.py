@@ -34,7 +34,7 @@ class RealAPIServer:
     """A client of the server."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self._connection: http.client.HTTPSConnection | None = None
 
     def request(self, method: str, path: str, body: Any = None, *, strict: bool = True) -> APIAnswer:
@@ -47,7 +47,7 @@ class RealAPIServer:
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             self._connection = http.client.HTTPSConnection(
-                "127.0.0.1", self._port, context=context, timeout=30
+                "127.0.0.1", self.port, context=context, timeout=30
             )
         try:
             self._connection.request(method, path, None if body is None else json.dumps(body), headers)

@@ -117,7 +117,7 @@ def created_pod(
     defaulted = mutated_pod(changed, cluster.priority_classes, cluster.runtime_classes)
     refusal: PodRefusal | None = None if is_stored else defaulted.refusal
     if refusal is None and changed is not valid:
-        violations = pod_violations(defaulted.pod, valid=valid)
+        violations = pod_violations(defaulted.pod, is_stored=is_stored, valid=valid)
         refusal = InvalidPod(violations=violations) if violations else None
     refusal = refusal or _limit_range_refusal(defaulted.pod, ranges)
     if refusal is None and not is_stored:

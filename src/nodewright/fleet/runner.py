@@ -118,7 +118,7 @@ def run(
     Errors: InputError for a profile with which the kubelet does not start, unknown scores, a checkpoint of another
         run; CustomPolicyError for a policy that fails.
     """
-    simulation = FleetSimulation(nodes, _setup(options), sink)
+    simulation = FleetSimulation(nodes, simulation_setup(options), sink)
     if checkpoint is None:
         complete = simulation.run(iter(pods), watch)
     else:
@@ -126,7 +126,11 @@ def run(
     return fleet_result(simulation, complete=complete)
 
 
-def _setup(options: Options) -> SimulationSetup:
+def simulation_setup(options: Options) -> SimulationSetup:
+    """The settings of a simulation with these options.
+
+    Errors: InputError for unknown scores.
+    """
     scorers = {policy.name: policy for policy in options.policies if isinstance(policy, NodeScorer)}
     scores_by_name: dict[str, NodeScore] = {**SCORES, **scorers}
     score = scores_by_name.get(options.scores)

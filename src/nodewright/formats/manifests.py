@@ -277,7 +277,7 @@ class ManifestLoader:
         is_stored = bool(written.metadata.uid)
         self._add_workload(value, location, pod, pod.metadata, replicas=1, is_stored=is_stored)
         pod = with_defaults(self.workloads[-1].workload.pod)
-        violations = pod_violations(replace(pod, metadata=written.metadata))
+        violations = pod_violations(replace(pod, metadata=written.metadata), is_stored=is_stored)
         self.workloads[-1] = replace(self.workloads[-1], submitted=pod, valid=None if violations else pod)
         return violations
 

@@ -7,9 +7,8 @@ from nodewright.formats.controllers import POD_TEMPLATES
 from nodewright.reasons.reason import NotJudged
 
 _REASON = "the API server validates it, this project does not"
-_POD_FIELDS = ("ephemeralContainers", "schedulingGroup")
+_POD_FIELDS = ("schedulingGroup",)
 _CONTAINER_LISTS = ("containers", "initContainers")
-_CONTAINER_FIELDS = ("volumeDevices",)
 _WINDOWS = "windowsOptions"
 
 
@@ -18,9 +17,9 @@ def unjudged_fields(value: Mapping[str, Any]) -> tuple[NotJudged, ...]:
 
     `docs/reference/pod-fields.md` lists all fields and how each is treated.
 
-    >>> spec = {"containers": [{"volumeDevices": [{}]}]}
+    >>> spec = {"schedulingGroup": {"podGroupName": "a"}}
     >>> [fact.what for fact in unjudged_fields({"apiVersion": "v1", "kind": "Pod", "spec": spec})]
-    ['spec.containers[0].volumeDevices']
+    ['spec.schedulingGroup']
     """
     location = POD_TEMPLATES.get((value["apiVersion"], value["kind"]))
     for step in location.path if location is not None else ():
@@ -35,7 +34,6 @@ def _paths(spec: Mapping[str, Any]) -> Iterator[str]:
     for field in _CONTAINER_LISTS:
         for index, container in enumerate(spec.get(field) or ()):
             prefix = f"{field}[{index}]."
-            yield from (f"{prefix}{name}" for name in _CONTAINER_FIELDS if container.get(name))
             yield from _of_security_context(container, prefix)
 
 

@@ -78,6 +78,7 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     restart_policy_rules: tuple[dict[str, Any], ...] = ()
     ports: tuple[ContainerPort, ...] = ()
     volume_mounts: tuple[dict[str, Any], ...] = ()
+    volume_devices: tuple[dict[str, Any], ...] = ()
     lifecycle: dict[str, Any] | None = None
     liveness_probe: dict[str, Any] | None = None
     readiness_probe: dict[str, Any] | None = None
@@ -93,6 +94,12 @@ class Container(msgspec.Struct, frozen=True, rename="camel"):
     def is_sidecar(self) -> bool:
         """Whether this init container keeps running beside the regular containers."""
         return self.restart_policy == "Always"
+
+
+class EphemeralContainer(Container, frozen=True, rename="camel"):
+    """A container that is added to a running pod, to look into it."""
+
+    target_container_name: str = ""
 
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel"):
@@ -146,6 +153,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     overhead: ResourceList | None = None
     """What running the pod uses besides its containers; empty is not the same as absent to the API server."""
     resources: ResourceRequirements | None = None

@@ -149,7 +149,7 @@ def test_a_stateful_set_stops_at_the_first_pod_that_is_refused_and_its_claim_sta
 
 
 def test_claims_for_pods_are_created_after_them() -> None:
-    volume = "{name: v, ephemeral: {volumeClaimTemplate: {spec: {resources: {requests: {storage: 1Gi}}}}}}"
+    volume = "{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}"
     more = f", volumes: [{volume}], resourceClaims: [{{name: gpu, resourceClaimTemplateName: two}}]"
     template = (
         "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: two}, spec: {spec: {devices: "

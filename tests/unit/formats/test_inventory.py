@@ -111,9 +111,7 @@ def test_pods_have_claims_of_ephemeral_volumes() -> None:
     assert entry.manifest.controller is not None
     assert [claim.metadata.name for claim in entry.manifest.controller.volume_claims] == ["data"]
     assert entry.manifest.controller.is_ordered_ready
-    volume = (
-        "{name: scratch, ephemeral: {volumeClaimTemplate: {spec: {resources: {requests: {storage: 5Gi}}}}}}"
-    )
+    volume = "{name: scratch, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 5Gi}}}}}}"
     spec = f"{{containers: [{{name: a}}], volumes: [{{name: plain}}, {volume}]}}"
     (entry,) = entries(f"{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {spec}}}")
     (claim,) = entry.manifest.ephemeral_volume_claims

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from operator import is_
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.releases.release_rules import HugePageDefaults, ReleaseRules
 from nodewright.values.quantity import Quantity
 
+ContainerT = TypeVar("ContainerT", bound=Container)
 _MILLI = -3
 
 
@@ -165,13 +166,16 @@ def _spec_in_milli(spec: PodSpec) -> PodSpec:
     init_containers = tuple(map(_container_in_milli, spec.init_containers))
     overhead = None if spec.overhead is None else rounded_to_milli(spec.overhead)
     resources = None if spec.resources is None else _resources_in_milli(spec.resources)
+    ephemeral = tuple(map(_container_in_milli, spec.ephemeral_containers))
     same = _same(containers, spec.containers) and _same(init_containers, spec.init_containers)
+    same = same and _same(ephemeral, spec.ephemeral_containers)
     if same and overhead is spec.overhead and resources is spec.resources:
         return spec
     return replace(
         spec,
         containers=containers,
         init_containers=init_containers,
+        ephemeral_containers=ephemeral,
         overhead=overhead,
         resources=resources,
     )
@@ -194,7 +198,7 @@ def _status_in_milli(status: PodStatus) -> PodStatus:
     )
 
 
-def _container_in_milli(container: Container) -> Container:
+def _container_in_milli(container: ContainerT) -> ContainerT:
     resources = _resources_in_milli(container.resources)
     return container if resources is container.resources else replace(container, resources=resources)
 

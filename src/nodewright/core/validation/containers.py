@@ -5,14 +5,16 @@ from typing import NamedTuple
 
 from nodewright.core.validation.container_resources import resource_violations
 from nodewright.core.validation.handlers import handler_violations
+from nodewright.core.validation.mounts import device_violations, mount_violations
 from nodewright.core.validation.pod_settings import container_security_violations
-from nodewright.core.validation.references import env_from_violations, env_violations
+from nodewright.core.validation.references import Fields, env_from_violations, env_violations
 from nodewright.core.validation.restarts import (
     init_resize_policy_violations,
     resize_policy_violations,
     restart_violations,
 )
 from nodewright.core.validation.violation import (
+    ErrorType,
     Violation,
     duplicate,
     each_invalid,
@@ -21,7 +23,6 @@ from nodewright.core.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.core.validation.volumes import mount_violations
 from nodewright.kubernetes.name_validation import dns1123_label_errors, port_name_errors
 from nodewright.kubernetes.objects import Container, PodSpec
 from nodewright.kubernetes.pod_spec_fields import ContainerPort
@@ -36,7 +37,7 @@ class _Names(NamedTuple):
     """What containers may name."""
 
     claims: frozenset[str]
-    volumes: frozenset[str]
+    volumes: Mapping[str, Fields]
 
 
 class _Scope(NamedTuple):
@@ -47,13 +48,13 @@ class _Scope(NamedTuple):
 
 
 def all_container_violations(
-    spec: PodSpec, volumes: frozenset[str], path: str, valid: PodSpec | None = None
+    spec: PodSpec, volumes: Mapping[str, Fields], path: str, valid: PodSpec | None = None
 ) -> Iterator[Violation]:
-    """The violations in the containers, init containers included; ``volumes`` are the names of the valid volumes.
+    """The violations in the containers of all kinds; ``volumes`` are the valid volumes by name.
 
     ``valid``: a spec without violations of which this one is made: fields that it shares are not checked again.
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainers and validateInitContainers.
-    Departs: images are not checked.
+    Departs: a container without an image is accepted, because no decision here depends on images.
     """
     claims = frozenset(str(claim["name"]) for claim in spec.resource_claims if claim.get("name"))
     scope = _Scope(_Names(claims, volumes), spec.restart_policy)
@@ -86,10 +87,64 @@ def all_container_violations(
         yield from _port_conflicts([(f"{path}.initContainers[0]", container)])
         yield from _sidecar_field_violations(container, container_path, checked_init[index])
         yield from init_resize_policy_violations(container, container_path)
+    if spec.ephemeral_containers:
+        yield from _ephemeral_violations(spec, scope, f"{path}.ephemeralContainers")
     if spec.host_network:
         yield from _host_network_violations(spec.containers, f"{path}.containers")
 
 
+def _ephemeral_violations(spec: PodSpec, scope: _Scope, path: str) -> Iterator[Violation]:
+    """The violations in ephemeral containers.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateEphemeralContainers.
+    """
+    targets = {container.name for container in (*spec.containers, *spec.init_containers)}
+    names = set(targets)
+    for index, container in enumerate(spec.ephemeral_containers):
+        container_path = f"{path}[{index}]"
+        yield from _common_violations(container, container_path, scope, _NOTHING_CHECKED)
+        yield from image_space_violations((container,), path, index)
+        if container.name in names:
+            yield duplicate(f"{container_path}.name", container.name)
+        names.add(container.name)
+        target = container.target_container_name
+        if target and target not in targets:
+            yield Violation(f"{container_path}.targetContainerName", ErrorType.NOT_FOUND, target)
+        for field, attribute in _NOT_IN_EPHEMERAL.items():
+            if getattr(container, attribute) != getattr(_NOTHING_CHECKED, attribute):
+                yield forbidden(f"{container_path}.{field}", _NO_EPHEMERAL)
+        if _kept_lifecycle(container) is not None:
+            yield forbidden(f"{container_path}.lifecycle", _NO_EPHEMERAL)
+        for number, mount in enumerate(container.volume_mounts):
+            for field in ("subPath", "subPathExpr"):
+                if mount.get(field):
+                    yield forbidden(f"{container_path}.volumeMounts[{number}].{field}", _NO_EPHEMERAL)
+
+
+def image_space_violations(
+    containers: Sequence[Container], path: str, first_index: int = 0
+) -> Iterator[Violation]:
+    """Images of a pod, not of a template, that begin or end with blanks.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainerOnlyForPod.
+    """
+    for index, container in enumerate(containers, first_index):
+        if container.image != container.image.strip():
+            rule = "must not have leading or trailing whitespace"
+            yield invalid(f"{path}[{index}].image", container.image, rule)
+
+
+_NO_EPHEMERAL = "cannot be set for an Ephemeral Container"
+_NOT_IN_EPHEMERAL = {
+    "ports": "ports",
+    "resources": "resources",
+    "resizePolicy": "resize_policy",
+    "restartPolicy": "restart_policy",
+    "restartPolicyRules": "restart_policy_rules",
+    "livenessProbe": "liveness_probe",
+    "readinessProbe": "readiness_probe",
+    "startupProbe": "startup_probe",
+}
 _NOTHING_CHECKED = Container()
 
 
@@ -130,6 +185,8 @@ def _common_violations(
         yield from env_from_violations(container.env_from, f"{path}.envFrom")
     if container.volume_mounts is not checked.volume_mounts:
         yield from mount_violations(container, scope.names.volumes, f"{path}.volumeMounts")
+    if container.volume_devices is not checked.volume_devices:
+        yield from device_violations(container, scope.names.volumes, f"{path}.volumeDevices")
     if container.image_pull_policy and container.image_pull_policy not in _PULL_POLICIES:
         yield not_supported(f"{path}.imagePullPolicy", container.image_pull_policy, _PULL_POLICIES)
     if container.resources is not checked.resources:

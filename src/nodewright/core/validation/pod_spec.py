@@ -8,9 +8,10 @@ from nodewright.core.validation.container_resources import (
     pod_level_violations,
     resource_violations,
 )
-from nodewright.core.validation.containers import all_container_violations
+from nodewright.core.validation.containers import all_container_violations, image_space_violations
 from nodewright.core.validation.placement import affinity_violations, topology_spread_violations
 from nodewright.core.validation.pod_settings import pod_setting_violations
+from nodewright.core.validation.references import Fields
 from nodewright.core.validation.violation import (
     Violation,
     duplicate,
@@ -45,13 +46,16 @@ _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _SYSTEMS = ("linux", "windows")
 
 
-def pod_violations(pod: Pod, *, is_template: bool = False, valid: Pod | None = None) -> tuple[Violation, ...]:
+def pod_violations(
+    pod: Pod, *, is_template: bool = False, is_stored: bool = False, valid: Pod | None = None
+) -> tuple[Violation, ...]:
     """The violations for which the API server rejects the pod; empty if it accepts the pod.
 
     The pod has its defaults (`with_defaults`), a template only has its amounts rounded. ``valid``: a pod or template
     without violations of which this pod is made; what is the same object in both is not checked again.
+    ``is_stored``: an API server has accepted the pod; it may have containers that no new pod has.
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodCreate; default feature gates.
-    Departs: images, ephemeral containers and the options of security modules are not checked. Amounts that do not fit into 64 bits are refused. The order is fixed where the API server walks maps.
+    Departs: a container without an image is accepted, and the options of security modules are not checked. Amounts that do not fit into 64 bits are refused. The order is fixed where the API server walks maps.
 
     >>> from nodewright.kubernetes.objects import Container, ObjectMeta
     >>> from nodewright.values.quantity import Quantity
@@ -65,9 +69,9 @@ def pod_violations(pod: Pod, *, is_template: bool = False, valid: Pod | None = N
         if is_template
         else metadata_violations(pod.metadata)
     )
-    volumes: frozenset[str] = frozenset()
+    volumes: Mapping[str, Fields] = {}
     if pod.spec.volumes:
-        of_volumes, volumes = volume_violations(pod, "spec.volumes")
+        of_volumes, volumes = volume_violations(pod, "spec.volumes", is_template=is_template)
         violations.extend(of_volumes)
     violations.extend(
         all_container_violations(pod.spec, volumes, "spec", None if valid is None else valid.spec)
@@ -78,6 +82,14 @@ def pod_violations(pod: Pod, *, is_template: bool = False, valid: Pod | None = N
     violations.extend(_placement_violations(pod, {} if is_template else pod.metadata.labels))
     violations.extend(_other_violations(pod.spec))
     violations.extend(file_key_volume_violations(pod, "spec"))
+    if not is_template:
+        violations.extend(image_space_violations(pod.spec.containers, "spec.containers"))
+        violations.extend(image_space_violations(pod.spec.init_containers, "spec.initContainers"))
+    if pod.spec.ephemeral_containers and not is_stored:
+        rule = (
+            "ephemeral containers not allowed in pod template" if is_template else "cannot be set on create"
+        )
+        violations.append(forbidden("spec.ephemeralContainers", rule))
     if pod.spec.node_name and pod.spec.scheduling_gates and not is_template:
         rule = "cannot be set until all schedulingGates have been cleared"
         violations.append(forbidden("spec.nodeName", rule))
@@ -127,7 +139,6 @@ def _user_namespace_violations(spec: PodSpec) -> Iterator[Violation]:
     """The fields that a pod with a user namespace must not set; the case of the names is the API server's.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateHostUsers.
-    Departs: volume devices are not checked.
     """
     for name, is_set in (
         ("hostNetwork", spec.host_network),
@@ -136,6 +147,14 @@ def _user_namespace_violations(spec: PodSpec) -> Iterator[Violation]:
     ):
         if is_set:
             yield forbidden(f"spec.{name}", "when `hostUsers` is false")
+    for kind, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        for index, container in enumerate(containers):
+            if container.volume_devices:
+                yield forbidden(f"spec.{kind}[{index}].volumeDevices", "when `hostUsers` is false")
 
 
 def _gate_violations(spec: PodSpec) -> Iterator[Violation]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from nodewright.core.validation.claim_templates import claim_template_violations
 from nodewright.core.validation.violation import (
     ErrorType,
     Violation,
@@ -194,6 +195,14 @@ def _csi(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
         yield from each_invalid(f"{path}.name", name, dns1123_subdomain_errors(name))
 
 
+def _ephemeral(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    template, template_path = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
+    if template is None:
+        yield required(template_path)
+    else:
+        yield from claim_template_violations(template, template_path)
+
+
 def _image(source: Mapping[str, Any], path: str) -> Iterator[Violation]:
     yield from _needs("reference")(source, path)
     policy = source.get("pullPolicy") or _PULL_POLICIES[0]
@@ -223,6 +232,6 @@ PLUGIN_RULES: Mapping[str, Rule] = {
     "storageos": _storage_os,
     "scaleIO": _needs("gateway", "system", "volumeName"),
     "csi": _csi,
-    "ephemeral": _needs("volumeClaimTemplate"),
+    "ephemeral": _ephemeral,
     "image": _image,
 }

@@ -1,4 +1,4 @@
-"""Validation of volumes: their names, the sources of every type, and the mounts in containers."""
+"""Validation of volumes: their names and the sources of every type."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from nodewright.core.validation.violation import (
 )
 from nodewright.core.validation.volume_plugins import PLUGIN_RULES, SECOND_SOURCE_PATHS, Rule
 from nodewright.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
-from nodewright.kubernetes.objects import Container, Pod
+from nodewright.kubernetes.objects import Pod
 from nodewright.values.quantity import Quantity, QuantityError
 
 _HOST_PATH_TYPES = (
@@ -37,35 +37,34 @@ _HOST_PATH_TYPES = (
     "FileOrCreate",
     "Socket",
 )
-_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
-_RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
 _MODE_RULE = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
-def volume_violations(pod: Pod, path: str) -> tuple[tuple[Violation, ...], frozenset[str]]:
-    """The violations in the pod's volumes, and the names of the valid ones.
+def volume_violations(
+    pod: Pod, path: str, *, is_template: bool
+) -> tuple[tuple[Violation, ...], Mapping[str, Fields]]:
+    """The violations in the pod's volumes, and the valid ones by name.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateVolumes.
-    Departs: claim templates of ephemeral volumes are not checked.
     """
     violations: list[Violation] = []
-    names: set[str] = set()
-    pod_name = pod.metadata.name
+    valid: dict[str, Fields] = {}
+    pod_name = "" if is_template else pod.metadata.name
     ephemeral = (volume for volume in pod.spec.volumes if volume.get("ephemeral") is not None)
     created = {f"{pod_name}-{volume.get('name')}" for volume in ephemeral}
     for index, volume in enumerate(pod.spec.volumes):
         volume_path, name = f"{path}[{index}]", volume.get("name") or ""
         own = [*_source_violations(volume, volume_path, pod_name), *_name_violations(name, volume_path)]
-        if name in names:
+        if name in valid:
             own.append(duplicate(f"{volume_path}.name", name))
         if not own:
-            names.add(name)
+            valid[name] = volume
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if pod_name and claim in created:
             rule = "must not reference a PVC that gets created for an ephemeral volume"
             own.append(invalid(f"{volume_path}.persistentVolumeClaim.claimName", claim, rule))
         violations += own
-    return tuple(violations), frozenset(names)
+    return tuple(violations), valid
 
 
 def _name_violations(name: str, path: str) -> Iterator[Violation]:
@@ -301,60 +300,7 @@ _SOURCE_RULES: Mapping[str, Rule] = {
 }
 
 
-# ---------------------------------------------------------------- mounts
-
-
-def mount_violations(container: Container, volumes: frozenset[str], path: str) -> Iterator[Violation]:
-    """The violations in a container's mounts of these volumes.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateVolumeMounts; the paths of `subPath` and the
-        fields after it do not name the mount, as upstream.
-    """
-    used: set[str] = set()
-    for index, mount in enumerate(container.volume_mounts):
-        mount_path, name, target = f"{path}[{index}]", mount.get("name") or "", mount.get("mountPath") or ""
-        if not name:
-            yield required(f"{mount_path}.name")
-        if name not in volumes:
-            yield Violation(f"{mount_path}.name", ErrorType.NOT_FOUND, name)
-        if not target:
-            yield required(f"{mount_path}.mountPath")
-        if target in used:
-            yield invalid(f"{mount_path}.mountPath", target, "must be unique")
-        used.add(target)
-        yield from _sub_path_violations(mount, path, mount_path)
-        yield from _mount_option_violations(mount, container, path)
-
-
-def _sub_path_violations(mount: Fields, path: str, mount_path: str) -> Iterator[Violation]:
-    sub_path, expression = mount.get("subPath") or "", mount.get("subPathExpr") or ""
-    if sub_path:
-        yield from relative_path_violations(sub_path, f"{path}.subPath")
-    if expression:
-        if sub_path:
-            rule = "subPathExpr and subPath are mutually exclusive"
-            yield invalid(f"{mount_path}.subPathExpr", expression, rule)
-        yield from relative_path_violations(expression, f"{path}.subPathExpr")
-
-
-def _mount_option_violations(mount: Fields, container: Container, path: str) -> Iterator[Violation]:
-    propagation, recursive = mount.get("mountPropagation"), mount.get("recursiveReadOnly")
-    if propagation is not None:
-        field = f"{path}.mountPropagation"
-        if propagation not in _PROPAGATIONS:
-            yield not_supported(field, propagation, _PROPAGATIONS)
-        if propagation == "Bidirectional" and not (container.security_context or {}).get("privileged"):
-            rule = "Bidirectional mount propagation is available only to privileged containers"
-            yield forbidden(field, rule)
-    if recursive in ("Enabled", "IfPossible"):
-        field = f"{path}.recursiveReadOnly"
-        if not mount.get("readOnly"):
-            yield forbidden(field, "may only be specified when readOnly is true")
-        if propagation not in (None, "None"):
-            rule = "may only be specified when mountPropagation is None or not specified"
-            yield forbidden(field, rule)
-    elif recursive is not None and recursive != "Disabled":
-        yield not_supported(f"{path}.recursiveReadOnly", recursive, _RECURSIVE_READ_ONLY)
+# ---------------------------------------------------------------- files of variables
 
 
 def file_key_volume_violations(pod: Pod, path: str) -> Iterator[Violation]:

@@ -39,7 +39,8 @@ class InterPodView:
         for spread, counts in zip(self.hard_constraints, self._counts_by_value, strict=True):
             value = slot.labels.get(spread.topology_key)
             if value is None:
-                return FilterStatus("PodTopologySpread", (spread.topology_key,), is_unresolvable=True)
+                detail = f"{spread.topology_key} (missing required label)"
+                return FilterStatus("PodTopologySpread", (detail,), is_unresolvable=True)
             fewest = min(counts.values(), default=0) if len(counts) >= spread.min_domains else 0
             matches_itself = spread.selector.matches(self.shape.labels)
             if counts.get(value, 0) + matches_itself - fewest > spread.max_skew:

@@ -168,10 +168,18 @@ def best_node(
     """The number of the node with the highest score; None: there are no nodes."""
     if not slots:
         return None
+    totals = total_scores(shape, slots, inter_pod, score)
+    return slots[totals.index(max(totals))].number
+
+
+def total_scores(
+    shape: PodShape, slots: Sequence[NodeSlot], inter_pod: InterPodView, score: NodeScore
+) -> list[int]:
+    """The score of each of these nodes, of which there is at least one: the weighted sum of all plugins' scores."""
     taint_scores = normalized_scores([intolerable_taint_count(shape, slot) for slot in slots], reverse=True)
     affinity_scores = normalized_scores([node_affinity_score(shape, slot) for slot in slots])
     spread_scores, inter_pod_scores = inter_pod.spread_scores(slots), inter_pod.affinity_scores(slots)
-    totals = [
+    return [
         score(shape, slot)
         + TAINT_WEIGHT * taint_scores[index]
         + AFFINITY_WEIGHT * affinity_scores[index]
@@ -179,7 +187,6 @@ def best_node(
         + INTER_POD_AFFINITY_WEIGHT * inter_pod_scores[index]
         for index, slot in enumerate(slots)
     ]
-    return slots[totals.index(max(totals))].number
 
 
 def filter_rejections(shape: PodShape, cluster: ClusterView) -> tuple[FilterRejections, ...]:

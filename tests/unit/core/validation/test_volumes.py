@@ -43,6 +43,7 @@ def mounted(*mounts: dict[str, Any], **main: Any) -> dict[str, Any]:
     }
 
 
+TEMPLATE = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
 ITEM = {"key": "k", "path": "p"}
 NAME = {"fieldRef": {"fieldPath": "metadata.name"}}
 
@@ -103,7 +104,7 @@ VOLUMES: list[tuple[dict[str, Any], list[str]]] = [
       "volumes[0].projected Invalid value a: conflicting duplicate paths"]),
     (volume(persistentVolumeClaim={}), ["volumes[0].persistentVolumeClaim.claimName Required value"]),
     (volume(ephemeral={}), ["volumes[0].ephemeral.volumeClaimTemplate Required value"]),
-    (volumes({"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}, {"name": "w", "persistentVolumeClaim": {"claimName": "web-v"}}),
+    (volumes({"name": "v", "ephemeral": {"volumeClaimTemplate": TEMPLATE}}, {"name": "w", "persistentVolumeClaim": {"claimName": "web-v"}}),
      [("volumes[1].persistentVolumeClaim.claimName Invalid value web-v: must not reference a PVC that gets created for "
       "an ephemeral volume")]),
     (volume(nfs={"server": "s", "path": "a"}), ["volumes[0].nfs.path Invalid value a: must be an absolute path"]),

@@ -212,3 +212,14 @@ def test_mismatch_label_keys_separate_revisions() -> None:
     )
     around = InterPodView(a_shape(2, "", {"foo": "", "revision": "2"}, **affinity(FAR, one)), board)
     assert [around.filter_status(seat) is None for seat in seats] == [False, True]
+
+
+def test_a_node_without_the_label_of_a_constraint_says_so() -> None:
+    board = zones("0", ("z1", "z2", ""))
+    around = InterPodView(shape_with(spread("zone")), board)
+    statuses = [around.filter_status(slot) for slot in board.nodes]
+    assert [status and status.details for status in statuses] == [
+        ("zone",),
+        None,
+        ("zone (missing required label)",),
+    ]

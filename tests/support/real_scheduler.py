@@ -1,0 +1,104 @@
+"""A real kube-scheduler beside a real API server, with nodes that exist only as objects."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.real_api_server import ASSETS, RealAPIServer, real_api_server
+
+PODS = "/api/v1/namespaces/default/pods"
+_NODES = "/api/v1/nodes"
+_DECISION_S = 60
+
+
+class RealScheduler:
+    """Creates nodes and pods, and waits for the scheduler's decisions."""
+
+    def __init__(self, server: RealAPIServer) -> None:
+        self.server = server
+
+    def set_nodes(self, nodes: list[dict[str, Any]]) -> None:
+        """Replaces all pods and nodes."""
+        self.server.request("DELETE", f"{PODS}?gracePeriodSeconds=0")
+        self.server.request("DELETE", _NODES)
+        for node in nodes:
+            status, taints = node.get("status", {}), node.get("spec", {}).get("taints", [])
+            _created(self.server.create(_NODES, node))
+            path = f"{_NODES}/{node['metadata']['name']}"
+            ready = {"type": "Ready", "status": "True", "reason": "", "message": ""}
+            self.server.request("PATCH", f"{path}/status", {"status": {**status, "conditions": [ready]}})
+            # An admission plugin taints new nodes, which no controller removes here.
+            self.server.request("PATCH", path, {"spec": {"taints": taints}})
+        time.sleep(0.3)  # the scheduler reads nodes from a cache
+
+    def add_pod(self, pod: dict[str, Any]) -> tuple[str, str]:
+        """The node of a new pod, or the message of the scheduler that finds none."""
+        name = pod["metadata"]["name"]
+        _created(self.server.create(PODS, pod))
+        deadline = time.monotonic() + _DECISION_S
+        while time.monotonic() < deadline:
+            found = self.server.request("GET", f"{PODS}/{name}").body
+            if found["spec"].get("nodeName"):
+                return found["spec"]["nodeName"], ""
+            for condition in found.get("status", {}).get("conditions", ()):
+                if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                    return "", str(condition.get("message", ""))
+            time.sleep(0.02)
+        raise TimeoutError(name)
+
+    def remove_pod(self, name: str) -> None:
+        """Deletes a pod at once."""
+        self.server.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+
+    def objects(self) -> list[dict[str, Any]]:
+        """The nodes and pods as kubectl prints them."""
+        lists = ((_NODES, "Node"), (PODS, "Pod"))
+        return [
+            {"apiVersion": "v1", "kind": kind, **item}
+            for path, kind in lists
+            for item in self.server.request("GET", path).body["items"]
+        ]
+
+
+def _created(answer: Any) -> None:
+    assert answer.code == 201, answer.message
+
+
+@contextmanager
+def real_scheduler(folder: Path) -> Iterator[RealScheduler]:
+    """A running scheduler with its API server; its log is in the folder."""
+    with real_api_server(folder) as server:
+        user = {"name": "admin", "user": {"token": "admin"}}
+        cluster = {"server": f"https://127.0.0.1:{server.port}", "insecure-skip-tls-verify": True}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "users": [user],
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "admin"}}],
+            "current-context": "c",
+        }
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(json.dumps(config), "utf-8")
+        with (folder / "kube-scheduler.log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    f"{ASSETS}/kube-scheduler",
+                    f"--kubeconfig={kubeconfig}",
+                    f"--authentication-kubeconfig={kubeconfig}",
+                    f"--authorization-kubeconfig={kubeconfig}",
+                    "--leader-elect=false",
+                    "--secure-port=0",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+            try:
+                yield RealScheduler(server)
+            finally:
+                process.terminate()
+                process.wait(20)
