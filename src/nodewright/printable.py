@@ -20,7 +20,7 @@ _SURROGATE_ESCAPES = range(0xDC80, 0xDD00)
 
 _CI_COMMANDS = re.compile(r"##(?=\w*\[)")
 """GitHub (`##[error]`), Azure Pipelines (`##vso[`) and TeamCity (`##teamcity[`) search the whole line."""
-_LINE_COMMANDS = re.compile(r"^(\s*):(?=:.*::)", re.MULTILINE)
+_LINE_COMMANDS = re.compile(r"^([^\S\n]*):(?=:.*::)", re.MULTILINE)
 """`::error file=a,line=1::text`; GitHub ignores blanks before it."""
 
 

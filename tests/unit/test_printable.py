@@ -135,13 +135,18 @@ def test_a_long_log_line_is_cut_to_what_a_pipe_takes_at_once(
     assert written.decode().endswith("...\n")
 
 
+def test_very_many_empty_lines_are_printed_in_linear_time() -> None:
+    text = "\n" * 500_000 + "::"
+    assert printable_text(text) == text
+
+
 # Children that become another program, completion (read by a shell), raw logs, and answers that are JSON lines.
 _WRITERS = {
     "output/terminal.py",
     "cli/__init__.py",
     "cli/complete.py",
     "cli/logs.py",
-    "conformance/vectors.py",
+    "cli/output_files.py",
 }
 
 

@@ -81,7 +81,9 @@ class _YAMLPositions:
         if document > len(self.documents):
             return None
         position = self.documents[document - 1]
-        for key, name in _STEP.findall(path):
+        # After the last bracket nothing is a key; to search for its end each time takes very long.
+        end = path.rfind("]") + 1
+        for key, name in (*_STEP.findall(path[:end]), *_STEP.findall(path[end:].replace("[", "."))):
             child = position.children.get(key or name)
             if child is None:
                 break

@@ -116,6 +116,12 @@ CASES: Mapping[str, Case] = {
         "Linux has at most 1024 NUMA nodes",
     ),
     "a zone's number": (CAPTURE, partial(captured, zone="9" * 5000), "must end in its number"),
+    "digits before the end of a zone's name": (CAPTURE, partial(captured, zone="9" * 500_000 + "x"), "must end in its number"),
+    "a key of brackets": (
+        "requests -f @b.json",
+        lambda: {"b.json": json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"[" * 500_000: 1}})},
+        "unknown field",
+    ),
     "replicas": (f"fleet run {NODES} --pods @d.yaml", lambda: {"d.yaml": DEPLOYMENT}, "--max-replicas"),
     "replicas to minimise": (
         f"fleet minimise {NODES} --pods @d.yaml",

@@ -213,7 +213,7 @@ class BaseConfigBuilder:
         env = _checked_value(
             environment_variables(pod, container, self._reference_sources(pod, container, runtime_status))
         )
-        command, args = command_and_args(container, env)
+        command, args = _checked_value(command_and_args(container, env))
         signal = (container.lifecycle or {}).get("stopSignal")
         return ContainerConfig(
             pod=pod,

@@ -5,7 +5,7 @@ Probes and hooks have ports as numbers; commands of probes are expanded with the
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from nodewright.core.environment.downward_api import env_field, env_resource
@@ -21,31 +21,55 @@ from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.pod_spec_fields import EnvVar
 from nodewright.values.golang import NumberError, parse_int, quoted
 
-_OPERATOR = re.compile(r"\$(?:(\$)|\(([^)]*)\)|(\(|.|$))", re.DOTALL)
+_OPERATOR = re.compile(r"\$(?:(\$)|\(([^)]*)\)|.)", re.DOTALL)
+_UNCLOSED_OPERATOR = re.compile(r"\$(\$|.|$)", re.DOTALL)
+MAX_EXPANDED_LENGTH = 6 << 20
+"""What Linux passes to a process at most, arguments and environment together: values that repeat others grow fast."""
+_TOO_LONG = UnresolvedReference(f"expanded references have more than {MAX_EXPANDED_LENGTH} characters")
 
 
-def expand(text: str, value_of: Callable[[str], str]) -> str:
+class _TooLongError(Exception):
+    pass
+
+
+def expand(text: str, value_of: Callable[[str], str]) -> str | UnresolvedReference:
     """The text with every reference replaced by the result of ``value_of`` for its name; values are not expanded again.
 
     `$$` stands for `$`; any other text after a `$` stays unchanged, including a reference that is not closed.
 
     Follows: v1.36, third_party/forked/golang/expansion/expand.go, Expand.
     Departs: a character beyond ASCII right after a `$` stays whole, where Kubernetes mistakes its first byte for
-        a character.
+        a character; more text than a process can get is an unresolved reference, where a kubelet runs out of memory.
 
     >>> expand("$(A)-$$(A)-$(", str.lower)
     'a-$(A)-$('
     """
+    length = 0
 
     def replaced(match: re.Match[str]) -> str:
+        nonlocal length
         if match[1]:
             return "$"
-        return value_of(match[2]) if match[2] is not None else match[0]
+        if match[2] is None:
+            return match[0]
+        value = value_of(match[2])
+        length += len(value)
+        if length > MAX_EXPANDED_LENGTH:
+            raise _TooLongError
+        return value
 
-    return _OPERATOR.sub(replaced, text)
+    # After the last parenthesis no reference is closed; to search for its end each time takes very long.
+    end = text.rfind(")") + 1
+    try:
+        expanded = _OPERATOR.sub(replaced, text[:end])
+    except _TooLongError:
+        return _TOO_LONG
+    return expanded + _UNCLOSED_OPERATOR.sub(
+        lambda match: match[0][: 1 if match[1] == "$" else None], text[end:]
+    )
 
 
-def expand_references(text: str, *values: Mapping[str, str]) -> str:
+def expand_references(text: str, *values: Mapping[str, str]) -> str | UnresolvedReference:
     """The text with references replaced by the first of ``values`` that has them; unknown references stay.
 
     Follows: v1.36, third_party/forked/golang/expansion/expand.go, MappingFuncFor.
@@ -58,6 +82,20 @@ def expand_references(text: str, *values: Mapping[str, str]) -> str:
         return next((known[name] for known in values if name in known), f"$({name})")
 
     return expand(text, value_of)
+
+
+def _expand_all(texts: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...] | UnresolvedReference:
+    expanded: list[str] = []
+    length = 0
+    for text in texts:
+        result = expand_references(text, values)
+        if isinstance(result, UnresolvedReference):
+            return result
+        expanded.append(result)
+        length += len(result)
+        if length > MAX_EXPANDED_LENGTH:
+            return _TOO_LONG
+    return tuple(expanded)
 
 
 _CONFIG_MAP, _SECRET = "ConfigMap", "Secret"
@@ -75,6 +113,7 @@ def environment_variables(
     Departs: there are no variables of services, because there are no services; keys of ConfigMaps and Secrets are sorted.
     """
     variables: dict[str, str] = {}
+    length = 0
     for source in container.env_from:
         entries = _all_entries(source, sources)
         if isinstance(entries, UnresolvedReference):
@@ -86,6 +125,9 @@ def environment_variables(
             return value
         if value is not None:
             variables[variable.name] = value
+            length += len(value)
+        if length > MAX_EXPANDED_LENGTH:
+            return _TOO_LONG
     return variables
 
 
@@ -172,7 +214,9 @@ def _texts(source_object: ConfigMap | Secret) -> Mapping[str, str]:
     return {key: value.decode(errors="surrogateescape") for key, value in source_object.content.items()}
 
 
-def command_and_args(container: Container, env: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def command_and_args(
+    container: Container, env: Mapping[str, str]
+) -> tuple[tuple[str, ...], tuple[str, ...]] | UnresolvedReference:
     """The command and the arguments with references expanded.
 
     Follows: v1.36, pkg/kubelet/container/helpers.go, ExpandContainerCommandAndArgs.
@@ -180,17 +224,17 @@ def command_and_args(container: Container, env: Mapping[str, str]) -> tuple[tupl
     >>> command_and_args(Container(command=("echo",), args=("$(A)$(B)",)), {"A": "1"})
     (('echo',), ('1$(B)',))
     """
-    command = tuple(expand_references(argument, env) for argument in container.command)
-    return command, tuple(expand_references(arg, env) for arg in container.args)
+    count = len(container.command)
+    expanded = _expand_all((*container.command, *container.args), env)
+    return expanded if isinstance(expanded, UnresolvedReference) else (expanded[:count], expanded[count:])
 
 
-def probe_command(command: tuple[str, ...], container: Container) -> tuple[str, ...]:
+def probe_command(command: tuple[str, ...], container: Container) -> tuple[str, ...] | UnresolvedReference:
     """The command of a probe, expanded with the literal values of variables in the manifest.
 
     Follows: v1.36, pkg/kubelet/container/helpers.go, ExpandContainerCommandOnlyStatic.
     """
-    values = {variable.name: variable.value for variable in container.env}
-    return tuple(expand_references(argument, values) for argument in command)
+    return _expand_all(command, {variable.name: variable.value for variable in container.env})
 
 
 def sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str | UnresolvedReference:
@@ -211,7 +255,10 @@ def sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str | Unresolv
                 missing.add(name)
             return env.get(name, "")
 
-        path = expand(mount["subPathExpr"], value_of)
+        expanded = expand(mount["subPathExpr"], value_of)
+        if isinstance(expanded, UnresolvedReference):
+            return expanded
+        path = expanded
         if missing:
             return UnresolvedReference(f"missing value for {', '.join(sorted(missing))}")
     if path.startswith("/"):
@@ -257,6 +304,8 @@ def probe_handler(handler: Mapping[str, Any], container: Container) -> dict[str,
     if isinstance(resolved, UnresolvedReference) or resolved.get("exec") is None:
         return resolved
     command = probe_command(tuple(resolved["exec"].get("command") or ()), container)
+    if isinstance(command, UnresolvedReference):
+        return command
     return {**resolved, "exec": {"command": list(command)}}
 
 

@@ -21,7 +21,7 @@ _MAX_COUNT = LARGEST_ID + 1
 _MAX_BYTES = 1 << 62
 _MOST_NODE_DIGITS = 9
 _NUMA_ZONE = "node"
-_LAST_DIGITS = re.compile(r"(\d+)$")
+_LAST_DIGITS = re.compile(r"(?<!\d)(\d+)$")
 
 # Policy and scope by the values of the deprecated field.
 _POLICIES = {

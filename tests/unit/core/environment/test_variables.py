@@ -8,6 +8,7 @@ from nodewright.core.environment.value_sources import ReferenceSources, Unresolv
 from nodewright.core.environment.variables import (
     command_and_args,
     environment_variables,
+    expand,
     probe_handler,
     resolved_handler,
     sub_path,
@@ -332,3 +333,36 @@ def test_probes_know_only_what_the_manifest_says_and_hooks_nothing() -> None:
     handler = {"exec": {"command": ["test", "$(A)$(B)$(C)"]}}
     assert probe_handler(handler, container) == {"exec": {"command": ["test", "1$(C)"]}}
     assert resolved_handler(handler, container) == handler
+
+
+def doubling(count: int) -> tuple[EnvVar, ...]:
+    """Variables of which each has its predecessor twice."""
+    return (
+        EnvVar(name="V0", value="x" * 8),
+        *(EnvVar(name=f"V{number}", value=f"$(V{number - 1})" * 2) for number in range(1, count)),
+    )
+
+
+def test_variables_that_grow_beyond_what_a_process_can_get_are_unresolved() -> None:
+    small = environment_variables(POD, Container(name="a", env=doubling(10)), ReferenceSources())
+    assert not isinstance(small, UnresolvedReference)
+    assert len(small["V9"]) == 8 << 9
+    large = environment_variables(POD, Container(name="a", env=doubling(60)), ReferenceSources())
+    assert large == UnresolvedReference("expanded references have more than 6291456 characters")
+
+
+def test_arguments_that_grow_beyond_what_a_process_can_get_are_unresolved() -> None:
+    env = {"A": "x" * 1000}
+    assert isinstance(command_and_args(Container(args=("$(A)" * 10_000,)), env), UnresolvedReference)
+    assert isinstance(command_and_args(Container(args=("$(A)",) * 10_000), env), UnresolvedReference)
+    assert isinstance(sub_path({"subPathExpr": "$(A)" * 10_000}, env), UnresolvedReference)
+    container = Container(env=(EnvVar(name="A", value="x" * 1000),))
+    handler = {"exec": {"command": ["$(A)" * 10_000]}}
+    assert isinstance(probe_handler(handler, container), UnresolvedReference)
+
+
+@pytest.mark.parametrize("text", ["$(", "$(a", "$", "$$(", "$($"])
+def test_references_without_an_end_are_read_in_linear_time(text: str) -> None:
+    text *= 200_000
+    assert expand(text, str) == text.replace("$$", "$")
+    assert expand("$(A)" + text, str.lower) == "a" + text.replace("$$", "$")
