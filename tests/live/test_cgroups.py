@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support.live_agent import private_cgroups
 
 from nodewright.core.cgroups.cgroup_facts import AmountOrigin, CPUQuota, MemoryCeiling
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.host.cgroupfs import CgroupFS
 from nodewright.values.units import Bytes, Microseconds
 
 pytestmark = pytest.mark.live
@@ -82,3 +84,42 @@ def test_what_the_kernel_rounds_or_words_otherwise_is_not_written_again(
             with monkeypatch.context() as patch:
                 patch.setattr("nodewright.host.cgroupfs._write", lambda place, _: f"{place} is written")
                 cgroups.ensure(path, files)
+
+
+def freeze(cgroups: CgroupFS, path: str) -> None:
+    for procs in map(Path, cgroups.procs_files(path)):
+        for name, value in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1")):
+            if (file := procs.with_name(name)).exists():
+                file.write_text(value)
+
+
+@pytest.fixture
+def frozen() -> Iterator[tuple[CgroupFS, subprocess.Popen[bytes]]]:
+    """A process in a frozen cgroup: its killer was killed between freezing and thawing."""
+    with private_cgroups() as cgroups, subprocess.Popen(["sleep", "1000"]) as sleeper:
+        path = f"{cgroups.root}/pod/container"
+        cgroups.ensure(path, ())
+        for door in cgroups.procs_files(path):
+            Path(door).write_text(str(sleeper.pid))
+        freeze(cgroups, path)
+        try:
+            yield cgroups, sleeper
+        finally:
+            cgroups.kill(path)
+
+
+def test_a_process_is_killed_in_a_cgroup_that_another_killer_left_frozen(
+    frozen: tuple[CgroupFS, subprocess.Popen[bytes]],
+) -> None:
+    cgroups, sleeper = frozen
+    cgroups.kill(f"{cgroups.root}/pod")
+    assert sleeper.wait() == -signal.SIGKILL
+
+
+def test_an_agent_that_starts_thaws_what_another_left_frozen(
+    frozen: tuple[CgroupFS, subprocess.Popen[bytes]],
+) -> None:
+    cgroups, sleeper = frozen
+    CgroupFS(cgroups.root).lock()
+    sleeper.terminate()
+    assert sleeper.wait() == -signal.SIGTERM

@@ -12,7 +12,7 @@ from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.host.cgroup_files import CGROUP_ROOT, CONTROLLERS_FILE, is_unified
 from nodewright.host.file_store import try_flock
-from nodewright.host.process_kill import cgroup_pids, kill_all
+from nodewright.host.process_kill import cgroup_pids, kill_all, thaw_all
 from nodewright.values.path_component import path_component_fault
 
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "freezer")
@@ -69,6 +69,8 @@ class CgroupFS:
         if not is_ours:
             error_text = "another agent uses it: give one of them another --cgroup-root"
             raise HostError("use cgroup", self.root, error_text)
+        # What an agent was killing when it was killed itself.
+        thaw_all(map(str, self._directories(self.root)))
 
     def ensure(self, path: str, files: tuple[CgroupFile, ...]) -> None:
         """Creates the cgroup if needed, and writes the files whose value differs.

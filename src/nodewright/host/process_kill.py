@@ -56,9 +56,14 @@ def _kill_frozen(directories: tuple[str, ...]) -> None:
         for first in range(0, len(pids), _BATCH_SIZE):
             _kill(pids[first : first + _BATCH_SIZE], directories)
     finally:
-        for directory in directories:
-            _write(f"{directory}/freezer.state", "THAWED")
-            _write(f"{directory}/cgroup.freeze", "0")
+        thaw_all(directories)
+
+
+def thaw_all(directories: Iterable[str]) -> None:
+    """Thaws a cgroup and its descendants, which stay frozen where a process was killed before it thawed them itself."""
+    for group in (group for directory in directories for group in _with_descendants(directory)):
+        _write(f"{group}/freezer.state", "THAWED")
+        _write(f"{group}/cgroup.freeze", "0")
 
 
 def _is_freezing(directory: str) -> bool:
