@@ -258,6 +258,19 @@ def test_a_file_of_a_newer_version_is_refused_with_what_to_do() -> None:
     assert disk.files["pods/web.json"] == newer
 
 
+@pytest.mark.parametrize("name", ["cpu_manager_state", "memory_manager_state"])
+def test_a_state_file_in_a_format_of_later_releases_is_set_aside(name: str) -> None:
+    disk = FakeDisk()
+    uids = set(after_some_pods(disk).pods)
+    document = json.loads(disk.files[name])
+    disk.files[name] = newer = json.dumps({**document, "entriesOfLater": {}, "checksum": 1}).encode()
+    start = opened(disk)
+    assert set(start.state.pods) == uids
+    (event,) = [event for event in start.events if event.reason == "RecordSetAside"]
+    assert event.message == f"/root-dir/{name}: it is damaged; the file is kept as {name}.damaged"
+    assert disk.files[f"{name}.damaged"] == newer
+
+
 def test_a_copy_of_another_pods_file_is_set_aside() -> None:
     disk = FakeDisk()
     after_some_pods(disk)
