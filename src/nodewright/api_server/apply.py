@@ -329,7 +329,7 @@ def initial_namespaces(
         charge_cache=charge_cache,
         namespaces=dict(namespaces),
         expanders=expanders,
-        unguarded=_unguarded_namespace(manifests),
+        unguarded=_unguarded_namespace(manifests, options),
     )
 
 
@@ -337,14 +337,14 @@ def namespaces_with_quotas(
     manifests: Sequence[Manifest], options: ExpansionOptions
 ) -> dict[str, NamespacePolicy]:
     """The namespaces with quotas or limit ranges; used amounts are calculated, or those in the quotas' status."""
-    unguarded = _unguarded_namespace(manifests)
+    unguarded = _unguarded_namespace(manifests, options)
     names = dict.fromkeys(
         manifest.namespace for manifest in manifests if isinstance(manifest.object, _GUARDS)
     )
     return {name: _namespace_policy(replace(unguarded, name=name), manifests, options) for name in names}
 
 
-def _unguarded_namespace(manifests: Sequence[Manifest]) -> NamespacePolicy:
+def _unguarded_namespace(manifests: Sequence[Manifest], options: ExpansionOptions) -> NamespacePolicy:
     """A namespace without quotas and limit ranges, in the cluster of the manifests."""
     objects = [manifest.object for manifest in manifests]
     classes = {
@@ -357,6 +357,7 @@ def _unguarded_namespace(manifests: Sequence[Manifest]) -> NamespacePolicy:
         device_classes=MappingProxyType(classes),
         priority_classes=tuple(item for item in objects if isinstance(item, PriorityClass)),
         runtime_classes=tuple(item for item in objects if isinstance(item, RuntimeClass)),
+        gates=options.gates,
     )
 
 

@@ -24,10 +24,11 @@ from nodewright.core.quota.evaluator import SERVICE_EVALUATOR, QuotaEvaluator, o
 from nodewright.core.quota.quota_admission import BeyondQuota, QuotaDelta, quota_delta
 from nodewright.core.quota.quota_pods import pod_evaluator
 from nodewright.core.quota.resource_claims import ClaimContext, resource_claim_evaluator
-from nodewright.core.quota.volume_claims import VOLUME_CLAIM_EVALUATOR
+from nodewright.core.quota.volume_claims import volume_claim_evaluator
 from nodewright.kubernetes.api_request import APIObject, GroupResource, create_request
 from nodewright.kubernetes.namespace_objects import LimitRange, PersistentVolumeClaim, ResourceQuota
 from nodewright.kubernetes.objects import Pod, PriorityClass, RuntimeClass
+from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.values.instant import ZERO_TIME
 
 POD_RESOURCE = PODS
@@ -62,6 +63,8 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster's device classes, each with its extended resource, which may be empty."""
     priority_classes: tuple[PriorityClass, ...] = ()
     runtime_classes: tuple[RuntimeClass, ...] = ()
+    gates: FeatureGates = DEFAULT_GATES
+    """Those of the API server, with the rules of its release."""
 
     @property
     def cluster(self) -> ClusterObjects:
@@ -70,6 +73,7 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
             priority_classes=self.priority_classes,
             runtime_classes=self.runtime_classes,
             limit_ranges={self.name: self.limit_ranges},
+            gates=self.gates,
         )
 
 
@@ -127,7 +131,9 @@ def object_charge(
                 return ObjectCharge(resource=resource, object=item, because=violation)
     if not namespace.quotas or resource in _IGNORED:
         return ObjectCharge(resource=resource, object=item, delta=QuotaDelta(handled=False), filled=filled)
-    delta = quota_delta(create_request(item), counted_kind(resource, namespace), namespace.quotas)
+    delta = quota_delta(
+        create_request(item), counted_kind(resource, namespace), namespace.quotas, rules=namespace.gates.rules
+    )
     if isinstance(delta, BeyondQuota):
         return ObjectCharge(resource=resource, object=item, filled=filled, because=delta.because)
     return ObjectCharge(resource=resource, object=item, delta=delta, filled=filled)
@@ -136,14 +142,28 @@ def object_charge(
 def counted_kind(resource: GroupResource, namespace: NamespacePolicy) -> QuotaEvaluator[Any]:
     """The quota evaluator of the resource."""
     if resource == RESOURCE_CLAIM_RESOURCE:
-        return resource_claim_evaluator(ClaimContext(now=ZERO_TIME, device_classes=namespace.device_classes))
-    return _plain_kind(resource)
+        return resource_claim_evaluator(
+            ClaimContext(now=ZERO_TIME, device_classes=namespace.device_classes, gates=namespace.gates)
+        )
+    return (
+        _plain_kind(resource)
+        if namespace.gates is DEFAULT_GATES
+        else _kind_of_release(resource, namespace.gates)
+    )
 
 
 @lru_cache(maxsize=1024)
 def _plain_kind(resource: GroupResource) -> QuotaEvaluator[Any]:
+    return _kind_of_release(resource, DEFAULT_GATES)
+
+
+def _kind_of_release(resource: GroupResource, gates: FeatureGates) -> QuotaEvaluator[Any]:
     if resource == POD_RESOURCE:
-        return pod_evaluator(ZERO_TIME)
+        return pod_evaluator(ZERO_TIME, gates)
     if resource == _SERVICES:
         return SERVICE_EVALUATOR
-    return VOLUME_CLAIM_EVALUATOR if resource == VOLUME_CLAIM_RESOURCE else object_count_evaluator(resource)
+    return (
+        volume_claim_evaluator(gates)
+        if resource == VOLUME_CLAIM_RESOURCE
+        else object_count_evaluator(resource)
+    )

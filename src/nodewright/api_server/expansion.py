@@ -22,6 +22,7 @@ from nodewright.kubernetes.namespace_objects import (
     ResourceClaimTemplate,
 )
 from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
 
 _PERCENT = re.compile(r"([0-9]+)%", re.ASCII)
 
@@ -74,6 +75,8 @@ class ExpansionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all rolling updates are in progress, at the time of most pods."""
     from_status: bool = False
     """Whether the used amounts in the quotas' status are the initial usage."""
+    gates: FeatureGates = DEFAULT_GATES
+    """Those of the API server, with the rules of its release."""
 
 
 class ManifestExpander(msgspec.Struct, frozen=True):

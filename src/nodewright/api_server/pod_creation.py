@@ -22,15 +22,16 @@ from nodewright.core.limit_ranger import (
     pod_limit_violations,
     with_limit_range_defaults,
 )
-from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.core.validation.violation import Violation, violation_fault
 from nodewright.kubernetes.api_request import GroupResource
 from nodewright.kubernetes.namespace_objects import LimitRange
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PriorityClass, RuntimeClass
+from nodewright.node.node_state import pod_as_stored
 from nodewright.reasons.api_errors import aggregate_error, forbidden_error
 from nodewright.reasons.limit_ranges import LimitReason, limit_range_error
 from nodewright.reasons.quota import QuotaReason, quota_error
+from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.values.golang import quoted
 
 PODS = GroupResource("pods")
@@ -63,6 +64,8 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
     runtime_classes: tuple[RuntimeClass, ...] = ()
     limit_ranges: Mapping[str, tuple[LimitRange, ...]] = {}
     """By namespace."""
+    gates: FeatureGates = DEFAULT_GATES
+    """Those of the API server, with the rules of its release."""
 
 
 class PodCreation(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +111,7 @@ def created_pod(
         the objects is a warning, because the cluster may have it.
     """
     if submitted is None:
-        submitted = with_default_ports(with_defaults(pod))
+        submitted = with_default_ports(pod_as_stored(pod, cluster.gates))
     ranges = () if is_stored else cluster.limit_ranges.get(pod.metadata.namespace, ())
     changed, filled = submitted, list[DefaultedByLimitRange]()
     for limit_range in ranges:
@@ -119,7 +122,7 @@ def created_pod(
     if refusal is None and changed is not valid:
         violations = pod_violations(defaulted.pod, is_stored=is_stored, valid=valid)
         refusal = InvalidPod(violations=violations) if violations else None
-    refusal = refusal or _limit_range_refusal(defaulted.pod, ranges)
+    refusal = refusal or _limit_range_refusal(defaulted.pod, ranges, cluster.gates)
     if refusal is None and not is_stored:
         refusal = overhead_refusal(defaulted.pod.spec, cluster.runtime_classes)
     return PodCreation(
@@ -173,9 +176,11 @@ def _open_warnings(
     )
 
 
-def _limit_range_refusal(pod: Pod, ranges: tuple[LimitRange, ...]) -> LimitRangeViolation | None:
+def _limit_range_refusal(
+    pod: Pod, ranges: tuple[LimitRange, ...], gates: FeatureGates
+) -> LimitRangeViolation | None:
     for limit_range in ranges:
-        if because := pod_limit_violations(pod, limit_range):
+        if because := pod_limit_violations(pod, limit_range, pod_level=gates["PodLevelResources"]):
             return LimitRangeViolation(limit_range=limit_range.metadata.name, because=because)
     return None
 

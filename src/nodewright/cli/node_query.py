@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.admit.admission_report import AdmissionEntry
 from nodewright.admit.arriving_pods import ArrivingPods, arriving_pods
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
-from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.cli.workload_input import ignored_field_warnings, print_input_notes, read_workloads
 from nodewright.engine import AdmitResult, Node
 from nodewright.engine.policy_notices import policy_notices
 from nodewright.formats.workloads import LoadedWorkloads, Workload
@@ -55,7 +55,8 @@ def load_query(
     profile, policies = with_policies(find_profile(query.node, release=query.release), query.policies)
     source = query.node or "this machine"
     node = Node.from_profile(profile, kubelet_config=query.kubelet_config, policies=policies, source=source)
-    warnings = (*loaded.warnings, *node.warnings)
+    ignored = ignored_field_warnings(loaded.workloads, node.config.gates, node.config.release.rules_of)
+    warnings = (*loaded.warnings, *node.warnings, *ignored)
     print_input_notes(loaded, warnings, strict=query.strict)
     arriving = ArrivingPods(workloads=loaded.workloads)
     if as_arrivals:

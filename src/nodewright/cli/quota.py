@@ -9,7 +9,13 @@ from nodewright.api_server.apply import apply
 from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.cli import options
 from nodewright.cli.options import ManifestOptions
-from nodewright.cli.workload_input import nothing_found, print_skipped, print_warnings
+from nodewright.cli.workload_input import (
+    nothing_found,
+    option_rules,
+    print_skipped,
+    print_warnings,
+    release_warnings,
+)
 from nodewright.formats.inventory import Inventory, InventoryObject, load_inventory, without_duplicates
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
@@ -25,12 +31,16 @@ from nodewright.quota.quota_text import (
     refused_object_names,
     what_if_text,
 )
+from nodewright.releases.feature_gates import default_gates
+from nodewright.releases.release import AppliedRules
+from nodewright.releases.release_table import NEWEST
 
 
 @click.command("quota")
 @options.filename_options
 @options.namespace_option
 @options.strict_option
+@options.release_option
 @click.option(
     "--nodes",
     type=click.IntRange(0, 100_000),
@@ -66,6 +76,7 @@ def command(  # noqa: PLR0913 - one argument an option
     manifests: options.ManifestOptions,
     namespace: str,
     strict: bool,
+    release: str | None,
     nodes: int,
     surge: bool,
     from_status: bool,
@@ -83,9 +94,12 @@ def command(  # noqa: PLR0913 - one argument an option
     print_skipped(inventory.skipped)
     if not inventory.objects:
         raise nothing_found("objects", inventory.skipped)
-    expansion = ExpansionOptions(nodes=nodes, surge=surge, from_status=from_status)
+    rules = option_rules(release or NEWEST.name)
+    expansion = ExpansionOptions(
+        nodes=nodes, surge=surge, from_status=from_status, gates=default_gates(rules.table)
+    )
     needs_position = output in ("junit", "sarif")
-    report = _report(inventory, expansion, needs_position=needs_position)
+    report = _report(inventory, expansion, rules, needs_position=needs_position)
     changed_report = None
     if what_if or sets:
         additions: tuple[InventoryObject, ...] = ()
@@ -93,7 +107,7 @@ def command(  # noqa: PLR0913 - one argument an option
             additions = _read_inventory(replace(manifests, filenames=what_if), namespace).objects
         overrides = [parsed_override(text) for text in sets]
         changed = inventory_with_overrides(inventory, additions, overrides)
-        changed_report = _report(changed, expansion, needs_position=needs_position)
+        changed_report = _report(changed, expansion, rules, needs_position=needs_position)
     print_warnings(report.warnings, strict=strict)
     print_text(_text(report, changed_report, output))
     return YES if (changed_report or report).fits else NO
@@ -112,7 +126,9 @@ def _text(report: QuotaReport, changed: QuotaReport | None, output: str | None) 
     return quota_text(report) if changed is None else what_if_text(report, changed)
 
 
-def _report(inventory: Inventory, expansion: ExpansionOptions, *, needs_position: bool) -> QuotaReport:
+def _report(
+    inventory: Inventory, expansion: ExpansionOptions, rules: AppliedRules, *, needs_position: bool
+) -> QuotaReport:
     manifests = [entry.manifest for entry in inventory.objects]
     applied = apply(manifests, expansion)
     return QuotaReport(
@@ -120,7 +136,11 @@ def _report(inventory: Inventory, expansion: ExpansionOptions, *, needs_position
         applied=applied,
         headroom=pod_headroom(manifests, applied, expansion),
         fixes=smallest_fixes(manifests, applied, expansion),
-        warnings=inventory.warnings,
+        rules_of=rules.rules_of,
+        warnings=(
+            *inventory.warnings,
+            *release_warnings(rules, (entry.workload for entry in inventory.objects if entry.workload)),
+        ),
     )
 
 

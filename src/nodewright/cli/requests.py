@@ -6,13 +6,15 @@ import click
 
 from nodewright.admit.requests_text import RequestsEntry, requests_names, requests_text, requests_wide
 from nodewright.cli import options
-from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads, release_warnings
 from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.errors import Fault, InputError
 from nodewright.formats.workloads import Workload
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_text
+from nodewright.releases.feature_gates import FeatureGates, default_gates
+from nodewright.releases.release_table import NEWEST
 from nodewright.values.quantity import Quantity, QuantityError
 
 MAX_WIDTH = 100
@@ -27,13 +29,17 @@ MAX_WIDTH = 100
     help="Node memory for the calculation of oom_score_adj, e.g. 64Gi. Default: that of the node.",
 )
 @options.node_option()
+@options.release_option
+@options.strict_option
 @options.namespace_option
 @options.output_option("json", "yaml", "wide", "name")
-def command(
+def command(  # noqa: PLR0913 - one argument an option
     *,
     manifests: options.ManifestOptions,
     memory_capacity: str | None,
     node: str | None,
+    release: str | None,
+    strict: bool,
     namespace: str,
     output: str | None,
 ) -> int:
@@ -43,18 +49,22 @@ def command(
     Of a workload object (Deployment, DaemonSet, Job, ...) the pod template is evaluated.
     """
     loaded = read_workloads(manifests, namespace)
-    memory_bytes, memory_of = _memory(memory_capacity, node)
-    entries = [_entry(workload, memory_bytes) for workload in loaded.workloads]
-    print_input_notes(loaded, loaded.warnings)
+    memory_bytes, memory_of, version = _memory(memory_capacity, node)
+    rules = option_rules(release or version)
+    gates = default_gates(rules.table)
+    entries = [_entry(workload, memory_bytes, gates) for workload in loaded.workloads]
+    warnings = (*loaded.warnings, *release_warnings(rules, loaded.workloads))
+    print_input_notes(loaded, warnings, strict=strict)
     if output in ("json", "yaml"):
         from nodewright.admit.requests_report import RequestsReport, requests_item  # noqa: PLC0415 - start-up time
 
         report = RequestsReport(
+            rules_of=rules.rules_of,
             memory_capacity=memory_bytes,
             memory_capacity_of=memory_of,
             items=tuple(map(requests_item, entries)),
             skipped=loaded.skipped,
-            warnings=loaded.warnings,
+            warnings=warnings,
         )
         text = (as_json if output == "json" else as_yaml)(report)
     elif not entries:
@@ -70,7 +80,7 @@ def command(
     return YES
 
 
-def _entry(workload: Workload, memory_bytes: int) -> RequestsEntry:
+def _entry(workload: Workload, memory_bytes: int, gates: FeatureGates) -> RequestsEntry:
     return RequestsEntry(
         source=workload.source,
         api_version=workload.api_version,
@@ -78,7 +88,7 @@ def _entry(workload: Workload, memory_bytes: int) -> RequestsEntry:
         name=workload.name,
         namespace=workload.namespace,
         replicas=workload.replicas,
-        pod_requests=pod_resource_breakdown(workload.pod, memory_bytes),
+        pod_requests=pod_resource_breakdown(workload.pod, memory_bytes, gates=gates),
         filled=workload.filled,
         refusal=workload.refusal,
         applied=workload.applied,
@@ -86,24 +96,26 @@ def _entry(workload: Workload, memory_bytes: int) -> RequestsEntry:
     )
 
 
-def _memory(amount: str | None, node: str | None) -> tuple[int, str]:
-    """The node's memory, and its description.
+def _memory(amount: str | None, node: str | None) -> tuple[int, str, str]:
+    """The node's memory, its description, and the node's release; the newest one without a node.
 
     Units:  bytes.
     Errors: InputError for less than one byte.
     """
-    if amount is None:
+    version = NEWEST.name
+    if amount is None or node is not None:
         from nodewright.profiles.node_lookup import find_profile  # noqa: PLC0415 - start-up time
 
         profile = find_profile(node)
         memory_bytes = profile.spec.machine_info.memory_capacity
         memory_of = "the memory of this machine" if node is None else f"the memory of node {node}"
-    else:
+        version = profile.spec.kubernetes_version
+    if amount is not None:
         memory_bytes, memory_of = _parsed(amount), "the memory of --memory-capacity"
     if memory_bytes < 1:
         fault = Fault(source="memory of the node", value=memory_bytes, rule="must be greater than zero")
         raise InputError([fault])
-    return memory_bytes, memory_of
+    return memory_bytes, memory_of, version
 
 
 def _parsed(amount: str) -> int:

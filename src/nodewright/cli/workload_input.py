@@ -1,6 +1,6 @@
 """Reading the workloads of a command, and printing what its input leaves to say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
@@ -8,8 +8,10 @@ from nodewright.cli.options import ManifestOptions
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import skipped_text
 from nodewright.formats.manifests import load_workloads
-from nodewright.formats.workloads import LoadedWorkloads
+from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.output.terminal import print_message
+from nodewright.releases.feature_gates import FeatureGates, default_gates
+from nodewright.releases.release import AppliedRules, Release, ReleaseError, applied_rules, release_warning
 
 
 def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkloads:
@@ -19,6 +21,41 @@ def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkload
     """
     return load_workloads(
         manifests.filenames, namespace, recursive=manifests.recursive, max_bytes=manifests.max_bytes
+    )
+
+
+def option_rules(text: str) -> AppliedRules:
+    """The rules of the release that an option or a node names.
+
+    Errors: InputError if the text is no release.
+    """
+    try:
+        return applied_rules(Release.parse(text))
+    except ReleaseError as error:
+        raise InputError([Fault(source="--release", value=text, rule=str(error))]) from None
+
+
+def release_warnings(rules: AppliedRules, workloads: Iterable[Workload] = ()) -> tuple[str, ...]:
+    """Warnings that another release's rules apply, and of pods whose fields the release ignores."""
+    foreign = release_warning(rules)
+    ignored = ignored_field_warnings(workloads, default_gates(rules.table), rules.rules_of)
+    return (*((foreign,) if foreign else ()), *ignored)
+
+
+def ignored_field_warnings(
+    workloads: Iterable[Workload], gates: FeatureGates, release: str
+) -> tuple[str, ...]:
+    """Warnings of pods with pod-level resources that API server and kubelet drop because the gate is off.
+
+    Later kubelets refuse such pods, which is their verdict.
+    """
+    if gates["PodLevelResources"] or gates.rules.pod_features_checked:
+        return ()
+    return tuple(
+        f"{workload.kind} {workload.namespace}/{workload.name}: spec.resources of the pod is dropped: the feature "
+        f"gate PodLevelResources is off in {release}"
+        for workload in workloads
+        if workload.pod.spec.resources is not None
     )
 
 

@@ -170,6 +170,7 @@ def quota_report(report: QuotaReport, other: QuotaReport | None = None) -> Appli
     """The results as they are encoded; ``other`` is a what-if report to compare with."""
     refusals = report.applied.refusals
     return AppliedQuotasReport(
+        rules_of=report.rules_of,
         fits=report.fits,
         namespaces=tuple(_namespaces(report)),
         objects=tuple(_objects(report)),

@@ -19,6 +19,7 @@ from nodewright.output.sarif import SourcePosition
 from nodewright.output.text_layout import table
 from nodewright.printable import printable_line, printable_lines
 from nodewright.quota.fixes import PodHeadroom, QuotaFixes, QuotaIncrease, ReplicaReduction
+from nodewright.releases.release import RELEASES_WITH_RULES
 from nodewright.values.quantity import Quantity
 
 INDENT_STEP = "  "
@@ -51,6 +52,8 @@ class QuotaReport(msgspec.Struct, frozen=True, kw_only=True):
     applied: ApplyResult
     fixes: QuotaFixes
     headroom: tuple[PodHeadroom, ...] = ()
+    rules_of: str = RELEASES_WITH_RULES[-1]
+    """The Kubernetes release whose rules were applied."""
     warnings: tuple[str, ...] = ()
 
     @property

@@ -259,3 +259,38 @@ def test_irregular_input_is_reported(tmp_path: Path, capsys: pytest.CaptureFixtu
     classy = POD.replace("spec:", "spec:\n  priorityClassName: vip", 1)
     assert run(["quota", "--strict", "-f", file(tmp_path, classy)]) == ERROR
     assert 'no PriorityClass with name "vip" is known' in capsys.readouterr().err
+
+
+POD_LEVEL = """\
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: q, namespace: default}
+spec: {hard: {requests.cpu: "3"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default}
+spec:
+  resources: {requests: {cpu: "4"}, limits: {cpu: "4"}}
+  containers: [{name: web, image: web, resources: {requests: {cpu: "1"}}}]
+"""
+
+
+@pytest.mark.parametrize(("release", "code"), [("1.33", YES), ("1.34", NO), (None, NO)])
+def test_a_pod_is_charged_as_the_release_does(
+    release: str | None, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = tmp_path / "pods.yaml"
+    manifests.write_text(POD_LEVEL)
+    options = [] if release is None else ["--release", release]
+    assert run(["quota", "-f", str(manifests), "-o", "json", *options]) == code
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["rulesOf"] == (release or "1.36")
+    assert ("spec.resources of the pod is dropped" in printed.err) is (release == "1.33")
+
+
+def test_a_text_that_is_no_release_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifests = tmp_path / "pods.yaml"
+    manifests.write_text(POD_LEVEL)
+    assert run(["quota", "-f", str(manifests), "--release", "new"]) == ERROR
+    assert capsys.readouterr().err.startswith('error: --release: Invalid value: "new": ')

@@ -95,3 +95,36 @@ def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text(f"{pod}---{pod}")
     assert run(["requests", "-f", str(path), "-o", "name"]) == YES
     assert "warning: default/web is defined more than once" in capsys.readouterr().err
+
+
+LEVELS = str(Path(__file__).parents[3] / "examples" / "upgrade" / "manifests.yaml")
+
+
+@pytest.mark.parametrize(
+    ("options", "release", "qos"),
+    [
+        (["--memory-capacity", "64Gi", "--release", "v1.33.4"], "1.33", "BestEffort"),
+        (["--memory-capacity", "64Gi"], "1.36", "Burstable"),
+        (["--node", str(Path(LEVELS).with_name("worker-7.yaml"))], "1.33", "BestEffort"),
+        (
+            ["--node", str(Path(LEVELS).with_name("worker-7.yaml")), "--release", "1.34"],
+            "1.34",
+            "Burstable",
+        ),
+    ],
+)
+def test_requests_are_those_of_the_release(
+    options: list[str], release: str, qos: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["requests", "-f", LEVELS, *options, "-o", "json"]) == YES
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert report["rulesOf"] == release
+    assert report["items"][0]["qosClass"] == qos
+    assert ("spec.resources of the pod is dropped" in printed.err) is (release == "1.33")
+
+
+def test_fields_that_the_release_drops_are_errors_under_strict(capsys: pytest.CaptureFixture[str]) -> None:
+    query = ["requests", "-f", LEVELS, "--memory-capacity", "1Gi", "--release", "1.33", "--strict"]
+    assert run(query) == ERROR
+    assert "the feature gate PodLevelResources is off in 1.33" in capsys.readouterr().err

@@ -18,10 +18,11 @@ from nodewright.core.requests.effective_resources import (
 )
 from nodewright.core.requests.oom_adjust import OOMScore, oom_scores
 from nodewright.core.requests.qos_and_priority import QOSVerdict, qos_verdict
-from nodewright.core.requests.request_options import SPEC_ONLY, USE_STATUS, RequestOptions
+from nodewright.core.requests.request_options import SPEC_ONLY, RequestOptions, RequestRules
 from nodewright.core.requests.resource_defaults import AppliedDefault, defaulted_pod
 from nodewright.kubernetes.objects import Pod, ResourceList
 from nodewright.kubernetes.resource_names import resource_sort_key
+from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.values.quantity import ZERO, Quantity
 
 
@@ -201,13 +202,20 @@ class PodResourceBreakdown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pod_resource_breakdown(
-    pod: Pod, memory_capacity: int, options: RequestOptions = USE_STATUS
+    pod: Pod,
+    memory_capacity: int,
+    options: RequestOptions | None = None,
+    gates: FeatureGates = DEFAULT_GATES,
 ) -> PodResourceBreakdown:
-    """The breakdown of the pod after the API server's defaults.
+    """The breakdown of the pod after the API server's defaults; pod-level resources count with their gate only.
 
+    ``options``: what counts; None: what the kubelet and the scheduler count of a running pod.
     Units: memory_capacity in bytes, at least 1.
     """
-    stored = defaulted_pod(pod)
+    options = options or RequestRules.of(gates).options(use_status=True)
+    if not gates["PodLevelResources"] and pod.spec.resources is not None:
+        pod = replace(pod, spec=replace(pod.spec, resources=None))
+    stored = defaulted_pod(pod, gates)
     return PodResourceBreakdown(
         pod=stored.pod,
         defaults=stored.defaults,
@@ -216,7 +224,7 @@ def pod_resource_breakdown(
         resized_containers=_resized(stored.pod, options),
         qos=qos_verdict(stored.pod),
         memory_capacity=memory_capacity,
-        oom_scores=oom_scores(stored.pod, memory_capacity),
+        oom_scores=oom_scores(stored.pod, memory_capacity, gates),
     )
 
 
