@@ -102,16 +102,17 @@ def _memory(amount: str | None, node: str | None) -> tuple[int, str, str]:
     Units:  bytes.
     Errors: InputError for less than one byte.
     """
-    version = NEWEST.name
+    version, capacity = NEWEST.name, 0
     if amount is None or node is not None:
         from nodewright.profiles.node_lookup import find_profile  # noqa: PLC0415 - start-up time
 
-        profile = find_profile(node)
-        memory_bytes = profile.spec.machine_info.memory_capacity
-        memory_of = "the memory of this machine" if node is None else f"the memory of node {node}"
-        version = profile.spec.kubernetes_version
+        spec = find_profile(node).spec
+        version, capacity = spec.kubernetes_version, spec.machine_info.memory_capacity
     if amount is not None:
         memory_bytes, memory_of = _parsed(amount), "the memory of --memory-capacity"
+    else:
+        memory_of = "the memory of this machine" if node is None else f"the memory of node {node}"
+        memory_bytes = capacity
     if memory_bytes < 1:
         fault = Fault(source="memory of the node", value=memory_bytes, rule="must be greater than zero")
         raise InputError([fault])
