@@ -9,42 +9,53 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nodewright.engine import AdmitResult, Node, load_pods
     from nodewright.errors import HostError, InputError
     from nodewright.kubernetes.objects import Pod
+    from nodewright.library import InteractiveAdmitResult as AdmitResult
+    from nodewright.library import InteractiveExplanation as Explanation
+    from nodewright.library import InteractiveNode as Node
+    from nodewright.library import load_pods
     from nodewright.node.step import Decision
     from nodewright.values.idset import CPUSet, NUMASet
     from nodewright.values.quantity import Quantity
+
+    __version__: str
 
 __all__ = [
     "AdmitResult",
     "CPUSet",
     "Decision",
+    "Explanation",
     "HostError",
     "InputError",
     "NUMASet",
     "Node",
     "Pod",
     "Quantity",
+    "__version__",
     "load_pods",
 ]
 
 _MODULES = {
-    "AdmitResult": "nodewright.engine",
+    "AdmitResult": "nodewright.library:InteractiveAdmitResult",
     "CPUSet": "nodewright.values.idset",
     "Decision": "nodewright.node.step",
     "HostError": "nodewright.errors",
     "InputError": "nodewright.errors",
     "NUMASet": "nodewright.values.idset",
-    "Node": "nodewright.engine",
+    "Explanation": "nodewright.library:InteractiveExplanation",
+    "Node": "nodewright.library:InteractiveNode",
     "Pod": "nodewright.kubernetes.objects",
     "Quantity": "nodewright.values.quantity",
-    "load_pods": "nodewright.engine",
+    "load_pods": "nodewright.library",
 }
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use, so that a command that needs little starts quickly.
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("nodewright")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    module, _, class_name = _MODULES[name].partition(":")
+    return getattr(importlib.import_module(module), class_name or name)

@@ -1,7 +1,7 @@
 """`Node`: admission, resize, preemption preview and explanation for one node, from Python and from the commands."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -106,6 +106,10 @@ class AdmitResult(msgspec.Struct, frozen=True, kw_only=True):
         """The pod's QoS class."""
         return qos_class(self.pod)
 
+    def __repr__(self) -> str:
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"<AdmitResult {self.pod.full_name}: {self.decision.value}{reason}>"
+
 
 class NodeCgroups(msgspec.Struct, frozen=True, kw_only=True):
     """The cgroups of a node after the admission of pods."""
@@ -138,7 +142,7 @@ class Node(msgspec.Struct, frozen=True):
         *,
         kubelet_config: str | None = None,
         policies: Sequence[CustomPolicy] = (),
-    ) -> "Node":
+    ) -> Self:
         """A node from a NodeProfile file or a catalogue name; None: this machine.
 
         ``kubelet_config`` names a file that replaces the profile's kubelet configuration;
@@ -160,7 +164,7 @@ class Node(msgspec.Struct, frozen=True):
         kubelet_config: str | None = None,
         policies: Sequence[CustomPolicy] = (),
         source: str = "profile",
-    ) -> "Node":
+    ) -> Self:
         """The node of a profile with its pods; otherwise as `open`."""
         parts, warnings = node_parts(profile, kubelet_config=kubelet_config, policies=policies, source=source)
         started = initial_node(parts)
@@ -172,6 +176,11 @@ class Node(msgspec.Struct, frozen=True):
             raise InputError([Fault(rule=rule, path="spec.kubeletConfiguration", source=source)])
         state, pod_warnings = state_with_pods(started.value, profile.spec, source)
         return cls(state, (*warnings, *pod_warnings)).with_conditions(profile.spec.conditions)
+
+    def __repr__(self) -> str:
+        count = len(self.state.pods)
+        release = self.config.release.release.text
+        return f"<Node {self.name}: Kubernetes {release}, {count} pod{'' if count == 1 else 's'}>"
 
     @property
     def config(self) -> NodeConfig:
@@ -201,7 +210,7 @@ class Node(msgspec.Struct, frozen=True):
         """
         return {"pods": self.state.usage.pods, **self.state.usage.requests}
 
-    def with_conditions(self, conditions: Iterable[NodeCondition]) -> "Node":
+    def with_conditions(self, conditions: Iterable[NodeCondition]) -> Self:
         """The node with exactly these conditions."""
         observed = set(conditions)
         event = ConditionsObserved(tuple(condition for condition in NodeCondition if condition in observed))
@@ -305,7 +314,7 @@ class Node(msgspec.Struct, frozen=True):
             raise InputError([Fault(path="metadata.uid", rule=f"the kubelet crashes: {error}")]) from None
         return NodeCgroups(results=results, groups=groups, rules=rules, node=after)
 
-    def without_pod(self, uid: str) -> "Node":
+    def without_pod(self, uid: str) -> Self:
         """The node after the removal of the pod with this uid."""
         return replace(self, state=step(self.state, PodRemoved(uid)).state)
 

@@ -60,6 +60,23 @@ def explanation_page(entries: Sequence[PodExplanation], after: NodeState) -> str
     )
 
 
+def explanation_fragment(entries: Sequence[PodExplanation], after: NodeState, *, title: str = "") -> str:
+    """The explanations and the drawing as a part of another page, e.g. of a notebook; its styles stay inside."""
+    heading = f"<h3>{escape(title)}</h3>" if title else ""
+    style = f"{_FRAGMENT_COLOURS}{_STYLE}{_colours()}"
+    # Nested rules apply inside this element only.
+    return (
+        f'<div class="nodewright"><style>.nodewright {{{style}}}</style>{heading}'
+        f'{"".join(map(_article, entries))}<div class="scroll">{machine_svg(after)}</div>{_legend(after)}</div>'
+    )
+
+
+_FRAGMENT_COLOURS = (
+    "--line: #8888; --panel: transparent; --paper: transparent; --text: currentColor; --light: 60%; "
+    ".scroll { overflow-x: auto } ul.legend { list-style: none; padding: 0 } "
+)
+
+
 def _colours() -> str:
     assert len(_HUES) == COLOURS
     return "".join(
