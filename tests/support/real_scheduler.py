@@ -50,6 +50,34 @@ class RealScheduler:
             time.sleep(0.02)
         raise TimeoutError(name)
 
+    def add_running_pod(self, pod: dict[str, Any], start_time: str) -> None:
+        """Creates a pod that has a node and has started at this time."""
+        _created(self.server.create(PODS, pod))
+        status = {"phase": "Running", "startTime": start_time}
+        self.server.request("PATCH", f"{PODS}/{pod['metadata']['name']}/status", {"status": status})
+
+    def add_priority_class(self, item: dict[str, Any]) -> None:
+        """Creates a class, unless it exists."""
+        self.server.create("/apis/scheduling.k8s.io/v1/priorityclasses", item)
+
+    def preemption(self, name: str) -> tuple[str, set[str]]:
+        """The node for which a pod is nominated, and the pods that are deleted for it."""
+        nominated = self.server.request("GET", f"{PODS}/{name}").body["status"].get("nominatedNodeName", "")
+        deadline = time.monotonic() + (_DECISION_S if nominated else 0.5)
+        while time.monotonic() < deadline:
+            deleted = {
+                pod["metadata"]["name"]
+                for pod in self.server.request("GET", PODS).body["items"]
+                if pod["metadata"].get("deletionTimestamp")
+            }
+            if deleted:
+                time.sleep(0.3)  # victims are deleted side by side
+                break
+        pods = self.server.request("GET", PODS).body["items"]
+        return nominated, {
+            pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")
+        }
+
     def remove_pod(self, name: str) -> None:
         """Deletes a pod at once."""
         self.server.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
@@ -71,34 +99,33 @@ def _created(answer: Any) -> None:
 @contextmanager
 def real_scheduler(folder: Path) -> Iterator[RealScheduler]:
     """A running scheduler with its API server; its log is in the folder."""
-    with real_api_server(folder) as server:
-        user = {"name": "admin", "user": {"token": "admin"}}
-        cluster = {"server": f"https://127.0.0.1:{server.port}", "insecure-skip-tls-verify": True}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "users": [user],
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "admin"}}],
-            "current-context": "c",
-        }
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps(config), "utf-8")
-        with (folder / "kube-scheduler.log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    f"{ASSETS}/kube-scheduler",
-                    f"--kubeconfig={kubeconfig}",
-                    f"--authentication-kubeconfig={kubeconfig}",
-                    f"--authorization-kubeconfig={kubeconfig}",
-                    "--leader-elect=false",
-                    "--secure-port=0",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-            try:
-                yield RealScheduler(server)
-            finally:
-                process.terminate()
-                process.wait(20)
+    with (
+        real_api_server(folder) as server,
+        running_component(server, folder, "kube-scheduler", "--leader-elect=false", "--secure-port=0"),
+    ):
+        yield RealScheduler(server)
+
+
+@contextmanager
+def running_component(server: RealAPIServer, folder: Path, name: str, *flags: str) -> Iterator[None]:
+    """A component of the control plane that uses this server; its log is in the folder."""
+    cluster = {"server": f"https://127.0.0.1:{server.port}", "insecure-skip-tls-verify": True}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "users": [{"name": "admin", "user": {"token": "admin"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "admin"}}],
+        "current-context": "c",
+    }
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(json.dumps(config), "utf-8")
+    options = ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
+    command = [f"{ASSETS}/{name}", *(f"--{option}={kubeconfig}" for option in options), *flags]
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(20)

@@ -34,7 +34,9 @@ from nodewright.formats.workloads import (
     class_warnings,
     created_pods,
     located_faults,
+    refused_in_namespace,
     remaining_faults,
+    terminating_namespace,
 )
 from nodewright.kubernetes.api_request import APIObject
 from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
@@ -79,6 +81,7 @@ _PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
 _RUNTIME_CLASS = ("node.k8s.io/v1", "RuntimeClass")
 _SERVED = {kind: version for version, kind in (*POD_TEMPLATES, POD_KIND, _PRIORITY_CLASS, _RUNTIME_CLASS)}
 _FORMER_GROUP = "extensions"
+_NAMESPACE = ("v1", "Namespace")
 _POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
 
 
@@ -103,6 +106,8 @@ class ManifestLoader:
     """Collects the objects that create no pods; None: they are only counted in `skipped`, except for `policies`."""
     policies: "OtherObjects | None" = None
     """Limit ranges and quotas, if there are any and no `other_objects`."""
+    terminating_namespaces: set[str] = field(default_factory=set)
+    """The namespaces among the objects in which nothing new can be created."""
     applies_quotas: bool = True
     """Whether the pods that exceed the quotas among the objects do not exist."""
     _loaded: LoadedWorkloads | None = None
@@ -120,7 +125,12 @@ class ManifestLoader:
         creations = created_pods(self.workloads, self._cluster())
         if faults := remaining_faults(self.faults, self.workloads, creations):
             raise InputError(faults)
-        workloads = tuple(map(admitted_workload, self.workloads, creations))
+        workloads = tuple(
+            refused_in_namespace(read)
+            if read.is_new and read.workload.namespace in self.terminating_namespaces
+            else admitted_workload(read, creation)
+            for read, creation in zip(self.workloads, creations, strict=True)
+        )
         if self.applies_quotas and self.policies is not None and self.quota_count:
             from nodewright.formats.quota_refusals import with_quota_refusals  # noqa: PLC0415 - start-up time
 
@@ -158,6 +168,7 @@ class ManifestLoader:
         if other.policies is not None:
             self._policies().objects.extend(other.policies.objects)
         self.warnings += other.warnings
+        self.terminating_namespaces |= other.terminating_namespaces
         for kind, count in other.skipped.items():
             self.count_skipped(kind, count)
 
@@ -217,6 +228,8 @@ class ManifestLoader:
             self._add_kind(value, version, kind, location)
 
     def _add_kind(self, value: dict[str, Any], version: str, kind: str, location: ObjectLocation) -> None:
+        if (version, kind) == _NAMESPACE and (name := terminating_namespace(value)):
+            self.terminating_namespaces.add(name)
         group = version.rpartition("/")[0]
         served = _SERVED.get(kind)
         if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):

@@ -31,7 +31,8 @@ from nodewright.core.limit_ranger import DefaultedByLimitRange
 from nodewright.core.validation.violation import ErrorType, Violation, violation_fault
 from nodewright.errors import Fault
 from nodewright.formats.object_location import ObjectLocation
-from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.reasons.api_errors import forbidden_error
 from nodewright.reasons.pod_creation import APIServerRefusal
 from nodewright.reasons.reason import NotJudged
 
@@ -100,6 +101,18 @@ class UnadmittedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """The violations in a pod before limit ranges change it; with them the pod's location and schema faults."""
     fault_span: tuple[int, int] = (0, 0)
     """Where its faults are among those of all objects."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the object does not exist yet: no API server has given it a uid."""
+        return not self.is_stored and not (self.value.get("metadata") or {}).get("uid")
+
+
+def terminating_namespace(value: Mapping[str, Any]) -> str:
+    """The name of a Namespace that is being terminated; empty if it is not."""
+    status, meta = value.get("status"), value.get("metadata")
+    is_terminating = isinstance(status, dict) and status.get("phase") == "Terminating"
+    return str(meta.get("name") or "") if is_terminating and isinstance(meta, dict) else ""
 
 
 def created_pods(workloads: Sequence[UnadmittedWorkload], cluster: ClusterObjects) -> tuple[PodCreation, ...]:
@@ -174,6 +187,23 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
             *(NotJudged(what=field, because=why) for field, why in unknown_class_fields(creation.warnings)),
             *(() if read.is_stored else workload.not_judged),
         ),
+    )
+
+
+def refused_in_namespace(read: UnadmittedWorkload) -> Workload:
+    """A workload in a namespace that is being terminated: nothing new can be created there.
+
+    Follows: v1.36, apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go, Lifecycle.Admit, the first plugin.
+    """
+    from nodewright.formats.api_objects import RESTMapper  # noqa: PLC0415 - start-up time
+
+    workload = read.workload
+    reason = f"unable to create new content in namespace {workload.namespace} because it is being terminated"
+    resource = RESTMapper().rest_mapping(workload.api_version, workload.kind).resource
+    error = forbidden_error(resource, ObjectMeta(name=workload.name), reason)
+    is_owner_refused = workload.kind != "Pod"
+    return replace(
+        workload, refusal=api_server_refusal(workload, error, "Forbidden", is_owner_refused=is_owner_refused)
     )
 
 

@@ -177,3 +177,17 @@ def test_overhead_needs_a_runtime_class_that_sets_it(overhead: str, pod_overhead
 def test_an_empty_overhead_is_refused_without_a_runtime_class() -> None:
     (pod,) = created(POD % ("overhead: {}, ", "{}"))
     assert refusal(pod) == ("Forbidden", f'pods "a" is forbidden: {UNSET}')
+
+
+def test_nothing_new_is_created_in_a_namespace_that_is_being_terminated() -> None:
+    ending = "{apiVersion: v1, kind: Namespace, metadata: {name: default}, status: {phase: Terminating}}\n"
+    reason = "unable to create new content in namespace default because it is being terminated"
+    pod, owner = created(POD % ("", "{}"), OWNER % ("Deployment", "{}"), ending)
+    assert refusal(pod) == ("Forbidden", f'pods "a" is forbidden: {reason}')
+    assert refusal(owner) == ("Forbidden", f'deployments.apps "web" is forbidden: {reason}')
+    existing = (POD % ("", "{}")).replace("name: a}", "name: a, uid: u}", 1)
+    assert refusal(created(existing, ending)[0]) is None
+    active = ending.replace("Terminating", "Active")
+    assert refusal(created(POD % ("", "{}"), active)[0]) is None
+    elsewhere = ending.replace("name: default", "name: other")
+    assert refusal(created(POD % ("", "{}"), elsewhere)[0]) is None

@@ -268,6 +268,32 @@ def test_other_faults_are_told_in_the_kubelets_words(text: str, message: str) ->
     assert faults(text) == [message]
 
 
+def test_all_start_up_faults_are_listed_in_the_order_of_the_kubelets_start() -> None:
+    given = (
+        "{evictionHard: {memory.available: -1Gi}, evictionSoft: {nodefs.available: 5%}, qosReserved: {memory: -5%}, "
+        'systemReserved: {cpu: "-1", disk: "1"}, kubeReserved: {memory: "-2"}}'
+    )
+    negative = "value failed to parse: resource quantity for"
+    assert faults(given) == [
+        f'--kube-reserved {negative} "memory" cannot be negative: -2',
+        f'--system-reserved {negative} "cpu" cannot be negative: -1',
+        '--system-reserved value failed to parse: cannot reserve "disk" resource',
+        "eviction threshold memory.available must be positive: -1Gi",
+        (
+            '--qos-reserved value failed to parse: failed to parse percentage "-5%" for "memory" resource: '
+            "percentage must be between 0 and 100"
+        ),
+        "grace period must be specified for the soft eviction threshold nodefs.available",
+    ]
+
+
+def test_reserved_cpus_replace_negative_amounts_of_cpu_before_they_are_parsed() -> None:
+    reserved = 'systemReserved: {cpu: "-1", memory: "-1"}, kubeReserved: {cpu: "-1"}'
+    text = '--system-reserved value failed to parse: resource quantity for "memory" cannot be negative: -1'
+    assert faults(f'{{{reserved}, reservedSystemCPUs: "0"}}') == [text]
+    assert len(faults(f"{{{reserved}}}")) == 3
+
+
 ALLOWED = """
     {}
     {healthzPort: 0}
