@@ -1,7 +1,9 @@
-"""Time by a clock that may be a fake: the current time, and the duration of operations."""
+"""Time by a clock that may be a fake: the current time, the duration of operations, and of garbage collections."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+import gc
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from nodewright.host.ports import Clock
@@ -66,3 +68,33 @@ async def gather_all(operations: Iterable[Coroutine[Any, Any, None]]) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
+
+
+class ShortCollections:
+    """Keeps Python's garbage collections short: what survives a full one is not examined again for an hour.
+
+    With 10,000 pods, a full collection takes a third of a second, in which nothing else runs.
+    """
+
+    PERIOD_S = 3600.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since_s = clock()
+
+    def install(self) -> None:
+        """Follows the collections of this process."""
+        gc.callbacks.append(self.on_collection)
+
+    def on_collection(self, phase: str, info: Mapping[str, int]) -> None:
+        """Sets the survivors of a full collection aside; once in a period, all of them take part in the next again."""
+        if phase != "stop" or info["generation"] != _OLDEST_GENERATION:
+            return
+        if self._clock() - self._since_s < self.PERIOD_S:
+            gc.freeze()
+        else:
+            gc.unfreeze()
+            self._since_s = self._clock()
+
+
+_OLDEST_GENERATION = 2

@@ -25,6 +25,7 @@ from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import JOURNAL, OpenedStore, open_store
 from nodewright.agent.supervision import BackgroundTask, LoopErrors, run_supervised
+from nodewright.agent.timing import ShortCollections
 from nodewright.agent_main.agent_node import (
     WATCHED_SOURCES,
     AgentNode,
@@ -93,6 +94,7 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
     with suppress(OSError):
         # A pod that uses all CPUs must not keep the agent from terminating it.
         os.setpriority(os.PRIO_PROCESS, 0, NICE_VALUE)
+    ShortCollections().install()
     prepare_root_directory(settings.root_dir)
     raise_descriptor_limit()
     kubelet_api = _kubelet_serving_config(settings, agent_node)

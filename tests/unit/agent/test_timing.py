@@ -1,0 +1,47 @@
+"""Garbage collections of an agent with many objects."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from nodewright.agent.timing import ShortCollections
+from nodewright.runtimes.simulated import FakeClock
+
+
+@pytest.fixture
+def collections() -> Iterator[tuple[ShortCollections, FakeClock]]:
+    clock = FakeClock()
+    collections = ShortCollections(clock.monotonic_s)
+    collections.install()
+    yield collections, clock
+    gc.callbacks.remove(collections.on_collection)
+    gc.unfreeze()
+
+
+def test_what_survives_a_full_collection_is_not_examined_again(
+    collections: tuple[ShortCollections, FakeClock],
+) -> None:
+    kept = [[number] for number in range(50_000)]
+    gc.collect(1)
+    before = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() >= before + len(kept)
+    assert len(gc.get_objects()) < len(kept)
+
+
+def test_once_an_hour_everything_is_examined_again(
+    collections: tuple[ShortCollections, FakeClock],
+) -> None:
+    shortened, clock = collections
+    cycle: list[object] = []
+    cycle.append(cycle)
+    gc.collect()
+    assert not any(each is cycle for each in gc.get_objects())
+    asyncio.run(clock.advance(ShortCollections.PERIOD_S))
+    gc.collect()
+    assert any(each is cycle for each in gc.get_objects())
+    gc.collect()
+    assert not any(each is cycle for each in gc.get_objects())
+    assert shortened.on_collection in gc.callbacks
