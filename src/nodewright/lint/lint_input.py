@@ -78,7 +78,8 @@ def load_lint_input(
 
     Errors: InputError for a node that does not exist, or with an invalid description.
     """
-    builder = _LintInputBuilder(kubelet_config)
+    table = NEWEST if release is None else release_table(release)
+    builder = _LintInputBuilder(kubelet_config, table)
     for reference in nodes:
         builder.add_node_reference(reference, release)
     if kubelet_config is not None and not nodes:
@@ -93,6 +94,8 @@ class _LintInputBuilder:
     """Collects the subjects."""
 
     kubelet_config: str | None
+    release: ReleaseTable
+    """The release of configurations and pods without a node."""
     subjects: list[Subject] = field(default_factory=list)
     places: list[ObjectLocation] = field(default_factory=list)
     nodes: list[LintNode] = field(default_factory=list)
@@ -115,6 +118,7 @@ class _LintInputBuilder:
             quotas=_by_namespace(
                 obj for obj in inventory.objects if isinstance(obj.manifest.object, ResourceQuota)
             ),
+            release=self.release.name,
         )
         for entry in self.entries:
             self._add_pod(entry, folders)
@@ -218,7 +222,8 @@ class _LintInputBuilder:
         prefix: str = "",
     ) -> None:
         spec = None if profile is None else profile.spec
-        subject = _config(document, place, spec, number=len(self.subjects), prefix=prefix)
+        release = self.release if spec is None else release_table(spec.kubernetes_version)
+        subject = _config(document, place, spec, number=len(self.subjects), prefix=prefix, release=release)
         self._add(subject, place)
 
     def _add_node(self, name: str, profile: NodeProfile) -> None:
@@ -247,8 +252,8 @@ def _config(
     *,
     number: int,
     prefix: str,
+    release: ReleaseTable,
 ) -> ConfigSubject:
-    release = NEWEST if spec is None else release_table(spec.kubernetes_version)
     typed = {"apiVersion": GROUP_VERSION, "kind": KUBELET_KIND, **document}
     decoded = _decoded(typed, place.source, release)
     machine = None if spec is None else spec.machine_info
@@ -271,6 +276,7 @@ def _config(
         if spec is not None and readable
         else None,
         cgroup_version=version,
+        release=release.name,
     )
 
 

@@ -16,6 +16,7 @@ from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.node.node_state import NodeState
+from nodewright.releases.release_table import NEWEST
 
 
 class SubjectContainer(NamedTuple):
@@ -119,6 +120,8 @@ class ConfigSubject(msgspec.Struct, frozen=True, eq=False):
     resources: NodeResources | None = None
     """Capacity and allocatable; None: the machine is not known, or the reservations are invalid."""
     cgroup_version: int = 2
+    release: str = NEWEST.name
+    """The release whose kubelet reads it."""
     kind: str = "KubeletConfiguration"
 
     @property
@@ -208,6 +211,15 @@ class LintContext(msgspec.Struct, frozen=True, eq=False):
     """By namespace."""
     quotas: Mapping[str, tuple[ResourceQuota, ...]] = msgspec.field(default_factory=dict)
     """By namespace."""
+    release: str = NEWEST.name
+    """The release of the cluster where no node names one."""
+
+    @property
+    def releases(self) -> frozenset[str]:
+        """The releases of the kubelets that pods may run on."""
+        return frozenset(node.state.config.release.rules_of for node in self.nodes) or frozenset(
+            {self.release}
+        )
 
 
 class Severity(StrEnum):
@@ -265,3 +277,5 @@ class LintRule(msgspec.Struct, frozen=True):
     check: Callable[[Any, LintContext], Iterator[FieldViolation]]
     needs_node: bool = False
     """Whether it needs nodes."""
+    since: str = ""
+    """The first release that it is about; empty: all."""

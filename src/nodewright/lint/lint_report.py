@@ -325,9 +325,10 @@ def rule_page(rule: LintRule) -> str:
     page = PAGES[rule.id]
     about = ", ".join(SUBJECT_NAMES[type_.__name__] for type_ in rule.subject_types) or "all files"
     needs = " Needs nodes (`--node`)." if rule.needs_node else ""
+    since = f" From Kubernetes {rule.since} on." if rule.since else ""
     parts = [
         f"# {rule.id}: {page.title}",
-        f"Severity: **{rule.severity}**. Checks {about}.{needs}",
+        f"Severity: **{rule.severity}**. Checks {about}.{needs}{since}",
         "## Why",
         page.rationale,
         "## What to do",
@@ -357,11 +358,11 @@ def rules_page(rules: Iterable[LintRule]) -> str:
         "configuration, NW4xx the limits of namespaces; NW001 checks ignores. Generated from the code by `make docs`.",
         "[Traps](traps.md) lists the known traps of Kubernetes that they cover, and those that no file can show.",
         "",
-        "| Rule | Severity | Finding | Needs nodes |",
-        "|---|---|---|---|",
+        "| Rule | Severity | Finding | Needs nodes | Since |",
+        "|---|---|---|---|---|",
     ]
     lines += [
-        f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {PAGES[rule.id].title} | {'yes' if rule.needs_node else ''} |"
+        f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {PAGES[rule.id].title} | {'yes' if rule.needs_node else ''} | {rule.since} |"
         for rule in rules
     ]
     return "\n".join([*lines, ""])
@@ -370,10 +371,16 @@ def rules_page(rules: Iterable[LintRule]) -> str:
 def rules_table(rules: Iterable[LintRule]) -> str:
     """The list of all rules for a terminal."""
     rows = [
-        (rule.id, str(rule.severity), "yes" if rule.needs_node else "-", PAGES[rule.id].title)
+        (
+            rule.id,
+            str(rule.severity),
+            "yes" if rule.needs_node else "-",
+            rule.since or "-",
+            PAGES[rule.id].title,
+        )
         for rule in rules
     ]
-    return table(("RULE", "SEVERITY", "NEEDS NODES", "FINDING"), rows)
+    return table(("RULE", "SEVERITY", "NEEDS NODES", "SINCE", "FINDING"), rows)
 
 
 def _node_options(rule: LintRule) -> str:

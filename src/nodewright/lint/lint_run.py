@@ -11,7 +11,7 @@ from nodewright.formats.object_location import ObjectLocation
 from nodewright.lint.lint_input import LintInput
 from nodewright.lint.lint_model import FieldViolation, LintRule, PodSubject, Subject
 from nodewright.lint.lint_report import LintFinding, finding_text, fix_text
-from nodewright.lint.rules import RULES_BY_ID, UNUSED_IGNORE, RuleSelection, rule_violations
+from nodewright.lint.rules import RULES_BY_ID, UNUSED_IGNORE, RuleSelection, applies, rule_violations
 from nodewright.output.sarif import SourcePosition
 
 ANNOTATION = "nodewright.dev/ignore"
@@ -135,7 +135,15 @@ class LintResult(msgspec.Struct, frozen=True, kw_only=True):
 def lint_result(lint_input: LintInput, selection: RuleSelection) -> LintResult:
     """The findings of the selected rules without ignored ones, and with unused ignores."""
     rules = selection.rules(with_nodes=bool(lint_input.context.nodes))
-    ignores = _IgnoreIndex.of(lint_input, rules)
+    context = lint_input.context
+    ignores = _IgnoreIndex.of(
+        lint_input,
+        (
+            rule
+            for rule in rules
+            if not rule.since or any(applies(rule, each, context) for each in lint_input.subjects)
+        ),
+    )
     # A configuration that several nodes share is checked for each of them and reported once.
     findings = {
         _key(finding): finding

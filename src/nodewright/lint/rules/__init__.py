@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from nodewright.lint.lint_model import LintContext, LintRule, RuleViolation, Severity, Subject
+from nodewright.lint.lint_model import ConfigSubject, LintContext, LintRule, RuleViolation, Severity, Subject
 from nodewright.lint.rules.amount_rules import AMOUNT_RULES
 from nodewright.lint.rules.config_rules import CONFIG_RULES
 from nodewright.lint.rules.manager_rules import MANAGER_RULES
 from nodewright.lint.rules.namespace_rules import NAMESPACE_RULES
 from nodewright.lint.rules.node_rules import NODE_RULES
 from nodewright.lint.rules.qos_rules import QOS_RULES
+from nodewright.releases.release_table import RELEASE_TABLES
 
 RULES = (*QOS_RULES, *AMOUNT_RULES, *NODE_RULES, *MANAGER_RULES, *CONFIG_RULES, *NAMESPACE_RULES)
 UNUSED_IGNORE = LintRule("NW001", Severity.WARNING, (), lambda _subject, _context: iter(()))
@@ -37,6 +38,15 @@ class RuleSelection(msgspec.Struct, frozen=True):
 ALL_RULES = RuleSelection()
 
 
+def applies(rule: LintRule, subject: Subject, context: LintContext) -> bool:
+    """Whether the rule is about the release of the subject: of its kubelet, or of any kubelet that a pod may run on."""
+    if not rule.since:
+        return True
+    order = list(RELEASE_TABLES)
+    releases = {subject.release} if isinstance(subject, ConfigSubject) else context.releases
+    return any(order.index(release) >= order.index(rule.since) for release in releases)
+
+
 def rule_violations(
     subjects: Iterable[Subject], context: LintContext, selection: RuleSelection = ALL_RULES
 ) -> Iterator[RuleViolation]:
@@ -47,6 +57,6 @@ def rule_violations(
     rules = selection.rules(with_nodes=bool(context.nodes))
     for subject in subjects:
         for rule in rules:
-            if isinstance(subject, rule.subject_types):
+            if isinstance(subject, rule.subject_types) and applies(rule, subject, context):
                 for violation in rule.check(subject, context):
                     yield RuleViolation(rule=rule, subject=subject, violation=violation)

@@ -33,9 +33,11 @@ def _thresholds_dropped(config: ConfigSubject, _context: LintContext) -> Iterato
         return
     missing = [name for name in DEFAULT_EVICTION_HARD if name not in written]
     if missing:
-        edit = SuggestedEdit(f"{config.prefix}mergeDefaultEvictionSettings", value=True)
+        field = "mergeDefaultEvictionSettings"
+        is_known = field not in config.settled.gates.rules.missing_config_fields
+        edits = (SuggestedEdit(f"{config.prefix}{field}", value=True),) if is_known else ()
         facts = {"missing": ", ".join(missing)}
-        yield FieldViolation(path=f"{config.prefix}evictionHard", facts=facts, edits=(edit,))
+        yield FieldViolation(path=f"{config.prefix}evictionHard", facts=facts, edits=edits)
 
 
 def _zeros(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
@@ -207,7 +209,7 @@ CONFIG_RULES = (
     LintRule("NW312", Severity.WARNING, (ConfigSubject,), _overwritten),
     LintRule("NW313", Severity.INFO, (ConfigSubject,), _switched_off),
     LintRule("NW314", Severity.WARNING, (ConfigSubject,), _cgroup_v1),
-    LintRule("NW315", Severity.WARNING, (ConfigSubject,), _memory_qos),
+    LintRule("NW315", Severity.WARNING, (ConfigSubject,), _memory_qos, since="1.36"),
     LintRule("NW316", Severity.WARNING, (ConfigSubject,), _cpus_reserved_twice),
     LintRule("NW317", Severity.WARNING, (ConfigSubject,), _swap),
     LintRule("NW318", Severity.WARNING, (ConfigSubject,), _relative_threshold),
