@@ -145,6 +145,19 @@ def test_a_refused_pod_says_why_and_what_would_help(browser: Chromium) -> None:
         assert page.complaints == []
 
 
+def test_what_numa_nodes_have_is_a_table(browser: Chromium) -> None:
+    profile = a_profile(**STATIC_CPUS, topologyManagerPolicy="single-numa-node")
+    with a_plan(profile, a_guaranteed_pod("a", "2/1Gi"), a_guaranteed_pod("wide", "5/1Gi")) as served:
+        page = opened(browser, served)
+        page.evaluate("document.querySelector('.pod.bad').click()")
+        page.wait("document.querySelector('.numatable')")
+        rows = page.evaluate(
+            "[...document.querySelectorAll('.numatable tbody tr')].map((row) => row.textContent)"
+        )
+        assert rows == ["NUMA 0✕ 1 of 4 freedefault/a", "NUMA 1✕ 4 of 4 free"]
+        assert page.complaints == []
+
+
 def test_light_and_dark_are_switched_and_kept(browser: Chromium) -> None:
     paper = "getComputedStyle(document.documentElement).backgroundColor"
     with an_agent() as served:

@@ -215,9 +215,9 @@ def _report_timeline(
     """Prints how memory develops instead of which pods are evicted now."""
     report = simulated_timelines(observed.node, observed.usage, timeline)
     if timeline.html is not None:
-        from nodewright.cli.output_files import write_page  # noqa: PLC0415 - start-up time
+        from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
 
-        write_page(timeline.html, timeline_page(report, observed.node.config))
+        write_page(timeline.html, timeline_page(report, observed.node.config, page_origin()))
     if output in ("json", "yaml"):
         document = timeline_report(report, observed.node.config, warnings=warnings)
         text = (as_json if output == "json" else as_yaml)(document)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodewright.cli import options
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
-from nodewright.cli.output_files import write_page
+from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.core.admission_plugins import without_cluster_fields
 from nodewright.engine import Node
@@ -162,7 +162,7 @@ def command(
         explanations, node = list(explain_failed_pods(loaded, budget)), loaded.node
     text = _text(loaded, explanations, output)
     if page is not None:
-        write_page(page, explanation_page(explanations, node.state))
+        write_page(page, explanation_page(explanations, node.state, page_origin()))
     print_report(text, output, node.config)
     admitted = (pod.explanation.step.decision is Decision.ADMITTED for pod in explanations)
     return YES if all(admitted) else NO

@@ -28,7 +28,15 @@ footer dd { margin: 0; overflow-wrap: anywhere }
 @media print { body { max-width: none } }
 """
 
-PLOT_STYLE = """
+TABLE_STYLE = """
+table { border-collapse: collapse } td, th { text-align: left; padding: .15rem .9rem .15rem 0; vertical-align: top }
+caption { text-align: left; color: var(--soft) } summary { cursor: pointer }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
+"""
+
+PLOT_STYLE = (
+    TABLE_STYLE
+    + """
 :root { --c0: #1f5fbf; --c1: #b3541e; --c2: #17683a; --c3: #7a3fa0 } @media (prefers-color-scheme: dark) { :root {
   --c0: #7fb0ff; --c1: #f2a46b; --c2: #6fcf97; --c3: #c79bf0 } }
 .grid { stroke: var(--line); stroke-width: .5 } svg .end { text-anchor: end } svg .middle { text-anchor: middle }
@@ -36,10 +44,8 @@ PLOT_STYLE = """
 .c2 { stroke: var(--c2); stroke-dasharray: 2 3 } .c3 { stroke: var(--c3); stroke-dasharray: 9 3 2 3 }
 .scroll > svg { width: 100%; min-width: 720px } .scroll > svg text { font-size: 12px }
 .legend svg { display: inline-block; vertical-align: middle; margin-right: .4em }
-table { border-collapse: collapse } td, th { text-align: left; padding: .15rem .9rem .15rem 0; vertical-align: top }
-caption { text-align: left; color: var(--soft) } summary { cursor: pointer }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 """
+)
 
 
 class PageOrigin(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.kubernetes.resource_names import readable_amount
 from nodewright.node.node_config import NodeConfig
-from nodewright.output.html_page import PLOT_STYLE, curve_legend, html_page
+from nodewright.output.html_page import PLOT_STYLE, PageOrigin, curve_legend, html_page
 from nodewright.output.svg_plot import (
     PlotCurve,
     PlotGrid,
@@ -41,7 +41,7 @@ td:first-child { white-space: nowrap; font-family: ui-monospace, monospace; font
 """
 
 
-def timeline_page(report: TimelineReport, config: NodeConfig) -> str:
+def timeline_page(report: TimelineReport, config: NodeConfig, origin: PageOrigin | None = None) -> str:
     """The timelines as one HTML document without scripts and external resources."""
     name, release = config.facts.name, config.release.release.text
     sections = [*_runs(report)]
@@ -57,6 +57,7 @@ def timeline_page(report: TimelineReport, config: NodeConfig) -> str:
         header=[f'<div class="soft">{subtitle}</div>'],
         sections=sections,
         style=f"{PLOT_STYLE}{_STYLE}",
+        footer="" if origin is None else origin.footer(),
     )
 
 

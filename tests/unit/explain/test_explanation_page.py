@@ -94,10 +94,36 @@ def test_a_page_shows_verdicts_reasons_and_suggestions() -> None:
         a_pod("picky", nodeName="else"),
     ]
     page = page_of(a_profile(**ALIGNED), *pods)
-    assert page.count("<article>") == 3
+    assert page.count("<article id=") == 3
     assert '<span class="badge yes">admitted</span>' in page
     assert '<span class="badge no">refused</span>' in page
     assert "<h3>What would let it in</h3>" in page
     assert "<h3>No single change among those tried would let it in</h3>" in page
     assert "(Job &lt;b&gt;)" in page
     assert "<b>" not in page
+
+
+def test_the_remedy_stands_before_the_reasons() -> None:
+    page = page_of(a_profile(**ALIGNED), a_guaranteed_pod("big", "2/1Gi"), a_guaranteed_pod("web", "5/5Gi"))
+    remedy = page.index('<li><a href="#pod-1">default/web</a>: ')
+    article = page.index('<article id="pod-1">')
+    reasons = [
+        page.index(text, article)
+        for text in ("<h3>What would let it in</h3>", "<h3>Why</h3>", "<table", "NUMA nodes, ")
+    ]
+    assert [remedy, article, *reasons] == sorted([remedy, article, *reasons])
+    assert remedy < page.index("<svg")
+
+
+def test_numa_nodes_are_rows_of_a_table_and_their_lists_are_closed() -> None:
+    page = page_of(a_profile(**ALIGNED), a_guaranteed_pod("big", "2/1Gi"), a_guaranteed_pod("web", "5/5Gi"))
+    web = page[page.index('<article id="pod-1">') :]
+    assert '<th scope="row">NUMA 0</th>' in web
+    assert '<span class="no">✕ ' in web
+    assert re.search(r"<details><summary><span class=\"\w+\">cpu: 5 requested", web)
+
+
+def test_a_pod_without_remedy_and_a_page_without_refusals_say_so() -> None:
+    page = page_of(a_profile(**ALIGNED), a_pod("picky", nodeName="else"))
+    assert '<a href="#pod-0">default/picky</a>: no single change would let it in' in page
+    assert "Refused: " not in page_of(a_profile(**ALIGNED), a_guaranteed_pod("web", "2/1Gi"))

@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from nodewright.core.eviction.eviction_ranking import EvictionCandidate
 from nodewright.engine.policy_notices import message_origin
 from nodewright.evict.evict_text import ranking_key_text
+from nodewright.explain.numa_table import numa_tables
 from nodewright.explain.reason_tree import ReasonBranch, reason_tree
 from nodewright.explain.suggestion_text import incomplete_search_text, ineffective_text, suggestion_text
 from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
@@ -23,6 +26,7 @@ def explanation_section(explained: Explanation) -> dict[str, Any]:
     document: dict[str, Any] = {
         "verdict": step.decision.value if step.decision is not None else "",
         "tree": _branches(reason_tree(explained)),
+        "tables": [msgspec.to_builtins(table) for table in numa_tables(explained)],
     }
     if step.decision is Decision.REFUSED:
         text = kubelet_text(step.because[0])

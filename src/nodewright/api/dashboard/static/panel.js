@@ -26,12 +26,14 @@ export function closePanel() {
   again?.focus();
 }
 
-const tree = (branches, depth = 0) =>
+/** ``closed``: lists of what each NUMA node has are closed, because a table has it. */
+const tree = (branches, closed = false, depth = 0) =>
   el("ul", { class: depth ? "" : "tree" }, branches.map((one) => {
     const text = el("span", { class: `said-${one.tone}` }, { yes: "✓ ", no: "✕ ", warning: "! " }[one.tone] ?? "", one.text);
     if (!one.below.length) return el("li", {}, text);
-    const isOpen = one.below.some((below) => !below.detail);
-    return el("li", {}, el("details", { open: isOpen }, el("summary", {}, text), tree(one.below, depth + 1)));
+    const isList = one.below.every((below) => !below.below.length && below.tone === "plain");
+    const isOpen = one.below.some((below) => !below.detail) && !(closed && depth > 0 && isList);
+    return el("li", {}, el("details", { open: isOpen }, el("summary", {}, text), tree(one.below, closed, depth + 1)));
   }));
 
 const section = (title, ...inside) => el("section", {}, el("h3", {}, title), ...inside);
@@ -140,7 +142,7 @@ function whyOf(pod, found) {
   if (now) {
     const title = found.asNewArrival ? `If it arrived now, after all other pods: ${now.verdict}` : found.decision ? `On the node in its current state: ${now.verdict}` : "Why";
     const said = now.message && now.message !== pod.message ? el("p", { class: "kubelet" }, `${now.reason}: ${now.message}`) : null;
-    parts.push(section(title, said, tree(now.tree)));
+    parts.push(section(title, said, ...now.tables.map(numaTable), tree(now.tree, now.tables.length > 0)));
   }
   if (found.because?.length) parts.push(section(`Decision on arrival: ${found.decision}`, el("ul", { class: "tree" }, found.because.map((text) => el("li", {}, text)))));
   if (found.cgroups?.length) {
@@ -149,6 +151,14 @@ function whyOf(pod, found) {
   }
   if (!parts.length) parts.push(el("p", { class: "soft" }, "No further information."));
   return parts;
+}
+
+/** NUMA nodes as rows, resources as columns. */
+function numaTable(table) {
+  const heads = table.columns.map((one) => el("th", { scope: "col" }, one.resource, el("br", {}), el("span", { class: "soft" }, `${one.requested} requested${one.hint ? `; ${one.hint}` : ""}`)));
+  const cell = (one) => el("td", {}, one && el("span", { class: one.is_enough ? "said-yes" : "said-no" }, one.is_enough ? "✓ " : "✕ ", one.text), one?.holders ? el("span", { class: "soft" }, el("br", {}), one.holders) : null);
+  const rows = table.rows.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), one.cells.map(cell)));
+  return el("div", { class: "scroll" }, el("table", { class: "numatable" }, el("caption", {}, table.container ? `container ${table.container}` : "all containers together"), el("thead", {}, el("tr", {}, el("td", {}), heads)), el("tbody", {}, rows)));
 }
 
 // ------------------------------------------------------------ other things
