@@ -93,3 +93,37 @@ def test_pods_under_limit_ranges_get_the_real_verdict(server: RealAPIServer) -> 
         if real != ours:
             differences.append((pod, limits, real, ours))
     assert not differences
+
+
+TEMPLATE_KINDS = {
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "DaemonSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "Job": "batch/v1",
+}
+
+
+def test_templates_of_all_kinds_get_the_real_texts(server: RealAPIServer) -> None:
+    odd_pods, differences = OddPods(6), []
+    for kind, version in list(TEMPLATE_KINDS.items()) * 40:
+        spec = odd_pods.pod()["spec"]
+        if kind == "Job":
+            spec["restartPolicy"] = spec.get("restartPolicy") or "Never"
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": spec}
+        selector = {} if kind == "Job" else {"selector": {"matchLabels": {"a": "b"}}}
+        service = {"serviceName": "web"} if kind == "StatefulSet" else {}
+        owner: dict[str, Any] = {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}}
+        owner["spec"] = {"template": template, **selector, **service}
+        path = f"/apis/{version}/namespaces/default/{kind.lower()}s"
+        answer = server.create(path, owner, is_dry_run=True)
+        causes = (answer.body.get("details") or {}).get("causes") or ()
+        real = {f"{cause['field']}: {cause['message']}" for cause in causes}
+        try:
+            workloads_from(json.dumps(owner).encode(), "owner.yaml")
+            ours: set[str] = set()
+        except InputError as error:
+            ours = {str(replace(fault, source="")) for fault in error.faults}
+        if real != ours:
+            differences.append((owner, real, ours))
+    assert not differences

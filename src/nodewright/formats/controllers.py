@@ -212,6 +212,8 @@ def first_pod(value: dict[str, Any], namespace: str) -> tuple[Pod, int | None]:
         spec = _with_daemon_tolerations(spec)
     elif kind == "StatefulSet":
         spec = _with_claimed_volumes(spec, parent.get("volumeClaimTemplates") or (), meta.name)
+        # Follows: v1.36, pkg/controller/statefulset/stateful_set_utils.go, initIdentity.
+        spec = replace(spec, hostname=meta.name, subdomain=str(parent.get("serviceName") or ""))
     return Pod(metadata=meta, spec=spec), _replicas(location, parent)
 
 

@@ -10,6 +10,7 @@ from nodewright.api_server.pod_creation import ClusterObjects
 from nodewright.core.admission_plugins import with_default_ports
 from nodewright.core.requests.resource_defaults import rounded_pod, with_defaults
 from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.core.validation.restarts import template_restart_violations
 from nodewright.core.validation.violation import Violation, metadata_violations
 from nodewright.errors import Fault, InputError
 from nodewright.formats.class_objects import priority_class_violations, runtime_class_violations
@@ -301,11 +302,15 @@ class ManifestLoader:
         prefix = POD_TEMPLATES[value["apiVersion"], value["kind"]].dotted_path
         # A template has its amounts rounded, but no defaults from its limits.
         template = rounded_pod(pod)
+        if value["kind"] == "StatefulSet":
+            # Its pods have other host names, so those of the template are not validated.
+            template = replace(template, spec=replace(template.spec, hostname="", subdomain=""))
         in_template = pod_violations(template, is_template=True)
         if not in_template:
             self.workloads[-1] = replace(self.workloads[-1], valid=template)
         return (
             *metadata_violations(meta),
+            *template_restart_violations(value["kind"], template.spec, f"{prefix}.spec"),
             *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
         )
 

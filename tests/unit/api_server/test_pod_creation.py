@@ -191,3 +191,15 @@ def test_nothing_new_is_created_in_a_namespace_that_is_being_terminated() -> Non
     assert refusal(created(POD % ("", "{}"), active)[0]) is None
     elsewhere = ending.replace("name: default", "name: other")
     assert refusal(created(POD % ("", "{}"), elsewhere)[0]) is None
+
+
+def test_pods_of_stateful_sets_have_the_host_names_of_their_set() -> None:
+    owner = OWNER % ("StatefulSet", "{}")
+    (accepted,) = created(
+        owner.replace("spec: {containers", "spec: {hostname: a.b, subdomain: -c, containers")
+    )
+    assert refusal(accepted) is None
+    assert (accepted.pod.spec.hostname, accepted.pod.spec.subdomain) == ("web-0", "")
+    (refused,) = created(owner.replace("replicas: 2", "replicas: 2, serviceName: a.b"))
+    error = 'Pod "web-0" is invalid: spec.subdomain: Invalid value: "a.b": must not contain dots'
+    assert refusal(refused) == ("FailedCreate", f"create Pod web-0 in StatefulSet web failed error: {error}")

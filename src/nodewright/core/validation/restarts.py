@@ -7,13 +7,19 @@ from nodewright.core.validation.violation import (
     ErrorType,
     Violation,
     duplicate,
+    forbidden,
     invalid,
     not_supported,
     required,
 )
-from nodewright.kubernetes.objects import Container
+from nodewright.kubernetes.objects import Container, PodSpec
 from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy
 
+_JOBS, _JOB_POLICIES = ("Job", "CronJob"), ("OnFailure", "Never")
+_NAMES_IN_MESSAGES = {
+    "Deployment": "ReplicaSet",
+    **{kind: kind for kind in ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")},
+}
 _POLICIES = ("Always", "Never", "OnFailure")
 _ACTIONS = ("Restart", "RestartAllContainers")
 _EXIT_CODE_OPERATORS = ("In", "NotIn")
@@ -22,6 +28,31 @@ _RESIZABLE = ("cpu", "memory")
 INIT_RESTART_RULE = "must not be set to 'RestartContainer' for non-sidecar initContainers"
 """A rule for new pods; those that break it from before it may be changed."""
 _RESIZE_POLICIES = ("NotRequired", "RestartContainer")
+
+
+def template_restart_violations(kind: str, spec: PodSpec, path: str) -> Iterator[Violation]:
+    """The violations in a template of what the kind of the workload says about the end of its pods.
+
+    Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidatePodTemplateSpecForReplicaSet,
+        ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/core/validation/validation.go,
+        ValidatePodTemplateSpecForRC; pkg/apis/batch/validation/validation.go, validateJobSpec.
+    Departs: a Job without a restart policy is accepted, where the API server requires one.
+    """
+    policy, field = spec.restart_policy, f"{path}.restartPolicy"
+    if kind in _JOBS:
+        if policy == "Always":
+            yield required(field, 'valid values: "OnFailure", "Never"')
+        elif policy and policy not in _JOB_POLICIES:
+            yield not_supported(field, policy, _JOB_POLICIES)
+        return
+    owner = _NAMES_IN_MESSAGES.get(kind)
+    if owner is None:
+        return
+    if policy not in ("", "Always"):
+        yield not_supported(field, policy, ("Always",))
+    if spec.active_deadline_seconds is not None:
+        rule = f"activeDeadlineSeconds in {owner} is not Supported"
+        yield forbidden(f"{path}.activeDeadlineSeconds", rule)
 
 
 def restart_violations(container: Container, path: str, *, is_init: bool) -> Iterator[Violation]:

@@ -6,9 +6,10 @@ from msgspec.structs import replace
 from nodewright.core.admission_plugins import with_default_ports
 from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.core.validation.restarts import template_restart_violations
 from nodewright.core.validation.violation import Violation, metadata_violations
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import ObjectMeta, Pod, ResourceRequirements
+from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec, ResourceRequirements
 from nodewright.kubernetes.pod_spec_fields import ContainerPort, EnvVar
 from nodewright.values.quantity import Quantity
 
@@ -243,3 +244,25 @@ def test_only_what_a_valid_pod_shares_is_not_checked_again(
     container = replace(valid.spec.containers[0], **container_changes)
     pod = replace(valid, spec=replace(valid.spec, containers=(container,), **changes))
     assert pod_violations(pod, valid=valid) == pod_violations(pod)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "wanted"),
+    [
+        ("Deployment", PodSpec(), []),
+        ("Deployment", PodSpec(restart_policy="Always"), []),
+        ("Deployment", PodSpec(restart_policy="Never"),
+         ['t.restartPolicy Unsupported value Never: supported values: "Always"']),
+        ("Deployment", PodSpec(active_deadline_seconds=1),
+         ["t.activeDeadlineSeconds Forbidden: activeDeadlineSeconds in ReplicaSet is not Supported"]),
+        ("DaemonSet", PodSpec(active_deadline_seconds=1),
+         ["t.activeDeadlineSeconds Forbidden: activeDeadlineSeconds in DaemonSet is not Supported"]),
+        ("Job", PodSpec(restart_policy="Always"), ['t.restartPolicy Required value: valid values: "OnFailure", "Never"']),
+        ("Job", PodSpec(restart_policy="Never", active_deadline_seconds=1), []),
+        ("CronJob", PodSpec(restart_policy="Ever"),
+         ['t.restartPolicy Unsupported value Ever: supported values: "OnFailure", "Never"']),
+        ("PodTemplate", PodSpec(restart_policy="Never", active_deadline_seconds=1), []),
+    ],
+)  # fmt: skip
+def test_templates_end_as_their_kind_allows(kind: str, spec: PodSpec, wanted: list[str]) -> None:
+    assert [text(violation) for violation in template_restart_violations(kind, spec, "t")] == wanted
