@@ -331,11 +331,18 @@ RELEASE_CHANGES = (
     ),
     ReleaseChange(
         since="1.36",
-        now="`imageMinimumGCAge` must not be negative, `showHiddenMetricsForVersion` may name 1.35",
-        before="`imageMinimumGCAge` may be negative, `showHiddenMetricsForVersion` may name 1.34",
-        rules=("image_minimum_age_checked", "previous_minor"),
+        now="`imageMinimumGCAge` must not be negative",
+        before="`imageMinimumGCAge` may be negative",
+        rules=("image_minimum_age_checked",),
         reference="PR 135997",
-        remedy="set `imageMinimumGCAge` to 0 or more; remove `showHiddenMetricsForVersion`",
+        remedy="set `imageMinimumGCAge` to 0 or more",
+    ),
+    ReleaseChange(
+        since="1.36",
+        now="`showHiddenMetricsForVersion` may name 1.35",
+        before="`showHiddenMetricsForVersion` may name 1.34",
+        rules=("previous_minor",),
+        remedy="remove `showHiddenMetricsForVersion`, or name the release before the new one",
     ),
     ReleaseChange(
         since="1.36",

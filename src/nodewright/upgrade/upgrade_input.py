@@ -218,8 +218,12 @@ def _files(path: str) -> list[str]:
 
 
 def _is_profile(path: str) -> bool:
+    """Whether a file begins with a NodeProfile; tables and standard input have none."""
+    if Path(path).suffix not in _SUFFIXES:
+        return False
     documents = parse_documents(read_file(path).content, path)
-    return bool(documents) and (documents[0].value or {}).get("kind") == "NodeProfile"
+    value = documents[0].value if documents else None
+    return isinstance(value, dict) and value.get("kind") == "NodeProfile"
 
 
 def _dumped_nodes(
@@ -230,10 +234,13 @@ def _dumped_nodes(
         DEFAULT_CONFIGURATION,
         NodeDefaults,
     )
+    from nodewright.fleet.load.csv_tables import is_table  # noqa: PLC0415 - as above
     from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet  # noqa: PLC0415 - as above
 
     defaults = NodeDefaults(configuration=DEFAULT_CONFIGURATION if configuration is None else configuration)
-    fleet = load_fleet(FleetFiles(both=tuple(paths), node_defaults=defaults))
+    tables = tuple(path for path in paths if is_table(path))
+    objects = tuple(path for path in paths if path not in tables)
+    fleet = load_fleet(FleetFiles(nodes=tables, both=objects, node_defaults=defaults))
     pods: dict[str, list[Pod]] = {}
     for fleet_pod in fleet.pods():
         name, namespace = fleet_pod.name, fleet_pod.namespace

@@ -185,3 +185,15 @@ def test_pods_without_uids_are_compared_as_well(tmp_path: Path, capsys: pytest.C
     profile.write_text(re.sub(", uid: [0-9a-f-]+", "", Path(WORKER).read_text()))
     (group,) = report(capsys, "--node", str(profile), code=NO)["groups"]
     assert ("QoS class", "batch/report", "") in values(group, "changed")
+
+
+def test_a_table_of_nodes_is_read_and_a_file_without_nodes_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = str(EXAMPLES / "fleet" / "nodes.csv")
+    (group,) = report(capsys, "--nodes", table, "--from", "1.33", code=YES)["groups"]
+    assert (group["from"], group["outcome"]) == ("1.33", "noChange")
+    items = tmp_path / "list.yaml"
+    items.write_text("- a\n- b\n")
+    assert run(["upgrade", "--nodes", str(items)]) == ERROR
+    assert capsys.readouterr().err.startswith("error: ")
