@@ -23,9 +23,10 @@ WIDTHS = (80, 200)
 # has a shot without a line here.
 SHOTS = {
     **{f"help-{name}": f"nodewright {name} --help" for name in COMMANDS},
-    "requests": "nodewright requests -f examples/requests/qos.yaml --memory-capacity 64Gi",
+    "requests": "nodewright requests -f examples/requests/qos.yaml --memory-capacity 64Gi --explain",
+    "requests-table": "nodewright requests -f examples/requests/qos.yaml --memory-capacity 64Gi",
     "requests-wide": "nodewright requests -f examples/requests/qos.yaml --memory-capacity 64Gi -o wide",
-    "requests-init-containers": "nodewright requests -f examples/requests/init-containers.yaml --node vm-4",
+    "requests-init-containers": "nodewright requests -f examples/requests/init-containers.yaml --node vm-4 --explain",
     "admit": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml",
     "admit-wide": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o wide",
     "admit-yaml": "nodewright admit -f examples/admission/pods.yaml --node examples/nodes/worker.yaml -o yaml",

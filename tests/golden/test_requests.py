@@ -11,7 +11,7 @@ import pytest
 from tools.consoles import execute
 
 FOLDER = Path(__file__).parent / "requests"
-FORMATS = {"": "txt", "-o json": "json", "-o wide": "wide.txt"}
+FORMATS = {"": "table.txt", "--explain": "txt", "-o json": "json", "-o wide": "wide.txt"}
 EXAMPLES = ("init-containers", "qos", "pod-level")
 
 

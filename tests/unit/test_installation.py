@@ -49,6 +49,9 @@ WITHOUT_EXTRAS = {
     "verify": 0,
     "schema AdmissionReport": 0,
     "completion bash": 0,
+    "upgrade --node examples/upgrade/worker-7.yaml -f examples/upgrade/manifests.yaml": 3,
+    "version": 0,
+    "help admit": 0,
 }
 """The exit code of each command on bundled examples."""
 

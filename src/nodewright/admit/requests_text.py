@@ -60,6 +60,20 @@ def requests_text(entries: Sequence[RequestsEntry], memory_of: str, *, width: in
     return "\n".join("".join(_section(entry, memory_of, width)) for entry in entries)
 
 
+def requests_table(entries: Sequence[RequestsEntry]) -> str:
+    """A table with one line for each pod, and the pods that the API server refuses."""
+    headers = ("NAMESPACE", "NAME", "QOS", "CPU", "CPU LIMIT", "MEMORY", "MEMORY LIMIT", "OTHER REQUESTS")
+    columns = (0, 1, 3, 4, 5, 6, 7, 8)
+    rows = [_row(entry) for entry in entries]
+    refused = [
+        f"{_name(entry)}: {entry.refusal.kubelet().reason}: {entry.refusal.sentence()}"
+        for entry in entries
+        if entry.refusal is not None
+    ]
+    text = table(headers, [tuple(row[column] for column in columns) for row in rows])
+    return f"{text}\n{printable_lines(refused)}" if refused else text
+
+
 def requests_wide(entries: Sequence[RequestsEntry]) -> str:
     """A table with one line for each pod."""
     sums = ("CPU", "CPU LIMIT", "MEMORY", "MEMORY LIMIT", "OTHER REQUESTS")

@@ -1,10 +1,17 @@
 """`nodewright requests`: the effective requests and limits of pods, their sources, and the resulting QoS."""
 
 import shutil
+from collections.abc import Sequence
 
 import click
 
-from nodewright.admit.requests_text import RequestsEntry, requests_names, requests_text, requests_wide
+from nodewright.admit.requests_text import (
+    RequestsEntry,
+    requests_names,
+    requests_table,
+    requests_text,
+    requests_wide,
+)
 from nodewright.cli import options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads, release_warnings
 from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
@@ -32,6 +39,9 @@ MAX_WIDTH = 100
 @options.release_option
 @options.strict_option
 @options.namespace_option
+@click.option(
+    "--explain", is_flag=True, help="Show where each amount, the QoS class and the scores come from."
+)
 @options.output_option("json", "yaml", "wide", "name")
 def command(  # noqa: PLR0913 - one argument an option
     *,
@@ -41,11 +51,12 @@ def command(  # noqa: PLR0913 - one argument an option
     release: str | None,
     strict: bool,
     namespace: str,
+    explain: bool,
     output: str | None,
 ) -> int:
     """Show the effective requests and limits, defaults, QoS class and oom_score_adj of each pod.
 
-    Each value is shown with the container, init container, sidecar, overhead or pod-level field that determines it.
+    With --explain, each value with the container, init container, sidecar, overhead or pod-level field that determines it.
     Of a workload object (Deployment, DaemonSet, Job, ...) the pod template is evaluated.
     """
     loaded = read_workloads(manifests, namespace)
@@ -67,17 +78,21 @@ def command(  # noqa: PLR0913 - one argument an option
             warnings=warnings,
         )
         text = (as_json if output == "json" else as_yaml)(report)
-    elif not entries:
-        text = ""
-    elif output == "wide":
-        text = requests_wide(entries)
-    elif output == "name":
-        text = requests_names(entries)
     else:
-        columns = shutil.get_terminal_size((80, 24)).columns
-        text = requests_text(entries, memory_of, width=min(columns, MAX_WIDTH))
+        text = _text(entries, memory_of, output, explain=explain) if entries else ""
     print_text(text)
     return YES
+
+
+def _text(entries: Sequence[RequestsEntry], memory_of: str, output: str | None, *, explain: bool) -> str:
+    if output == "wide":
+        return requests_wide(entries)
+    if output == "name":
+        return requests_names(entries)
+    if not explain:
+        return requests_table(entries)
+    columns = shutil.get_terminal_size((80, 24)).columns
+    return requests_text(entries, memory_of, width=min(columns, MAX_WIDTH))
 
 
 def _entry(workload: Workload, memory_bytes: int, gates: FeatureGates) -> RequestsEntry:

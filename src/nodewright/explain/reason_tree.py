@@ -6,19 +6,28 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.explain.resource_sites import (
+    consumer_name,
+    cpus_text,
+    device_holder_text,
+    devices_at_text,
+    numa_text,
+    place_of,
+    sites_of,
+)
 from nodewright.explain.suggestion_text import kubelet_effect, scheduler_effect
 from nodewright.kubernetes.resource_names import CPU, MEMORY, is_in_bytes, readable_amount
 from nodewright.node.managers.manager_trace import NoHintReason
 from nodewright.node.pod_placement import ContainerPlacement, Placement
-from nodewright.node.resource_holders import DeviceSite, MemorySite, ResourceEvidence
+from nodewright.node.resource_holders import ResourceEvidence
 from nodewright.node.step import Decision
 from nodewright.node.what_if.explanation import Defect, Explanation, ResourceView, RoundView
-from nodewright.reasons.cpu import CPUsOfNUMA, NotEnoughCPUs, NotEnoughWholeCores
-from nodewright.reasons.devices import DeviceHolder, DevicesAt, NotEnoughDevices
+from nodewright.reasons.cpu import NotEnoughCPUs, NotEnoughWholeCores
+from nodewright.reasons.devices import NotEnoughDevices
 from nodewright.reasons.reason import Reason
 from nodewright.reasons.texts import sentence
 from nodewright.reasons.topology import AffinityObstacle, NoCommonNUMA, NothingPreferred
-from nodewright.values.idset import CPUSet, NUMASet
+from nodewright.values.idset import NUMASet
 
 BranchTone: TypeAlias = Literal["plain", "yes", "no", "warning"]
 
@@ -100,14 +109,14 @@ def _refusal(reason: Reason) -> ReasonBranch:
     """A reason, with the state of each NUMA node below it."""
     if isinstance(reason, NotEnoughCPUs | NotEnoughWholeCores):
         lead = sentence(replace(reason, where=()))
-        return ReasonBranch(text=lead, tone="no", children=_sites(CPU, reason.where))
+        return ReasonBranch(text=lead, tone="no", children=_site_branches(CPU, reason.where))
     if isinstance(reason, NotEnoughDevices):
         stock = reason.stock
         lead = (
             f"{stock.resource}: {reason.requested} requested, {reason.available} of {stock.registered} free"
         )
-        children = [ReasonBranch(text=_devices_at(place)) for place in stock.places]
-        children += [ReasonBranch(text=_device_holder(holder)) for holder in stock.holders]
+        children = [ReasonBranch(text=devices_at_text(place)) for place in stock.places]
+        children += [ReasonBranch(text=device_holder_text(holder)) for holder in stock.holders]
         return ReasonBranch(text=lead, tone="no", children=tuple(children))
     return ReasonBranch(text=sentence(reason), tone="no")
 
@@ -120,11 +129,24 @@ def _round(explanation: Explanation, numa_round: RoundView) -> ReasonBranch:
     if numa_round.hint is None:
         return ReasonBranch(text=title, tone="no")
     is_clear = numa_round.hint.preferred and numa_round.admits
+    short = {name for obstacle in numa_round.obstacles for name in _obstacle_resources(obstacle)}
     children = [
-        _resource(resource, is_detail=is_clear and _is_open(resource)) for resource in numa_round.resources
+        _resource(
+            resource,
+            is_detail=_is_open(resource)
+            if is_clear
+            else bool(short) and resource.hints.resource not in short,
+        )
+        for resource in numa_round.resources
     ]
     children.append(_merged(explanation, numa_round))
     return ReasonBranch(text=title, tone="yes" if numa_round.admits else "no", children=tuple(children))
+
+
+def _obstacle_resources(obstacle: AffinityObstacle) -> set[str | None]:
+    if isinstance(obstacle, NothingPreferred):
+        return {obstacle.hints.resource}
+    return {hint.resource for hint in obstacle.hints}
 
 
 def _is_open(view: ResourceView) -> bool:
@@ -132,17 +154,7 @@ def _is_open(view: ResourceView) -> bool:
     preferred = NUMASet()
     for numa in view.hints.preferred:
         preferred |= numa
-    return all(_place(site) <= preferred for site in view.sites or ())
-
-
-def _place(site: CPUsOfNUMA | MemorySite | DeviceSite) -> NUMASet:
-    match site:
-        case CPUsOfNUMA(numa=numa):
-            return NUMASet.of(numa)
-        case MemorySite(left=left):
-            return NUMASet.of(left.numa)
-        case DeviceSite(at=at):
-            return at.numa
+    return all(place_of(site) <= preferred for site in view.sites or ())
 
 
 def _resource(view: ResourceView, *, is_detail: bool) -> ReasonBranch:
@@ -152,17 +164,19 @@ def _resource(view: ResourceView, *, is_detail: bool) -> ReasonBranch:
         why = _NO_HINT_TEXTS[view.no_hint_reason or "nothing asked"]
         return ReasonBranch(
             text=f"{name}: any NUMA node ({why})",
-            children=_sites(MEMORY, view.sites) if view.no_hint_reason == "nothing fits" else (),
+            children=_site_branches(MEMORY, view.sites) if view.no_hint_reason == "nothing fits" else (),
             is_detail=view.no_hint_reason in {"policy", "nothing asked"},
         )
     request = f"{hints.resource}: {_amount(hints.resource, view.requested)} requested"
-    sites = tuple(replace(site, is_detail=is_detail) for site in _sites(hints.resource, view.sites))
+    sites = tuple(replace(site, is_detail=is_detail) for site in _site_branches(hints.resource, view.sites))
     if hints.says == "impossible":
         return ReasonBranch(text=f"{request}; no set of NUMA nodes has enough", tone="no", children=sites)
     if hints.preferred:
         return ReasonBranch(text=f"{request}; prefers {numa_sets_text(hints.preferred)}", children=sites)
     needs = (
-        f"{request}; needs {_nodes(hints.narrowest)} now" if hints.narrowest else f"{request}; nothing fits"
+        f"{request}; needs {numa_text(hints.narrowest)} now"
+        if hints.narrowest
+        else f"{request}; nothing fits"
     )
     fewest = view.enough_if_empty
     if fewest is not None and hints.narrowest and len(hints.narrowest) <= fewest:
@@ -183,6 +197,10 @@ _NO_HINT_TEXTS: dict[NoHintReason, str] = {
     "nothing asked": "none requested",
     "nowhere": "its devices have no NUMA affinity",
 }
+
+
+def _site_branches(resource: str, sites: ResourceEvidence) -> tuple[ReasonBranch, ...]:
+    return tuple(ReasonBranch(text=text) for text in sites_of(resource, sites))
 
 
 def _merged(explanation: Explanation, numa_round: RoundView) -> ReasonBranch:
@@ -217,56 +235,6 @@ def numa_sets_text(preferred: Sequence[NUMASet]) -> str:
     return f"{shown} or others" if len(preferred) > 4 else shown
 
 
-# ---------------------------------------------------------------- holders
-
-
-def _sites(resource: str, sites: ResourceEvidence) -> tuple[ReasonBranch, ...]:
-    if sites is None:
-        return ()
-    return tuple(ReasonBranch(text=_site(resource, site)) for site in sites)
-
-
-def _site(resource: str, site: CPUsOfNUMA | MemorySite | DeviceSite) -> str:
-    if isinstance(site, DeviceSite):
-        stranded = [f"{', '.join(site.stranded)} counted as used without a holder"] if site.stranded else []
-        return "; ".join([_devices_at(site.at), *map(_device_holder, site.holders), *stranded])
-    if isinstance(site, CPUsOfNUMA):
-        parts = [f"{_cpus(site.free)} free" if site.free else "no CPU free"]
-        parts += [f"{site.reserved} reserved"] if site.reserved else []
-        parts += [
-            f"{consumer_name(holder.pod, holder.container)} has {holder.cpus}" for holder in site.holders
-        ]
-        return f"NUMA node {site.numa}: {'; '.join(parts)}"
-    memory = site.left
-    parts = [
-        f"{readable_amount(resource, memory.free)} of {readable_amount(resource, memory.allocatable)} free"
-    ]
-    if len(memory.group) > 1:
-        parts.append(f"used together as {{{memory.group}}}")
-    for holder in site.holders:
-        spread = f" on {{{holder.numa}}}" if len(holder.numa) > 1 else ""
-        size = readable_amount(resource, holder.size)
-        parts.append(f"{consumer_name(holder.pod, holder.container)} has {size}{spread}")
-    return f"NUMA node {memory.numa}: {'; '.join(parts)}"
-
-
-def _devices_at(place: DevicesAt) -> str:
-    where = _nodes(place.numa) if place.numa else "no NUMA node"
-    unhealthy = (
-        f", {place.registered - place.healthy} not healthy" if place.healthy < place.registered else ""
-    )
-    return f"{where}: {place.free} of {place.registered} free{unhealthy}"
-
-
-def _device_holder(holder: DeviceHolder) -> str:
-    return f"{consumer_name(holder.pod, holder.container)} has {', '.join(holder.devices)}"
-
-
-def consumer_name(pod: str, container: str) -> str:
-    """A container of a pod, or the pod as a whole."""
-    return f"{pod} ({container})" if container else pod
-
-
 # ---------------------------------------------------------------- allocations
 
 
@@ -291,14 +259,14 @@ def _remarks(reasons: Iterable[Reason]) -> tuple[ReasonBranch, ...]:
 
 def _pod_level_items(placement: Placement) -> Iterator[str]:
     if placement.cpus:
-        yield _cpus(placement.cpus)
+        yield cpus_text(placement.cpus)
     for block in placement.memory or ():
         yield _block(block.resource, block.size, block.numa)
 
 
 def _container_items(placement: ContainerPlacement) -> Iterator[str]:
     if placement.cpus:
-        yield _cpus(placement.cpus)
+        yield cpus_text(placement.cpus)
     for block in placement.memory:
         if block.size:
             yield _block(block.resource, block.size, block.numa)
@@ -308,7 +276,7 @@ def _container_items(placement: ContainerPlacement) -> Iterator[str]:
 
 def _block(resource: str, size: int, numa: Iterable[int]) -> str:
     kind = "memory" if resource == MEMORY else resource
-    return f"{readable_amount(resource, size)} {kind} on {_nodes(NUMASet.from_ids(numa))}"
+    return f"{readable_amount(resource, size)} {kind} on {numa_text(NUMASet.from_ids(numa))}"
 
 
 # ---------------------------------------------------------------- kubelet defects
@@ -341,10 +309,10 @@ def _warnings(explanation: Explanation) -> Iterator[ReasonBranch]:
 def _holders(defect: Defect) -> Iterator[ReasonBranch]:
     for holder in defect.holders:
         yield ReasonBranch(
-            text=f"{_cpus(holder.cpus)}: already assigned to {consumer_name(holder.pod, holder.container)}"
+            text=f"{cpus_text(holder.cpus)}: already assigned to {consumer_name(holder.pod, holder.container)}"
         )
     if defect.reserved:
-        yield ReasonBranch(text=f"{_cpus(defect.reserved)}: reserved for the system")
+        yield ReasonBranch(text=f"{cpus_text(defect.reserved)}: reserved for the system")
 
 
 def merge_duration_s(explanation: Explanation) -> tuple[float, float]:
@@ -385,14 +353,6 @@ def _amount(resource: str, amount: int | None) -> str:
     if amount is None:
         return "some"
     return readable_amount(resource, amount) if is_in_bytes(resource) else str(amount)
-
-
-def _nodes(numa: NUMASet) -> str:
-    return f"NUMA node{'s' if len(numa) > 1 else ''} {numa}"
-
-
-def _cpus(cpus: CPUSet) -> str:
-    return f"CPU{'s' if len(cpus) > 1 else ''} {cpus}"
 
 
 def _count(count: int) -> str:
