@@ -249,7 +249,11 @@ class ManifestLoader:
             return
         check = checked(value, kind)
         valid_value = check.valid_part()
-        violations = list(self._add_valid_object(valid_value, location))
+        violations = list(
+            self._add_pod(valid_value, location, may_have_nulls=check.may_have_nulls)
+            if (version, kind) == POD_KIND
+            else self._add_valid_object(valid_value, location)
+        )
         if self.other_objects is not None:
             violations.extend(strategy_violations(valid_value))
         start = len(self.faults)
@@ -282,11 +286,12 @@ class ManifestLoader:
             self.runtime_classes.append(runtime_class)
             self._add_object_in_order(value, location, runtime_class)
             return runtime_class_violations(runtime_class)
-        is_pod = (version, kind) == POD_KIND
-        return self._add_pod(value, location) if is_pod else self._add_controller(value, location)
+        return self._add_controller(value, location)
 
-    def _add_pod(self, value: dict[str, Any], location: ObjectLocation) -> Iterable[Violation]:
-        written = decode(value, Pod)
+    def _add_pod(
+        self, value: dict[str, Any], location: ObjectLocation, *, may_have_nulls: bool
+    ) -> Iterable[Violation]:
+        written = decode(value, Pod, may_have_nulls=may_have_nulls)
         pod = with_default_ports(self._with_identity(written))
         is_stored = bool(written.metadata.uid)
         self._add_workload(value, location, pod, pod.metadata, replicas=1, is_stored=is_stored)

@@ -44,15 +44,16 @@ def checked(document: Any, type_name: str) -> "CheckedDocument":
     """The document with its schema faults."""
     findings = _Findings()
     _check(document, schema_type(type_name), None, findings)
-    return CheckedDocument(document, findings.faults, findings.null_members)
+    return CheckedDocument(document, findings.faults, findings.null_members, findings.may_have_nulls)
 
 
 class CheckedDocument(msgspec.Struct, frozen=True):
-    """A document, the schema faults in it, and the null members of its mappings."""
+    """A document, the schema faults in it, the null members of its mappings, and whether it may have other nulls."""
 
     document: Any
     located_faults: "list[_SchemaFault]"
     null_members: "list[tuple[Path, SchemaType]]"
+    may_have_nulls: bool = True
 
     @property
     def faults(self) -> list[Fault]:
@@ -108,12 +109,14 @@ class _SchemaFault(msgspec.Struct, frozen=True):
     """The type that the value should have; None where no value is allowed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Findings:
     """What is collected while a document is checked."""
 
     faults: list[_SchemaFault] = field(default_factory=list)
     null_members: list[tuple[Path, SchemaType]] = field(default_factory=list)
+    may_have_nulls: bool = False
+    """Whether a null was found, or a part that has no schema."""
 
 
 _SCALARS = {
@@ -148,12 +151,18 @@ def _check(value: Any, schema: SchemaType, path: Path, findings: _Findings) -> N
     elif schema.kind == "list" and isinstance(value, list):
         _check_items(value, schema, path, findings)
     elif schema.kind == "map" and isinstance(value, dict):
-        assert schema.item is not None
+        item_schema = schema.item
+        assert item_schema is not None
+        findings.may_have_nulls |= item_schema.kind == "any"
         for key, item in value.items():
+            if type(item) in item_schema.accepts:
+                continue
             if item is not None:
-                _check(item, schema.item, (path, f"[{key}]"), findings)
-            elif schema.item.kind in ("str", "quantity"):
-                findings.null_members.append(((path, f"[{key}]"), schema.item))
+                _check(item, item_schema, (path, f"[{key}]"), findings)
+                continue
+            findings.may_have_nulls = True
+            if item_schema.kind in ("str", "quantity"):
+                findings.null_members.append(((path, f"[{key}]"), item_schema))
     else:
         rule = _scalar_rule(value, schema)
         if rule:
@@ -168,7 +177,15 @@ def _check_fields(value: dict[str, Any], schema: SchemaType, path: Path, finding
         if field_schema is None:
             if not schema.is_open:
                 findings.faults.append(_schema_fault((path, key), _unknown(key, fields)))
-        elif item is not None and type(item) not in field_schema.accepts:
+            findings.may_have_nulls = True
+        elif type(item) in field_schema.accepts:
+            if field_schema.kind == "any":
+                findings.may_have_nulls = True
+        elif item is None:
+            findings.may_have_nulls = True
+        elif field_schema.fields is not None and type(item) is dict:
+            _check_fields(item, field_schema, (path, key), findings)
+        else:
             _check(item, field_schema, (path, key), findings)
     if schema.required:
         missing = (name for name in schema.required if value.get(name) is None)
@@ -180,13 +197,18 @@ def _check_items(value: list[Any], schema: SchemaType, path: Path, findings: _Fi
     assert item_schema is not None
     for index, item in enumerate(value):
         if item is None:
+            findings.may_have_nulls = True
             if item_schema.kind == "any":
                 continue
             findings.faults.append(
                 _schema_fault((path, index), f"must be {item_schema.expected}, not null", item_schema)
             )
+        elif item_schema.fields is not None and type(item) is dict:
+            _check_fields(item, item_schema, (path, index), findings)
         elif type(item) not in item_schema.accepts:
             _check(item, item_schema, (path, index), findings)
+        elif item_schema.kind == "any":
+            findings.may_have_nulls = True
 
 
 def _scalar_rule(value: Any, schema: SchemaType) -> str:

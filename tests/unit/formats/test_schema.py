@@ -109,3 +109,20 @@ def test_faulty_list_items_become_empty_values_of_their_type() -> None:
     assert checked(devices, "NodeProfile").valid_part() == {
         "spec": {"devices": {"gpu": [{}]}, "allocations": [{"pod": "a", "container": "b", "memory": [{}]}]}
     }
+
+
+@pytest.mark.parametrize(
+    ("spec", "may_have_nulls"),
+    [
+        ({"containers": [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]}, False),
+        ({"containers": None}, True),
+        ({"containers": [{"name": "a", "env": None}]}, True),
+        ({"containers": [{"name": "a", "resources": {"requests": {"cpu": None}}}]}, True),
+        ({"nodeSelector": {"zone": None}}, True),
+        ({"containers": [None]}, True),
+        ({"volumes": [{"name": "a", "emptyDir": {"sizeLimit": None}}]}, True),
+        ({"unknown": {"a": None}}, True),
+    ],
+)
+def test_a_document_without_nulls_is_known_as_one(spec: dict[str, Any], *, may_have_nulls: bool) -> None:
+    assert checked({"spec": spec}, "Pod").may_have_nulls is may_have_nulls
