@@ -214,7 +214,7 @@ class _Builder:
                 if value is not None:
                     documents.append(YAMLDocument(value, number, line))
         except yaml.YAMLError as error:
-            self._faults.append(_syntax_fault(error, self._source))
+            self._faults.append(_syntax_fault(error, self._source, self._text))
         except _TooManyFaultsError:
             pass
         if self._faults:
@@ -371,11 +371,14 @@ def _allowed_alias_ratio(nodes: int) -> float:
     return 0.99 - 0.89 * min(max(nodes - few, 0) / (many - few), 1)
 
 
-def _syntax_fault(error: yaml.YAMLError, source: str) -> Fault:
+def _syntax_fault(error: yaml.YAMLError, source: str, text: str) -> Fault:
     if isinstance(error, yaml.MarkedYAMLError):
         rule = ", ".join(part for part in (error.context, error.problem) if part)
         mark = error.problem_mark or error.context_mark
         position = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+        lines = text.split("\n", mark.line + 1) if mark else []
+        if mark and any(line[mark.column :].startswith("\t") for line in lines[mark.line : mark.line + 1]):
+            rule += ": indent with spaces, YAML forbids tabs"
         return Fault(rule=rule or "not valid YAML", source=position)
     if isinstance(error, yaml.reader.ReaderError):
         code = error.character if isinstance(error.character, int) else ord(error.character[:1] or "\0")

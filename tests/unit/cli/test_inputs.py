@@ -34,7 +34,7 @@ BAD = [
     (POD % (b", resources: {requests: {memory: 1%s}}" % (b"0" * 30)), ": is too large: Kubernetes counts whole units"),
     (b"\x00", ": the character U+0000 at offset 0 is not allowed in YAML"),
     (b"\xff\xff", ": not valid UTF-8: invalid start byte at byte 0"),
-    (b"a:\n\t- b", ": while scanning for the next token, found character that cannot start any token"),
+    (b"a:\n\t- b", ": while scanning for the next token, found character that cannot start any token: indent with spaces, YAML forbids tabs"),
 ]  # fmt: skip
 
 

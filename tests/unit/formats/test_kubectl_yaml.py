@@ -49,7 +49,7 @@ REFUSED = [
     ("a: !!binary '*'", ["f:1:4: !!binary value contains invalid base64 data"]),
     ("a: {<<: 1}", ["f:1:9: map merge requires map or sequence of maps as the value"]),
     ("a: [1", ["f:2:1: while parsing a flow sequence, did not find expected ',' or ']'"]),
-    ("a:\n\tb: 1", ["f:2:1: while scanning for the next token, found character that cannot start any token"]),
+    ("a:\n\tb: 1", ["f:2:1: while scanning for the next token, found character that cannot start any token: indent with spaces, YAML forbids tabs"]),
     ("a: b: c", ["f:1:5: mapping values are not allowed in this context"]),
     ("a: \x00", ["f: the character U+0000 at offset 3 is not allowed in YAML"]),
     ("a: 1\na: 2\n[", ['f:2:1: Invalid value: "a": the key "a" is given twice',
