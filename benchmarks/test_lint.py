@@ -36,4 +36,4 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 def test_a_thousand_manifests(benchmark: Any, thousand: Inventory, nodes: tuple[str, ...]) -> None:
     found = benchmark(lambda: lint_result(load_lint_input(thousand, nodes), ALL_RULES))
     assert len(found.subjects) == 1600
-    assert len(found.told) >= 600
+    assert len(found.findings) >= 600

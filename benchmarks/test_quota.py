@@ -54,7 +54,7 @@ def test_the_bill_of_a_pod_paid_once_more(benchmark: Any) -> None:
 
 
 def test_a_pod_held_against_a_limit_range(benchmark: Any) -> None:
-    assert benchmark(limit_ranger_verdict, create_request(POD), (RANGE,)).filled[0].given
+    assert benchmark(limit_ranger_verdict, create_request(POD), (RANGE,)).defaulted[0].defaults
 
 
 # 300 Deployments of 3.5 kB each with 10,000 pods together, and a quota that has no room for the last 2,000 of them.

@@ -27,7 +27,7 @@ from nodewright.core.quota.quota_admission import (
 from nodewright.core.quota.quota_usage import (
     ZERO_AMOUNT,
     NamespaceObjects,
-    used_as_stored,
+    charged_quota_as_stored,
     with_calculated_usage,
 )
 from nodewright.kubernetes.api_request import APIObject, GroupResource, Manifest
@@ -264,10 +264,7 @@ class _PlanRun:
                 if isinstance(verdict, BeyondQuota):
                     because = verdict.because
                 else:
-                    self.quotas = tuple(
-                        replace(quota, status=replace(quota.status, used=used_as_stored(quota.status.used)))
-                        for quota in verdict.quotas
-                    )
+                    self.quotas = tuple(map(charged_quota_as_stored, self.quotas, verdict.quotas))
             if because is None:
                 counts.admitted += 1
                 continue

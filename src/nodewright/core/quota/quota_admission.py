@@ -308,8 +308,10 @@ def with_repeated_delta(
     after = list(quotas)
     for index, requested in delta.items if times else ():
         status = after[index].status
-        used = used_as_stored(total(status.used, requested))
-        used = used_as_stored(total(used, {name: amount * (times - 1) for name, amount in requested.items()}))
+        used = used_as_stored(total(status.used, requested), status.used)
+        if times > 1:
+            rest = {name: amount * (times - 1) for name, amount in requested.items()}
+            used = used_as_stored(total(used, rest), used)
         after[index] = replace(after[index], status=replace(status, used=used))
     return tuple(after)
 

@@ -143,14 +143,26 @@ def with_calculated_usage(
     return replace(quota, status=ResourceQuotaStatus(hard=hard, used=masked(used, hard)))
 
 
-def used_as_stored(used: ResourceList) -> ResourceList:
+def used_as_stored(used: ResourceList, before: ResourceList) -> ResourceList:
     """The used amounts as they are read again after they were written: the notation of each follows from its text.
+
+    ``before``: the amounts before the last charge, which are stored already.
 
     A sum keeps the notation of the amount that is added to (`Quantity.__add__`), which is that of the stored text:
     `1Ki` and 1536 bytes are stored as `2560`, so that another 1536 make `4096` and not `4Ki`.
     Follows: v1.36, apiserver/pkg/admission/plugin/resourcequota/controller.go, checkQuotas, which updates the status.
     """
-    return {name: amount.as_stored() for name, amount in used.items()}
+    return {
+        name: amount if amount is before.get(name) else amount.as_stored() for name, amount in used.items()
+    }
+
+
+def charged_quota_as_stored(before: ResourceQuota, after: ResourceQuota) -> ResourceQuota:
+    """The quota after a charge as it is read again."""
+    if after is before:
+        return after
+    used = used_as_stored(after.status.used, before.status.used)
+    return replace(after, status=replace(after.status, used=used))
 
 
 def quota_as_stored(quota: ResourceQuota) -> ResourceQuota:
