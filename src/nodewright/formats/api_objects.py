@@ -3,6 +3,7 @@
 Maps kinds to resources: their plural, and whether they are namespaced.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -161,6 +162,10 @@ class LoadedObject(NamedTuple):
     item: APIObject | int
 
 
+MAX_POLICIES = 100
+"""LimitRanges, and ResourceQuotas, of a namespace."""
+
+
 @dataclass(slots=True)
 class OtherObjects:
     """Collects all objects of manifests in order, besides the workloads that `manifests` loads."""
@@ -168,6 +173,19 @@ class OtherObjects:
     objects: list["LoadedObject"] = field(default_factory=list)
     custom_resources: dict[tuple[str, str], RESTMapping] = field(default_factory=dict)
     """The resources of CustomResourceDefinitions, by API group and kind."""
+
+    def crowded_namespaces(self, default: str) -> list[Fault]:
+        """The faults of namespaces with so many policies that to compare each pod with each takes very long."""
+        counts = Counter(
+            (type(loaded.item).__name__, loaded.item.metadata.namespace or default)
+            for loaded in self.objects
+            if isinstance(loaded.item, LimitRange | ResourceQuota)
+        )
+        return [
+            Fault(rule=f"namespace {namespace} has {count} {kind}s; the limit is {MAX_POLICIES}")
+            for (kind, namespace), count in counts.items()
+            if count > MAX_POLICIES
+        ]
 
     def add(self, value: dict[str, Any], location: ObjectLocation) -> list[Fault | Violation]:
         """Adds an object of another kind; returns its faults."""

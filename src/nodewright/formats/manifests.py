@@ -123,6 +123,8 @@ class ManifestLoader:
         return self._loaded
 
     def _admitted(self) -> LoadedWorkloads:
+        if crowded := self.crowded_namespaces():
+            raise InputError([*self.faults, *crowded])
         creations = created_pods(self.workloads, self._cluster())
         if faults := remaining_faults(self.faults, self.workloads, creations):
             raise InputError(faults)
@@ -179,6 +181,11 @@ class ManifestLoader:
         if self.policies is None:
             self.policies = OtherObjects()
         return self.policies
+
+    def crowded_namespaces(self) -> list[Fault]:
+        """The faults of namespaces with very many policies."""
+        objects = self.other_objects or self.policies
+        return objects.crowded_namespaces(self.namespace) if objects is not None else []
 
     def _cluster(self) -> ClusterObjects:
         """The objects of all files that take part in the creation of pods."""

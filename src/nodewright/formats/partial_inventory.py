@@ -51,13 +51,15 @@ def load_sound_objects(
 
     A document that is not YAML, or an object that the API server rejects, does not hide the others of its file.
     Units:  max_bytes in bytes of YAML a file; JSON may be larger.
-    Errors: InputError naming each missing path and each directory without manifests.
+    Errors: InputError naming each missing path, each directory without manifests, and namespaces with very many policies.
     """
     faults: list[Fault] = []
     files = list(input_files(filenames, faults, recursive=recursive, max_bytes=max_bytes))
     loading = ManifestLoader(namespace, max_bytes, other_objects=OtherObjects())
     for file in files:
         loading.add_file(file)
+    if crowded := loading.crowded_namespaces():
+        raise InputError(crowded)
     try:
         return PartialInventory(loaded_inventory(loading), tuple(faults))
     except InputError:

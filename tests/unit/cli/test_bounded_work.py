@@ -81,6 +81,12 @@ def table(line: str, count: int, head: str = "name,cpu,memory\n") -> str:
     return head + "".join(line.format(number) for number in range(count))
 
 
+def policies_and_pods(kind: str, spec: str) -> dict[str, Content]:
+    """2,000 policies of a namespace, and 2,000 pods in it."""
+    policy = f"{{apiVersion: v1, kind: {kind}, metadata: {{name: a%d}}, spec: {spec}}}\n"
+    return {"x.yaml": "---\n".join(text % number for text in (policy, POD) for number in range(2_000))}
+
+
 Case = tuple[str, Callable[[], Mapping[str, Content]], str]
 ROOT_FILES = ("cpu_manager_state", "memory_manager_state", "allocated_pods_state", "config.yaml")
 CASES: Mapping[str, Case] = {
@@ -117,6 +123,18 @@ CASES: Mapping[str, Case] = {
     ),
     "a zone's number": (CAPTURE, partial(captured, zone="9" * 5000), "must end in its number"),
     "digits before the end of a zone's name": (CAPTURE, partial(captured, zone="9" * 500_000 + "x"), "must end in its number"),
+    **{
+        f"{kind}s for many pods, {command}": (
+            f"{command} -f @x.yaml",
+            partial(policies_and_pods, kind, spec),
+            f"namespace default has 2000 {kind}s; the limit is 100",
+        )
+        for kind, spec in (
+            ("LimitRange", "{limits: [{type: Container, default: {cpu: 1}}]}"),
+            ("ResourceQuota", "{hard: {cpu: 1}}"),
+        )
+        for command in ("requests", "quota", "lint")
+    },
     "a key of brackets": (
         "requests -f @b.json",
         lambda: {"b.json": json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"[" * 500_000: 1}})},
