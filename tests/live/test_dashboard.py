@@ -221,7 +221,9 @@ def test_110_pods_differ_in_more_than_their_letters(browser: Chromium) -> None:
         ("epyc-9654-2s-nps4", 1400, 900),
         ("gb200", 1400, 900),
         ("epyc-7742-2s-nps4", 320, 700),
+        ("epyc-7742-2s-nps4", 390, 844),
         ("epyc-7742-2s-nps4", 760, 900),
+        ("epyc-7742-2s-nps4", 1920, 1080),
         ("epyc-7742-2s-nps4", 3840, 2160),
         ("vm-4", 1400, 900),
     ],
@@ -233,7 +235,10 @@ def test_machines_of_any_size_fit_the_width(browser: Chromium, machine: str, wid
         cpus = profile.spec.machine_info.num_cores
         assert page.evaluate(f"{CELLS}.length") == cpus
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        outside = f"{CELLS}.filter(cell => cell.getBoundingClientRect().right > innerWidth).length"
+        scrolls = "getComputedStyle(cell.closest('.numas')).overflowX === 'auto'"
+        outside = (
+            f"{CELLS}.filter(cell => cell.getBoundingClientRect().right > innerWidth && !({scrolls})).length"
+        )
         assert page.evaluate(outside) == 0
         if width >= 1400 and cpus <= 256:
             lowest = page.evaluate(f"Math.max(...{CELLS}.map(cell => cell.getBoundingClientRect().bottom))")
@@ -278,6 +283,47 @@ def test_charts_show_what_is_left_and_the_threshold(browser: Chromium) -> None:
         assert "evicts below 1 GiB at once" in page.evaluate(f"{memory}.querySelector('.note').textContent")
         served.made.bench.memory_readings.set_readings(memory="512Mi/16Gi")
         page.wait(f"{memory}.classList.contains('met')", 3)
+
+
+def test_the_distance_to_a_threshold_is_visible_on_a_large_node(browser: Chromium) -> None:
+    chart = "window.nodewright.charts.find((one) => one.id === 'memory.available')"
+    place = f"import('./static/charts.js').then(({{ height }}) => (height({chart}, %d) + 1) / (height({chart}, 2 ** 39) + 1))"
+    with an_agent(a_profile(evictionHard={"memory.available": "2Gi"})) as served:
+        served.made.bench.memory_readings.set_readings(memory="11Gi/512Gi")
+        page = opened(browser, served)
+        note = "document.querySelector('[data-chart=\"memory.available\"] .note').textContent"
+        page.wait(f"{note} !== ''")
+        assert page.evaluate(note) == (
+            "of 512 GiB · evicts below 2 GiB at once · 9 GiB above it · logarithmic: each line 4 times the one below"
+        )
+        threshold, now, empty = (page.evaluate(place % amount) for amount in (2 << 30, 11 << 30, 0))
+        assert empty == 0
+        assert now - threshold > 0.25
+        assert page.complaints == []
+
+
+@pytest.mark.parametrize(("width", "cell"), [(390, 24), (1400, 20), (1920, 24)])
+def test_cells_are_larger_where_there_is_room_and_where_fingers_point(
+    browser: Chromium, width: int, cell: int
+) -> None:
+    with a_plan(large("epyc-7742-2s-nps4"), a_pod("web", "cpu=1")) as served:
+        page = opened(browser, served, width=width)
+        assert page.evaluate("document.querySelector('.cell').clientWidth") == cell
+        row = "document.querySelector('.numas')"
+        is_scrolled = page.evaluate(f"{row}.scrollWidth > {row}.clientWidth")
+        assert is_scrolled == (width == 390)
+        page.evaluate(f"{CELLS}.at(-1).focus()")
+        assert page.evaluate(f"{CELLS}.at(-1).getBoundingClientRect().right") <= width
+        assert (
+            len(
+                set(
+                    page.evaluate(
+                        "[...document.querySelectorAll('.socket:first-child .numa')].map((one) => one.offsetTop)"
+                    )
+                )
+            )
+            == 1
+        )
 
 
 def test_names_and_messages_are_text_and_never_markup(browser: Chromium) -> None:

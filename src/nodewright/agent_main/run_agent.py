@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -87,6 +87,7 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
     profile: NodeProfile
     """The node without pods."""
     plugin_endpoints: PluginEndpoints
+    dashboard: AgentView
 
 
 async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
@@ -209,10 +210,9 @@ def _pod_resources_factory(agent: ServedAgent) -> ServerFactory:
 
 def _common_routes(parts: AgentParts) -> tuple[AuthorizedRoute, ...]:
     """The routes that all HTTP servers share."""
-    view = AgentView(parts.served_agent, parts.pressure.gauges, parts.loop.effect_runner.cgroups)
     return (
         *ProfileRoutes(parts.served_agent, parts.profile).authorized_routes(),
-        *DashboardRoutes(view).authorized_routes(),
+        *DashboardRoutes(parts.dashboard).authorized_routes(),
     )
 
 
@@ -243,9 +243,7 @@ async def _assembled_parts(
     runtime_facts, image_fs_path = await wait_for_runtime(
         runtime_parts, clock, partial(_report_wait, event_recorder)
     )
-    for limitation in runtime_facts.limitations:
-        text = f"this machine or its runtime does not support {limitation}"
-        event_recorder.record_warning("RuntimeLacks", text)
+    _report_limitations(event_recorder, runtime_facts.limitations)
     system_info = node_system_info(started_ns, runtime_facts, config.release.rules_of)
     loop = _create_loop(opened_store, event_recorder, runtime_parts, cgroups, system_info)
     plugin_endpoints = create_plugin_endpoints(settings, loop, event_recorder)
@@ -255,20 +253,28 @@ async def _assembled_parts(
     )
     pressure = PressureMonitor(loop, monitored_parts, POLICIES[settings.eviction_policy])
     event_recorder.on_reclaim = pressure.reclaim
+    served_agent = _served_agent(
+        settings, loop, runtime_parts.runtime, event_recorder, object_cache, system_info
+    )
     return AgentParts(
         settings=settings,
         loop=loop,
         event_recorder=event_recorder,
         pressure=pressure,
         object_cache=object_cache,
-        served_agent=_served_agent(
-            settings, loop, runtime_parts.runtime, event_recorder, object_cache, system_info
-        ),
+        served_agent=served_agent,
         runtime_parts=runtime_parts,
         log_rotate_policy=_log_rotate_policy(config.parts.kubelet),
         profile=agent_node.profile,
         plugin_endpoints=plugin_endpoints,
+        dashboard=AgentView(served_agent, pressure.gauges, cgroups),
     )
+
+
+def _report_limitations(event_recorder: EventRecorder, limitations: Iterable[str]) -> None:
+    for limitation in limitations:
+        text = f"this machine or its runtime does not support {limitation}"
+        event_recorder.record_warning("RuntimeLacks", text)
 
 
 def _create_loop(
@@ -316,6 +322,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
     )
     runtime, cgroups, clock = loop.effect_runner.runtime, loop.effect_runner.cgroups, loop.clock
     yield BackgroundTask("watch for pressure", parts.pressure.run)
+    yield BackgroundTask("sample for the dashboard", parts.dashboard.keep_history)
     yield BackgroundTask("notify the watchdog", partial(notify_watchdog, clock))
     yield BackgroundTask(
         "reconcile the cgroups",

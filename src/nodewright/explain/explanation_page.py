@@ -163,7 +163,7 @@ def _numa_table(table: NUMATable) -> str:
         for row in table.rows
     )
     return (
-        f'<div class="scroll"><table class="numas"><caption>{escape(caption)}</caption>'
+        f'<div class="scroll"><table class="numas"><caption>{escape(caption)}; ✓ alone has enough</caption>'
         f"<thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 

@@ -38,14 +38,17 @@ from nodewright.reasons.texts import sentence
 from nodewright.values.instant import Instant
 
 SAMPLE_PERIOD_S = 1.0
+HISTORY_PERIOD_S = 10.0
+"""Period of samples while no page is open."""
+HISTORY_S = 600
 DISK_PERIOD_S = 10.0
-MAX_SAMPLES = 900
+MAX_SAMPLES = round(HISTORY_S / SAMPLE_PERIOD_S)
 MIN_UPDATE_INTERVAL_S = 0.4
 """Pause after each update, because changes may be frequent."""
 
 
 class AgentView:
-    """The view of an agent. Measures only while a page is open, once a second for all pages."""
+    """The view of an agent. Measures once a second for all pages while one is open, and else for `keep_history`."""
 
     def __init__(
         self,
@@ -82,8 +85,15 @@ class AgentView:
         return {**self._sections, "charts": charts}
 
     def samples(self, after_ms: int) -> Sequence[Mapping[str, Any]]:
-        """The samples since then."""
+        """The samples since then, of the last ten minutes."""
+        after_ms = max(after_ms, time.time_ns() // 10**6 - HISTORY_S * 1000)
         return [sample for sample in self._samples if sample["at"] > after_ms]
+
+    async def keep_history(self) -> None:
+        """Takes a sample every ten seconds, so that a page that is opened shows the last ten minutes."""
+        while not self._agent.event_recorder.is_closed:
+            await self._sample()
+            await self._agent.clock.sleep(HISTORY_PERIOD_S)
 
     async def wait_for_change(self) -> bool:
         """Returns after a decision of the agent, or when the next sample is due."""

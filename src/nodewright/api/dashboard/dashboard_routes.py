@@ -1,6 +1,6 @@
 """Routes of the dashboard: static files, its content as one document, and changes as a stream.
 
-Nothing is computed while no page is open.
+While no page is open, nothing is computed but the samples of the charts.
 """
 
 import asyncio

@@ -5,14 +5,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.support.agent_bench import async_test
 from tests.support.dashboards import DashboardAgent
 from tests.support.kubelet_api import asgi_request
 
 from nodewright.api.agent_server import serve_agent_api
+from nodewright.api.dashboard import agent_view
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
 from nodewright.api.proxy import AgentProxy
+from nodewright.hardware.machine_info import HugePages
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
@@ -98,6 +101,47 @@ async def test_sections_are_cached_while_nothing_changes() -> None:
         await it.bench.add_pods(a_pod("more", "cpu=1"))
         third = await it.view.sections()
         assert third["pods"] is not second["pods"]
+
+
+@async_test
+async def test_history_is_kept_while_no_page_is_open_until_the_agent_ends() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agent_view, "SAMPLE_PERIOD_S", 0.0)
+        async with stand() as it:
+            history = asyncio.create_task(it.view.keep_history())
+            await settle()
+            assert it.bench.memory_readings.reads == 1
+            for _ in range(2):
+                await it.bench.clock.advance(agent_view.HISTORY_PERIOD_S)
+            assert len(it.view.samples(0)) == it.bench.memory_readings.reads == 3
+            it.board.close()
+            await it.bench.clock.advance(agent_view.HISTORY_PERIOD_S)
+            await history
+
+
+@async_test
+async def test_history_is_bounded_to_ten_minutes() -> None:
+    assert agent_view.MAX_SAMPLES * agent_view.SAMPLE_PERIOD_S == agent_view.HISTORY_S == 600
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agent_view, "SAMPLE_PERIOD_S", 0.0)
+        async with stand() as it:
+            for _ in range(agent_view.MAX_SAMPLES + 5):
+                await it.view.sections()
+            assert len(it.view.samples(0)) == agent_view.MAX_SAMPLES
+            patch.setattr(agent_view, "HISTORY_S", -1)
+            assert it.view.samples(0) == [], "older than the history"
+
+
+@async_test
+async def test_bars_include_devices_and_huge_pages() -> None:
+    profile = a_profile(devices={"nvidia.com/gpu": "g0@0 g1@1"})
+    machine = profile.spec.machine_info
+    with_pages = replace(machine, hugepages=(HugePages(page_size=2048, num_pages=4),))
+    async with stand(replace(profile, spec=replace(profile.spec, machine_info=with_pages))) as it:
+        await it.bench.add_pods(a_pod("web", {"cpu": "1", "nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "1"}))
+        bars = {bar["name"]: bar["texts"][:2] for bar in (await it.view.sections())["resources"]}
+        assert bars["nvidia.com/gpu"] == ["1", "2"]
+        assert bars["hugepages-2Mi"] == ["0", "8Mi"]
 
 
 @async_test

@@ -16,7 +16,7 @@ _TITLES = {
     Signal.NODEFS_AVAILABLE: ("Disk available (nodefs)", "bytes"),
     Signal.IMAGEFS_AVAILABLE: ("Disk available (imagefs)", "bytes"),
     Signal.NODEFS_INODES_FREE: ("Inodes free (nodefs)", "count"),
-    Signal.PID_AVAILABLE: ("PIDs available", "count"),
+    Signal.PID_AVAILABLE: ("PIDs free", "count"),
 }
 """The signals in their order, with titles and units."""
 _STALLS = {"cpu": "CPU", "memory": "memory", "io": "disks"}
@@ -58,7 +58,7 @@ def charts_section(sample: MachineSample, thresholds: Sequence[Threshold]) -> li
         )
     if sample.stalls:
         lines = [{"id": f"stall.{name}", "label": _STALLS[name]} for name in _STALLS if name in sample.stalls]
-        title = "Pressure stalls (PSI some), over 10 s"
+        title = "Pressure stall (PSI some, mean of 10 s)"
         charts.append(
             {"id": "stalls", "title": title, "unit": "percent", "capacity": None, "lines": lines, "marks": []}
         )

@@ -1,7 +1,10 @@
 // Live charts of available resources, with eviction thresholds.
 import { amount, brief, byId, el } from "./dom.js";
 
-const MOST = 900;
+const MOST = 600;
+const SHOWN_MS = 600000;
+// Samples are ten seconds apart while no page is open.
+const GAP_MS = 25000;
 const points = [];
 let plots = [];
 let shape = "";
@@ -54,10 +57,10 @@ function options(view, at, place) {
     height: place.clientHeight || 110,
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
-    scales: { x: { time: true }, y: { range: () => [0, ceiling(chart())] } },
+    scales: { x: { time: true }, y: { range: () => (base(chart()) ? [-1, height(chart(), ceiling(chart()))] : [0, ceiling(chart())]) } },
     axes: [
       { stroke: ink, grid: { show: false }, ticks: { show: false }, font, size: 18, space: 70, values: (_, splits) => splits.map((s) => new Date(s * 1000).toLocaleTimeString("en-GB")) },
-      { stroke: ink, grid, ticks: { show: false }, font, size: 56, space: 30, values: (_, splits) => splits.map((value) => brief(value, unit)), splits: () => [0, ceiling(chart()) / 2, ceiling(chart())] },
+      { stroke: ink, grid, ticks: { show: false }, font, size: 56, space: 30, values: (_, splits) => splits.map((at) => brief(base(chart()) ? base(chart()) * 2 ** at : at, unit)), splits: () => gridOf(chart()) },
     ],
     series: [
       {},
@@ -82,11 +85,31 @@ function ceiling(chart) {
   return [5, 10, 25, 50, 100].find((step) => step >= most) ?? 100;
 }
 
+/** The threshold that a logarithmic scale begins at: the lowest; 0: the scale is linear, from zero. */
+const base = (chart) => {
+  const lowest = Math.min(...chart.marks.map((mark) => mark.at));
+  return chart.capacity && lowest > 0 && lowest < chart.capacity ? lowest : 0;
+};
+
+/** The place of a value on the axis: doublings above the lowest threshold; half of it and less is the bottom. */
+export const height = (chart, value) => (base(chart) ? Math.max(Math.log2(Math.max(value, 0) / base(chart)), -1) : value);
+
+/** The factor between two lines of a logarithmic grid, as doublings: at most four lines above the threshold. */
+const stepOf = (chart) => Math.max(1, Math.ceil(Math.floor(height(chart, chart.capacity)) / 4));
+
+function gridOf(chart) {
+  const top = ceiling(chart);
+  if (!base(chart)) return [0, top / 2, top];
+  const lines = [];
+  for (let at = 0; at <= height(chart, top) + 0.01; at += stepOf(chart)) lines.push(at);
+  return lines;
+}
+
 function marks(plot, chart) {
   const { ctx, bbox } = plot;
   ctx.save();
   for (const mark of chart.marks) {
-    const y = Math.round(plot.valToPos(mark.at, "y", true));
+    const y = Math.round(plot.valToPos(height(chart, mark.at), "y", true));
     ctx.strokeStyle = css("--bad");
     ctx.lineWidth = devicePixelRatio;
     ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
@@ -102,13 +125,16 @@ function data(chart) {
   const times = [];
   const lines = chart.lines.map(() => []);
   points.forEach((one, at) => {
-    // A gap: nothing is measured while the page is closed.
-    if (at && one.at - points[at - 1].at > 5000) {
+    // A gap: nothing was measured.
+    if (at && one.at - points[at - 1].at > GAP_MS) {
       times.push((points[at - 1].at + 1) / 1000);
       lines.forEach((line) => line.push(null));
     }
     times.push(one.at / 1000);
-    chart.lines.forEach((line, number) => lines[number].push(one.values[line.id] ?? null));
+    chart.lines.forEach((line, number) => {
+      const value = one.values[line.id] ?? null;
+      lines[number].push(value === null ? null : height(chart, value));
+    });
   });
   return [times, ...lines];
 }
@@ -118,7 +144,7 @@ function update(view) {
     const chart = view.charts[at];
     if (!chart || chart.id !== one.id) return;
     const last = points.at(-1)?.at ?? Date.now();
-    const first = Math.max(points[0]?.at ?? last, last - 300000);
+    const first = Math.max(points[0]?.at ?? last, last - SHOWN_MS);
     one.plot.setData(data(chart), false);
     one.plot.setScale("x", { min: Math.min(first, last - 30000) / 1000, max: last / 1000 });
     if (one.plot.cursor.idx === null || one.plot.cursor.idx === undefined || one.plot.cursor.left < 0) read(one, chart, null);
@@ -128,17 +154,19 @@ function update(view) {
 /** The values at the pointer, or the newest. */
 function read(one, chart, idx) {
   if (!one?.plot) return;
-  const values = chart.lines.map((line, number) => {
-    const own = one.plot.data[number + 1];
-    return [line, own?.[idx ?? own.length - 1]];
-  });
+  const times = one.plot.data[0];
+  const at = times[idx ?? times.length - 1] * 1000;
+  const point = points.find((sample) => Math.abs(sample.at - at) < 0.5);
+  const values = chart.lines.map((line) => [line, point?.values[line.id] ?? null]);
   const only = values.length === 1;
   const texts = values.map(([line, value], number) => el("span", { class: only ? "" : `key line${number + 1}` }, `${only ? "" : `${line.label} `}${amount(value, chart.unit)}`));
   one.value.replaceChildren(...texts);
   const met = only && chart.marks.some((mark) => values[0][1] !== null && values[0][1] < mark.at);
   one.figure.classList.toggle("met", met);
   const marked = chart.marks.map((mark) => `evicts below ${amount(mark.at, chart.unit)} ${mark.after}`).join("; ");
-  const note = [chart.capacity && chart.unit !== "percent" ? `of ${amount(chart.capacity, chart.unit)}` : "", marked, met ? "met now" : ""].filter(Boolean).join(" · ");
+  const scale = base(chart) ? `logarithmic: each line ${2 ** stepOf(chart)} times the one below` : "";
+  const distance = only && base(chart) && values[0][1] !== null && !met ? `${amount(values[0][1] - base(chart), chart.unit)} above it` : "";
+  const note = [chart.capacity && chart.unit !== "percent" ? `of ${amount(chart.capacity, chart.unit)}` : "", marked, met ? "met now" : distance, scale].filter(Boolean).join(" · ");
   if (one.note.textContent !== note) one.note.textContent = note;
 }
 

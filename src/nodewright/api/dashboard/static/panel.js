@@ -158,7 +158,7 @@ function numaTable(table) {
   const heads = table.columns.map((one) => el("th", { scope: "col" }, one.resource, el("br", {}), el("span", { class: "soft" }, `${one.requested} requested${one.hint ? `; ${one.hint}` : ""}`)));
   const cell = (one) => el("td", {}, one && el("span", { class: one.is_enough ? "said-yes" : "said-no" }, one.is_enough ? "✓ " : "✕ ", one.text), one?.holders ? el("span", { class: "soft" }, el("br", {}), one.holders) : null);
   const rows = table.rows.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), one.cells.map(cell)));
-  return el("div", { class: "scroll" }, el("table", { class: "numatable" }, el("caption", {}, table.container ? `container ${table.container}` : "all containers together"), el("thead", {}, el("tr", {}, el("td", {}), heads)), el("tbody", {}, rows)));
+  return el("div", { class: "scroll" }, el("table", { class: "numatable" }, el("caption", {}, `${table.container ? `container ${table.container}` : "all containers together"}; ✓ alone has enough`), el("thead", {}, el("tr", {}, el("td", {}), heads)), el("tbody", {}, rows)));
 }
 
 // ------------------------------------------------------------ other things
