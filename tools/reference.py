@@ -37,7 +37,6 @@ LAYERS = (
     "api_server",
     "formats",
     "host",
-    "api_server",
     "output",
     "profiles",
     "runtimes",

@@ -8,7 +8,7 @@ PAGE = """# Page
 ```console
 $ nodewright frobnicate
 Usage: ...
-Error: No such command 'frobnicate'.
+Error: No such command 'frobnicate'. `nodewright help` lists the commands.
 $ echo $?
 2
 $ kubectl get pods
@@ -52,7 +52,7 @@ def test_an_output_without_a_command_is_a_mistake() -> None:
 def test_commands_are_run_with_data_and_messages_in_one() -> None:
     ran = execute("nodewright frobnicate")
     assert ran.code == USAGE != NO
-    assert ran.output.endswith("Error: No such command 'frobnicate'.\n")
+    assert ran.output.endswith("Error: No such command 'frobnicate'. `nodewright help` lists the commands.\n")
 
 
 def test_other_programs_are_not_run() -> None:
@@ -85,5 +85,5 @@ def test_a_fresh_document_stays_as_it_is() -> None:
 def test_an_outdated_output_is_written_anew() -> None:
     outdated = PAGE.replace("No such command", "No command").replace("\n2\n", "\n3\n")
     fresh = refreshed(outdated)
-    assert "No such command 'frobnicate'.\n$ echo $?\n2\n$ kubectl get pods\nNAME   READY\n```\n" in fresh
+    assert "`nodewright help` lists the commands.\n$ echo $?\n2\n$ kubectl get pods\nNAME   READY\n```\n" in fresh
     assert refreshed(fresh) == fresh

@@ -225,5 +225,5 @@ def test_pods_in_the_folder_of_static_pods_are_static(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd}\nspec:\n  priorityClassName: system-node-critical\n"
         "  containers:\n  - {name: etcd, image: example.com/etcd}\n"
     )
-    assert run(["lint", "-f", str(folder), "-o", "json"]) == YES
+    assert run(["lint", "-f", str(folder), "-o", "json", "--disable", "NW118"]) == YES
     assert [one["rule"] for one in json.loads(capsys.readouterr().out)["findings"]] == ["NW117"]

@@ -85,7 +85,7 @@ _REQUIREMENTS = st.tuples(_RESOURCE_LISTS, _RESOURCE_LISTS).map(
 _CONTAINERS = st.lists(_REQUIREMENTS, min_size=1, max_size=3)
 _INIT_CONTAINERS = st.lists(st.tuples(_REQUIREMENTS, st.booleans()), max_size=4)
 _POD_LEVEL = st.none() | _REQUIREMENTS
-_OVERHEAD: st.SearchStrategy[ResourceList] = st.just({}) | _RESOURCE_LISTS
+_OVERHEAD: st.SearchStrategy[ResourceList | None] = st.none() | _RESOURCE_LISTS.filter(bool)
 
 
 @st.composite
