@@ -4,6 +4,7 @@
 `make test`; ten thousand in `make soak`. Laws without settings of their own follow it.
 """
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ settings.load_profile("desk")
 
 TESTS = Path(__file__).parent
 MEASURED = (TESTS / "unit", TESTS / "conformance")
+
+
+def pytest_configure() -> None:
+    """Lets tests and the commands that they start be interrupted, also where a shell started pytest in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

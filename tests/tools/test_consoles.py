@@ -85,5 +85,8 @@ def test_a_fresh_document_stays_as_it_is() -> None:
 def test_an_outdated_output_is_written_anew() -> None:
     outdated = PAGE.replace("No such command", "No command").replace("\n2\n", "\n3\n")
     fresh = refreshed(outdated)
-    assert "`nodewright help` lists the commands.\n$ echo $?\n2\n$ kubectl get pods\nNAME   READY\n```\n" in fresh
+    assert (
+        "`nodewright help` lists the commands.\n$ echo $?\n2\n$ kubectl get pods\nNAME   READY\n```\n"
+        in fresh
+    )
     assert refreshed(fresh) == fresh
