@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cli import options, usage_options
+from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.options import PolicyOptions
 from nodewright.cli.workload_input import print_warnings
@@ -160,7 +161,7 @@ def timeline_options(command: Callable[..., int]) -> Callable[..., int]:
     help="Rank the pods for this signal, whether its threshold is met or not. Default: the signal that the kubelet "
     "handles first.",
 )
-@options.max_document_size_option
+@max_document_size_option
 @options.output_option("json", "yaml", "wide", "name")
 def command(  # noqa: PLR0913 - one argument an option
     node: str | None,

@@ -142,7 +142,7 @@ def command(
     node. Of pods whose status shows a problem (CrashLoopBackOff, OOMKilled, Pending, Evicted, a deferred resize, ...),
     without --node: what the status proves, and what helps. Exit codes as of admit.
     """
-    filenames = query.manifests.filenames
+    filenames = query.manifests.filenames or query.manifests.kustomizations
     if not filenames and not pods:
         raise click.UsageError("specify manifests with -f, or the file of a failed pod with --pod")
     if not filenames:

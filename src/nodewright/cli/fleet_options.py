@@ -8,19 +8,14 @@ from typing import Any
 import click
 import msgspec
 
-from nodewright.cli.options import (
-    kubelet_config_option,
-    max_document_size_option,
-    namespace_option,
-    size_in_bytes,
-    strict_option,
-)
+from nodewright.cli.manifest_options import max_document_size_option, size_in_bytes, split_names
+from nodewright.cli.options import kubelet_config_option, namespace_option, strict_option
 from nodewright.cli.workload_input import print_skipped, print_warnings
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
-from nodewright.fleet.load.machine_shapes import parse_shape_rules
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
 from nodewright.profiles.machine.configuration import read_written_config
+from nodewright.profiles.machine_shapes import parse_shape_rules
 from nodewright.values.duration import Duration, DurationError
 
 
@@ -144,6 +139,7 @@ _filenames_option = click.option(
     "--filename",
     "filenames",
     multiple=True,
+    callback=split_names,
     metavar="FILE|DIR|-",
     help="Nodes and pods in one file: the output of `kubectl get nodes,pods -A -o json`. Repeatable.",
 )

@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from nodewright.cli import options
 from nodewright.cli.lint_options import NEVER, lint_options, unaccepted, write_baseline, write_fixes
-from nodewright.cli.workload_input import nothing_found, print_skipped, print_warnings
+from nodewright.cli.manifest_options import ManifestOptions, filename_options
+from nodewright.cli.workload_input import (
+    manifest_inputs,
+    nothing_found,
+    print_skipped,
+    print_warnings,
+    reading_options,
+)
 from nodewright.errors import Fault, InputError, fault_lines
 from nodewright.formats.documents import STDIN
 from nodewright.formats.inventory import Inventory
@@ -49,7 +56,7 @@ def _print_rules(context: click.Context, _option: click.Parameter, name: str | N
 
 
 @click.command("lint")
-@options.filename_options
+@filename_options
 @options.node_option(
     "A node on which pods may run: a NodeProfile, or a shape of `node catalogue`. Repeatable.", multiple=True
 )
@@ -79,7 +86,7 @@ def command(**parameters: Any) -> int:
     if (query.fix or query.diff) and STDIN in manifests.filenames:
         raise click.UsageError("--fix and --diff need files, not standard input")
     inventory, faults = load_sound_objects(
-        manifests.filenames, query.namespace, recursive=manifests.recursive, max_bytes=manifests.max_bytes
+        manifest_inputs(manifests), query.namespace, **reading_options(manifests)
     )
     if not query.quiet:
         print_skipped(inventory.skipped)
@@ -102,7 +109,7 @@ def command(**parameters: Any) -> int:
 class LintQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the command."""
 
-    manifests: options.ManifestOptions
+    manifests: ManifestOptions
     nodes: tuple[str, ...]
     kubelet_config: str | None
     release: str | None

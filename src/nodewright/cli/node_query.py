@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import click
 import msgspec
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from nodewright.node.node_config import NodeConfig
 from nodewright.node.step import Decision
 from nodewright.node.unknowns import unknown_resources
 from nodewright.output.terminal import print_message, print_text
-from nodewright.profiles.node_lookup import find_profile
+from nodewright.profiles.node_lookup import find_profile, with_release
 from nodewright.values.custom_policy import CustomPolicy
 
 
@@ -52,8 +53,8 @@ def load_query(
         the node is this machine, which cannot be read.
     """
     loaded = workloads or read_workloads(query.manifests, query.namespace)
-    profile, policies = with_policies(find_profile(query.node, release=query.release), query.policies)
-    source = query.node or "this machine"
+    profile, policies = with_policies(_profile(query), query.policies)
+    source = query.node or query.shape or "this machine"
     node = Node.from_profile(profile, kubelet_config=query.kubelet_config, policies=policies, source=source)
     ignored = ignored_field_warnings(loaded.workloads, node.config.gates, node.config.release.rules_of)
     warnings = (*loaded.warnings, *node.warnings, *ignored)
@@ -70,6 +71,27 @@ def load_query(
         node=node,
         warnings=(*warnings, *arriving.notes),
     )
+
+
+def _profile(query: NodeQuery) -> NodeProfile:
+    """The node of the query.
+
+    Errors: click.UsageError for options that exclude each other; InputError as of `find_profile`.
+    """
+    if query.shape is None and query.memory_bytes is None and not query.devices:
+        return find_profile(query.node, release=query.release)
+    from nodewright.profiles.described_node import shape_profile, with_devices  # noqa: PLC0415 - start-up time
+
+    if query.shape is None:
+        if query.memory_bytes is not None:
+            raise click.UsageError("--memory requires --shape")
+        profile = find_profile(query.node, release=query.release)
+    elif query.node is not None:
+        raise click.UsageError("--shape and --node exclude each other")
+    else:
+        profile = shape_profile(query.shape, query.memory_bytes)
+        profile = profile if query.release is None else with_release(profile, query.release)
+    return with_devices(profile, query.devices)
 
 
 def with_policies(

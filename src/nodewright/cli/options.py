@@ -8,27 +8,15 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.cli.manifest_options import ManifestOptions, filename_options, size_in_bytes
 from nodewright.output.colours import ColourMode
 from nodewright.output.terminal import set_colour_mode
-from nodewright.values.quantity import Quantity, QuantityError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 SOCKET = click.Path(path_type=Path)
-
-
-class ManifestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which manifests to read, and how.
-
-    Units: max_bytes in bytes of YAML per file.
-    """
-
-    filenames: tuple[str, ...]
-    recursive: bool = False
-    max_bytes: int = MAX_YAML_BYTES
 
 
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +51,10 @@ class NodeQuery(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool
     all_replicas: bool
     policies: PolicyOptions
+    shape: str | None = None
+    """The shape of the node in place of `node`."""
+    memory_bytes: int | None = None
+    devices: tuple[str, ...] = ()
 
     @property
     def named_files(self) -> tuple[str, ...]:
@@ -106,35 +98,6 @@ def output_file_option(
     return with_option
 
 
-def filename_options(command: Callable[..., int], *, required: bool = True) -> Callable[..., int]:
-    """Adds -f, -R and --max-document-size; the command receives them as `manifests`.
-
-    Words without an option are files as well.
-    """
-
-    @wraps(command)
-    def with_manifests(
-        *,
-        filenames: tuple[str, ...],
-        operands: tuple[str, ...],
-        recursive: bool,
-        max_bytes: int,
-        **parameters: Any,
-    ) -> int:
-        filenames += operands
-        if required and not filenames:
-            context = click.get_current_context()
-            option = next(each for each in context.command.params if each.name == "filenames")
-            raise click.MissingParameter(ctx=context, param=option)
-        manifests = ManifestOptions(filenames=filenames, recursive=recursive, max_bytes=max_bytes)
-        return command(manifests=manifests, **parameters)
-
-    with_options: Callable[..., int] = with_manifests
-    for option in (max_document_size_option, _recursive_option, _filename_option, _operands):
-        with_options = option(with_options)
-    return with_options
-
-
 def node_query_options(command: Callable[..., int], *, needs_files: bool = True) -> Callable[..., int]:
     """Adds the options of all commands that submit pods to a node; the command receives them as one `NodeQuery`.
 
@@ -150,6 +113,9 @@ def node_query_options(command: Callable[..., int], *, needs_files: bool = True)
     for option in (
         _replicas_option,
         strict_option,
+        _device_option,
+        _memory_option,
+        _shape_option,
         policy_options,
         namespace_option,
         release_option,
@@ -206,42 +172,6 @@ def _plain(_context: click.Context, _option: click.Parameter, name: str | None) 
     return name
 
 
-def size_in_bytes(context: click.Context, option: click.Parameter, text: str) -> int:
-    """The bytes of an option's amount.
-
-    Errors: click.BadParameter.
-    """
-    try:
-        return Quantity.parse(text).value()
-    except QuantityError as error:
-        raise click.BadParameter(str(error), context, option) from None
-
-
-_filename_option = click.option(
-    "-f",
-    "--filename",
-    "filenames",
-    multiple=True,
-    metavar="FILE|DIR|-",
-    help="Manifests: YAML or JSON, several documents, List kinds; a directory; - for standard input. "
-    "Repeatable; -f may be left out.",
-)
-_operands = click.argument("operands", nargs=-1, metavar="[FILE...]")
-_recursive_option = click.option(
-    "-R",
-    "--recursive",
-    is_flag=True,
-    help="Descend into the directories named by -f.",
-)
-max_document_size_option = click.option(
-    "--max-document-size",
-    "max_bytes",
-    default="3Mi",
-    show_default=True,
-    metavar="SIZE",
-    callback=size_in_bytes,
-    help="Maximum size of a YAML file; JSON may be larger.",
-)
 namespace_option = click.option(
     "-n",
     "--namespace",
@@ -255,6 +185,27 @@ strict_option = click.option(
     "strict",
     default=False,
     help="Treat warnings as errors: unknown fields, a Kubernetes release without rules of its own.",
+)
+_shape_option = click.option(
+    "--shape",
+    metavar="SHAPE",
+    help="The node, without a file: SOCKETSxNUMAxCORESxTHREADS (NUMA nodes of a socket, cores of a NUMA node, threads "
+    "of a core), e.g. 2x1x32x2.",
+)
+_memory_option = click.option(
+    "--memory",
+    "memory_bytes",
+    metavar="AMOUNT",
+    callback=size_in_bytes,
+    help="With --shape: the node's memory. Default: 4Gi for each CPU.",
+)
+_device_option = click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="RESOURCE=COUNT[@numa|@N]",
+    help="Devices besides those of the node, e.g. nvidia.com/gpu=8@numa: spread over the NUMA nodes; @1: of NUMA node "
+    "1. Repeatable.",
 )
 _replicas_option = click.option(
     "--replicas",

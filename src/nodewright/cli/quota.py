@@ -8,12 +8,14 @@ from msgspec.structs import replace
 from nodewright.api_server.apply import apply
 from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.cli import options
-from nodewright.cli.options import ManifestOptions
+from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import (
+    manifest_inputs,
     nothing_found,
     option_rules,
     print_skipped,
     print_warnings,
+    reading_options,
     release_warnings,
 )
 from nodewright.formats.inventory import Inventory, InventoryObject, load_inventory, without_duplicates
@@ -37,7 +39,7 @@ from nodewright.releases.release_table import NEWEST
 
 
 @click.command("quota")
-@options.filename_options
+@filename_options
 @options.namespace_option
 @options.strict_option
 @options.release_option
@@ -73,7 +75,7 @@ from nodewright.releases.release_table import NEWEST
 @options.output_option("json", "yaml", "junit", "sarif", "name")
 def command(  # noqa: PLR0913 - one argument an option
     *,
-    manifests: options.ManifestOptions,
+    manifests: ManifestOptions,
     namespace: str,
     strict: bool,
     release: str | None,
@@ -104,7 +106,9 @@ def command(  # noqa: PLR0913 - one argument an option
     if what_if or sets:
         additions: tuple[InventoryObject, ...] = ()
         if what_if:
-            additions = _read_inventory(replace(manifests, filenames=what_if), namespace).objects
+            additions = _read_inventory(
+                replace(manifests, filenames=what_if, kustomizations=()), namespace
+            ).objects
         overrides = [parsed_override(text) for text in sets]
         changed = inventory_with_overrides(inventory, additions, overrides)
         changed_report = _report(changed, expansion, rules, needs_position=needs_position)
@@ -163,6 +167,4 @@ def _read_inventory(manifests: ManifestOptions, namespace: str) -> Inventory:
 
     Errors: InputError with all faults of all files.
     """
-    return load_inventory(
-        manifests.filenames, namespace, recursive=manifests.recursive, max_bytes=manifests.max_bytes
-    )
+    return load_inventory(manifest_inputs(manifests), namespace, **reading_options(manifests))

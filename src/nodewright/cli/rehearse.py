@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from nodewright.cli import options
+from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.workload_input import print_warnings
 from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.core.requests.resource_defaults import with_defaults
@@ -68,7 +69,7 @@ from nodewright.replay.kubelet_restart import configuration_refusal
 )
 @options.release_option
 @options.strict_option
-@options.max_document_size_option
+@max_document_size_option
 @options.output_option("json", "yaml", "wide", "name")
 def command(  # noqa: PLR0913 - one argument an option
     node: str | None,

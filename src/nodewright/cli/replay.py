@@ -9,6 +9,7 @@ import click
 
 from nodewright.cli import options
 from nodewright.cli.journal import node_document, open_journal, with_config, with_policy_names
+from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.workload_input import print_warnings
 from nodewright.engine import Node
@@ -40,7 +41,7 @@ PROGRESS_INTERVAL_S = 0.2
 @options.policy_options
 @options.strict_option
 @options.journal_option
-@options.max_document_size_option
+@max_document_size_option
 @options.output_option("json", "yaml", "wide", "name")
 def command(  # noqa: PLR0913 - one argument an option
     scenario: str,

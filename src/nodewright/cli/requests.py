@@ -13,6 +13,7 @@ from nodewright.admit.requests_text import (
     requests_wide,
 )
 from nodewright.cli import options
+from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads, release_warnings
 from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.errors import Fault, InputError
@@ -29,7 +30,7 @@ MAX_WIDTH = 100
 
 
 @click.command("requests")
-@options.filename_options
+@filename_options
 @click.option(
     "--memory-capacity",
     metavar="AMOUNT",
@@ -45,7 +46,7 @@ MAX_WIDTH = 100
 @options.output_option("json", "yaml", "wide", "name")
 def command(  # noqa: PLR0913 - one argument an option
     *,
-    manifests: options.ManifestOptions,
+    manifests: ManifestOptions,
     memory_capacity: str | None,
     node: str | None,
     release: str | None,

@@ -7,6 +7,7 @@ import click
 from nodewright.agent.agent_client import AgentClient, AgentStatusError
 from nodewright.cli import options
 from nodewright.cli.agent_connection import decode_pods, list_route, pod_route, with_agent
+from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.core.lifecycle.pod_conditions import RESIZE_PENDING
 from nodewright.errors import Fault, InputError
@@ -21,10 +22,10 @@ _CONFLICT = 409
 
 
 @click.command("run")
-@options.filename_options
+@filename_options
 @options.namespace_option
 @with_agent
-def command(agent: AgentClient, *, manifests: options.ManifestOptions, namespace: str) -> int:
+def command(agent: AgentClient, *, manifests: ManifestOptions, namespace: str) -> int:
     """Create the pods of manifests on the agent of this machine.
 
     They are ordinary pods and run until `nodewright delete`, across restarts of the agent. An existing pod of which

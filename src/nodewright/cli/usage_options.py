@@ -8,6 +8,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.cli.manifest_options import split_names
 from nodewright.cli.workload_input import nothing_found
 from nodewright.core.admission_plugins import with_uid
 from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
@@ -108,6 +109,7 @@ _OPTIONS = (
         "-f",
         "--filename",
         "filenames",
+        callback=split_names,
         multiple=True,
         metavar="FILE|DIR|-",
         help="Pods that run on the node in addition to those of its profile, e.g. from `kubectl get pods -A -o yaml`. "

@@ -1,13 +1,16 @@
 """Reading the workloads of a command, and printing what its input leaves to say."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict
 
 import click
 
-from nodewright.cli.options import ManifestOptions
+from nodewright.cli.manifest_options import ManifestOptions
 from nodewright.errors import Fault, InputError
-from nodewright.formats.documents import skipped_text
+from nodewright.formats.custom_kinds import parsed_template_path
+from nodewright.formats.documents import InputFile, skipped_text
 from nodewright.formats.manifests import load_workloads
+from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection, parsed_selector
 from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.output.terminal import print_message
 from nodewright.releases.feature_gates import FeatureGates, default_gates
@@ -19,9 +22,41 @@ def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkload
 
     Errors: InputError with all faults of all files.
     """
-    return load_workloads(
-        manifests.filenames, namespace, recursive=manifests.recursive, max_bytes=manifests.max_bytes
-    )
+    return load_workloads(manifest_inputs(manifests), namespace, **reading_options(manifests))
+
+
+def manifest_inputs(manifests: ManifestOptions) -> tuple[str | InputFile, ...]:
+    """The names of the files, and what kustomize builds.
+
+    Errors: HostError if kustomize is not installed, or fails.
+    """
+    if not manifests.kustomizations:
+        return manifests.filenames
+    from nodewright.cli.kustomize import built_kustomization  # noqa: PLC0415 - start-up time
+
+    return (*manifests.filenames, *map(built_kustomization, manifests.kustomizations))
+
+
+class ReadingOptions(TypedDict):
+    """How manifests are read."""
+
+    recursive: bool
+    max_bytes: int
+    selection: ObjectSelection
+
+
+def reading_options(manifests: ManifestOptions) -> ReadingOptions:
+    """How the options read manifests.
+
+    Errors: InputError for a malformed selector or template path.
+    """
+    selection = ALL_OBJECTS
+    if manifests.selector or manifests.template_paths:
+        selection = ObjectSelection(
+            requirements=parsed_selector(manifests.selector),
+            custom_kinds=tuple(map(parsed_template_path, manifests.template_paths)),
+        )
+    return ReadingOptions(recursive=manifests.recursive, max_bytes=manifests.max_bytes, selection=selection)
 
 
 def option_rules(text: str) -> AppliedRules:

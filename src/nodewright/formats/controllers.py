@@ -263,3 +263,12 @@ def _with_daemon_tolerations(spec: PodSpec) -> PodSpec:
     )
     missing = (toleration for toleration in tolerations if toleration not in spec.tolerations)
     return replace(spec, tolerations=(*spec.tolerations, *missing))
+
+
+def with_identity(pod: Pod, default_namespace: str) -> Pod:
+    """The pod with the namespace, name and uid that the API server sets."""
+    meta = pod.metadata
+    name = meta.name or (f"{meta.generate_name}0" if meta.generate_name else "")
+    namespace = meta.namespace or default_namespace
+    uid = meta.uid or derived_uid(f"Pod/{namespace}/{name}")
+    return replace(pod, metadata=replace(meta, name=name, namespace=namespace, uid=uid))

@@ -262,7 +262,7 @@ def named_files(filenames: Sequence[str], *, recursive: bool = False) -> list[st
     paths: list[str] = []
     faults: list[Fault] = []
     for name in filenames:
-        if name == STDIN:
+        if name == STDIN or is_url(name):
             paths.append(name)
         elif is_directory(name):
             manifests = _manifests_in(Path(name), recursive=recursive)
@@ -279,12 +279,14 @@ def named_files(filenames: Sequence[str], *, recursive: bool = False) -> list[st
 
 
 def input_files(
-    filenames: Sequence[str], faults: list[Fault], *, recursive: bool, max_bytes: int
+    inputs: Sequence[str | InputFile], faults: list[Fault], *, recursive: bool, max_bytes: int
 ) -> Iterator[InputFile]:
-    """The content of the named files and of those in named directories; adds the faults of the others.
+    """The content of the named files, of those in named directories, and the files that have been read.
 
+    Adds the faults of files that cannot be read.
     Errors: InputError naming each missing path and each directory without manifests.
     """
+    filenames = [name for name in inputs if isinstance(name, str)]
     for path in named_files(filenames, recursive=recursive):
         try:
             file = read_file(path, max_bytes=max_bytes)
@@ -292,6 +294,7 @@ def input_files(
             faults.extend(error.faults)
         else:
             yield file._replace(is_found=path not in filenames)
+    yield from (file for file in inputs if isinstance(file, InputFile))
 
 
 def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = False) -> InputFile:
@@ -305,14 +308,37 @@ def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = Fa
     try:
         if path == STDIN:
             return InputFile(source, _content(sys.stdin.buffer, source, max_bytes))
+        if is_url(path):
+            with _opened_url(path) as response:
+                return InputFile(source, _content(response, source, max_bytes))
         if is_found:
             return InputFile(source, _content(io.BytesIO(read_regular_file(path)), source, max_bytes))
         with Path(path).open("rb") as file:
             return InputFile(source, _content(file, source, max_bytes))
     except OSError as error:
-        raise InputError([Fault(rule=f"cannot be read: {error.strerror}", source=path)]) from None
+        rule = f"cannot be read: {error.strerror or getattr(error, 'reason', None) or error}"
+        raise InputError([Fault(rule=rule, source=path)]) from None
     except ValueError as error:  # NUL
         raise InputError([Fault(rule=f"cannot be read: {error}", source=path)]) from None
+
+
+_URL_TIMEOUT_S = 30
+
+
+def is_url(name: str) -> bool:
+    """Whether the name is read from a web server, as kubectl does with `-f`.
+
+    >>> is_url("https://k8s.io/examples/pods/simple-pod.yaml"), is_url("https.yaml")
+    (True, False)
+    """
+    return name.startswith(("http://", "https://"))
+
+
+def _opened_url(url: str) -> BinaryIO:
+    from urllib.request import urlopen  # noqa: PLC0415 - start-up time
+
+    response: BinaryIO = urlopen(url, timeout=_URL_TIMEOUT_S)  # noqa: S310 - only http and https: is_url
+    return response
 
 
 def _content(file: BinaryIO, source: str, max_bytes: int) -> bytes:

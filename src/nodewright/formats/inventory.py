@@ -11,6 +11,7 @@ from nodewright.formats.documents import InputFile
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.manifests import ManifestLoader, load_files
 from nodewright.formats.object_location import ObjectLocation
+from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection
 from nodewright.formats.quota_refusals import object_manifest, workload_manifest
 from nodewright.formats.workloads import Workload
 from nodewright.kubernetes.api_request import Manifest
@@ -39,11 +40,12 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_inventory(
-    filenames: Sequence[str],
+    filenames: Sequence[str | InputFile],
     namespace: str = "default",
     *,
     recursive: bool = False,
     max_bytes: int = MAX_YAML_BYTES,
+    selection: ObjectSelection = ALL_OBJECTS,
 ) -> Inventory:
     """All objects in the files, directories or standard input (`-`) named, in order.
 
@@ -51,7 +53,9 @@ def load_inventory(
     Units:  max_bytes in bytes of YAML a file; JSON may be larger.
     Errors: InputError with the faults of all documents at once.
     """
-    loading = ManifestLoader(namespace, max_bytes, other_objects=OtherObjects())
+    loading = ManifestLoader(
+        namespace, max_bytes, other_objects=OtherObjects(), selection=selection, judges_templates=False
+    )
     load_files(loading, filenames, recursive=recursive)
     return loaded_inventory(loading)
 
@@ -70,10 +74,16 @@ def inventory_from_bytes(content: bytes, source: str, namespace: str = "default"
 
 
 def inventory_from_objects(
-    values: Iterable[tuple[dict[str, Any], ObjectLocation]], namespace: str = "default"
+    values: Iterable[tuple[dict[str, Any], ObjectLocation]],
+    namespace: str = "default",
+    *,
+    selection: ObjectSelection = ALL_OBJECTS,
+    judges_templates: bool = False,
 ) -> Inventory:
     """An inventory of the objects, each with the location for its faults; otherwise like load_inventory."""
-    loading = ManifestLoader(namespace, other_objects=OtherObjects())
+    loading = ManifestLoader(
+        namespace, other_objects=OtherObjects(), selection=selection, judges_templates=judges_templates
+    )
     for value, location in values:
         loading.add_object(value, location)
     return loaded_inventory(loading)

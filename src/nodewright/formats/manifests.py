@@ -20,11 +20,13 @@ from nodewright.formats.controllers import (
     derived_uid,
     first_pod,
     strategy_violations,
+    with_identity,
 )
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import InputFile, input_files, readable_documents
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.formats.object_location import ObjectLocation
+from nodewright.formats.object_location import ObjectLocation, object_label, type_meta_faults, with_type_meta
+from nodewright.formats.object_selection import ALL_OBJECTS, NOT_SELECTED, ObjectSelection
 from nodewright.formats.schema import checked
 from nodewright.formats.unjudged_fields import unjudged_fields
 from nodewright.formats.workloads import (
@@ -48,11 +50,12 @@ if TYPE_CHECKING:
 
 
 def load_workloads(
-    filenames: Sequence[str],
+    filenames: Sequence[str | InputFile],
     namespace: str = "default",
     *,
     recursive: bool = False,
     max_bytes: int = MAX_YAML_BYTES,
+    selection: ObjectSelection = ALL_OBJECTS,
 ) -> LoadedWorkloads:
     """The workloads in the files, directories or standard input (`-`) named.
 
@@ -60,12 +63,14 @@ def load_workloads(
     Units:  max_bytes in bytes of YAML a file; JSON may be larger.
     Errors: InputError with the faults of all documents at once.
     """
-    loading = ManifestLoader(namespace, max_bytes)
+    loading = ManifestLoader(namespace, max_bytes, selection=selection)
     load_files(loading, filenames, recursive=recursive)
     return loading.result()
 
 
-def load_files(loading: "ManifestLoader", filenames: Sequence[str], *, recursive: bool = False) -> None:
+def load_files(
+    loading: "ManifestLoader", filenames: Sequence[str | InputFile], *, recursive: bool = False
+) -> None:
     """Adds the named files to the loader, which collects their faults."""
     for file in input_files(filenames, loading.faults, recursive=recursive, max_bytes=loading.max_bytes):
         loading.add_file(file)
@@ -83,6 +88,8 @@ _RUNTIME_CLASS = ("node.k8s.io/v1", "RuntimeClass")
 _SERVED = {kind: version for version, kind in (*POD_TEMPLATES, POD_KIND, _PRIORITY_CLASS, _RUNTIME_CLASS)}
 _FORMER_GROUP = "extensions"
 _NAMESPACE = ("v1", "Namespace")
+_WITHOUT_TEMPLATES = ("apiextensions.k8s.io", "rbac.authorization.k8s.io")
+"""Groups of large or frequent objects that hold no pod templates."""
 _POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
 
 
@@ -109,6 +116,9 @@ class ManifestLoader:
     """Limit ranges and quotas, if there are any and no `other_objects`."""
     terminating_namespaces: set[str] = field(default_factory=set)
     """The namespaces among the objects in which nothing new can be created."""
+    selection: ObjectSelection = ALL_OBJECTS
+    judges_templates: bool = True
+    """Whether the pods of custom resources are among the workloads."""
     applies_quotas: bool = True
     """Whether the pods that exceed the quotas among the objects do not exist."""
     _loaded: LoadedWorkloads | None = None
@@ -225,8 +235,15 @@ class ManifestLoader:
             self.faults.append(location.locate(Fault(rule="an object is a mapping with apiVersion and kind")))
             return
         version, kind = value.get("apiVersion"), value.get("kind")
+        if (
+            self.selection.requirements
+            and not str(kind).endswith("List")
+            and not self.selection.includes(value)
+        ):
+            self.count_skipped(NOT_SELECTED)
+            return
         if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
-            self.faults.extend(_type_meta_faults(version, kind, location))
+            self.faults.extend(type_meta_faults(version, kind, location))
         elif kind.endswith("List") and isinstance(value.get("items"), list):
             prefix = f"{location.prefix}." if location.prefix else ""
             for index, item in enumerate(value["items"]):
@@ -241,15 +258,11 @@ class ManifestLoader:
         group = version.rpartition("/")[0]
         served = _SERVED.get(kind)
         if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):
-            objects = self.other_objects or (self._policies() if (version, kind) in _POLICIES else None)
-            if objects is not None:
-                location = replace(location, label=_label(value, kind, self.namespace))
-                self.faults.extend(located_faults(location, objects.add(value, location)))
-                return
-            name = f"{kind}.{group}" if served is not None and group else kind
-            self.count_skipped(name)
+            self._add_other_kind(
+                value, version, kind, replace(location, label=object_label(value, kind, self.namespace))
+            )
             return
-        location = replace(location, label=_label(value, kind, self.namespace))
+        location = replace(location, label=object_label(value, kind, self.namespace))
         if version != served:
             rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
             self.faults.append(location.locate(Fault(rule=rule, path="apiVersion")))
@@ -273,6 +286,22 @@ class ManifestLoader:
                 violations=tuple(violations),
                 fault_span=(start, len(self.faults)),
             )
+
+    def _add_other_kind(
+        self, value: dict[str, Any], version: str, kind: str, location: ObjectLocation
+    ) -> None:
+        """Adds an object of a kind that is none of the workloads: a policy, a custom resource, or any other one."""
+        group = version.rpartition("/")[0]
+        objects = self.other_objects or (self._policies() if (version, kind) in _POLICIES else None)
+        if objects is not None:
+            self.faults.extend(located_faults(location, objects.add(value, location)))
+        is_judged = False
+        if "." in group and group not in _WITHOUT_TEMPLATES:
+            from nodewright.formats.custom_resources import add_custom_pods  # noqa: PLC0415 - rarely needed
+
+            is_judged = add_custom_pods(self, value, location)
+        if objects is None and not is_judged:
+            self.count_skipped(f"{kind}.{group}" if kind in _SERVED and group else kind)
 
     def _add_object_in_order(
         self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int
@@ -299,7 +328,7 @@ class ManifestLoader:
         self, value: dict[str, Any], location: ObjectLocation, *, may_have_nulls: bool
     ) -> Iterable[Violation]:
         written = decode(value, Pod, may_have_nulls=may_have_nulls)
-        pod = with_default_ports(self._with_identity(written))
+        pod = with_default_ports(with_identity(written, self.namespace))
         is_stored = bool(written.metadata.uid)
         self._add_workload(value, location, pod, pod.metadata, replicas=1, is_stored=is_stored)
         pod = with_defaults(self.workloads[-1].workload.pod)
@@ -352,14 +381,6 @@ class ManifestLoader:
         kept = {"apiVersion": value["apiVersion"], "kind": "Pod"} if value["kind"] == "Pod" else value
         self.workloads.append(UnadmittedWorkload(workload=workload, value=kept, is_stored=is_stored))
 
-    def _with_identity(self, pod: Pod) -> Pod:
-        """The pod with the namespace, name and uid that the API server sets."""
-        meta = pod.metadata
-        name = meta.name or (f"{meta.generate_name}0" if meta.generate_name else "")
-        namespace = meta.namespace or self.namespace
-        uid = meta.uid or derived_uid(f"Pod/{namespace}/{name}")
-        return replace(pod, metadata=replace(meta, name=name, namespace=namespace, uid=uid))
-
     def _with_unique_uid(self, pod: Pod) -> Pod:
         """The pod with a unique uid; adds a warning where another pod has the same uid."""
         uid = pod.uid
@@ -372,26 +393,3 @@ class ManifestLoader:
         )
         meta = replace(pod.metadata, uid=derived_uid(f"{uid}/{count}"))
         return replace(pod, metadata=meta)
-
-
-def _type_meta_faults(version: Any, kind: Any, location: ObjectLocation) -> list[Fault]:
-    return [
-        location.locate(Fault(rule=f"Object '{word}' is missing", path=path))
-        for path, word, value in (("apiVersion", "apiVersion", version), ("kind", "Kind", kind))
-        if not isinstance(value, str) or not value
-    ]
-
-
-def with_type_meta(item: Any, version: str, kind: str) -> Any:
-    """The item with the apiVersion and kind that its list implies, as in a PodList with untyped items."""
-    if isinstance(item, dict) and kind != "List" and not item.get("kind"):
-        return {"apiVersion": version, "kind": kind.removesuffix("List"), **item}
-    return item
-
-
-def _label(value: dict[str, Any], kind: str, namespace: str) -> str:
-    """Kind, namespace and name, as far as the object sets them."""
-    meta = value.get("metadata")
-    meta = meta if isinstance(meta, dict) else {}
-    name = meta.get("name") or meta.get("generateName")
-    return f"{kind} {meta.get('namespace') or namespace}/{name}" if name else kind

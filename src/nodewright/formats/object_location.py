@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
@@ -144,3 +144,27 @@ def _line_and_column(event: Event) -> tuple[int, int]:
     mark = event.start_mark
     assert mark is not None
     return mark.line + 1, mark.column + 1
+
+
+def object_label(value: dict[str, Any], kind: str, namespace: str) -> str:
+    """Kind, namespace and name, as far as the object sets them."""
+    meta = value.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    name = meta.get("name") or meta.get("generateName")
+    return f"{kind} {meta.get('namespace') or namespace}/{name}" if name else kind
+
+
+def type_meta_faults(version: Any, kind: Any, location: ObjectLocation) -> list[Fault]:
+    """The faults of an object without apiVersion or kind."""
+    return [
+        location.locate(Fault(rule=f"Object '{word}' is missing", path=path))
+        for path, word, value in (("apiVersion", "apiVersion", version), ("kind", "Kind", kind))
+        if not isinstance(value, str) or not value
+    ]
+
+
+def with_type_meta(item: Any, version: str, kind: str) -> Any:
+    """The item with the apiVersion and kind that its list implies, as in a PodList with untyped items."""
+    if isinstance(item, dict) and kind != "List" and not item.get("kind"):
+        return {"apiVersion": version, "kind": kind.removesuffix("List"), **item}
+    return item

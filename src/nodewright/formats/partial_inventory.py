@@ -20,8 +20,9 @@ from nodewright.formats.documents import (
 )
 from nodewright.formats.inventory import Inventory, inventory_from_objects, loaded_inventory
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.formats.manifests import ManifestLoader, with_type_meta
-from nodewright.formats.object_location import ObjectLocation
+from nodewright.formats.manifests import ManifestLoader
+from nodewright.formats.object_location import ObjectLocation, with_type_meta
+from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection
 
 _MARK = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _MAX_PARTS = 2_000
@@ -41,11 +42,12 @@ class _Object(NamedTuple):
 
 
 def load_sound_objects(
-    filenames: Sequence[str],
+    filenames: Sequence[str | InputFile],
     namespace: str = "default",
     *,
     recursive: bool = False,
     max_bytes: int = MAX_YAML_BYTES,
+    selection: ObjectSelection = ALL_OBJECTS,
 ) -> PartialInventory:
     """The objects of the files without faults, and all faults; otherwise like load_inventory.
 
@@ -55,7 +57,7 @@ def load_sound_objects(
     """
     faults: list[Fault] = []
     files = list(input_files(filenames, faults, recursive=recursive, max_bytes=max_bytes))
-    loading = ManifestLoader(namespace, max_bytes, other_objects=OtherObjects())
+    loading = ManifestLoader(namespace, max_bytes, other_objects=OtherObjects(), selection=selection)
     for file in files:
         loading.add_file(file)
     if crowded := loading.crowded_namespaces():
@@ -90,13 +92,15 @@ def _sound_objects(
             faults += object_faults
         else:
             sound.append(each)
-    inventory = inventory_from_objects(sound, loading.namespace)
-    return PartialInventory(replace(inventory, skipped=skipped), tuple(faults))
+    inventory = inventory_from_objects(
+        sound, loading.namespace, selection=loading.selection, judges_templates=True
+    )
+    return PartialInventory(replace(inventory, skipped={**inventory.skipped, **skipped}), tuple(faults))
 
 
 def _faults(objects: Sequence[_Object], namespace: str) -> Sequence[Fault]:
     try:
-        inventory_from_objects(objects, namespace)
+        inventory_from_objects(objects, namespace, judges_templates=True)
     except InputError as error:
         return error.faults
     return ()

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from nodewright.errors import Fault, InputError
+from nodewright.formats.documents import read_file
 from nodewright.formats.regular_files import is_there
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec, kubelet_labels
 from nodewright.kubernetes.objects import ObjectMeta, Pod
-from nodewright.profiles.profile_files import load_profile
+from nodewright.profiles.profile_files import profile_from_bytes
 
 if TYPE_CHECKING:
     from nodewright.profiles.catalogue import CatalogueMachine
@@ -46,7 +47,13 @@ def _found_profile(reference: str | None) -> NodeProfile:
         return capture_this_machine().profile
     name = reference.removeprefix(CATALOGUE)
     if name == reference and is_there(reference):
-        return load_profile(reference)
+        file = read_file(reference)
+        if b"NodeProfile" not in file.content:
+            from nodewright.profiles.described_node import is_node_object, node_object_profile  # noqa: PLC0415 - rare
+
+            if is_node_object(file.content):
+                return node_object_profile(reference)
+        return profile_from_bytes(file.content, file.source)
     return catalogue_profile(name)
 
 

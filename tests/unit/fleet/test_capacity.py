@@ -6,7 +6,6 @@ from nodewright.engine import Node
 from nodewright.fleet.capacity import capacity_by_shape, total_capacity
 from nodewright.fleet.fleet_summary import free_cpus_by_numa
 from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes
-from nodewright.fleet.load.machine_shapes import parse_shape_rules
 from nodewright.fleet.simulation.outcomes import NodeRecord
 from nodewright.fleet.workload import FleetNode
 from nodewright.kubernetes.objects import (
@@ -21,6 +20,7 @@ from nodewright.kubernetes.objects import (
 from nodewright.node.events import PodAdded, PodStarted
 from nodewright.node.node_state import NodeState
 from nodewright.node.step import step
+from nodewright.profiles.machine_shapes import parse_shape_rules
 from nodewright.values.quantity import Quantity
 
 SPLIT = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}

@@ -11,14 +11,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.errors import Fault, InputError
-from nodewright.fleet.load.machine_shapes import (
-    MachineChoice,
-    ShapeRule,
-    chosen_machine,
-    resized,
-    with_memory,
-    with_system_core,
-)
 from nodewright.fleet.workload import FleetNode
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
@@ -29,6 +21,14 @@ from nodewright.kubernetes.resource_names import (
     huge_page_bytes,
     is_extended,
     is_huge_page,
+)
+from nodewright.profiles.machine_shapes import (
+    MachineChoice,
+    ShapeRule,
+    chosen_machine,
+    resized,
+    with_memory,
+    with_system_core,
 )
 from nodewright.releases.release import reported_release
 from nodewright.releases.release_table import NEWEST

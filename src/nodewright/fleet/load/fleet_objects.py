@@ -34,8 +34,8 @@ from nodewright.formats.documents import (
     parse_documents,
 )
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.formats.manifests import ManifestLoader, with_type_meta
-from nodewright.formats.object_location import ObjectLocation
+from nodewright.formats.manifests import ManifestLoader
+from nodewright.formats.object_location import ObjectLocation, with_type_meta
 from nodewright.formats.schema import checked
 from nodewright.kubernetes.objects import APINode, Pod
 from nodewright.values.duration import Duration, DurationError

@@ -12,7 +12,7 @@ from nodewright.fleet.load.assembled_nodes import (
     NodeEntry,
     assembled_nodes,
 )
-from nodewright.fleet.load.machine_shapes import parse_shape_rules
+from nodewright.profiles.machine_shapes import parse_shape_rules
 from nodewright.values.quantity import Quantity
 
 ALL_STATIC = {

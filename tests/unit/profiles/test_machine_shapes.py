@@ -1,7 +1,7 @@
 import pytest
 
 from nodewright.errors import Fault, InputError
-from nodewright.fleet.load.machine_shapes import (
+from nodewright.profiles.machine_shapes import (
     chosen_machine,
     default_shape,
     parse_shape_rules,

@@ -1,0 +1,125 @@
+"""The options that name manifests: files, URLs, kustomizations, selectors, alike for every command."""
+
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodewright.cli.app import run
+from nodewright.output.exit_codes import ERROR, USAGE, YES
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {app: %s}}\nspec: {containers: [{name: a, image: x}]}\n"
+
+
+def names(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    assert run(["requests", *arguments, "-o", "name"]) == YES
+    return [line.partition("/")[2] for line in capsys.readouterr().out.splitlines()]
+
+
+def write(folder: Path, *pods: str) -> list[str]:
+    for pod in pods:
+        folder.joinpath(f"{pod}.yaml").write_text(POD % (pod, pod))
+    return [str(folder / f"{pod}.yaml") for pod in pods]
+
+
+def test_files_may_be_separated_by_commas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert names(capsys, "-f", ",".join(write(tmp_path, "web", "db"))) == ["web", "db"]
+
+
+def test_a_file_whose_name_has_a_comma_is_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert names(capsys, "-f", *write(tmp_path, "web,db".replace(",db", ""))) == ["web"]
+    path = tmp_path / "a,b.yaml"
+    path.write_text(POD % ("comma", "x"))
+    assert names(capsys, "-f", str(path)) == ["comma"]
+
+
+def test_a_selector_leaves_out_objects_and_counts_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "web", "db")
+    assert run(["requests", "-f", str(tmp_path), "-l", "app=web", "-o", "name"]) == YES
+    shown = capsys.readouterr()
+    assert shown.out == "pod/web\n"
+    assert shown.err == "skipped: 1 objects that -l does not select\n"
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = self.path == "/web.yaml"
+            self.send_response(200 if found else 404)
+            self.end_headers()
+            self.wfile.write((POD % ("web", "web")).encode() if found else b"")
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name of the base class
+            del format, arguments
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+        thread.join()
+
+
+def test_a_url_is_read(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert names(capsys, "-f", f"{server}/web.yaml") == ["web"]
+
+
+def test_a_url_that_is_not_there_is_an_error(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["requests", "-f", f"{server}/nothing.yaml"]) == ERROR
+    assert capsys.readouterr().err == f"error: {server}/nothing.yaml: cannot be read: Not Found\n"
+
+
+def test_a_server_that_does_not_answer_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["requests", "-f", "http://127.0.0.1:1/web.yaml"]) == ERROR
+    assert "Connection refused" in capsys.readouterr().err
+
+
+def tool(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+@pytest.mark.parametrize(("name", "command"), [("kubectl", "kustomize"), ("kustomize", "build")])
+def test_a_kustomization_is_built_by_the_installed_tool(
+    name: str,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (web,) = write(tmp_path, "web")
+    tool(tmp_path, name, f'[ "$1 $2" = "{command} overlay" ] && /bin/cat {web}', monkeypatch)
+    assert names(capsys, "-k", "overlay") == ["web"]
+
+
+def test_the_error_of_the_tool_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool(tmp_path, "kubectl", "echo 'error: no kustomization' >&2; exit 1", monkeypatch)
+    assert run(["lint", "-k", "overlay"]) == ERROR
+    assert capsys.readouterr().err == f"error: build overlay: {tmp_path}/kubectl: error: no kustomization\n"
+
+
+def test_without_a_tool_the_error_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(["quota", "-k", "overlay"]) == ERROR
+    assert capsys.readouterr().err == (
+        "error: build overlay: neither kubectl nor kustomize is installed; build it elsewhere and pass the result to -f -\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["requests", "admit", "lint", "quota", "preempt", "cgroups"])
+def test_without_manifests_it_is_a_usage_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command]) == USAGE
+    assert "Missing option '-f' / '--filename'" in capsys.readouterr().err
