@@ -1,5 +1,6 @@
 """Finds the node of a command: this machine, a profile file, or a machine of the catalogue."""
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ def with_release(profile: NodeProfile, release: str) -> NodeProfile:
 
 def _found_profile(reference: str | None) -> NodeProfile:
     if reference is None:
+        if sys.platform != "linux":
+            raise InputError([Fault(rule="this machine is not Linux: name a node with --node")])
         from nodewright.profiles.machine.captured_machine import capture_this_machine  # noqa: PLC0415 - start-up time
 
         return capture_this_machine().profile

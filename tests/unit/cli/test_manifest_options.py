@@ -123,3 +123,19 @@ def test_without_a_tool_the_error_names_the_remedy(
 def test_without_manifests_it_is_a_usage_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([command]) == USAGE
     assert "Missing option '-f' / '--filename'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+@pytest.mark.parametrize("command", ["admit", "explain", "preempt", "cgroups"])
+def test_another_system_than_linux_needs_a_node(
+    command: str,
+    platform: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (web,) = write(tmp_path, "web")
+    monkeypatch.setattr("sys.platform", platform)
+    assert run([command, "-f", web]) == ERROR
+    assert capsys.readouterr().err == "error: this machine is not Linux: name a node with --node\n"
+    assert run([command, "-f", web, "--node", "vm-4"]) == YES
