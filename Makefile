@@ -6,7 +6,8 @@ STAMP  := $(VENV)/.ready
 ENGINE := $(VENV)/.engine
 # A new seed each time; `make test SEED=...` repeats a run.
 SEED   := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
-JOBS   ?= 2
+# One more than there are cores: live tests wait for most of their time.
+JOBS   ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 # Compiled modules are kept and used again, whatever the environment says: the tests start twice as fast.
 unexport PYTHONDONTWRITEBYTECODE

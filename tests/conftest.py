@@ -1,6 +1,6 @@
 """Settings for all tests: the number of examples of the laws, and which tests are measured for coverage.
 
-`--hypothesis-profile=NAME` chooses a number of examples: few in `make check`, and the same ones each time; sixty in
+`--hypothesis-profile=NAME` chooses a number of examples: few in `make check`, and the same ones each time; forty in
 `make test`; ten thousand in `make soak`. Laws without settings of their own follow it.
 """
 
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 settings.register_profile("desk", PATIENT, max_examples=15, derandomize=True, database=None)
-settings.register_profile("full", PATIENT, max_examples=60)
+settings.register_profile("full", PATIENT, max_examples=40)
 settings.register_profile("soak", PATIENT, max_examples=10_000)
 settings.load_profile("desk")
 
@@ -29,10 +29,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Measures the coverage of fast unit tests, a sample of recorded decisions and doctests only.
+    """Runs the virtual machine first, and measures the coverage of some tests only.
 
-    They cover the pure layers by themselves; measuring doubles the time that laws and simulations take.
+    The machine takes minutes, so that no worker is left alone with it in the end. Fast unit tests, a sample of recorded
+    decisions and doctests cover the pure layers by themselves; measuring doubles the time of laws and simulations.
     """
+    items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
     for item in items:
         is_measured = any(place in item.path.parents for place in MEASURED) and "slow" not in item.keywords
         if TESTS in item.path.parents and not is_measured:

@@ -31,7 +31,7 @@ def test_the_module_runs_as_the_program() -> None:
 def test_a_closed_pipe_is_not_an_error() -> None:
     command = f"{PROGRAMS / 'nodewright'} verify --help | head -n 1"
     ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
-    assert (ran.stdout, ran.stderr) == ("Usage: nodewright verify [OPTIONS] FILE...\n", "")
+    assert (ran.stdout, ran.stderr) == ("Usage: nodewright verify [OPTIONS] [FILE]...\n", "")
 
 
 def test_a_closed_standard_output_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
