@@ -19,7 +19,7 @@ settings.register_profile("soak", PATIENT, max_examples=10_000)
 settings.load_profile("desk")
 
 TESTS = Path(__file__).parent
-MEASURED = (TESTS / "unit", TESTS / "conformance")
+MEASURED = (TESTS / "unit", TESTS / "conformance", TESTS / "golden")
 
 
 def pytest_configure() -> None:
@@ -31,8 +31,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs the virtual machine first, and measures the coverage of some tests only.
 
-    The machine takes minutes, so that no worker is left alone with it in the end. Fast unit tests, a sample of recorded
-    decisions and doctests cover the pure layers by themselves; measuring doubles the time of laws and simulations.
+    The machine takes minutes, so that no worker is left alone with it in the end. Fast unit tests, golden explanations, a
+    sample of recorded decisions and doctests cover the pure layers by themselves; measuring doubles the time of laws and simulations.
     """
     items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
     for item in items:

@@ -14,10 +14,13 @@ from nodewright.runtimes.simulated import FakeClock
 def collections() -> Iterator[tuple[ShortCollections, FakeClock]]:
     clock = FakeClock()
     collections = ShortCollections(clock.monotonic_s)
+    # Only the collections of the test count.
+    gc.disable()
     collections.install()
     yield collections, clock
     gc.callbacks.remove(collections.on_collection)
     gc.unfreeze()
+    gc.enable()
 
 
 def test_what_survives_a_full_collection_is_not_examined_again(
