@@ -84,6 +84,7 @@ class Proxy(_Handler):
     ) -> None:
         self._loop.call_soon_threadsafe(self._done.set)
         self._thread.join(10)
+        self._loop.close()
 
     def _is_at(self, name: str, moment: Moment) -> bool:
         return self.point == (name, moment)
