@@ -17,7 +17,7 @@ PURE := src/nodewright/values/*,src/nodewright/hardware/*,src/nodewright/kuberne
 # Branch coverage of the pure layers, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo demo-agent demo-containers idle load containers shots guide bench bench-fleet bench-million measure soak fuzz docs protos format clean
+.PHONY: help setup check test demo demo-agent demo-containers idle load containers shots guide bench bench-fleet bench-million measure soak fuzz docs protos format clean bench-compare
 .DEFAULT_GOAL := check
 
 help:
@@ -30,7 +30,7 @@ help:
 	@echo 'make guide    write what commands print now into README.md and docs/'
 	@echo 'make shots    write what every command prints into docs/shots/'
 	@echo 'make docs     the documentation site, strict, with the reference from docstrings;  make protos  modules from .proto files'
-	@echo 'make bench    time what must be fast;  make fuzz  broken input;  make soak  laws with many examples'
+	@echo 'make bench    time what must be fast;  make bench-compare BASE=COMMIT  beside another commit;  make fuzz  broken input;  make soak  laws with many examples'
 	@echo 'make bench-fleet   what fleets cost by their number of pods;  make bench-million  1,000,000 pods on 10,000 nodes'
 	@echo 'make measure  as root: how fast plain processes start here;  make load  an agent under 1,000 requests a second'
 
@@ -146,6 +146,10 @@ bench: $(STAMP)
 	@mkdir -p build
 	$(BIN)/pytest benchmarks --benchmark-only --benchmark-json=build/bench.json --benchmark-columns=min,median,rounds
 	$(BIN)/python -m tools.benchmarks
+
+# Beside the last release, or BASE: fails where a row takes more than a fifth longer (10 minutes).
+bench-compare: $(STAMP)
+	$(BIN)/python -m tools.bench_compare $(BASE)
 
 # As root: an agent under a thousand requests a second; into docs/figures.
 load: $(STAMP)

@@ -69,4 +69,4 @@ def test_choose_victims_among_500_pods(benchmark: BenchmarkFixture, cpu: int, me
 def test_search_for_the_smallest_choice(benchmark: BenchmarkFixture, count: int) -> None:
     greedy = chosen(pods(count, sizes=20), shortages(5000, 2048))
     best = benchmark(smallest_preemption, greedy)
-    assert best.toll <= best.greedy_toll
+    assert best.cost <= best.greedy_cost

@@ -5,9 +5,11 @@
 """
 
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 # A loaded machine is no reason to fail.
@@ -22,8 +24,25 @@ TESTS = Path(__file__).parent
 MEASURED = (TESTS / "unit", TESTS / "conformance", TESTS / "golden")
 
 
-def pytest_configure() -> None:
+class ModulesWithDoctests:
+    """Collects doctests only from files that have some: one module in seven. Every worker collects everything."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """The collectors of a file, without that of doctests where the file has no prompt."""
+        collectors = yield
+        return [
+            each
+            for each in collectors
+            if not isinstance(each, DoctestModule) or b">>> " in file_path.read_bytes()
+        ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Lets tests and the commands that they start be interrupted, also where a shell started pytest in the background."""
+    config.pluginmanager.register(ModulesWithDoctests())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

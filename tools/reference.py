@@ -1,28 +1,56 @@
 """Reference pages from docstrings: `python -m tools.reference` or `make docs`.
 
 `docs/reference/departures.md` is kept, and a test holds it to the source: it lists everything that we do
-otherwise than Kubernetes. So are the pages of lint rules and the schemas of reports. The others, a page a module and what follows which source, are made on demand.
+otherwise than Kubernetes. So are the pages of NodeProfile, of the catalogue's machines and of lint rules, and the schemas of
+reports. The others, a page a module and what follows which source, are made on demand.
 """
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
 import click
+import msgspec
 
 from nodewright.cli.app import app
 from nodewright.cli.schema import REPORTS, schema_of
+from nodewright.hardware import machine_info
+from nodewright.kubernetes import eviction_thresholds, node_profile, objects
 from nodewright.lint.lint_report import rule_page, rules_page
 from nodewright.lint.rules import RULES_BY_ID
 from nodewright.output.json_yaml import as_json
-from tools.source import ROOT, Module, Section, Symbol, modules, sections
+from nodewright.profiles.catalogue import CatalogueMachine, catalogue
+from tools.source import PACKAGE, ROOT, Module, Section, Symbol, modules, sections
 
 FOLDER = ROOT / "docs" / "reference"
 LINT = FOLDER / "lint"
 CLI = FOLDER / "cli"
 SCHEMAS = FOLDER / "schemas"
 DEPARTURES = FOLDER / "departures.md"
+PROFILE = FOLDER / "node-profile.md"
+MACHINES = FOLDER / "machines.md"
+
+# The parts of a NodeProfile, each with its own table.
+PROFILE_PARTS: tuple[type[msgspec.Struct], ...] = (
+    node_profile.NodeProfile,
+    node_profile.NodeProfileSpec,
+    node_profile.Device,
+    node_profile.ContainerAllocation,
+    node_profile.MemoryBlock,
+    objects.Taint,
+    node_profile.ImageFS,
+    node_profile.PolicyNames,
+    node_profile.UnknownNodePart,
+    machine_info.MachineInfo,
+    machine_info.NUMANode,
+    machine_info.Core,
+    machine_info.UncoreCache,
+    machine_info.HugePages,
+)
 
 LAYERS = (
     "printable",
@@ -42,8 +70,10 @@ LAYERS = (
     "runtimes",
     "device_plugins",
     "pod_resources",
+    "cluster",
     "engine",
     "agent",
+    "cluster_node",
     "node_report",
     "explain",
     "admit",
@@ -133,6 +163,111 @@ def page(module: Module) -> str:
     return "\n".join(lines)
 
 
+def profile_page() -> str:
+    """The page of NodeProfile, field by field."""
+    lines = [
+        "# NodeProfile",
+        "",
+        "One document with everything that a kubelet's decisions depend on: the node of `--node`. `nodewright node capture`",
+        "writes it for a machine, `nodewright node catalogue NAME` for one of the [catalogue](machines.md). Every field but",
+        "`apiVersion` and `kind` may be left out. Made from the structs by `make docs`.",
+    ]
+    for part in PROFILE_PARTS:
+        texts = _field_texts(part)
+        text = _paragraph(part.__doc__ or "")
+        for field in msgspec.structs.fields(part):
+            text = text.replace(field.name, field.encode_name)
+        lines += ["", f"## {part.__name__}", "", text, ""]
+        lines += ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
+        for field in msgspec.structs.fields(part):
+            meaning = texts.get(field.name, "")
+            lines.append(
+                f"| `{field.encode_name}` | {_type_text(field.type)} | {_default_text(field)} | {meaning} |"
+            )
+    return "\n".join([*lines, ""])
+
+
+def _field_texts(part: type) -> dict[str, str]:
+    """The text below each field of a struct."""
+    module = Module(PACKAGE.parent / (part.__module__.replace(".", "/") + ".py"))
+    body = next(symbol.node.body for symbol in module.symbols if symbol.name == part.__name__)
+    texts = {}
+    for field, text in pairwise(body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+        ):
+            assert isinstance(text.value, ast.Constant)
+            texts[field.target.id] = _paragraph(str(text.value.value))
+    return texts
+
+
+def _paragraph(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _type_text(kind: object) -> str:
+    """A type as a reader of YAML knows it; parts are links to their table."""
+    names = {str: "string", int: "integer", bool: "boolean", objects.ResourceList: "map of quantities"}
+    if isinstance(kind, type) and kind in PROFILE_PARTS:
+        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    if kind in (objects.Pod, objects.ObjectMeta):
+        return f"{getattr(kind, '__name__', '')} of Kubernetes"
+    if kind is eviction_thresholds.NodeCondition:
+        return " or ".join(f"`{condition}`" for condition in eviction_thresholds.NodeCondition)
+    arguments = [each for each in get_args(kind) if each not in (type(None), Ellipsis)]
+    if get_origin(kind) is tuple:
+        return f"list of {_type_text(arguments[0])}"
+    if get_origin(kind) is dict:
+        return f"map of {_type_text(arguments[1])}" if arguments[1] is not Any else "object"
+    if arguments:
+        return " or ".join(_type_text(each) for each in arguments)
+    return next(
+        (text for known, text in names.items() if kind == known), getattr(kind, "__name__", str(kind))
+    )
+
+
+def _default_text(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "required"
+    value = field.default
+    return (
+        f"`{str(value).lower() if value is True else value}`"
+        if isinstance(value, str | int) and value
+        else "-"
+    )
+
+
+def machines_page() -> str:
+    """The page of the catalogue: each real machine with the sources of its figures."""
+    lines = [
+        "# Machines of the catalogue",
+        "",
+        "The names that `--node`, `--shape` and `--shapes` take, with the sources of the figures, and those that have none.",
+        "Names of instance types are the values of the label `node.kubernetes.io/instance-type`, so for a fleet",
+        "`--shapes label:node.kubernetes.io/instance-type` finds them. Memory is nominal; a real node reports a little less.",
+        "Made from `profiles/data/machines.toml` by `make docs`.",
+    ]
+    for machine in catalogue().values():
+        if not machine.is_recorded:
+            lines += ["", f"## {machine.name}", "", f"{machine.description}.", "", *_machine_lines(machine)]
+    return "\n".join([*lines, ""])
+
+
+def _machine_lines(machine: CatalogueMachine) -> Iterator[str]:
+    for resource, devices in machine.devices.items():
+        numa_nodes = [str(device.numa_nodes[0]) for device in devices if device.numa_nodes]
+        places = f"on NUMA nodes {', '.join(numa_nodes)}" if numa_nodes else "without topology"
+        yield f"- {len(devices)} `{resource}`, {places}"
+    for source in machine.sources:
+        what, _, place = source.partition(": ")
+        address, _, rest = place.partition(" ")
+        yield f"- {what}: <{address}>{' ' * bool(rest)}{rest}"
+    if machine.assumed:
+        yield f"- without a source: {machine.assumed}"
+
+
 def lint_pages() -> Iterator[tuple[Path, str]]:
     """The pages of lint rules, and the list of them; kept, and held to the source by a test."""
     yield LINT / "README.md", rules_page(RULES_BY_ID.values())
@@ -186,6 +321,8 @@ def schema_pages() -> Iterator[tuple[Path, str]]:
 def pages() -> Iterator[tuple[Path, str]]:
     """Every page with its text."""
     yield DEPARTURES, departures()
+    yield PROFILE, profile_page()
+    yield MACHINES, machines_page()
     yield from lint_pages()
     yield from schema_pages()
     yield from cli_pages()

@@ -39,7 +39,11 @@ def objects(draw: st.DrawFn) -> list[Document]:
         made = template(draw(AMOUNTS.filter(lambda one: "i" not in one)), draw(AMOUNTS))
         spec: Document = {"replicas": draw(st.integers(0, 4)), "template": made}
         if kind == "StatefulSet":
-            claim = {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
+            size = {"requests": {"storage": "1Gi"}}
+            claim = {
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": size},
+            }
             spec["volumeClaimTemplates"] = [claim] * draw(st.integers(0, 1))
         value: Document = {"apiVersion": "apps/v1", "kind": kind, "spec": spec}
         if kind in ("Pod", "ConfigMap"):

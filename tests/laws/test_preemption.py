@@ -1,7 +1,9 @@
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.laws.test_nodes import Script, played, scripts
 
 from nodewright.core.preemption.greedy import (
     MissingAmount,
@@ -135,6 +137,28 @@ def test_with_budget_enough_no_choice_at_all_is_smaller(
     assert best.cost == min(tolls)
 
 
+@given(
+    active=st.lists(st.tuples(amounts, st.booleans()), min_size=1, max_size=40).map(build),
+    failures=shortages,
+)
+def test_each_round_picks_the_nearest_then_smallest_then_last_of_all_remaining_candidates(
+    active: list[Pod], failures: list[InsufficientResource]
+) -> None:
+    found = granted(active, failures)
+    for round_ in found.rounds if found else ():
+        keys = [
+            (distance, candidate.frees("memory"), candidate.frees("cpu"), -at)
+            for at, (candidate, distance) in enumerate(round_.distances)
+        ]
+        assert round_.picked is round_.candidates[keys.index(min(keys))]
+    for before, after in pairwise(found.rounds if found else ()):
+        if before.qos_class is after.qos_class:
+            # The last candidate takes the place of the picked one.
+            *rest, last = before.candidates
+            remaining = [last if candidate is before.picked else candidate for candidate in rest]
+            assert list(after.candidates) == remaining
+
+
 def toll(victims: tuple[PreemptionCandidate, ...], resources: tuple[str, ...]) -> PreemptionCost:
     classes = [victim.qos_class for victim in victims]
     return PreemptionCost(
@@ -143,3 +167,15 @@ def toll(victims: tuple[PreemptionCandidate, ...], resources: tuple[str, ...]) -
         classes.count(QOSClass.BEST_EFFORT),
         tuple(sum(victim.frees(name) for victim in victims) for name in resources),
     )
+
+
+@given(script=scripts(), chosen=st.sets(st.integers(0, 6)))
+def test_pods_are_removed_together_as_one_after_the_other(script: Script, chosen: set[int]) -> None:
+    *_, (node, _) = played(script)
+    uids = [uid for at, uid in enumerate(node.state.pods) if at in chosen]
+    state = node.state
+    for uid in uids:
+        state = state.without_pod(uid)
+    together = node.state.without_active(uids)
+    assert together == (state if uids else replace(state, is_collected=False))
+    assert list(together.pods) == list(state.pods)

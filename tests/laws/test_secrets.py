@@ -34,8 +34,8 @@ ANNOTATIONS = {
     "kubectl.kubernetes.io/last-applied-configuration": SECRET,
     "kubernetes.io/config.source": "api",
     "nodewright.dev/topology-policy": "restricted",
-    "container.apparmor.security.beta.kubernetes.io/a": "unconfined",
 }
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
 def with_secrets(pod: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +57,8 @@ def with_secrets(pod: dict[str, Any]) -> dict[str, Any]:
                 }
                 container.update(probes | {"lifecycle": {"preStop": {"httpGet": PROBE["httpGet"]}}})
     meta = pod.setdefault("metadata", {})
-    meta["annotations"] = {**meta.get("annotations", {}), **ANNOTATIONS}
+    profiles = {f"{_APPARMOR}{container['name']}": "unconfined" for container in pod["spec"]["containers"]}
+    meta["annotations"] = {**meta.get("annotations", {}), **ANNOTATIONS, **profiles}
     pod["spec"]["volumes"] = [
         *pod["spec"].get("volumes", ()),
         {"name": "csi", "csi": {"driver": "a.b", "volumeAttributes": {"key": SECRET}}},
@@ -101,9 +102,8 @@ def test_what_decides_stays() -> None:
     pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
     assert without_secret_fields(pod) == pod
     cleaned = without_secret_fields(with_secrets(json.loads(json.dumps(pod))))
-    assert cleaned["metadata"]["annotations"] == {
-        key: value for key, value in ANNOTATIONS.items() if value != SECRET
-    }
+    expected = {key: value for key, value in ANNOTATIONS.items() if value != SECRET}
+    assert cleaned["metadata"]["annotations"] == expected | {f"{_APPARMOR}a": "unconfined"}
     assert cleaned["spec"]["containers"][0]["env"] == [
         {"name": "A"},
         {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},

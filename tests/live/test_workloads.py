@@ -25,7 +25,7 @@ pytestmark = [
     ),
 ]
 NODES = 2
-CONTROLLERS = "deployment,replicaset,statefulset,job,daemonset,replicationcontroller"
+CONTROLLERS = "deployment,replicaset,statefulset,job,cronjob,daemonset,replicationcontroller"
 KINDS = {
     "Deployment": "apis/apps/v1",
     "ReplicaSet": "apis/apps/v1",
@@ -33,6 +33,7 @@ KINDS = {
     "DaemonSet": "apis/apps/v1",
     "Job": "apis/batch/v1",
 }
+PATHS = {**KINDS, "CronJob": "apis/batch/v1"}
 _SETTLED_S, _MOST_S = 1.5, 30
 
 
@@ -53,6 +54,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAPIServer]:
 
 def odd_objects(draw: Random) -> list[dict[str, Any]]:
     """A limit range, a quota, or neither, and a workload."""
+    return [*odd_policies(draw), odd_workload(draw)]
+
+
+def odd_policies(draw: Random) -> list[dict[str, Any]]:
     objects: list[dict[str, Any]] = []
     if draw.random() < 0.5:
         item = {"type": "Container", "default": {"memory": draw.choice(("128Mi", "1Gi"))}}
@@ -72,11 +77,11 @@ def odd_objects(draw: Random) -> list[dict[str, Any]]:
             "spec": {"hard": hard},
         }
         objects.append(quota)
-    return [*objects, odd_workload(draw)]
+    return objects
 
 
-def odd_workload(draw: Random) -> dict[str, Any]:
-    kind = draw.choice(sorted(KINDS))
+def odd_workload(draw: Random, kind: str = "") -> dict[str, Any]:
+    kind = kind or draw.choice(sorted(KINDS))
     requests = draw.choice(({}, {"memory": "128Mi"}, {"memory": "256Mi", "cpu": "1.00005"}, {"cpu": "2"}))
     limits = draw.choice(({}, {}, {"memory": "512Mi"}, {"cpu": "3"}))
     main: dict[str, Any] = {
@@ -105,6 +110,14 @@ def odd_workload(draw: Random) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}, "spec": spec}
 
 
+def odd_cron_job(draw: Random) -> dict[str, Any]:
+    """A CronJob that is due every minute."""
+    job = odd_workload(draw, "Job")
+    job["spec"]["completionMode"] = draw.choice(("Indexed", "NonIndexed"))
+    spec = {"schedule": "* * * * *", "suspend": draw.random() < 0.2, "jobTemplate": {"spec": job["spec"]}}
+    return {**job, "kind": "CronJob", "spec": spec}
+
+
 def create_all(server: RealAPIServer, objects: list[dict[str, Any]], namespace: str) -> str:
     """Creates the objects; the error for the workload, which comes last."""
     meta = {"name": namespace}
@@ -122,7 +135,7 @@ def create_all(server: RealAPIServer, objects: list[dict[str, Any]], namespace: 
             server.request("PATCH", f"{path}/q/status", {"status": status})
     time.sleep(0.5)  # the admission plugins read policies from a cache
     kind = workload["kind"]
-    return server.create(f"/{KINDS[kind]}/namespaces/{namespace}/{kind.lower()}s", workload).message
+    return server.create(f"/{PATHS[kind]}/namespaces/{namespace}/{kind.lower()}s", workload).message
 
 
 def settled_pods(server: RealAPIServer, namespace: str, wanted: int) -> list[dict[str, Any]]:
@@ -223,3 +236,48 @@ def test_workloads_have_the_same_pods(seed: int, server: RealAPIServer) -> None:
         assert all(pod["metadata"]["name"].startswith(stem) for pod in pods)
         if objects[-1]["kind"] == "StatefulSet":
             assert sorted(pod["metadata"]["name"] for pod in pods) == [f"web-{at}" for at in range(count)]
+
+
+CRON_JOBS = 10
+
+
+def test_cron_jobs_have_the_same_pods(server: RealAPIServer) -> None:
+    """Many at once, because each is due at the next minute."""
+    drawn = {
+        f"cron-{seed}": [*odd_policies(Random(seed)), odd_cron_job(Random(seed))] for seed in range(CRON_JOBS)
+    }
+    wanted: dict[str, tuple[int, Pod | None, str]] = {}
+    for namespace, objects in drawn.items():
+        error = create_all(server, objects, namespace)
+        text = "\n---\n".join(map(json.dumps, objects)).encode()
+        try:
+            manifests = [each.manifest for each in inventory_from_bytes(text, "f.yaml").objects]
+        except InputError:
+            assert "is invalid" in error
+            continue
+        assert not error
+        wanted[namespace] = own_pods(apply(manifests, ExpansionOptions(nodes=NODES)))
+    # Those that are suspended never run, and those whose pods are refused have a Job without pods.
+    due = [name for name in wanted if not drawn[name][-1]["spec"]["suspend"]]
+    deadline = time.monotonic() + _MINUTE_S
+    while not all(_jobs(server, name) for name in due):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    for namespace, (count, first, _) in wanted.items():
+        server.request(
+            "PATCH", f"/apis/batch/v1/namespaces/{namespace}/cronjobs/web", {"spec": {"suspend": True}}
+        )
+        pods = settled_pods(server, namespace, count)
+        assert len(pods) == count * len(_jobs(server, namespace)), namespace
+        if first is not None:
+            assert {shown(pod["spec"]) for pod in pods} == {shown(own_spec(first))}
+
+
+_MINUTE_S = 90
+
+
+def _jobs(server: RealAPIServer, namespace: str) -> list[dict[str, Any]]:
+    jobs: list[dict[str, Any]] = server.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs").body[
+        "items"
+    ]
+    return jobs

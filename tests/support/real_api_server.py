@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
 """The directory of kube-apiserver and etcd; empty: there are none."""
 _TOKEN = "admin"  # noqa: S105 - of a server that only this test reaches
+NODE_TOKEN = "node"  # noqa: S105 - as above
+"""The token of the node `worker`, with a node's rights where the server checks rights."""
 _START_S = 90
 
 
@@ -35,6 +37,7 @@ class RealAPIServer:
 
     def __init__(self, port: int) -> None:
         self.port = port
+        self.etcd_port = 0
         self._connection: http.client.HTTPSConnection | None = None
 
     def request(self, method: str, path: str, body: Any = None, *, strict: bool = True) -> APIAnswer:
@@ -64,6 +67,15 @@ class RealAPIServer:
             self._connection.close()
             self._connection = None
 
+    def compact(self) -> None:
+        """Makes versions before now too old for secrets, which have no cache."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=30)
+        connection.request("POST", "/v3/kv/range", '{"key": "AA=="}')
+        revision = json.loads(connection.getresponse().read())["header"]["revision"]
+        connection.request("POST", "/v3/kv/compaction", json.dumps({"revision": revision, "physical": True}))
+        assert connection.getresponse().read().startswith(b'{"header"')
+        connection.close()
+
     def create(self, path: str, body: Any, *, is_dry_run: bool = False) -> APIAnswer:
         """The answer to a POST, which with ``is_dry_run`` stores nothing."""
         return self.request("POST", path + ("?dryRun=All" if is_dry_run else ""), body)
@@ -91,7 +103,7 @@ def _process(command: list[str], log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def real_api_server(folder: Path) -> Iterator[RealAPIServer]:
+def real_api_server(folder: Path, *, checks_rights: bool = False) -> Iterator[RealAPIServer]:
     """A running server with empty storage; its logs are in the folder."""
     client, peer, port = _free_port(), _free_port(), _free_port()
     key = folder / "service-account.key"
@@ -100,7 +112,8 @@ def real_api_server(folder: Path) -> Iterator[RealAPIServer]:
         check=True,
         capture_output=True,
     )
-    (folder / "tokens.csv").write_text(f"{_TOKEN},admin,admin,system:masters\n", "utf-8")
+    tokens = f"{_TOKEN},admin,admin,system:masters\n{NODE_TOKEN},system:node:worker,worker,system:nodes\n"
+    (folder / "tokens.csv").write_text(tokens, "utf-8")
     etcd = [f"{ASSETS}/etcd", "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync"]
     etcd += [
         "--listen-client-urls",
@@ -111,13 +124,17 @@ def real_api_server(folder: Path) -> Iterator[RealAPIServer]:
     etcd += ["--listen-peer-urls", f"http://127.0.0.1:{peer}"]
     server = [f"{ASSETS}/kube-apiserver", f"--etcd-servers=http://127.0.0.1:{client}"]
     server += [f"--secure-port={port}", "--bind-address=127.0.0.1", f"--cert-dir={folder}/certificates"]
-    server += [f"--token-auth-file={folder}/tokens.csv", "--authorization-mode=AlwaysAllow"]
+    modes, plugins = ("Node,RBAC", "NodeRestriction") if checks_rights else ("AlwaysAllow", "")
+    server += [f"--token-auth-file={folder}/tokens.csv", f"--authorization-mode={modes}"]
+    server += [f"--enable-admission-plugins={plugins}"] if plugins else []
     server += ["--service-account-issuer=https://tests", f"--service-account-signing-key-file={key}"]
     server += [f"--service-account-key-file={key}", "--disable-admission-plugins=ServiceAccount"]
+    server += ["--watch-cache-sizes=secrets#0"]
     with ExitStack() as stack:
         stack.enter_context(_process(etcd, folder / "etcd.log"))
         stack.enter_context(_process(server, folder / "kube-apiserver.log"))
         client_of_server = RealAPIServer(port)
+        client_of_server.etcd_port = client
         deadline = time.monotonic() + _START_S
         while not _is_ready(client_of_server):
             if time.monotonic() > deadline:

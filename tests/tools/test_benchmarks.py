@@ -35,6 +35,6 @@ def test_a_row_has_the_shortest_and_the_median_and_a_pod_its_mean() -> None:
     lines = page(figures).splitlines()
     assert lines[-2:] == [
         f"| {first.workload} | {first.kubelet} | mean 0.200 ms | 0.100 ms |  |",
-        f"| {last.workload} |  | 250.0 ms | 500.0 ms |  |",
+        f"| {last.workload} |  | 250.0 ms | 500.0 ms | {last.target} |",
     ]
     assert "2026-01-02, CPU" in "".join(lines)

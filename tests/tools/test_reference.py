@@ -1,11 +1,32 @@
 from nodewright.lint.rules import RULES_BY_ID
 from tools.changelog import CHANGELOG, with_release
-from tools.reference import DEPARTURES, LAYERS, LINT, departures, followed, lint_pages, page
+from tools.reference import (
+    DEPARTURES,
+    LAYERS,
+    LINT,
+    MACHINES,
+    PROFILE,
+    departures,
+    followed,
+    lint_pages,
+    machines_page,
+    page,
+    profile_page,
+)
 from tools.source import PACKAGE, Module, modules
 
 
 def test_the_page_of_departures_is_what_docstrings_say() -> None:
     assert DEPARTURES.read_text("utf-8") == departures(), "make docs"
+
+
+def test_the_pages_of_profiles_and_machines_are_what_the_code_says() -> None:
+    assert PROFILE.read_text("utf-8") == profile_page(), "make docs"
+    assert MACHINES.read_text("utf-8") == machines_page(), "make docs"
+
+
+def test_every_field_of_a_profile_has_its_meaning() -> None:
+    assert [line for line in profile_page().splitlines() if line.endswith("|  |")] == []
 
 
 def test_the_pages_of_lint_rules_are_what_the_code_says() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.conformance.vectors import FAMILIES, is_answered
-from tools.consoles import blocks, is_as_shown, outputs
+from tools.consoles import blocks, is_as_shown, is_run, outputs, shown
 from tools.reference import CLI
 from tools.refresh_guide import documents
 from tools.source import ROOT
@@ -32,13 +32,17 @@ def test_commands_print_what_is_shown(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_an_error_that_is_shown_is_announced(page: str) -> None:
-    """A page that shows an error by mistake teaches it; the paragraph above says that an error follows."""
+    """A page that shows an error by mistake teaches it; the paragraph above says that an error follows.
+
+    That the page shows what is printed is the test above.
+    """
     text = (ROOT / page).read_text("utf-8")
     silent = [
         f"{page}:{each.line}: $ {each.command}"
         for block in blocks(text, "console")
-        for each, printed in outputs(block)
-        if re.search(r"^(Error|error|Usage): ", printed, re.MULTILINE)
+        for each in shown(block)
+        if is_run(each.command)
+        and re.search(r"^(Error|error|Usage): ", each.output, re.MULTILINE)
         and not re.search(
             r"error|fails|refuse", text[: text.rindex("```", 0, block.start)].strip().rpartition("\n\n")[2]
         )

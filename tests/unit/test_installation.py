@@ -22,6 +22,8 @@ from tools.source import ROOT
 PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 RELEASES = ("3.11", "3.12", "3.13", "3.14")
 WORKER = "examples/nodes/worker.yaml"
+UV = shutil.which("uv")
+QUIET = ("--disable-pip-version-check",)
 
 WITHOUT_EXTRAS = {
     "requests -f examples/admission/pods.yaml": 0,
@@ -56,6 +58,24 @@ WITHOUT_EXTRAS = {
 """The exit code of each command on bundled examples."""
 
 
+ON_WINDOWS = {
+    **{
+        command: code
+        for command, code in WITHOUT_EXTRAS.items()
+        if "--serve" not in command  # a page needs an event loop of Windows
+    },
+    "admit -f examples/admission/pods.yaml": 1,
+    "node capture": 1,
+    "node capture --lscpu examples/machines/lscpu.json": 0,
+    "node capture --kubelet-root examples/worker-3/kubelet --catalogue 2s-2n-8c-smt2-adjacent": 0,
+    "evict --live --node vm-4": 1,
+    "lint -f examples/lint/shop.yaml --diff": 3,
+    "requests -f examples/admission/pods.yaml --explain": 0,
+    "agent": 1,
+}
+"""The same on a system without what Python has only on Unix."""
+
+
 def interpreters() -> dict[str, str]:
     """The interpreters of this machine by release: on the PATH, or of pyenv or uv."""
     found = {}
@@ -75,29 +95,58 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("installation")
 
 
+def finish(command: list[str]) -> None:
+    """Runs a command of an installer; skips the test where it has no network."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0 and re.search(
+        "Could not find a version|Temporary failure|ConnectionError|error sending request", done.stderr
+    ):
+        pytest.skip(f"the dependencies cannot be downloaded: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+
+
+@cache
+def wheel(folder: Path) -> Path:
+    """The package as users get it, built once for all releases of Python."""
+    if UV is not None:
+        finish([UV, "build", "-q", "--wheel", "--out-dir", str(folder), str(ROOT)])
+    else:
+        finish(
+            [sys.executable, "-m", "pip", "wheel", "-q", *QUIET, "--no-deps", "-w", str(folder), str(ROOT)]
+        )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
 @cache
 def installed(release: str, folder: Path) -> Path:
-    """The command, installed without extras into a new virtual environment."""
+    """The command, installed without extras into a new virtual environment.
+
+    The installer of this environment serves all of them: a pip in each takes longer than the package.
+    """
     interpreter = interpreters().get(release)
     if interpreter is None:
         pytest.skip(f"no Python {release} on this machine")
     place = folder / release
-    subprocess.run([interpreter, "-m", "venv", place], check=True, capture_output=True)
-    install = [
-        str(place / "bin/python"),
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-        str(ROOT),
-    ]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
-    if done.returncode != 0 and re.search(
-        "Could not find a version|Temporary failure|ConnectionError", done.stderr
-    ):
-        pytest.skip(f"the dependencies cannot be downloaded: {done.stderr.strip().splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
+    subprocess.run([interpreter, "-m", "venv", "--without-pip", place], check=True, capture_output=True)
+    python, package = str(place / "bin/python"), str(wheel(folder))
+    if UV is not None:
+        finish([UV, "pip", "install", "-q", "--python", python, package])
+    else:
+        finish(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "--python",
+                python,
+                "install",
+                "-q",
+                *QUIET,
+                "--no-compile",
+                package,
+            ]
+        )
     return place / "bin/nodewright"
 
 
@@ -180,7 +229,7 @@ def test_a_module_of_ours_that_is_missing_is_a_bug() -> None:
 
 def test_no_extra_contains_the_tools_of_developers() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert set(extras) == {"dashboard", "agent", "exact", "ray", "dask", "parquet", "testing"}
+    assert set(extras) == {"dashboard", "agent", "cluster", "exact", "ray", "dask", "parquet", "testing"}
     assert any(name.startswith("ruff") for name in PYPROJECT["dependency-groups"]["dev"])
 
 
@@ -199,3 +248,57 @@ def test_the_readme_of_the_package_has_no_relative_link() -> None:
     text = package_readme((ROOT / "README.md").read_text("utf-8"))
     assert re.findall(r"\]\((?!https?:)", text) == []
     assert "Ask your node before the scheduler does" in text
+
+
+def test_on_windows_every_command_works_or_names_linux_in_one_line() -> None:
+    """In one process for all commands: to start Python takes longer than most of them."""
+    script = ROOT / "tests" / "support" / "other_system.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run(
+        [sys.executable, str(script), *ON_WINDOWS],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == YES, ran.stderr
+    results = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert {result["command"]: result["code"] for result in results} == ON_WINDOWS
+    for result in results:
+        assert "Traceback" not in result["err"]
+        if result["code"] == ERROR:
+            errors = [line for line in result["err"].splitlines() if line.startswith("error:")]
+            assert len(errors) == 1, result
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            "node capture",
+            "not Linux: describe a machine with --sysfs, --lscpu, --machine-info or --catalogue",
+        ),
+        ("agent", "not Linux: the agent runs pods on Linux only"),
+        ("evict --live --node vm-4", "this machine is not Linux: specify --usage or --available"),
+    ],
+)
+def test_what_needs_linux_says_so(
+    command: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.platform", "win32")
+    assert run(command.split()) == ERROR
+    assert capsys.readouterr().err == f"error: {message}\n"
+
+
+def test_without_linux_an_assumed_memory_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    command = ["requests", "-f", "examples/admission/pods.yaml"]
+    assert run(command) == YES
+    assert "warning" not in capsys.readouterr().err
+    assert run([*command, "--explain"]) == YES
+    assert "warning: an assumed memory of 16Gi: this machine is not Linux" in capsys.readouterr().err
+    assert run([*command, "--explain", "--memory-capacity", "64Gi"]) == YES
+    assert "warning" not in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -154,9 +155,11 @@ def test_only_one_module_prints() -> None:
     root = Path(nodewright.__file__).parent
     for path in root.rglob("*.py"):
         name = path.relative_to(root).as_posix()
-        if name in _WRITERS:
+        text = path.read_text()
+        # Few modules have such a name in their text, if only in an example; those are parsed.
+        if name in _WRITERS or not re.search(r"\bprint\s*\(|\bclick\.s?echo|\bsys\.std", text):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(text)):
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             assert called not in ("print", "click.echo", "click.secho"), (
                 f"{name} prints past output/terminal.py"

@@ -42,6 +42,8 @@ class PodSource(StrEnum):
     """A directory of ordinary pods."""
     API = "api"
     """A request to the agent's API."""
+    CLUSTER = "cluster"
+    """The API server of a cluster that the node has joined."""
 
     @property
     def is_static_pod_source(self) -> bool:
@@ -77,7 +79,11 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     because: tuple[Reason, ...] = ()
     """Why the pod was admitted or rejected."""
     is_in_source: bool = True
-    """Whether its source still lists it."""
+    """Whether its source still lists it, as a pod that is not deleted."""
+    has_api_object: bool = True
+    """For a pod of a cluster: whether the API server's last list had it, deleted or not. Not persisted."""
+    is_cleaned_up: bool = False
+    """For a pod of a cluster: whether nothing of it is left on this machine, so that its object may be deleted."""
     runtime_status: RuntimePodStatus | None = None
     """The last status that the runtime reported."""
     observed_at_ns: int = 0

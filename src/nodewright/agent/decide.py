@@ -20,6 +20,7 @@ from nodewright.agent.observations import (
     ContainerUpdateFailed,
     DrainRequested,
     EffectFailure,
+    NodeObjectObserved,
     NodeUsageObserved,
     Observation,
     PodApplied,
@@ -46,6 +47,7 @@ from nodewright.agent.pods.pod_sources import (
 from nodewright.agent.pods.pod_sync import sync_pod
 from nodewright.agent.pods.termination import (
     eviction_wait_ns,
+    forget_pod,
     pending_evictions,
     report_overdue_terminations,
     terminate_pod,
@@ -89,17 +91,24 @@ def decide(
             observe_devices(iteration, observation)
         case DrainRequested():
             start_drain(iteration, observation)
+        case NodeObjectObserved(labels, taints):
+            iteration.set_node_labels(labels, taints)
         case Ticked():
             pass
         case _:
             assert_never(observation)
+    _apply_consequences(iteration)
+    return iteration.finish()
+
+
+def _apply_consequences(iteration: Iteration) -> None:
+    """What each observation may have made possible or due."""
     apply_waiting_pods(iteration)
     terminate_orphans(iteration)
     apply_resize_decisions(iteration)
     report_overdue_terminations(iteration)
     _sync_pods(iteration)
     admit_deferred(iteration)
-    return iteration.finish()
 
 
 def _sync_pods(iteration: Iteration) -> None:
@@ -173,7 +182,7 @@ def _complete_effect(iteration: Iteration, observation: PodEffectCompleted) -> N
                 iteration.remove_from_node(record)
         case CleanUpPod():
             if not observation.failures and not observation.is_cancelled:
-                iteration.delete_record(observation.uid)
+                forget_pod(iteration, record)
                 return
             record = _retry(iteration, record, observation.failures)
         case _:

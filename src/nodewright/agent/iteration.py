@@ -19,7 +19,7 @@ from nodewright.agent.pods.record_status import record_status
 from nodewright.agent.pods.resource_updates import node_level_cgroups, with_updates
 from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
 from nodewright.core.eviction.eviction_state import Eviction, EvictionState
-from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.objects import Pod, Taint
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.node.actions import GetPreferredAllocation
 from nodewright.node.events import NodeEvent, PodRemoved
@@ -68,6 +68,16 @@ class Iteration:
         if not any(isinstance(action, GetPreferredAllocation) for action in node_step.actions):
             self._node_steps.append(NodeStep(event, node_step))
         return node_step
+
+    def set_node_labels(self, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
+        """Admits pods by these labels and taints from now on.
+
+        The journal has none of it: a journal of a node whose labels change replays with those of its start.
+        """
+        config = self.node.config
+        facts = replace(config.facts, labels=labels, taints=taints)
+        if facts != config.facts:
+            self.node = replace(self.node, config=config.with_facts(facts, config.managers))
 
     def start_shutdown(self, reason: str) -> None:
         """Rejects all pods from now on."""
@@ -168,7 +178,16 @@ class Iteration:
         self._waiting_pods[source] = pods
         if not pods:
             del self._waiting_pods[source]
-            self.unready_sources -= {source}
+            if source in self.unready_sources:
+                self.unready_sources -= {source}
+                self._resume_pods(source)
+
+    def _resume_pods(self, source: PodSource) -> None:
+        """Has the pods of a source looked at, which may have waited for its first list."""
+        for uid, record in self._pods.items():
+            if record.source is source and source is PodSource.CLUSTER:
+                self._pods[uid] = replace(record, retry_at_ns=None)
+                self._changed_uids.add(uid)
 
     def defer(self, source: PodSource, pod: Pod) -> None:
         """Keeps a pod for a later admission."""
@@ -279,6 +298,7 @@ def _persistent_fields(record: PodRecord) -> object:
         record.status_override,
         record.grace_period_s,
         record.is_in_source,
+        record.is_cleaned_up,
         record.waits_for,
         record.is_preempted,
         record.back_offs,

@@ -12,7 +12,7 @@ from nodewright.core.eviction.eviction_state import EvictionObservation
 from nodewright.core.lifecycle.pod_actions import ProbeResult
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.core.lifecycle.probe_state import Probe
-from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.objects import Pod, Taint
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
 
 
@@ -139,6 +139,13 @@ class DrainRequested(msgspec.Struct, frozen=True, kw_only=True):
     grace_periods_s: Mapping[str, int]
 
 
+class NodeObjectObserved(msgspec.Struct, frozen=True):
+    """What the node's object in the API server says about which pods it may run."""
+
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+
+
 class Ticked(msgspec.Struct, frozen=True):
     """A due moment has passed."""
 
@@ -158,5 +165,6 @@ Observation: TypeAlias = (
     | NodeUsageObserved
     | device_observations.DeviceObservation
     | DrainRequested
+    | NodeObjectObserved
     | Ticked
 )

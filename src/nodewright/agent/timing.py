@@ -77,6 +77,8 @@ class ShortCollections:
     """
 
     PERIOD_S = 3600.0
+    THRESHOLDS = (700, 10, 10)
+    """Python's own: many collections, each of few objects, where a command makes few collections of many."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -84,6 +86,7 @@ class ShortCollections:
 
     def install(self) -> None:
         """Follows the collections of this process."""
+        gc.set_threshold(*self.THRESHOLDS)
         gc.callbacks.append(self.on_collection)
 
     def on_collection(self, phase: str, info: Mapping[str, int]) -> None:

@@ -27,7 +27,7 @@ from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.engine import Node
 from nodewright.host.ports import RuntimeFacts
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.profiles.kubelet_config_files import config_document
 from nodewright.profiles.machine.captured_machine import capture_this_machine
 from nodewright.profiles.machine.host_facts import cgroup_version
@@ -62,18 +62,30 @@ def agent_node(settings: AgentSettings) -> AgentNode:
     document["featureGates"] = {**(document.get("featureGates") or {}), **feature_gates(settings)}
     metadata = replace(profile.metadata, name=settings.node_name or profile.metadata.name)
     labels = {**profile.spec.labels, "kubernetes.io/hostname": metadata.name}
+    if settings.register_node is not None:
+        document["registerNode"] = settings.register_node
     spec = replace(
-        profile.spec,
+        _joined_spec(settings, replace(profile.spec, labels=labels)),
         kubelet_configuration=document,
         kubelet_defects=settings.kubelet_defects,
         kubernetes_version=settings.release or profile.spec.kubernetes_version,
-        labels=labels,
     )
     profile = replace(profile, metadata=metadata, spec=spec)
     node = Node.from_profile(profile, source=str(settings.config or settings.node or "this machine"))
     # An invalid URL is an error now, not each time that it is requested.
     manifest_request(settings, node.config.parts.kubelet)
     return AgentNode(profile=profile, node=node, cgroup_root=root)
+
+
+def _joined_spec(settings: AgentSettings, spec: NodeProfileSpec) -> NodeProfileSpec:
+    """The node with the labels and taints that its object had last, where it joins a cluster."""
+    if settings.kubeconfig is None:
+        return spec
+    from nodewright.agent_main.node_options import configured_labels, saved_node_object  # noqa: PLC0415 - not without a cluster
+
+    saved = saved_node_object(settings.root_dir)
+    labels = {**spec.labels, **configured_labels(settings), **saved.labels}
+    return replace(spec, labels=labels, taints=saved.taints)
 
 
 def _profile_of_settings(settings: AgentSettings, document: dict[str, Any]) -> NodeProfile:

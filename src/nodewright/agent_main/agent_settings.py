@@ -46,6 +46,13 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain_on_exit: bool
     dry_run: str | None
     node: str | None
+    kubeconfig: str | None = None
+    node_labels: tuple[str, ...] = ()
+    register_with_taints: tuple[str, ...] = ()
+    register_node: bool | None = None
+    node_ip: str = ""
+    provider_id: str = ""
+    cloud_provider: str = ""
 
 
 _OPTIONS = (
@@ -103,6 +110,50 @@ _OPTIONS = (
         "node_name",
         metavar="NAME",
         help="The node's name. Default: the host's.",
+    ),
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Join the cluster of this kubeconfig as a Node. Default: no cluster.",
+    ),
+    click.option(
+        "--node-labels",
+        multiple=True,
+        metavar="KEY=VALUE,...",
+        help="With --kubeconfig: labels of the Node. Repeatable.",
+    ),
+    click.option(
+        "--register-with-taints",
+        multiple=True,
+        metavar="KEY=VALUE:EFFECT,...",
+        help="With --kubeconfig: taints of a new Node. Repeatable. Default: registerWithTaints of --config.",
+    ),
+    click.option(
+        "--register-node",
+        type=click.BOOL,
+        is_flag=False,
+        flag_value="true",
+        metavar="true|false",
+        help="With --kubeconfig: whether to create the Node object. Default: registerNode of --config, or true.",
+    ),
+    click.option(
+        "--node-ip",
+        default="",
+        metavar="ADDRESS[,ADDRESS]",
+        help="With --kubeconfig: the Node's addresses. Default: the one towards the network.",
+    ),
+    click.option(
+        "--provider-id",
+        default="",
+        metavar="ID",
+        help="With --kubeconfig: the machine's id at its cloud. Default: providerID of --config.",
+    ),
+    click.option(
+        "--cloud-provider",
+        type=click.Choice(("", "external")),
+        default="",
+        metavar="external",
+        help="With --kubeconfig: a cloud controller initializes the Node.",
     ),
     click.option(
         "--feature-gates",

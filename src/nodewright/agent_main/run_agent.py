@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nodewright.agent.agent_state import AgentConstants, PodStage
+from nodewright.agent.agent_state import AgentConstants, PodSource, PodStage
 from nodewright.agent.devices.plugin_endpoints import PluginEndpoints
 from nodewright.agent.effect_text import event_line
 from nodewright.agent.effects import RecordEvent
@@ -35,6 +35,7 @@ from nodewright.agent_main.agent_node import (
 )
 from nodewright.agent_main.agent_settings import AgentSettings, pod_resources_socket
 from nodewright.agent_main.agent_shutdown import drain, run_unless_stopped, stop_event
+from nodewright.agent_main.cluster_tasks import cluster_access, cluster_tasks
 from nodewright.agent_main.plugin_setup import create_plugin_endpoints, serve_registration
 from nodewright.agent_main.runtime_setup import RuntimeParts, create_runtime_parts, log_root, wait_for_runtime
 from nodewright.api.agent_server import serve_agent_api
@@ -68,6 +69,7 @@ from nodewright.values.quantity import QuantityError
 
 if TYPE_CHECKING:
     from nodewright.api.kubelet_serving import KubeletServingConfig
+    from nodewright.cluster.access import ClusterAccess
 
 NICE_VALUE = -10
 """The agent's nice value, where it may set one."""
@@ -99,6 +101,7 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
     prepare_root_directory(settings.root_dir)
     raise_descriptor_limit()
     kubelet_api = _kubelet_serving_config(settings, agent_node)
+    access = cluster_access(settings)
     opened_store = _opened_store(settings, agent_node)
     if opened_store is None:
         return ERROR
@@ -112,15 +115,32 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
     started = RecordEvent(uid="", is_warning=False, reason="Starting", message="Starting nodewright agent.")
     for event in (started, *opened_store.events):
         record_event(event)
+    await _run_until_stopped(parts, kubelet_api, access, stop)
+    await parts.loop.effect_runner.runtime.close()
+    return YES
+
+
+async def _run_until_stopped(
+    parts: AgentParts,
+    kubelet_api: "KubeletServingConfig | None",
+    access: "ClusterAccess | None",
+    stop: asyncio.Event,
+) -> None:
+    """Runs the loop and the tasks beside it until the agent is asked to stop."""
+    settings, record_event = parts.settings, parts.event_recorder.record
+    cluster = cluster_tasks(
+        settings,
+        access,
+        (parts.loop, parts.event_recorder, parts.runtime_parts),
+        parts.served_agent.system_info,
+    )
     # If a server cannot start, no pod does either.
-    async with _servers(parts, kubelet_api), asyncio.TaskGroup() as group:
-        tasks = [group.create_task(parts.loop.run())]
-        tasks += [
-            group.create_task(run_supervised(task, record_event, parts.loop.clock))
-            for task in _background_tasks(parts)
-        ]
+    async with _servers(parts, kubelet_api), cluster as tasks_of_cluster, asyncio.TaskGroup() as group:
+        background = (*_background_tasks(parts), *tasks_of_cluster)
+        supervised = (run_supervised(task, record_event, parts.loop.clock) for task in background)
+        tasks = [group.create_task(routine) for routine in (parts.loop.run(), *supervised)]
         notify("READY=1\nSTATUS=ready")
-        print_log_line(f"node {agent_node.node.name} is ready; API socket {settings.socket}")
+        print_log_line(f"node {parts.served_agent.node_name} is ready; API socket {settings.socket}")
         await stop.wait()
         notify("STOPPING=1")
         if settings.drain_on_exit or await asyncio.to_thread(is_shutting_down):
@@ -128,8 +148,6 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
             await drain(parts.event_recorder, parts.loop.observe, parts.loop.clock)
         for task in tasks:
             task.cancel()
-    await parts.loop.effect_runner.runtime.close()
-    return YES
 
 
 @asynccontextmanager
@@ -219,8 +237,9 @@ def _common_routes(parts: AgentParts) -> tuple[AuthorizedRoute, ...]:
 def _opened_store(settings: AgentSettings, agent_node: AgentNode) -> OpenedStore | None:
     """The agent's store; None, after printing the reasons, where a kubelet would not start on it either."""
     journal_encoder = JournalEncoder(agent_node.profile, journal_header())
+    sources = WATCHED_SOURCES if settings.kubeconfig is None else WATCHED_SOURCES | {PodSource.CLUSTER}
     opened = open_store(
-        settings.root_dir, agent_node.node.state, journal_encoder, KubeletStatusText(), WATCHED_SOURCES
+        settings.root_dir, agent_node.node.state, journal_encoder, KubeletStatusText(), sources
     )
     if isinstance(opened, Refused):
         for reason in opened.because:

@@ -25,7 +25,7 @@ from nodewright.values.idset import CPUSet, NUMASet
 from nodewright.values.instant import Instant
 
 COMPONENT = "nodewright"
-_CONDITION_TEXTS = {
+PRESSURE_CONDITION_TEXTS = {
     NodeCondition.MEMORY_PRESSURE: (
         ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
         ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -88,6 +88,13 @@ def pod_object(record: PodRecord, node: NodeState) -> dict[str, Any]:
     document = {"apiVersion": "v1", "kind": "Pod", **object_document(pod)}
     _complete_status(document.get("status", {}), record, node)
     return document
+
+
+def pod_status_document(record: PodRecord, node: NodeState) -> dict[str, Any]:
+    """The status of a pod as in the API server."""
+    status: dict[str, Any] = object_document(record.status)
+    _complete_status(status, record, node)
+    return status
 
 
 def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState) -> None:
@@ -214,7 +221,7 @@ def _conditions(state: AgentState) -> list[dict[str, str]]:
     Follows: v1.36, kubelet/nodestatus/setters.go.
     """
     conditions = []
-    for condition, texts in _CONDITION_TEXTS.items():
+    for condition, texts in PRESSURE_CONDITION_TEXTS.items():
         is_true = condition in state.node.conditions
         reason, message = texts[0 if is_true else 1]
         conditions.append(

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import resource
 import socket
 import ssl
 import struct
@@ -139,6 +138,10 @@ async def serve_unix_socket(app: App, listener: socket.socket, refusals: Refusal
 
 def connection_limit() -> int:
     """The number of connections that are served at once: a quarter of the descriptors, which the process needs as well."""
+    try:
+        import resource  # noqa: PLC0415 - absent on Windows
+    except ModuleNotFoundError:
+        return MAX_CONNECTIONS
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft_limit == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS

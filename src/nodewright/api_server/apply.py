@@ -34,6 +34,7 @@ from nodewright.kubernetes.api_request import APIObject, GroupResource, Manifest
 from nodewright.kubernetes.namespace_objects import (
     DeviceClass,
     LimitRange,
+    Namespace,
     PartialObjectMetadata,
     ResourceClaimTemplate,
     ResourceQuota,
@@ -134,9 +135,7 @@ class NamespaceStates:
             constructHistory; pkg/controller/statefulset/stateful_set_control.go, getStatefulSetRevisions.
         """
         for plan in plans:
-            outcomes = tuple(
-                self._execute(index, manifest.namespace, plan, is_tried=index not in self.incomplete)
-            )
+            outcomes = tuple(self._execute(index, manifest, plan, is_tried=index not in self.incomplete))
             if plan.pod is None and any(outcome.refused for outcome in outcomes):
                 self.incomplete.add(index)
             yield from outcomes
@@ -155,19 +154,22 @@ class NamespaceStates:
         return self.expanders.get(manifest.namespace) or ManifestExpander(self.options, MappingProxyType({}))
 
     def _execute(
-        self, index: int, name: str, plan: ExpansionPlan, *, is_tried: bool
+        self, index: int, manifest: Manifest, plan: ExpansionPlan, *, is_tried: bool
     ) -> Iterator[ApplyOutcome]:
-        namespace = self.namespace(name)
-        charges = tuple(
-            self.charge_cache.object_charge(planned.resource, planned.object, namespace)
-            for planned in plan.objects
-        )
+        namespace = self.namespace(manifest.namespace)
+        charges = tuple(self._charge(planned, manifest, namespace) for planned in plan.objects)
         run = _PlanRun(plan, charges, namespace.quotas, is_enforced=self.is_enforced)
         if is_tried:
             run.run()
-        if name in self.namespaces:
-            self.namespaces[name] = replace(namespace, quotas=run.quotas)
+        if namespace.name in self.namespaces:
+            self.namespaces[namespace.name] = replace(namespace, quotas=run.quotas)
         yield from (counts.outcome(index, plan, run.quotas) for counts in run.counts_by_object)
+
+    def _charge(self, planned: PlannedObject, manifest: Manifest, namespace: NamespacePolicy) -> ObjectCharge:
+        because = namespace.refusal_of_new_objects
+        if because is None or (manifest.is_stored and planned.object is manifest.object):
+            return self.charge_cache.object_charge(planned.resource, planned.object, namespace)
+        return ObjectCharge(resource=planned.resource, object=planned.object, because=because)
 
 
 @dataclass(slots=True)
@@ -355,6 +357,9 @@ def _unguarded_namespace(manifests: Sequence[Manifest], options: ExpansionOption
         priority_classes=tuple(item for item in objects if isinstance(item, PriorityClass)),
         runtime_classes=tuple(item for item in objects if isinstance(item, RuntimeClass)),
         gates=options.gates,
+        terminating=frozenset(
+            item.metadata.name for item in objects if isinstance(item, Namespace) and item.is_terminating
+        ),
     )
 
 
@@ -390,7 +395,6 @@ def _namespace_policy(
 
 def _with_initial_status(quota: ResourceQuota, options: ExpansionOptions) -> ResourceQuota:
     """The quota with a status from its controller; unknown used amounts are zero."""
-    hard = quota.spec.hard
-    status_used = quota.status.used if options.from_status else {}
+    hard, status_used = quota.spec.hard, quota.status.used if options.from_status else {}
     used = {name: status_used.get(name, ZERO_AMOUNT) for name in hard}
-    return msgspec.structs.replace(quota, status=ResourceQuotaStatus(hard=hard, used=used))
+    return replace(quota, status=ResourceQuotaStatus(hard=hard, used=used))

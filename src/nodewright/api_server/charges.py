@@ -16,6 +16,7 @@ from nodewright.api_server.pod_creation import (
     PodCreation,
     created_pod,
 )
+from nodewright.core.admission_plugins import PluginRefusal
 from nodewright.core.limit_ranger import (
     DefaultedByLimitRange,
     claim_limit_violations,
@@ -28,6 +29,7 @@ from nodewright.core.quota.volume_claims import volume_claim_evaluator
 from nodewright.kubernetes.api_request import APIObject, GroupResource, create_request
 from nodewright.kubernetes.namespace_objects import LimitRange, PersistentVolumeClaim, ResourceQuota
 from nodewright.kubernetes.objects import Pod, PriorityClass, RuntimeClass
+from nodewright.reasons.api_errors import terminating_error
 from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.values.instant import ZERO_TIME
 
@@ -65,6 +67,14 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     runtime_classes: tuple[RuntimeClass, ...] = ()
     gates: FeatureGates = DEFAULT_GATES
     """Those of the API server, with the rules of its release."""
+    terminating: frozenset[str] = frozenset()
+    """The names of all namespaces that are being terminated."""
+
+    @property
+    def refusal_of_new_objects(self) -> PluginRefusal | None:
+        """Why nothing new is created in the namespace; None: it is not being terminated."""
+        is_ending = self.name in self.terminating
+        return PluginRefusal(error=terminating_error(self.name)) if is_ending else None
 
     @property
     def cluster(self) -> ClusterObjects:

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import sys
 
 import click
 
 from nodewright.agent_main.agent_settings import AgentSettings, agent_options
 from nodewright.cli.workload_input import print_warnings
+from nodewright.errors import Fault, InputError
 from nodewright.output.exit_codes import ERROR
 from nodewright.output.terminal import print_message
 
@@ -18,13 +20,15 @@ which serves `nodewright run`, `get` and `describe` with a simulated runtime."""
 @click.command("agent")
 @agent_options
 def command(settings: AgentSettings) -> int:
-    """Run pods on this machine with the kubelet's resource management, without a cluster.
+    """Run pods on this machine with the kubelet's resource management, with or without a cluster.
 
-    Pod sources are a directory and a URL (static pods), --workload-dir, and `nodewright run`. Pods keep running when
-    the agent stops; an agent started on the same --root-dir adopts them.
+    Pod sources are a directory and a URL (static pods), --workload-dir, `nodewright run` and, with --kubeconfig, the
+    API server of a cluster. Pods keep running when the agent stops; an agent started on the same --root-dir adopts them.
     """
     if settings.node is not None and settings.dry_run is None:
         raise click.UsageError("--node requires --dry-run: pods run on this machine only")
+    if sys.platform == "win32" or (sys.platform != "linux" and settings.dry_run is None):
+        raise InputError([Fault(rule="not Linux: the agent runs pods on Linux only")])
     from nodewright.agent_main.agent_node import agent_node  # noqa: PLC0415 - needs the extra `agent`
     from nodewright.agent_main.run_agent import run_agent  # noqa: PLC0415 - as above
 

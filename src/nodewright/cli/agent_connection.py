@@ -1,5 +1,6 @@
 """Options and helpers of the commands that connect to an agent."""
 
+import socket as socket_module
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -10,6 +11,7 @@ import click
 
 from nodewright.agent.agent_client import DEFAULT_SOCKET, SOCKET_VARIABLE, AgentClient, AgentStatusError
 from nodewright.cli.options import namespace_option
+from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from nodewright.output.exit_codes import ERROR
@@ -24,6 +26,8 @@ def with_agent(command: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(command)
     def with_client(*, socket: Path, **parameters: Any) -> int:
+        if not hasattr(socket_module, "AF_UNIX"):
+            raise InputError([Fault(rule="not Linux: agents and their sockets are on Linux only")])
         try:
             return command(AgentClient(socket), **parameters)
         except AgentStatusError as error:

@@ -17,6 +17,9 @@ from nodewright.output.terminal import print_message, print_text, set_colour_mod
 from nodewright.printable import printable
 from nodewright.values.custom_policy import CustomPolicyError
 
+_COLLECTION_THRESHOLDS = (100_000, 20, 100)
+"""What a command reads and decides stays until it ends, so it is rarely searched for garbage."""
+
 # Command name -> module with a click command named `command`, in the order of `--help`.
 COMMANDS = {
     "requests": "nodewright.cli.requests",
@@ -106,6 +109,7 @@ class LazyGroup(click.Group):
         command = importlib.import_module(module).command
         if not gc.isenabled():  # as `main` starts a process
             gc.freeze()
+            gc.set_threshold(*_COLLECTION_THRESHOLDS)
             gc.enable()
         assert isinstance(command, click.Command)
         _add_colour_option(command)
@@ -178,6 +182,7 @@ _EXTRAS = {
     "starlette": "dashboard",
     "uvicorn": "dashboard",
     "h11": "dashboard",
+    "aiohttp": "cluster",
     "grpc": "agent",
     "google": "agent",
     "cryptography": "agent",

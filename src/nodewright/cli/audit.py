@@ -1,5 +1,6 @@
 """`nodewright audit`: compares the state files, sockets and cgroups of a live node."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from nodewright.audit.audit_evidence import UncomparedReason
 from nodewright.audit.audit_report import audit_report, audit_text, uncompared_sentence
 from nodewright.audit.evidence_sources import AuditOptions, gather_evidence
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text
@@ -21,6 +23,7 @@ AGENT_ROOT = Path("/var/lib/nodewright")
 
 
 @click.command("audit")
+@partial(cluster_options, takes_node=True)
 @options.kubelet_root_option(
     "Directory with state files: the kubelet's, or the agent's. Default: the agent's if it exists, else the kubelet's.",
     alias="--root-dir",

@@ -6,6 +6,7 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
 from nodewright.core.cgroups.cgroup_comparison import (
     CgroupComparison,
@@ -31,6 +32,7 @@ from nodewright.output.json_yaml import as_json, as_yaml
 
 
 @click.command("cgroups")
+@cluster_options
 @options.node_query_options
 @click.option("--cgroup-version", type=click.Choice(["1", "2"]), help="Cgroup version. Default: the node's.")
 @click.option(

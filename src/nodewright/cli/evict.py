@@ -1,7 +1,7 @@
 """`nodewright evict`: which pods are evicted at a given usage, in what order and why, now or over time."""
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cli import options, usage_options
-from nodewright.cli.manifest_options import max_document_size_option
+from nodewright.cli.cluster_options import cluster_options
+from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.options import PolicyOptions
 from nodewright.cli.workload_input import print_warnings
@@ -149,6 +150,8 @@ def timeline_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 @click.command("evict")
+@cluster_options
+@partial(filename_options, required=False)
 @options.node_option()
 @options.kubelet_config_option()
 @options.release_option
@@ -161,30 +164,29 @@ def timeline_options(command: Callable[..., int]) -> Callable[..., int]:
     help="Rank the pods for this signal, whether its threshold is met or not. Default: the signal that the kubelet "
     "handles first.",
 )
-@max_document_size_option
 @options.output_option("json", "yaml", "wide", "name")
 def command(  # noqa: PLR0913 - one argument an option
     node: str | None,
     kubelet_config: str | None,
     *,
+    manifests: ManifestOptions,
     release: str | None,
     strict: bool,
     usage: usage_options.UsageOptions,
     timeline: TimelineOptions,
     signal: str | None,
-    max_bytes: int,
     output: str | None,
 ) -> int:
     """Show which pods are evicted at this usage, in what order and why.
 
     Usage is the output of `kubectl get --raw /api/v1/nodes/NODE/proxy/stats/summary`, a NodeUsage, or a table (CSV).
-    The pods are those of the node's profile and of -f. Exit code 0 if no pod is evicted, 3 if one is; of a timeline 3
+    The pods are those of the node's profile, and those of -f that run on it. Exit code 0 if no pod is evicted, 3 if one is; of a timeline 3
     if the kernel's OOM killer acts before the kubelet.
     """
     profile, policies = with_policies(find_profile(node, release=release), timeline.policy_choice)
     source = node or "this machine"
     queried = Node.from_profile(profile, kubelet_config=kubelet_config, policies=policies, source=source)
-    observed = usage_options.node_with_usage(queried, usage, max_bytes)
+    observed = usage_options.node_with_usage(queried, usage, manifests)
     warnings = (*queried.warnings, *observed.warnings)
     print_warnings(warnings, strict=strict)
     if timeline.is_requested:

@@ -9,12 +9,13 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options, current_session
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.core.admission_plugins import without_cluster_fields
 from nodewright.engine import Node
-from nodewright.errors import Fault, InputError
+from nodewright.errors import Fault, HostError, InputError
 from nodewright.explain.explanation_page import explanation_page
 from nodewright.explain.explanation_report import ExplanationReport, explained_pod
 from nodewright.explain.explanation_text import PodExplanation, explanation_text, status_text
@@ -96,6 +97,7 @@ _MAX_EXPLAINED = 500
 
 
 @click.command("explain")
+@cluster_options
 @partial(options.node_query_options, needs_files=False)
 @click.option(
     "--pod",
@@ -144,10 +146,14 @@ def command(
     """
     filenames = query.manifests.filenames or query.manifests.kustomizations
     if not filenames and not pods:
-        raise click.UsageError("specify manifests with -f, or the file of a failed pod with --pod")
+        raise click.UsageError(
+            "specify manifests with -f, or the file of a failed pod with --pod, or a pod of a cluster as pod/NAME"
+        )
     if not filenames:
         query = replace(query, manifests=replace(query.manifests, filenames=pods))
     workloads = read_workloads(query.manifests, query.namespace)
+    if query.node is None and _are_bound_in_cluster(query, workloads):
+        return _explain_in_cluster(query, workloads, budget, page, output)
     if query.node is None and page is None and not (filenames and pods):
         code = _explain_statuses(workloads, output, strict=query.strict)
         if code is not None:
@@ -165,6 +171,45 @@ def command(
         write_page(page, explanation_page(explanations, node.state, page_origin()))
     print_report(text, output, node.config)
     admitted = (pod.explanation.step.decision is Decision.ADMITTED for pod in explanations)
+    return YES if all(admitted) else NO
+
+
+def _are_bound_in_cluster(query: options.NodeQuery, loaded: LoadedWorkloads) -> bool:
+    """Whether all manifests are pods of the cluster that are on nodes of it."""
+    return (
+        query.shape is None
+        and bool(loaded.workloads)
+        and {*query.manifests.filenames} <= current_session().words
+        and all(workload.kind == "Pod" and workload.pod.spec.node_name for workload in loaded.workloads)
+    )
+
+
+def _explain_in_cluster(
+    query: options.NodeQuery, workloads: LoadedWorkloads, budget: int, page: Path | None, output: str | None
+) -> int:
+    """Prints the explanations of pods on their nodes; if a node cannot be read, what their statuses prove."""
+    from nodewright.cli.cluster_explain import explained_on_their_nodes  # noqa: PLC0415 - start-up time
+
+    session = current_session()
+    try:
+        nodes = explained_on_their_nodes(session, query, workloads, budget)
+    except (InputError, HostError) as error:
+        code = None if page else _explain_statuses(workloads, output, strict=query.strict)
+        if code is None:
+            raise
+        print_message(f"note: without the node: {error}")
+        return code
+    if len(nodes) > 1 and (page or output in ("json", "yaml")):
+        names = ", ".join(node.loaded.node.name for node in nodes)
+        rule = (
+            f"a report is about one node, and these pods are on {names}: name one of them with -l or by name"
+        )
+        raise InputError([Fault(source="--html" if page else f"-o {output}", rule=rule)])
+    if page is not None:
+        write_page(page, explanation_page(nodes[0].pods, nodes[0].loaded.node.state, page_origin()))
+    for node in nodes:
+        print_report(_text(node.loaded, node.pods, output), output, node.loaded.node.config)
+    admitted = (pod.explanation.step.decision is Decision.ADMITTED for node in nodes for pod in node.pods)
     return YES if all(admitted) else NO
 
 

@@ -8,12 +8,20 @@ from typing import Any
 import click
 import msgspec
 
-from nodewright.cli.manifest_options import max_document_size_option, size_in_bytes, split_names
+from nodewright.cli.manifest_options import (
+    ManifestOptions,
+    kustomize_option,
+    max_document_size_option,
+    recursive_option,
+    size_in_bytes,
+    split_names,
+)
 from nodewright.cli.options import kubelet_config_option, namespace_option, strict_option
-from nodewright.cli.workload_input import print_skipped, print_warnings
+from nodewright.cli.workload_input import manifest_inputs, print_skipped, print_warnings
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
+from nodewright.formats.documents import InputFile
 from nodewright.profiles.machine.configuration import read_written_config
 from nodewright.profiles.machine_shapes import parse_shape_rules
 from nodewright.values.duration import Duration, DurationError
@@ -37,6 +45,8 @@ class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
     max_replicas: int
     max_machine_cpus: int
     filenames: tuple[str, ...] = ()
+    kustomizations: tuple[str, ...] = ()
+    recursive: bool = False
     usage: tuple[str, ...] = ()
 
     def load(self) -> FleetInput:
@@ -44,16 +54,19 @@ class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
 
         Errors: click.UsageError without nodes; InputError with all faults of the files.
         """
-        if not self.nodes and not self.filenames:
+        if not self.nodes and not self.filenames and not self.kustomizations:
             raise click.UsageError("specify nodes with --nodes FILE, or nodes and pods with -f FILE")
         configuration = DEFAULT_CONFIGURATION
         if self.kubelet_config is not None:
             configuration = read_written_config(Path(self.kubelet_config)).document
+        built = manifest_inputs(ManifestOptions(filenames=(), kustomizations=self.kustomizations))
         fleet = load_fleet(
             FleetFiles(
                 nodes=self.nodes,
                 pods=self.pods,
                 both=self.filenames,
+                built=tuple(file for file in built if isinstance(file, InputFile)),
+                recursive=self.recursive,
                 namespace=self.namespace,
                 node_defaults=NodeDefaults(
                     rules=parse_shape_rules(self.shapes),
@@ -74,7 +87,8 @@ class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 def fleet_query_options(command: Callable[..., int]) -> Callable[..., int]:
     """Adds the options that specify a fleet; the command receives them as one `FleetQuery`."""
-    return _filenames_option(_usage_option(fleet_node_query_options(command)))
+    with_options = _usage_option(fleet_node_query_options(command))
+    return _filenames_option(recursive_option(kustomize_option(with_options)))
 
 
 def fleet_node_query_options(command: Callable[..., int]) -> Callable[..., int]:

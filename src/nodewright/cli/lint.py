@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.lint_options import NEVER, lint_options, unaccepted, write_baseline, write_fixes
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import (
@@ -56,6 +57,7 @@ def _print_rules(context: click.Context, _option: click.Parameter, name: str | N
 
 
 @click.command("lint")
+@cluster_options
 @filename_options
 @options.node_option(
     "A node on which pods may run: a NodeProfile, or a shape of `node catalogue`. Repeatable.", multiple=True

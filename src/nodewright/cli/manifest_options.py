@@ -26,6 +26,11 @@ class ManifestOptions(msgspec.Struct, frozen=True, kw_only=True):
     template_paths: tuple[str, ...] = ()
     """Further kinds with pod templates, as `KIND=PATH`."""
 
+    @property
+    def are_named(self) -> bool:
+        """Whether there are any manifests."""
+        return bool(self.filenames or self.kustomizations)
+
 
 def filename_options(command: Callable[..., int], *, required: bool = True) -> Callable[..., int]:
     """Adds the options that name manifests; the command receives them as `manifests`.
@@ -49,8 +54,8 @@ def filename_options(command: Callable[..., int], *, required: bool = True) -> C
         max_document_size_option,
         _template_path_option,
         _selector_option,
-        _kustomize_option,
-        _recursive_option,
+        kustomize_option,
+        recursive_option,
         _filename_option,
         _operands,
     ):
@@ -94,7 +99,7 @@ _filename_option = click.option(
     "Repeatable, or separated by commas; -f may be left out.",
 )
 _operands = click.argument("operands", nargs=-1, metavar="[FILE...]")
-_kustomize_option = click.option(
+kustomize_option = click.option(
     "-k",
     "--kustomize",
     "kustomizations",
@@ -117,7 +122,7 @@ _template_path_option = click.option(
     help="Also judge the pod templates of this kind of custom resources, e.g. JobSet=spec.replicatedJobs[*].template. "
     "Repeatable.",
 )
-_recursive_option = click.option(
+recursive_option = click.option(
     "-R",
     "--recursive",
     is_flag=True,

@@ -5,6 +5,7 @@
 
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from nodewright.audit.evidence_sources import read_agent_profile, read_pod_resources
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_capture import capture
 from nodewright.engine import Node
 from nodewright.engine.policy_notices import policy_notices
@@ -38,6 +40,7 @@ from nodewright.profiles.profile_yaml import profile_document, profile_yaml
 
 
 @click.command("export")
+@partial(cluster_options, takes_node=True)
 @options.node_option()
 @click.option("--nrt", is_flag=True, help="Print a NodeResourceTopology v1alpha2. Default: a NodeProfile.")
 @options.agent_socket_option("Socket of a running agent, to export its node.")
@@ -138,6 +141,7 @@ command.add_command(export)
 
 
 @command.command("show")
+@partial(cluster_options, takes_node=True)
 @options.node_option()
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw frames with ASCII characters.")
 @options.output_option("yaml", "json")
@@ -185,7 +189,10 @@ def _print_pods(node: Node) -> None:
 @click.argument("name", required=False)
 @options.output_option("yaml", "json", "name")
 def catalogue_command(name: str | None, output: str | None) -> int:
-    """List the machine shapes of nodewright's catalogue, or print one as a NodeProfile."""
+    """List the machines of nodewright's catalogue, or print one as a NodeProfile.
+
+    The output formats but the table name the sources of the figures, and those that have none.
+    """
     if name is not None:
         print_text(printable_line(name) if output == "name" else _document(catalogue_profile(name), output))
         return YES
@@ -241,6 +248,9 @@ def _entry_document(entry: CatalogueMachine) -> dict[str, Any]:
         "numaNodes": len(machine.topology),
         "l3Groups": len(node_caches | {cache.id for core in cores for cache in core.uncore_caches}),
         "memoryBytes": machine.memory_capacity,
+        "devices": {resource: len(devices) for resource, devices in entry.devices.items()},
         "what": entry.description,
         "recorded": entry.is_recorded,
+        "sources": list(entry.sources),
+        "assumed": entry.assumed,
     }

@@ -1,7 +1,8 @@
 """`nodewright node capture`: a NodeProfile of this machine, of a node's files, or of a node's cluster objects."""
 
+import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from nodewright.audit.evidence_sources import read_pod_resources
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options, current_session
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.secret_fields import without_secret_fields
@@ -38,7 +40,7 @@ from nodewright.profiles.machine.captured_machine import (
 )
 from nodewright.profiles.machine.configuration import read_written_config
 from nodewright.profiles.machine.missing_facts import MachineFact, missing_fact_sentence
-from nodewright.profiles.node_lookup import catalogue_profile
+from nodewright.profiles.node_lookup import catalogue_profile, find_profile
 from nodewright.profiles.profile_yaml import profile_document, profile_yaml
 from nodewright.releases.release import release_table
 
@@ -131,10 +133,11 @@ def _capture_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 @click.command("capture")
+@partial(cluster_options, takes_node=True)
 @_capture_options
 @options.output_option("yaml", "json")
-def capture(requested: CaptureOptions, *, output: str | None) -> int:
-    """Capture a node as a NodeProfile: this machine, or the node that the files describe.
+def capture(requested: CaptureOptions, *, node: str | None, output: str | None) -> int:
+    """Capture a node as a NodeProfile: this machine, a node of a cluster, or the node that the files describe.
 
     With --kubelet-root or --pod-resources, `spec.allocations` has the actual allocations of pods. Without a shell on
     the node, use --configz, --pods, --nrt and --node-object. Unknown facts are listed on stderr and in
@@ -148,7 +151,10 @@ def capture(requested: CaptureOptions, *, output: str | None) -> int:
         raise click.UsageError("--configz excludes --kubelet-config and --config-dir")
     if requested.pod_resources and requested.kubelet_root:
         raise click.UsageError("--pod-resources excludes --kubelet-root; `nodewright audit` compares them")
-    if requested.names_cluster_source:
+    if node is not None:
+        _check_alone(requested, node)
+        notes, profile = [*current_session().notes[node]], find_profile(node)
+    elif requested.names_cluster_source:
         notes, profile = _of_cluster(requested)
     else:
         notes, profile = _of_machine(requested)
@@ -161,6 +167,16 @@ def capture(requested: CaptureOptions, *, output: str | None) -> int:
     for fault in irregularities(profile.spec.machine_info):
         print_message(f"warning: {fault}")
     return YES
+
+
+def _check_alone(requested: CaptureOptions, node: str) -> None:
+    """Checks that a node of a cluster has no other sources.
+
+    Errors: click.UsageError.
+    """
+    for name in CaptureOptions.__struct_fields__:
+        if name != "with_secrets" and getattr(requested, name):
+            raise click.UsageError(f"--{name.replace('_', '-')} and {node} exclude each other")
 
 
 def _of_machine(requested: CaptureOptions) -> tuple[list[str], NodeProfile]:
@@ -182,6 +198,9 @@ def _machine(requested: CaptureOptions, configuration: dict[str, Any] | None) ->
         return capture_lscpu(requested.lscpu, configuration)
     if requested.machine_info:
         return capture_machine_info(requested.machine_info, configuration)
+    if sys.platform != "linux":
+        rule = "not Linux: describe a machine with --sysfs, --lscpu, --machine-info or --catalogue"
+        raise InputError([Fault(rule=rule)])
     return capture_this_machine(configuration)
 
 

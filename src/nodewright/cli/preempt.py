@@ -12,6 +12,7 @@ from nodewright.admit.preemption_report import (
     victim_names,
 )
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
 from nodewright.core.preemption.optimal import BUDGET, ExactSolver, SmallestPreemption, smallest_preemption
 from nodewright.node.previews import PreemptionPreview
@@ -22,6 +23,7 @@ from nodewright.output.json_yaml import as_json, as_yaml
 
 
 @click.command("preempt")
+@cluster_options
 @options.node_query_options
 @click.option("--optimal", is_flag=True, help="Also compute the smallest set of victims.")
 @click.option(

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from nodewright.api_server.apply import apply
 from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import (
     manifest_inputs,
@@ -22,10 +23,10 @@ from nodewright.formats.inventory import Inventory, InventoryObject, load_invent
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.sarif import SourcePosition
-from nodewright.output.terminal import print_text
+from nodewright.output.terminal import print_text, print_workflow_commands
 from nodewright.quota.fixes import pod_headroom, smallest_fixes
 from nodewright.quota.manifest_overrides import inventory_with_overrides, parsed_override
-from nodewright.quota.quota_report import quota_junit, quota_report, quota_sarif
+from nodewright.quota.quota_report import quota_commands, quota_junit, quota_report, quota_sarif
 from nodewright.quota.quota_text import (
     AppliedObject,
     QuotaReport,
@@ -39,6 +40,7 @@ from nodewright.releases.release_table import NEWEST
 
 
 @click.command("quota")
+@cluster_options
 @filename_options
 @options.namespace_option
 @options.strict_option
@@ -72,7 +74,7 @@ from nodewright.releases.release_table import NEWEST
     metavar="KIND/NAME:PATH=VALUE",
     help="Compare with a field changed, e.g. deployment/web:containers.app.requests.cpu=100m. Repeatable.",
 )
-@options.output_option("json", "yaml", "junit", "sarif", "name")
+@options.output_option("json", "yaml", "junit", "sarif", "github", "name")
 def command(  # noqa: PLR0913 - one argument an option
     *,
     manifests: ManifestOptions,
@@ -100,7 +102,7 @@ def command(  # noqa: PLR0913 - one argument an option
     expansion = ExpansionOptions(
         nodes=nodes, surge=surge, from_status=from_status, gates=default_gates(rules.table)
     )
-    needs_position = output in ("junit", "sarif")
+    needs_position = output in ("junit", "sarif", "github")
     report = _report(inventory, expansion, rules, needs_position=needs_position)
     changed_report = None
     if what_if or sets:
@@ -113,7 +115,10 @@ def command(  # noqa: PLR0913 - one argument an option
         changed = inventory_with_overrides(inventory, additions, overrides)
         changed_report = _report(changed, expansion, rules, needs_position=needs_position)
     print_warnings(report.warnings, strict=strict)
-    print_text(_text(report, changed_report, output))
+    if output == "github":
+        print_workflow_commands(quota_commands(changed_report or report))
+    else:
+        print_text(_text(report, changed_report, output))
     return YES if (changed_report or report).fits else NO
 
 

@@ -1,11 +1,13 @@
 """`nodewright rehearse`: whether the kubelet starts with a configuration on state files, and which pods it rejects."""
 
+from functools import partial
 from pathlib import Path
 
 import click
 import msgspec
 
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.workload_input import print_warnings
 from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
@@ -54,6 +56,7 @@ from nodewright.replay.kubelet_restart import configuration_refusal
 
 
 @click.command("rehearse")
+@partial(cluster_options, takes_node=True)
 @options.node_option()
 @click.option(
     "--config",

@@ -1,6 +1,7 @@
 """`nodewright requests`: the effective requests and limits of pods, their sources, and the resulting QoS."""
 
 import shutil
+import sys
 from collections.abc import Sequence
 
 import click
@@ -13,6 +14,7 @@ from nodewright.admit.requests_text import (
     requests_wide,
 )
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads, release_warnings
 from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
@@ -27,9 +29,14 @@ from nodewright.values.quantity import Quantity, QuantityError
 
 MAX_WIDTH = 100
 """Longer lines are hard to read."""
+_ASSUMED_BYTES = 16 << 30
+_ASSUMED_OF = "an assumed memory of 16Gi"
+_NAME_MEMORY = "this machine is not Linux; oom_score_adj needs --node or --memory-capacity"
+"""Where this machine is no node: its memory decides oom_score_adj, and nothing else here."""
 
 
 @click.command("requests")
+@cluster_options
 @filename_options
 @click.option(
     "--memory-capacity",
@@ -62,10 +69,12 @@ def command(  # noqa: PLR0913 - one argument an option
     """
     loaded = read_workloads(manifests, namespace)
     memory_bytes, memory_of, version = _memory(memory_capacity, node)
+    needs_memory = explain or output not in (None, "name")
     rules = option_rules(release or version)
     gates = default_gates(rules.table)
     entries = [_entry(workload, memory_bytes, gates) for workload in loaded.workloads]
-    warnings = (*loaded.warnings, *release_warnings(rules, loaded.workloads))
+    assumed = (f"{memory_of}: {_NAME_MEMORY}",) if needs_memory and memory_of == _ASSUMED_OF else ()
+    warnings = (*loaded.warnings, *release_warnings(rules, loaded.workloads), *assumed)
     print_input_notes(loaded, warnings, strict=strict)
     if output in ("json", "yaml"):
         from nodewright.admit.requests_report import RequestsReport, requests_item  # noqa: PLC0415 - start-up time
@@ -119,6 +128,8 @@ def _memory(amount: str | None, node: str | None) -> tuple[int, str, str]:
     Errors: InputError for less than one byte.
     """
     version, capacity = NEWEST.name, 0
+    if amount is None and node is None and sys.platform != "linux":
+        return _ASSUMED_BYTES, _ASSUMED_OF, version
     if amount is None or node is not None:
         from nodewright.profiles.node_lookup import find_profile  # noqa: PLC0415 - start-up time
 

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import print_input_notes, print_warnings, read_workloads
 from nodewright.formats.workloads import Workload
@@ -58,6 +59,7 @@ class UpgradeQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("upgrade")
+@cluster_options
 @partial(filename_options, required=False)
 @click.option(
     "--from", "start", metavar="R", help="The release that the nodes run. Default: each node's own."

@@ -1,6 +1,6 @@
 """The options that describe a node's usage, and the usage that results from them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any
 
@@ -8,8 +8,8 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.manifest_options import split_names
-from nodewright.cli.workload_input import nothing_found
+from nodewright.cli.manifest_options import ManifestOptions
+from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
 from nodewright.core.admission_plugins import with_uid
 from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
 from nodewright.core.eviction.usage_inputs import (
@@ -21,7 +21,6 @@ from nodewright.core.eviction.usage_inputs import (
 )
 from nodewright.engine import Node
 from nodewright.errors import Fault, InputError
-from nodewright.formats.manifests import load_workloads
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.scenario import UsageTable
 from nodewright.kubernetes.stats_summary import StatsSummary
@@ -47,7 +46,6 @@ class UsageOptions(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None
     live: bool
     available: Mapping[Signal, int]
-    filenames: tuple[str, ...]
     filesystems: str | None
 
 
@@ -106,16 +104,6 @@ _OPTIONS = (
         help="Available amount that overrides the usage read, e.g. memory.available=80Mi. Repeatable.",
     ),
     click.option(
-        "-f",
-        "--filename",
-        "filenames",
-        callback=split_names,
-        multiple=True,
-        metavar="FILE|DIR|-",
-        help="Pods that run on the node in addition to those of its profile, e.g. from `kubectl get pods -A -o yaml`. "
-        "Repeatable.",
-    ),
-    click.option(
         "--filesystems",
         type=click.Choice(list(_FILESYSTEMS)),
         help="File systems: one for all; one for images and writable layers; one for images only. "
@@ -138,21 +126,21 @@ def usage_options(command: Callable[..., int]) -> Callable[..., int]:
     return with_options
 
 
-def node_with_usage(node: Node, options: UsageOptions, max_bytes: int) -> NodeWithUsage:
-    """The node with the additional pods and the usage that the options describe.
+def node_with_usage(node: Node, options: UsageOptions, manifests: ManifestOptions) -> NodeWithUsage:
+    """The node with the usage that the options describe, and with the pods of the manifests in addition.
 
-    Units:  max_bytes in bytes of YAML per file.
     Errors: InputError with all faults of the files; click.UsageError if no usage is given.
     """
     if options.live and options.usage is not None:
         raise click.UsageError("--usage and --live exclude each other")
     if not options.usage and not options.available and not options.live:
         raise click.UsageError("specify the usage with --usage, --live or --available")
+    max_bytes = manifests.max_bytes
     reading: UsageReading = usage_of_this_machine() if options.live else StatsSummary()
     if options.usage is not None:
         reading = load_usage(options.usage, max_bytes=max_bytes)
     name = reading.node.node_name if isinstance(reading, StatsSummary) else ""
-    node, pod_warnings = _with_pods(node, options.filenames, name or node.name, max_bytes)
+    node, pod_warnings = _with_pods(node, manifests, name or node.name)
     usage, usage_warnings = _as_usage(node, reading, options.available)
     usage_after_reclaim = None
     if options.after is not None:
@@ -166,13 +154,12 @@ def node_with_usage(node: Node, options: UsageOptions, max_bytes: int) -> NodeWi
     )
 
 
-def _with_pods(
-    node: Node, filenames: Sequence[str], name: str, max_bytes: int
-) -> tuple[Node, tuple[str, ...]]:
+def _with_pods(node: Node, manifests: ManifestOptions, name: str) -> tuple[Node, tuple[str, ...]]:
     """The node with the pods of the manifests that run on it, and warnings."""
-    if not filenames:
+    if not manifests.are_named:
         return node, ()
-    loaded = load_workloads(filenames, max_bytes=max_bytes)
+    loaded = read_workloads(manifests, "default")
+    print_skipped(loaded.skipped)
     if not loaded.workloads:
         raise nothing_found("pods", loaded.skipped)
     state, elsewhere_count = node.state, 0

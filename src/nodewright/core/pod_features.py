@@ -6,6 +6,7 @@ import msgspec
 
 from nodewright.core.requests.effective_resources import pod_level_resources_set
 from nodewright.kubernetes.objects import Container, Pod
+from nodewright.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
 from nodewright.reasons.reason import NodeFeaturesMissing, PodLevelResourcesDisabled, SysctlForbidden
 
 SAFE_SYSCTLS = (
@@ -23,22 +24,6 @@ SAFE_SYSCTLS = (
     "net.ipv4.tcp_wmem",
 )
 """Sysctls that every pod may set on Linux 4.15 or newer."""
-
-_IPC = frozenset(
-    [
-        "kernel.sem",
-        "kernel.shmall",
-        "kernel.shmmax",
-        "kernel.shmmni",
-        "kernel.shm_rmid_forced",
-        "kernel.shm",
-        "kernel.msgmax",
-        "kernel.msgmnb",
-        "kernel.msgmni",
-        "kernel.msg",
-    ]
-)
-_PREFIXES = {"net.": "Net", "fs.mqueue.": "IPC"}
 
 
 class SysctlAllowlist(msgspec.Struct, frozen=True):
@@ -119,25 +104,6 @@ def missing_features(pod: Pod, declared: Iterable[str]) -> NodeFeaturesMissing |
     available = frozenset(declared)
     missing = tuple(sorted(name for name in needed if name not in available))
     return NodeFeaturesMissing(features=missing) if missing else None
-
-
-def dotted_sysctl(sysctl: str) -> str:
-    """The name of a sysctl with dots between its parts; in names written with slashes, both are swapped.
-
-    >>> dotted_sysctl("net/ipv4/conf/eth0.100/forwarding")
-    'net.ipv4.conf.eth0/100.forwarding'
-    """
-    separators = [character for character in sysctl if character in "./"]
-    if not separators or separators[0] == ".":
-        return sysctl
-    return sysctl.translate(str.maketrans("./", "/."))
-
-
-def sysctl_namespace(sysctl: str) -> str:
-    """The kernel namespace that a sysctl belongs to: `IPC`, `Net` or nothing."""
-    if sysctl in _IPC:
-        return "IPC"
-    return next((namespace for prefix, namespace in _PREFIXES.items() if sysctl.startswith(prefix)), "")
 
 
 def _restarts_all(container: Container) -> bool:

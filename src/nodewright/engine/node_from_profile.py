@@ -1,6 +1,6 @@
 """Builds a node from a profile: its configuration, and the state with its pods."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -150,7 +150,14 @@ def node_parts(
         defects=KubeletDefects(spec.kubelet_defects),
         policies=_policies(spec.policies, policies, loaded.config.cpu_manager_policy, source),
     )
-    return parts, (*filter(None, [release_warning(release)]), *loaded.warnings)
+    return parts, (*filter(None, [release_warning(release)]), *loaded.warnings, *_unread_sources(spec))
+
+
+def _unread_sources(spec: NodeProfileSpec) -> Iterator[str]:
+    """Warnings about what of a cluster's node could not be read."""
+    for source in spec.sources:
+        if source.error:
+            yield f"{source.name}: not read: {source.error}; assumed: {source.assumed}"
 
 
 def _policies(
@@ -180,4 +187,5 @@ def _facts(profile: NodeProfile) -> NodeFacts:
         pid_max=spec.pid_max,
         image_fs=spec.image_fs,
         unknown_parts={NodePart(unjudged.part): unjudged for unjudged in spec.not_judged},
+        sources=spec.sources,
     )

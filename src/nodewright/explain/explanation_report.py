@@ -185,6 +185,8 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     """The object that creates the pod, e.g. `Deployment web`."""
     failed: FailedPodReport | UnsetType = UNSET
     """What the pod's status proves; absent: the pod has not failed."""
+    observed: tuple[str, ...] | UnsetType = UNSET
+    """What a cluster reports about the pod besides its status; absent: nothing."""
     reason: str | UnsetType = UNSET
     """The kubelet's reason for a refusal."""
     message: str | UnsetType = UNSET
@@ -239,6 +241,7 @@ def explained_pod(entry: PodExplanation) -> ExplainedPod:
         admitted=result.decision is Decision.ADMITTED,
         origin=entry.origin or UNSET,
         failed=UNSET if entry.failed_pod is None else failed_pod_report(entry.failed_pod),
+        observed=entry.observed or UNSET,
         reason=kubelet.reason or UNSET,
         message=kubelet.message if kubelet.reason else UNSET,
         why=tuple(map(sentence, explanation.refusals)),

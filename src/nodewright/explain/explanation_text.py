@@ -35,6 +35,8 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """E.g. `Deployment web`."""
     proof: StatusEvidence | None = None
     """What the pod's status proves; None: it shows no problem."""
+    observed: tuple[str, ...] = ()
+    """What the cluster reports about the pod besides its status, one sentence each."""
 
     @property
     def kubelet(self) -> KubeletText:
@@ -71,8 +73,10 @@ def _lines(entry: PodExplanation, width: int, *, wide: bool) -> Iterator[str]:
         title = "Why it failed" if failed_pod.proof.has_ended else "What its status proves"
         yield from _list(title, failed_pod_lines(failed_pod), width)
         yield from _advice(failed_pod.proof, width)
-        if entry.kubelet.message:
-            yield ""
+    if entry.observed:
+        yield from _list("What the cluster reports", entry.observed, width)
+    if (failed_pod is not None or entry.observed) and entry.kubelet.message:
+        yield ""
     if entry.kubelet.message:
         yield from _wrapped(
             f"{message_origin(entry.explanation.step.because[0])}: {entry.kubelet.message}",

@@ -23,6 +23,7 @@ from nodewright.kubernetes.api_request import APIObject, GroupResource
 from nodewright.kubernetes.namespace_objects import (
     DeviceClass,
     LimitRange,
+    Namespace,
     PartialObjectMetadata,
     PersistentVolumeClaim,
     ResourceClaim,
@@ -140,6 +141,7 @@ API_KINDS = {
     ("v1", "LimitRange"): APIKind(
         "LimitRange", LimitRange, limit_ranger.limit_range_as_stored, limit_range_violations
     ),
+    ("v1", "Namespace"): APIKind("Namespace", Namespace),
     ("v1", "Service"): APIKind("Service", Service),
     ("v1", "PersistentVolumeClaim"): APIKind("PersistentVolumeClaim", PersistentVolumeClaim),
     ("resource.k8s.io/v1", "ResourceClaim"): APIKind(
@@ -229,7 +231,7 @@ def with_namespace(item: APIObject, namespace: str) -> APIObject:
 
 
 def _without_status(value: dict[str, Any], api_kind: APIKind) -> dict[str, Any]:
-    """The object as a new one, without status; a quota keeps its status, which holds the usage."""
-    if api_kind.type is ResourceQuota:
+    """The object as a new one, without status; that of a quota holds the usage, that of a namespace its end."""
+    if api_kind.type in (ResourceQuota, Namespace):
         return value
     return {key: item for key, item in value.items() if key != "status"}

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.core.validation.rolling_updates import rolling_update_violations
 from nodewright.core.validation.violation import Violation
+from nodewright.core.validation.workload_spec import workload_violations
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.api_request import APIObject, GroupResource, RollingUpdate, WorkloadController
 from nodewright.kubernetes.namespace_objects import PartialObjectMetadata, PersistentVolumeClaim
@@ -73,9 +74,13 @@ def controller_of(value: dict[str, Any], pod: Pod) -> WorkloadController | None:
     return WorkloadController(pod=pod, replicas=replicas)
 
 
-def strategy_violations(value: dict[str, Any]) -> tuple[Violation, ...]:
-    """The API server's validation errors of the object's update strategy."""
+def controller_violations(value: dict[str, Any]) -> tuple[Violation, ...]:
+    """The API server's validation errors of the object, without its metadata and its template."""
     kind, spec = value["kind"], value.get("spec") or {}
+    return (*workload_violations(kind, spec), *_strategy_violations(kind, spec))
+
+
+def _strategy_violations(kind: str, spec: dict[str, Any]) -> tuple[Violation, ...]:
     if kind == "Deployment":
         field, update = "strategy", _rolling_update(spec.get("strategy"), _QUARTER, _QUARTER)
     elif kind == "DaemonSet":

@@ -5,23 +5,16 @@ Files, directories as kubectl walks them and standard input; YAML or JSON in UTF
 
 import codecs
 import io
-import json
-import math
-import re
+import os
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nodewright.errors import Fault, InputError, shortened
-from nodewright.formats.kubectl_yaml import (
-    MAX_DEPTH,
-    MAX_YAML_BYTES,
-    YAMLDocument,
-    as_integer_if_whole,
-    read_documents,
-)
+from nodewright.formats.json_documents import JSON_BLANKS, NotJSONError, json_documents
+from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES, YAMLDocument, read_documents
+from nodewright.formats.provided_files import provided_content
 from nodewright.formats.regular_files import is_directory, is_there, read_bounded, read_regular_file
 
 _BYTE_ORDER_MARKS = (
@@ -31,8 +24,6 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_JSON_BLANKS = " \t\r\n"
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_documents(content: bytes, source: str, *, max_bytes: int = MAX_YAML_BYTES) -> list[YAMLDocument]:
@@ -44,11 +35,11 @@ def parse_documents(content: bytes, source: str, *, max_bytes: int = MAX_YAML_BY
     Errors:  InputError with the faults: encoding, syntax, duplicate keys, nesting, size.
     """
     text = decode_text(content, source)
-    if text.lstrip(_JSON_BLANKS)[:1] != "{":
+    if text.lstrip(JSON_BLANKS)[:1] != "{":
         return read_documents(text, source, max_bytes=max_bytes)
     try:
-        return _json_documents(text, source)
-    except _NotJSONError as error:
+        return json_documents(text, source)
+    except NotJSONError as error:
         if len(text) > max_bytes:
             raise InputError([error.fault]) from None
         return read_documents(text, source, max_bytes=max_bytes)
@@ -71,118 +62,14 @@ def decode_text(content: bytes, source: str) -> str:
         raise InputError([Fault(rule=rule, source=source)]) from None
 
 
-class _NotJSONError(Exception):
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(str(fault))
-        self.fault = fault
-
-
-def _json_documents(text: str, source: str) -> list[YAMLDocument]:
-    duplicate_keys: list[str] = []
-
-    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        value_of_key = dict(pairs)
-        if len(value_of_key) != len(pairs):
-            counts = Counter(key for key, _ in pairs)
-            duplicate_keys.extend(key for key, count in counts.items() if count > 1)
-        return value_of_key
-
-    decoder = json.JSONDecoder(
-        object_pairs_hook=members, parse_float=_number, parse_constant=_reject_constant
-    )
-    has_surrogates = _ESCAPED_SURROGATE.search(text) is not None
-    documents: list[YAMLDocument] = []
-    end = _skip_blanks(text, 0)
-    while end < len(text):
-        line = text.count("\n", 0, end) + 1
-        try:
-            value, end = decoder.raw_decode(text, end)
-        except json.JSONDecodeError as error:
-            position = f"{source}:{error.lineno}:{error.colno}"
-            raise _NotJSONError(Fault(rule=f"not valid JSON: {error.msg}", source=position)) from None
-        except _NotFiniteError as error:
-            raise _NotJSONError(Fault(rule=f"not valid JSON: {error}", source=source)) from None
-        except ValueError:  # Python's limit on the digits of an integer
-            raise InputError([Fault(rule="a number has too many digits", source=source)]) from None
-        except RecursionError:
-            raise InputError([_too_deep(source)]) from None
-        if _is_deeper_than(value, MAX_DEPTH):
-            raise InputError([_too_deep(source)])
-        value = _without_surrogates(value) if has_surrogates else value
-        documents.append(YAMLDocument(value, len(documents) + 1, line))
-        end = _skip_blanks(text, end)
-    if duplicate_keys:
-        raise InputError(_duplicate_key_faults(text, source, duplicate_keys))
-    return documents
-
-
-def _duplicate_key_faults(text: str, source: str, keys: list[str]) -> Sequence[Fault]:
-    """The faults of duplicate keys, with their positions if the text can be parsed as YAML."""
-    try:
-        read_documents(text, source)
-    except InputError as error:
-        if len(error.faults) == len(keys):
-            return error.faults
-    return [Fault(rule=f'the key "{key}" is given twice', value=key, source=source) for key in keys]
-
-
-def _without_surrogates(value: Any) -> Any:
-    """The value with unpaired UTF-16 surrogates replaced by U+FFFD, as Go does."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
-    return value
-
-
-def _too_deep(source: str) -> Fault:
-    return Fault(rule=f"nested more than {MAX_DEPTH} levels deep", source=source)
-
-
-def _skip_blanks(text: str, start: int) -> int:
-    while start < len(text) and text[start] in _JSON_BLANKS:
-        start += 1
-    return start
-
-
-class _NotFiniteError(Exception):
-    pass
-
-
-def _number(text: str) -> int | float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise _NotFiniteError(f"the number {text} is too large")
-    return as_integer_if_whole(value)
-
-
-def _reject_constant(name: str) -> None:
-    raise _NotFiniteError(f"{name} is not a JSON value")
-
-
-def _is_deeper_than(value: Any, max_depth: int) -> bool:
-    """Whether containers nest deeper; checked level by level, without recursion."""
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(max_depth):
-        level = [
-            child
-            for container in level
-            for child in (container.values() if isinstance(container, dict) else container)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return False
-    return True
-
-
 MAX_JSON_BYTES = 1 << 30
 """Limit for JSON, beyond every list of a cluster that fits into the memory."""
 _MAX_CHARACTER_BYTES = 4  # bytes, in UTF-32
 _BYTES_BEFORE_JSON = b" \t\r\n\0" + codecs.BOM_UTF8 + codecs.BOM_UTF16_LE
 SUFFIXES = (".json", ".yaml", ".yml")
 STDIN = "-"
+_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml")
+_PATCH_FIELDS = ("patches", "patchesStrategicMerge", "patchesJson6902")
 
 
 class InputFile(NamedTuple):
@@ -192,11 +79,16 @@ class InputFile(NamedTuple):
     content: bytes
     is_found: bool = False
     """Whether it was found in a directory, not named; it may then contain something else than objects."""
+    is_patch: bool = False
+    """Whether a kustomization in its directory names it as a patch, so it holds parts of objects."""
 
 
 TEMPLATE_FILES = "template files"
+PATCH_FILES = "kustomize patches"
 OTHER_DOCUMENTS = "documents without apiVersion and kind"
-"""What is skipped in files that were found in a directory, as the kinds of objects are."""
+IDLE_LIMIT_RANGES = "LimitRanges of namespaces without pods"
+NOT_SELECTED = "objects that -l does not select"
+"""What is skipped besides kinds of objects; the first ones in files that were found in a directory."""
 _TEMPLATE_ACTION = b"{{"
 _RENDER_FIRST = "the file contains template actions ({{ }}): render it first, e.g. with `helm template`"
 
@@ -220,6 +112,9 @@ def readable_documents(file: InputFile, skipped: dict[str, int], *, max_bytes: i
 
     Errors: InputError with the faults of its syntax; of a template that was named with a remedy.
     """
+    if file.is_patch:
+        skipped[PATCH_FILES] = skipped.get(PATCH_FILES, 0) + 1
+        return []
     try:
         documents = parse_documents(file.content, file.source, max_bytes=max_bytes)
     except InputError as error:
@@ -245,6 +140,9 @@ def skipped_text(skipped: Mapping[str, int]) -> str:
     """
     singular = {
         TEMPLATE_FILES: "template file",
+        PATCH_FILES: "kustomize patch",
+        IDLE_LIMIT_RANGES: "LimitRange of a namespace without pods",
+        NOT_SELECTED: "object that -l does not select",
         OTHER_DOCUMENTS: OTHER_DOCUMENTS.replace("documents", "document"),
     }
     return ", ".join(
@@ -262,7 +160,7 @@ def named_files(filenames: Sequence[str], *, recursive: bool = False) -> list[st
     paths: list[str] = []
     faults: list[Fault] = []
     for name in filenames:
-        if name == STDIN or is_url(name):
+        if name == STDIN or is_url(name) or provided_content(name) is not None:
             paths.append(name)
         elif is_directory(name):
             manifests = _manifests_in(Path(name), recursive=recursive)
@@ -287,14 +185,42 @@ def input_files(
     Errors: InputError naming each missing path and each directory without manifests.
     """
     filenames = [name for name in inputs if isinstance(name, str)]
-    for path in named_files(filenames, recursive=recursive):
+    paths = named_files(filenames, recursive=recursive)
+    patches = patch_files(path for path in paths if path not in filenames)
+    for path in paths:
         try:
             file = read_file(path, max_bytes=max_bytes)
         except InputError as error:
             faults.extend(error.faults)
         else:
-            yield file._replace(is_found=path not in filenames)
+            yield file._replace(is_found=path not in filenames, is_patch=path in patches)
     yield from (file for file in inputs if isinstance(file, InputFile))
+
+
+def patch_files(paths: Iterable[str]) -> frozenset[str]:
+    """The files that kustomizations among these name as patches: parts of objects, which kustomize completes.
+
+    The fields are patches, patchesStrategicMerge and patchesJson6902. A kustomization that cannot be read names none.
+    """
+    paths_by_name = {os.path.normpath(path): path for path in paths}
+    patches: list[Path] = []
+    for path in map(Path, paths_by_name.values()):
+        if path.name not in _KUSTOMIZATIONS:
+            continue
+        try:
+            documents = parse_documents(read_regular_file(str(path)), str(path))
+        except (InputError, OSError):
+            continue
+        for document in documents:
+            value = document.value if isinstance(document.value, dict) else {}
+            entries = [entry for field in _PATCH_FIELDS for entry in _entries(value.get(field))]
+            names = [entry.get("path") if isinstance(entry, dict) else entry for entry in entries]
+            patches += [path.parent / name for name in names if isinstance(name, str) and "\n" not in name]
+    return frozenset(paths_by_name[path] for path in map(os.path.normpath, patches) if path in paths_by_name)
+
+
+def _entries(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = False) -> InputFile:
@@ -305,6 +231,9 @@ def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = Fa
     Errors: InputError with the system's error, or if a file that is not JSON exceeds the limit.
     """
     source = "stdin" if path == STDIN else path
+    provided = provided_content(path)
+    if provided is not None:
+        return InputFile(source, provided)
     try:
         if path == STDIN:
             return InputFile(source, _content(sys.stdin.buffer, source, max_bytes))

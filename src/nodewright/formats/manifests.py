@@ -7,32 +7,31 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from nodewright.api_server.pod_creation import ClusterObjects
-from nodewright.core.admission_plugins import with_default_ports
-from nodewright.core.requests.resource_defaults import rounded_pod, with_defaults
-from nodewright.core.validation.pod_spec import pod_violations
-from nodewright.core.validation.restarts import template_restart_violations
-from nodewright.core.validation.violation import Violation, metadata_violations
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.core.validation.violation import Violation
 from nodewright.errors import Fault, InputError
 from nodewright.formats.class_objects import priority_class_violations, runtime_class_violations
-from nodewright.formats.controllers import (
-    POD_KIND,
-    POD_TEMPLATES,
-    derived_uid,
-    first_pod,
-    strategy_violations,
-    with_identity,
-)
+from nodewright.formats.controllers import POD_KIND, POD_TEMPLATES, controller_violations, derived_uid
 from nodewright.formats.decode import decode
-from nodewright.formats.documents import InputFile, input_files, readable_documents
+from nodewright.formats.documents import (
+    IDLE_LIMIT_RANGES,
+    NOT_SELECTED,
+    InputFile,
+    input_files,
+    readable_documents,
+)
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.object_location import ObjectLocation, object_label, type_meta_faults, with_type_meta
-from nodewright.formats.object_selection import ALL_OBJECTS, NOT_SELECTED, ObjectSelection
+from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection
 from nodewright.formats.schema import checked
-from nodewright.formats.unjudged_fields import unjudged_fields
+from nodewright.formats.submitted_workloads import (
+    stored_pod_violations,
+    submitted_controller,
+    submitted_pod,
+)
 from nodewright.formats.workloads import (
     LoadedWorkloads,
     UnadmittedWorkload,
-    Workload,
     admitted_workload,
     class_warnings,
     created_pods,
@@ -43,7 +42,7 @@ from nodewright.formats.workloads import (
 )
 from nodewright.kubernetes.api_request import APIObject
 from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
-from nodewright.kubernetes.objects import ObjectMeta, Pod, PriorityClass, RuntimeClass
+from nodewright.kubernetes.objects import Pod, PriorityClass, RuntimeClass
 
 if TYPE_CHECKING:
     from nodewright.formats.api_objects import OtherObjects
@@ -90,6 +89,7 @@ _FORMER_GROUP = "extensions"
 _NAMESPACE = ("v1", "Namespace")
 _WITHOUT_TEMPLATES = ("apiextensions.k8s.io", "rbac.authorization.k8s.io")
 """Groups of large or frequent objects that hold no pod templates."""
+_API_GROUPS = (".k8s.io", "nodewright.dev")
 _POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
 
 
@@ -158,9 +158,20 @@ class ManifestLoader:
             )
         return LoadedWorkloads(
             workloads=workloads,
-            skipped=dict(sorted(self.skipped.items())),
+            skipped=dict(sorted((self.skipped | self._idle_limit_ranges()).items())),
             warnings=(*self.warnings, *(text for creation in creations for text in class_warnings(creation))),
         )
+
+    def _idle_limit_ranges(self) -> dict[str, int]:
+        """Counts the limit ranges that no pod of the files is under; they would go unmentioned."""
+        namespaces = {read.workload.namespace for read in self.workloads}
+        policies = self.policies.objects if self.policies is not None else []
+        count = sum(
+            isinstance(read.item, LimitRange)
+            and (read.item.metadata.namespace or self.namespace) not in namespaces
+            for read in policies
+        )
+        return {IDLE_LIMIT_RANGES: count} if count else {}
 
     @property
     def quota_count(self) -> int:
@@ -274,8 +285,8 @@ class ManifestLoader:
             if (version, kind) == POD_KIND
             else self._add_valid_object(valid_value, location)
         )
-        if self.other_objects is not None:
-            violations.extend(strategy_violations(valid_value))
+        if kind != "Pod" and (version, kind) in POD_TEMPLATES:
+            violations.extend(controller_violations(valid_value))
         start = len(self.faults)
         self.faults.extend(located_faults(location, (*check.faults, *violations)))
         if kind == "Pod" and violations:
@@ -293,6 +304,10 @@ class ManifestLoader:
         """Adds an object of a kind that is none of the workloads: a policy, a custom resource, or any other one."""
         group = version.rpartition("/")[0]
         objects = self.other_objects or (self._policies() if (version, kind) in _POLICIES else None)
+        if "." in group and not group.endswith(_API_GROUPS) and not value.get("metadata"):
+            # A file for a program, e.g. KubeAPIServerConfig: objects have names.
+            self.count_skipped(_kind_text(kind, group))
+            return
         if objects is not None:
             self.faults.extend(located_faults(location, objects.add(value, location)))
         is_judged = False
@@ -301,7 +316,7 @@ class ManifestLoader:
 
             is_judged = add_custom_pods(self, value, location)
         if objects is None and not is_judged:
-            self.count_skipped(f"{kind}.{group}" if kind in _SERVED and group else kind)
+            self.count_skipped(_kind_text(kind, group))
 
     def _add_object_in_order(
         self, value: dict[str, Any], location: ObjectLocation, item: APIObject | int
@@ -327,59 +342,25 @@ class ManifestLoader:
     def _add_pod(
         self, value: dict[str, Any], location: ObjectLocation, *, may_have_nulls: bool
     ) -> Iterable[Violation]:
-        written = decode(value, Pod, may_have_nulls=may_have_nulls)
-        pod = with_default_ports(with_identity(written, self.namespace))
-        is_stored = bool(written.metadata.uid)
-        self._add_workload(value, location, pod, pod.metadata, replicas=1, is_stored=is_stored)
-        pod = with_defaults(self.workloads[-1].workload.pod)
-        violations = pod_violations(replace(pod, metadata=written.metadata), is_stored=is_stored)
-        self.workloads[-1] = replace(self.workloads[-1], submitted=pod, valid=None if violations else pod)
+        submission = submitted_pod(value, self.namespace, location, may_have_nulls=may_have_nulls)
+        read = self._add_workload(value, location, submission.read)
+        pod = with_defaults(read.workload.pod)
+        violations = stored_pod_violations(pod, submission)
+        self.workloads[-1] = replace(read, submitted=pod, valid=None if violations else pod)
         return violations
 
     def _add_controller(self, value: dict[str, Any], location: ObjectLocation) -> Iterable[Violation]:
-        meta = decode(value.get("metadata") or {}, ObjectMeta)
-        pod, replicas = first_pod(value, meta.namespace or self.namespace)
-        self._add_workload(value, location, pod, meta, replicas=replicas, is_stored=False)
-        prefix = POD_TEMPLATES[value["apiVersion"], value["kind"]].dotted_path
-        # A template has its amounts rounded, but no defaults from its limits.
-        template = rounded_pod(pod)
-        if value["kind"] == "StatefulSet":
-            # Its pods have other host names, so those of the template are not validated.
-            template = replace(template, spec=replace(template.spec, hostname="", subdomain=""))
-        in_template = pod_violations(template, is_template=True)
-        if not in_template:
-            self.workloads[-1] = replace(self.workloads[-1], valid=template)
-        return (
-            *metadata_violations(meta),
-            *template_restart_violations(value["kind"], template.spec, f"{prefix}.spec"),
-            *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
-        )
+        submission = submitted_controller(value, self.namespace, location)
+        self._add_workload(value, location, submission.read)
+        return submission.violations
 
     def _add_workload(
-        self,
-        value: dict[str, Any],
-        location: ObjectLocation,
-        pod: Pod,
-        meta: ObjectMeta,
-        *,
-        replicas: int | None,
-        is_stored: bool,
-    ) -> None:
-        workload = Workload(
-            source=location.name,
-            api_version=value["apiVersion"],
-            kind=value["kind"],
-            name=meta.name or meta.generate_name,
-            namespace=meta.namespace or self.namespace,
-            replicas=replicas,
-            pod=self._with_unique_uid(pod),
-            is_stored=is_stored,
-            not_judged=unjudged_fields(value),
-        )
+        self, value: dict[str, Any], location: ObjectLocation, read: UnadmittedWorkload
+    ) -> UnadmittedWorkload:
+        workload = replace(read.workload, pod=self._with_unique_uid(read.workload.pod))
         self._add_object_in_order(value, location, len(self.workloads))
-        # Pods need no more of their documents, and there may be very many.
-        kept = {"apiVersion": value["apiVersion"], "kind": "Pod"} if value["kind"] == "Pod" else value
-        self.workloads.append(UnadmittedWorkload(workload=workload, value=kept, is_stored=is_stored))
+        self.workloads.append(replace(read, workload=workload))
+        return self.workloads[-1]
 
     def _with_unique_uid(self, pod: Pod) -> Pod:
         """The pod with a unique uid; adds a warning where another pod has the same uid."""
@@ -393,3 +374,8 @@ class ManifestLoader:
         )
         meta = replace(pod.metadata, uid=derived_uid(f"{uid}/{count}"))
         return replace(pod, metadata=meta)
+
+
+def _kind_text(kind: str, group: str) -> str:
+    """The kind, with its group where Kubernetes has another kind of that name."""
+    return f"{kind}.{group}" if kind in _SERVED and group else kind

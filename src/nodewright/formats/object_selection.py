@@ -47,7 +47,6 @@ class ObjectSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALL_OBJECTS = ObjectSelection()
-NOT_SELECTED = "objects that -l does not select"
 
 
 def parsed_selector(text: str) -> tuple[LabelRequirement, ...]:

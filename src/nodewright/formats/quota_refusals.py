@@ -89,4 +89,5 @@ def object_manifest(
         resource=mapping.resource,
         object=with_namespace(item, namespace),
         is_namespaced=mapping.is_namespaced,
+        is_stored=isinstance(metadata := value.get("metadata"), dict) and bool(metadata.get("uid")),
     )

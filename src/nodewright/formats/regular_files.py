@@ -9,6 +9,11 @@ import stat
 from pathlib import Path
 from typing import Protocol
 
+# A FIFO is not waited for, and a terminal does not become ours; other systems than Linux have not all of these.
+_NEVER_WAITING = 0
+for _name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):
+    _NEVER_WAITING |= getattr(os, _name, 0)
+
 MAX_FILE_BYTES = 256 << 20
 """Limit for files without an option: beyond every file of a kubelet and every report of a tool."""
 _CHUNK_BYTES = 64 << 10
@@ -49,7 +54,7 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
     Errors: OSError as `open`, also for paths that cannot exist; FileRefusedError.
     """
     try:
-        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        descriptor = os.open(path, flags | _NEVER_WAITING)
     except ValueError as error:
         raise FileRefusedError(errno.EINVAL, f"no file can have this name ({error})", path) from None
     mode = os.fstat(descriptor).st_mode

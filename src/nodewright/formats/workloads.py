@@ -32,7 +32,7 @@ from nodewright.core.validation.violation import ErrorType, Violation, violation
 from nodewright.errors import Fault
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.kubernetes.objects import ObjectMeta, Pod
-from nodewright.reasons.api_errors import forbidden_error
+from nodewright.reasons.api_errors import forbidden_error, terminating_error
 from nodewright.reasons.pod_creation import APIServerRefusal
 from nodewright.reasons.reason import NotJudged
 
@@ -183,24 +183,19 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
         filled=creation.filled,
         refusal=refusal,
         applied=creation.applied,
-        not_judged=(
-            *(NotJudged(what=field, because=why) for field, why in unknown_class_fields(creation.warnings)),
-            *(() if read.is_stored else workload.not_judged),
+        not_judged=tuple(
+            NotJudged(what=field, because=why) for field, why in unknown_class_fields(creation.warnings)
         ),
     )
 
 
 def refused_in_namespace(read: UnadmittedWorkload) -> Workload:
-    """A workload in a namespace that is being terminated: nothing new can be created there.
-
-    Follows: v1.36, apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go, Lifecycle.Admit, the first plugin.
-    """
+    """A workload in a namespace that is being terminated: nothing new can be created there."""
     from nodewright.formats.api_objects import RESTMapper  # noqa: PLC0415 - start-up time
 
     workload = read.workload
-    reason = f"unable to create new content in namespace {workload.namespace} because it is being terminated"
     resource = RESTMapper().rest_mapping(workload.api_version, workload.kind).resource
-    error = forbidden_error(resource, ObjectMeta(name=workload.name), reason)
+    error = forbidden_error(resource, ObjectMeta(name=workload.name), terminating_error(workload.namespace))
     is_owner_refused = workload.kind != "Pod"
     return replace(
         workload, refusal=api_server_refusal(workload, error, "Forbidden", is_owner_refused=is_owner_refused)

@@ -12,7 +12,9 @@ class HugePages(msgspec.Struct, frozen=True):
     """
 
     page_size: int
+    """In KiB."""
     num_pages: int = 0
+    """Number of reserved pages."""
 
 
 class UncoreCache(msgspec.Struct, frozen=True):
@@ -22,18 +24,26 @@ class UncoreCache(msgspec.Struct, frozen=True):
     """
 
     id: int = 0
+    """The kernel's number of the cache."""
     size: int = 0
+    """In bytes."""
     type: str = ""
+    """`Unified`, `Data` or `Instruction`."""
     level: int = 0
+    """3 for an L3."""
 
 
 class Core(msgspec.Struct, frozen=True):
     """A physical core. `core_id` is unique only within its socket."""
 
     core_id: int = 0
+    """The kernel's number of the core, unique within its socket."""
     socket_id: int = 0
+    """The socket (physical package)."""
     thread_ids: tuple[int, ...] = ()
+    """The CPUs of the core."""
     uncore_caches: tuple[UncoreCache, ...] = ()
+    """Caches that it shares with some cores of its NUMA node."""
 
 
 class NUMANode(msgspec.Struct, frozen=True):
@@ -43,11 +53,17 @@ class NUMANode(msgspec.Struct, frozen=True):
     """
 
     node_id: int = 0
+    """The kernel's number of the NUMA node."""
     memory: int = 0
+    """In bytes."""
     hugepages: tuple[HugePages, ...] = ()
+    """Huge pages by size."""
     distances: tuple[int, ...] = ()
+    """Distances to all NUMA nodes, by number."""
     cores: tuple[Core, ...] = ()
+    """The cores; none on NUMA nodes that have only memory."""
     caches: tuple[UncoreCache, ...] = ()
+    """Caches that all its cores share."""
 
 
 class MachineInfo(msgspec.Struct, frozen=True):
@@ -57,11 +73,17 @@ class MachineInfo(msgspec.Struct, frozen=True):
     """
 
     num_cores: int = 0
+    """Number of CPUs (hardware threads)."""
     num_physical_cores: int = 0
+    """Number of cores, as cAdvisor counts them: on x86 an id that each socket has counts once."""
     num_sockets: int = 0
+    """Number of sockets."""
     memory_capacity: int = 0
+    """In bytes."""
     hugepages: tuple[HugePages, ...] = ()
+    """Huge pages of the machine, by size."""
     topology: tuple[NUMANode, ...] = ()
+    """The NUMA nodes."""
 
 
 MAX_CORE_CACHE_LEVEL = 2

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import stat
@@ -14,6 +13,10 @@ from typing import BinaryIO, TypeVar
 
 from nodewright.errors import HostError
 
+# Commands that need no Linux write files on systems without these flags.
+_NOFOLLOW, _CLOEXEC, _NONBLOCK, _BINARY = (
+    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY")
+)
 _LONGEST_PREFIX = 150
 """Characters of a name that its temporary file repeats: file systems bound the bytes of a name to 255."""
 
@@ -37,7 +40,7 @@ def replaced_file(path: Path, *, mode: int = 0o600, synced: bool = True) -> Iter
     """
     # A name that nobody can guess, and no file that is there already: no link of another user is followed.
     temporary = path.with_name(f".{path.name[:_LONGEST_PREFIX]}.{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _CLOEXEC | _BINARY
     with _write_errors(path):
         descriptor = os.open(temporary, flags, mode)
     try:
@@ -49,7 +52,7 @@ def replaced_file(path: Path, *, mode: int = 0o600, synced: bool = True) -> Iter
                     os.fsync(file.fileno())
         with _write_errors(path):
             temporary.replace(path)
-            if synced:
+            if synced and _CLOEXEC:  # elsewhere directories cannot be opened
                 sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -123,7 +126,7 @@ def open_regular_file(path: Path) -> BinaryIO:
     Errors: OSError; NotRegularFileError.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | _NONBLOCK | _CLOEXEC | _BINARY)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.ELOOP):
             raise _not_regular(path) from None
@@ -160,6 +163,8 @@ def try_flock(descriptor: int) -> bool:
 
     Errors: OSError.
     """
+    import fcntl  # noqa: PLC0415 - absent where no agent runs
+
     deadline_s = time.monotonic() + _FLOCK_LIMIT_S
     while True:
         try:

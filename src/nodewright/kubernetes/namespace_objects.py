@@ -204,6 +204,24 @@ class DeviceClass(msgspec.Struct, frozen=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
+class NamespaceStatus(msgspec.Struct, frozen=True):
+    """The part of a namespace's status that decisions depend on."""
+
+    phase: str = ""
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A namespace."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: NamespaceStatus = NamespaceStatus()
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether nothing new is created in it."""
+        return self.status.phase == "Terminating"
+
+
 class PartialObjectMetadata(msgspec.Struct, frozen=True):
     """An object that quotas only count."""
 

@@ -18,8 +18,11 @@ class Device(msgspec.Struct, frozen=True, rename="camel"):
     """A device as its plugin lists it; no `numa_nodes`: it has no topology."""
 
     id: str
+    """The id that the plugin gives it."""
     numa_nodes: tuple[int, ...] | None = None
+    """Its NUMA nodes; absent: the plugin reports no topology."""
     healthy: bool = True
+    """Whether it can be allocated."""
 
 
 class MemoryBlock(msgspec.Struct, frozen=True, rename="camel"):
@@ -29,8 +32,11 @@ class MemoryBlock(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     numa_nodes: tuple[int, ...]
+    """The NUMA nodes that it is on."""
     type: str
+    """`memory`, or `hugepages-2Mi` and the like."""
     size: int
+    """In bytes."""
 
 
 class ContainerAllocation(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,8 +47,11 @@ class ContainerAllocation(msgspec.Struct, frozen=True, rename="camel"):
     container: str = ""
     """Empty: what the pod holds as a whole, by the gate PodLevelResourceManagers; its containers divide it."""
     cpus: str | None = None
+    """The exclusive CPUs, e.g. `1-3,8`; absent: the shared pool."""
     memory: tuple[MemoryBlock, ...] = ()
+    """Memory and huge pages that the memory manager assigned."""
     devices: dict[str, tuple[str, ...]] = {}
+    """The ids of devices, by resource."""
 
 
 class NodePart(StrEnum):
@@ -75,6 +84,19 @@ class UnknownNodePart(msgspec.Struct, frozen=True, rename="camel"):
     """Why it is not known."""
 
 
+class ReadSource(msgspec.Struct, frozen=True, rename="camel"):
+    """A source from which the capture of a node in a cluster has read it, or could not."""
+
+    name: str
+    """E.g. `Node`, `/configz of the kubelet`."""
+    time: str = ""
+    """The time that it describes, in UTC; empty: it could not be read."""
+    error: str = ""
+    """Why it could not be read."""
+    assumed: str = ""
+    """What is assumed instead."""
+
+
 class PodAllocations(msgspec.Struct, frozen=True):
     """What pods hold, by uid and container name; pod-level allocations have an empty container name."""
 
@@ -87,8 +109,11 @@ class PolicyNames(msgspec.Struct, frozen=True, rename="camel"):
     """Names of custom policies that replace the kubelet's; empty: the kubelet's own."""
 
     topology: str = ""
+    """The topology policy."""
     cpu_picker: str = ""
+    """The algorithm that chooses CPUs."""
     eviction: str = ""
+    """How often usage is checked."""
 
 
 class ImageFS(msgspec.Struct, frozen=True, rename="camel"):
@@ -98,7 +123,9 @@ class ImageFS(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     capacity_bytes: int = 0
+    """Its size."""
     inodes: int = 0
+    """Number of its inodes; 0: unknown."""
 
 
 class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -108,10 +135,15 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     machine_info: MachineInfo = MachineInfo()
+    """CPUs, NUMA nodes, caches, memory and huge pages, with cAdvisor's names."""
     kubernetes_version: str = "1.36"
+    """The release of the kubelet."""
     root_fs_capacity: int = 0
+    """Size of the kubelet's root file system, the node's `ephemeral-storage`."""
     kubelet_configuration: dict[str, Any] = {}
+    """The KubeletConfiguration as written; absent fields have the release's defaults."""
     devices: dict[str, tuple[Device, ...]] = {}
+    """The devices that plugins list, by resource."""
     gone_devices: dict[str, tuple[str, ...]] = {}
     """Devices, by resource, that pods hold and no plugin lists any longer."""
     extended_resources: ResourceList = {}
@@ -122,31 +154,48 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
     Admission compares with them; a kubelet that starts with another configuration reports its own.
     """
     preferred_allocation: dict[str, str] = {}
+    """Which devices a plugin prefers, by resource: `lowest`, `highest`, `absent` (it has no preference) or `asked`."""
     labels: dict[str, str] = {}
+    """The labels of the node."""
     taints: tuple[Taint, ...] = ()
+    """The taints of the node; those that conditions imply are added."""
     conditions: tuple[NodeCondition, ...] = ()
     """Pressure conditions in the node's status; each implies a taint."""
     pods: tuple[Pod, ...] = ()
+    """The pods that run on the node, in the order of their admission."""
     allocations: tuple[ContainerAllocation, ...] | None = None
+    """What the pods hold; absent: what replaying their admission gives."""
     cgroup_version: int = 2
+    """1 or 2."""
     swap_bytes: int = 0
+    """Swap space of the machine."""
     page_size_bytes: int = 4096
+    """Size of a page of memory."""
     pid_max: int = 0
+    """The kernel's pid_max; 0: unknown."""
     image_fs: ImageFS | None = None
+    """The image file system; absent: images are on the root file system."""
     kubelet_defects: str = "follow"
+    """Whether known defects of the kubelet are followed (`follow`) or avoided (`avoid`)."""
     policies: PolicyNames = PolicyNames()
-    """They are not part of the kubelet's configuration, which has no such names."""
+    """Custom policies; they are not part of the kubelet's configuration, which has no such names."""
     not_judged: tuple[UnknownNodePart, ...] = ()
     """The parts that are assumed because the capture could not read them."""
+    sources: tuple[ReadSource, ...] = ()
+    """What a node of a cluster was read from; empty for other nodes."""
 
 
 class NodeProfile(msgspec.Struct, frozen=True, rename="camel"):
     """A node as a document."""
 
     metadata: ObjectMeta = ObjectMeta()
+    """The node's name; annotations are not read."""
     spec: NodeProfileSpec = NodeProfileSpec()
+    """The content."""
     api_version: str = API_VERSION
+    """The version of this format."""
     kind: str = "NodeProfile"
+    """Always NodeProfile."""
 
 
 def kubelet_labels(name: str, architecture: str = "amd64") -> dict[str, str]:

@@ -352,9 +352,13 @@ class Taint(msgspec.Struct, frozen=True, rename="camel"):
     """A mark on a node that repels pods without a matching toleration."""
 
     key: str = ""
+    """The key that tolerations name."""
     value: str = ""
+    """The value that tolerations name."""
     effect: str = ""
+    """`NoSchedule`, `PreferNoSchedule` or `NoExecute`."""
     time_added: str | None = None
+    """When it was added; not read."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, rename="camel"):

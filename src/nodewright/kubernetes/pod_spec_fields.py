@@ -26,6 +26,8 @@ class PodSecurityContext(msgspec.Struct, frozen=True, rename="camel"):
     supplemental_groups_policy: str | None = None
     sysctls: tuple[Sysctl, ...] = ()
     app_armor_profile: dict[str, Any] | None = None
+    se_linux_change_policy: str | None = None
+    windows_options: dict[str, Any] | None = None
 
 
 class HostAlias(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from nodewright.formats.object_location import ObjectLocation
 from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
 from nodewright.kubernetes.kubelet_configuration import GROUP_VERSION, KubeletConfiguration
 from nodewright.kubernetes.kubelet_configuration import KIND as KUBELET_KIND
-from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
+from nodewright.kubernetes.namespace_objects import LimitRange, Namespace, ResourceQuota
 from nodewright.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.reservations import parse_reservations
@@ -117,6 +117,11 @@ class _LintInputBuilder:
             ),
             quotas=_by_namespace(
                 obj for obj in inventory.objects if isinstance(obj.manifest.object, ResourceQuota)
+            ),
+            terminating=frozenset(
+                obj.manifest.name
+                for obj in inventory.objects
+                if isinstance(obj.manifest.object, Namespace) and obj.manifest.object.is_terminating
             ),
             release=self.release.name,
         )

@@ -211,6 +211,8 @@ class LintContext(msgspec.Struct, frozen=True, eq=False):
     """By namespace."""
     quotas: Mapping[str, tuple[ResourceQuota, ...]] = msgspec.field(default_factory=dict)
     """By namespace."""
+    terminating: frozenset[str] = frozenset()
+    """The namespaces that are being terminated."""
     release: str = NEWEST.name
     """The release of the cluster where no node names one."""
 

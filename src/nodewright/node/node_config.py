@@ -14,7 +14,7 @@ from nodewright.core.predicates.predicate_check import NodeView, PredicateRules
 from nodewright.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.node_profile import Device, ImageFS, NodePart, UnknownNodePart
+from nodewright.kubernetes.node_profile import Device, ImageFS, NodePart, ReadSource, UnknownNodePart
 from nodewright.kubernetes.objects import (
     APINode,
     NodeFeatures,
@@ -73,6 +73,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the kernel enforces AppArmor profiles; None: unknown."""
     unknown_parts: Mapping[NodePart, UnknownNodePart] = msgspec.field(default_factory=dict)
     """The parts of the node that are assumed, not known."""
+    sources: tuple[ReadSource, ...] = ()
+    """What a node of a cluster was read from."""
 
 
 def resources_from_facts(

@@ -1,6 +1,6 @@
 """The state of a node: its configuration, its pods and their allocations."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -93,7 +93,7 @@ class NodeState(msgspec.Struct, frozen=True):
 
     def rejected(self, uid: str) -> "NodeState":
         """The state after a refusal: the pod's allocations are released before the next admission."""
-        return replace(self, held=self.held.without_hints(uid), is_collected=False)
+        return replace(self, held=self.held.without_hints((uid,)), is_collected=False)
 
     def started(self, uid: str) -> "NodeState":
         """The state after the start of a pod's containers, when the kubelet has reported the pod's status.
@@ -114,26 +114,27 @@ class NodeState(msgspec.Struct, frozen=True):
     def without_pod(self, uid: str) -> "NodeState":
         """The state without a pod; unchanged if the pod is not on the node."""
         if uid in self.pending_pods:
-            return replace(self, pending_pods=_without(self.pending_pods, uid))
-        if uid not in self.pods:
-            return self
+            return replace(self, pending_pods=_without(self.pending_pods, (uid,)))
+        return self.without_active((uid,)) if uid in self.pods else self
+
+    def without_active(self, uids: Collection[str]) -> "NodeState":
+        """The state without these pods, each an active one: as `without_pod` for one after the other."""
         return replace(
             self,
-            held=self.held.without_hints(uid),
-            pods=_without(self.pods, uid),
-            containers=_without(self.containers, uid),
-            usage=self.usage.minus(self.pods[uid]),
-            undecided_pods=self.undecided_pods - {uid},
+            held=self.held.without_hints(uids),
+            pods=_without(self.pods, uids),
+            containers=_without(self.containers, uids),
+            usage=self.usage.minus(*[self.pods[uid] for uid in uids]),
+            undecided_pods=self.undecided_pods.difference(uids),
             is_collected=False,
-            pending_resizes=_without(self.pending_resizes, uid)
-            if uid in self.pending_resizes
-            else self.pending_resizes,
+            pending_resizes=_without(self.pending_resizes, uids),
         )
 
 
-def _without(by_uid: Mapping[str, T], uid: str) -> dict[str, T]:
+def _without(by_uid: Mapping[str, T], uids: Iterable[str]) -> dict[str, T]:
     remaining = dict(by_uid)
-    del remaining[uid]
+    for uid in uids:
+        remaining.pop(uid, None)
     return remaining
 
 

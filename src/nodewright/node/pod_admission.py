@@ -114,9 +114,9 @@ def is_rejected_regardless(state: NodeState, pod: Pod, result: AdmissionResult) 
 
 def without_victims(state: NodeState, victims: PreemptionVictims | None) -> NodeState:
     """The node without the preempted pods."""
-    for victim in victims.victims if victims else ():
-        state = state.without_pod(victim.pod.uid)
-    return state
+    if victims is None:
+        return state
+    return state.without_active([victim.pod.uid for victim in victims.victims])
 
 
 PREEMPTING_REASON = "Preempting"

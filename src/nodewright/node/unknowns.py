@@ -39,10 +39,11 @@ def _host(config: NodeConfig, pod: Pod) -> list[NotJudged]:
 
 
 def _has_app_armor_profile(pod: Pod) -> bool:
-    contexts = [
-        container.security_context or {} for container in (*pod.spec.init_containers, *pod.spec.containers)
+    profiles = [
+        context.get("appArmorProfile")
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        if (context := container.security_context)
     ]
-    profiles = [context.get("appArmorProfile") for context in contexts]
     if pod.spec.security_context is not None:
         profiles.append(pod.spec.security_context.app_armor_profile)
     return any(profile and profile.get("type") != "Unconfined" for profile in profiles) or any(

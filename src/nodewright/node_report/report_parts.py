@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import UNSET, UnsetType
 
 from nodewright.core.memory.memory_state import Block
+from nodewright.kubernetes.node_profile import ReadSource
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import amount_text, readable_amount
 from nodewright.node.node_config import NodeConfig
@@ -37,6 +38,8 @@ class NodeOfReport(Inlined, frozen=True, kw_only=True):
     """The Kubernetes release whose rules were applied."""
     policies_not_the_kubelets: tuple[PolicyNotice, ...] | UnsetType = UNSET
     """The custom policies, if there are any."""
+    sources: tuple[ReadSource, ...] | UnsetType = UNSET
+    """What a node of a cluster was read from, and what could not be read."""
 
 
 class FreeMemory(Report, frozen=True, kw_only=True):
@@ -157,6 +160,7 @@ def node_of_report(config: NodeConfig) -> NodeOfReport:
         kubernetes_version=config.release.release.text,
         rules_of=config.release.rules_of,
         policies_not_the_kubelets=policies or UNSET,
+        sources=config.facts.sources or UNSET,
     )
 
 

@@ -1,6 +1,7 @@
 """Machines that ship with the package: well-known real ones, and those of the recorded decisions."""
 
 import json
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -12,30 +13,116 @@ from nodewright.hardware.machine_info import MachineInfo
 from nodewright.hardware.machine_shape import (
     GIB,
     HUGE_PAGE_SIZES_ARM_KIB,
+    HUGE_PAGE_SIZES_X86_KIB,
     MIB,
     CPUNumbering,
     MachineShape,
     machine_from_shape,
 )
+from nodewright.kubernetes.node_profile import Device
+
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+
+
+class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A real machine as `data/machines.toml` describes it; the names of the shape are those of `MachineShape`.
+
+    Units: GiB of memory (of a NUMA node), MiB of an L3 cache.
+    """
+
+    description: str
+    is_instance_type: bool = False
+    """Whether the name is that of a cloud's instance type."""
+    architecture: str = "amd64"
+    sockets: int = 1
+    numa_per_socket: int = 1
+    cores: int = 1
+    threads: int = 1
+    small_cores: int = 0
+    l3_mib: int = 0
+    l3_cores: int = 0
+    memory_gib: int
+    memory_only_gib: tuple[int, ...] = ()
+    distances: tuple[int, int] = (12, 20)
+    slit: tuple[tuple[int, ...], ...] = ()
+    numbering: CPUNumbering = CPUNumbering.OFFSET
+    devices: dict[str, int | tuple[int, ...]] = {}
+    """The NUMA node of each device of a resource; a number: the NUMA nodes of so many devices are not known."""
+    sources: tuple[str, ...] = ()
+    """Which figures are from where."""
+    assumed: str = ""
+    """The figures that no source confirms."""
 
 
 class CatalogueMachine(msgspec.Struct, frozen=True):
     """A machine of the catalogue; `is_recorded` marks those on which the kubelet's decisions were recorded."""
 
     name: str
-    description: str
-    machine: MachineInfo
-    architecture: str = "amd64"
-    is_recorded: bool = False
+    entry: CatalogueEntry | None = None
+    """None: a recorded machine."""
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the kubelet's decisions were recorded on this machine."""
+        return self.entry is None
 
-def catalogue() -> Mapping[str, CatalogueMachine]:
-    """All machines by name, real ones first, then the recorded ones."""
-    return _catalogue()
+    @property
+    def machine(self) -> MachineInfo:
+        """The machine as cAdvisor describes it."""
+        return _machine(self.name)
+
+    @property
+    def architecture(self) -> str:
+        """The architecture as Go names it."""
+        return "amd64" if self.entry is None else self.entry.architecture
+
+    @property
+    def description(self) -> str:
+        """The machine in a line."""
+        if self.entry is None:
+            return _recorded_description(self.name, self.machine)
+        return self.entry.description
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Which figures are from where."""
+        return () if self.entry is None else self.entry.sources
+
+    @property
+    def assumed(self) -> str:
+        """The figures that no source confirms."""
+        return "" if self.entry is None else self.entry.assumed
+
+    @property
+    def devices(self) -> dict[str, tuple[Device, ...]]:
+        """The devices by resource, as their plugins list them."""
+        entry = self.entry
+        return (
+            {} if entry is None else {name: _devices(name, places) for name, places in entry.devices.items()}
+        )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that the machine's cloud gives a node, beside the kubelet's own."""
+        return {_INSTANCE_TYPE: self.name} if self.entry is not None and self.entry.is_instance_type else {}
 
 
 @cache
-def recorded_machines() -> Mapping[str, dict[str, Any]]:
+def catalogue() -> Mapping[str, CatalogueMachine]:
+    """All machines by name, real ones first, then the recorded ones."""
+    real = {name: CatalogueMachine(name, entry) for name, entry in real_machines().items()}
+    return real | {name: CatalogueMachine(name) for name in recorded_machines()}
+
+
+@cache
+def real_machines() -> dict[str, CatalogueEntry]:
+    """The real machines by name."""
+    text = resources.files("nodewright.profiles").joinpath("data/machines.toml").read_text()
+    return msgspec.convert(tomllib.loads(text), dict[str, CatalogueEntry])
+
+
+@cache
+def recorded_machines() -> dict[str, dict[str, Any]]:
     """The recorded machines as plain documents with cAdvisor's names."""
     text = resources.files("nodewright.profiles").joinpath("data/machines.json").read_text()
     machines: dict[str, dict[str, Any]] = json.loads(text)
@@ -43,30 +130,44 @@ def recorded_machines() -> Mapping[str, dict[str, Any]]:
 
 
 @cache
-def _catalogue() -> Mapping[str, CatalogueMachine]:
-    real = {
-        name: CatalogueMachine(
-            name, description, machine_from_shape(shape), "amd64" if shape.core_ids_in_cpuinfo else "arm64"
-        )
-        for name, (description, shape) in REAL_MACHINES.items()
-    }
-    recorded = {
-        name: CatalogueMachine(name, _recorded_description(name, machine), machine, is_recorded=True)
-        for name, machine in msgspec.convert(recorded_machines(), dict[str, MachineInfo]).items()
-    }
-    return real | recorded
+def _machine(name: str) -> MachineInfo:
+    entry = real_machines().get(name)
+    if entry is None:
+        return msgspec.convert(recorded_machines()[name], MachineInfo)
+    is_x86 = entry.architecture == "amd64"
+    shape = MachineShape(
+        sockets=entry.sockets,
+        numa_per_socket=entry.numa_per_socket,
+        cores=entry.cores,
+        threads=entry.threads,
+        small_cores=entry.small_cores,
+        l3_bytes=entry.l3_mib * MIB,
+        l3_cores=entry.l3_cores,
+        memory_bytes=entry.memory_gib * GIB,
+        memory_only_bytes=tuple(amount * GIB for amount in entry.memory_only_gib),
+        distances=entry.distances,
+        slit=entry.slit or _distances(name, entry),
+        numbering=entry.numbering,
+        huge_page_sizes=HUGE_PAGE_SIZES_X86_KIB if is_x86 else HUGE_PAGE_SIZES_ARM_KIB,
+        core_ids_in_cpuinfo=is_x86,
+    )
+    return machine_from_shape(shape)
 
 
-def _quadrants(near: int, far: int, cores: int, **fields: Any) -> MachineShape:
-    """Two sockets with four NUMA nodes each."""
-    return MachineShape(sockets=2, numa_per_socket=4, cores=cores, distances=(near, far), **fields)
+def _devices(resource: str, places: int | tuple[int, ...]) -> tuple[Device, ...]:
+    stem = resource.rpartition("/")[2]
+    if isinstance(places, int):
+        return tuple(Device(id=f"{stem}-{number}") for number in range(places))
+    return tuple(
+        Device(id=f"{stem}-{number}", numa_nodes=(numa_node,)) for number, numa_node in enumerate(places)
+    )
 
 
-_XEON_8380: dict[str, Any] = {"threads": 2, "l3_bytes": 60 * MIB}
-_XEON_8480: dict[str, Any] = {"threads": 2, "l3_bytes": 105 * MIB}
-_EPYC_7742: dict[str, Any] = {"threads": 2, "l3_bytes": 16 * MIB, "l3_cores": 4}
-_EPYC_9654: dict[str, Any] = {"threads": 2, "l3_bytes": 32 * MIB, "l3_cores": 8}
-_ARM: dict[str, Any] = {"huge_page_sizes": HUGE_PAGE_SIZES_ARM_KIB, "core_ids_in_cpuinfo": False}
+def _distances(name: str, entry: CatalogueEntry) -> tuple[tuple[int, ...], ...]:
+    """The distances where two numbers are not enough, and there are too many to write down."""
+    if name == "epyc-7742-2s-l3numa":
+        return _l3_as_numa()
+    return _grace(entry.sockets, len(entry.memory_only_gib)) if entry.memory_only_gib else ()
 
 
 def _l3_as_numa() -> tuple[tuple[int, ...], ...]:
@@ -82,114 +183,25 @@ def _l3_as_numa() -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(distance(numa_node, other) for other in range(32)) for numa_node in range(32))
 
 
-def _gb200() -> tuple[tuple[int, ...], ...]:
-    """Distances of a GB200: nodes 0 and 1 have the CPUs; 2-17 belong to the GPUs of node 0, 18-33 to those of node 1."""
+def _grace(sockets: int, memory_only: int) -> tuple[tuple[int, ...], ...]:
+    """Distances of Grace processors: the first nodes have the CPUs; the others belong to their GPUs, in equal parts."""
+    count = sockets + memory_only
 
     def distance(numa_node: int, other: int) -> int:
         if numa_node == other:
             return 10
-        cpu_nodes = tuple(number if number < 2 else (number - 2) // 16 for number in (numa_node, other))
-        if numa_node < 2 and other < 2:
+        cpu_nodes = tuple(
+            number if number < sockets else (number - sockets) * sockets // memory_only
+            for number in (numa_node, other)
+        )
+        if numa_node < sockets and other < sockets:
             return 40
-        if numa_node >= 2 and other >= 2:
+        if numa_node >= sockets and other >= sockets:
             return 255
         return 80 if cpu_nodes[0] == cpu_nodes[1] else 120
 
-    return tuple(tuple(distance(numa_node, other) for other in range(34)) for numa_node in range(34))
+    return tuple(tuple(distance(numa_node, other) for other in range(count)) for numa_node in range(count))
 
-
-# Name -> description and shape. Memory sizes and distances are typical values; no huge pages are reserved.
-REAL_MACHINES: dict[str, tuple[str, MachineShape]] = {
-    "vm-4": (
-        "small virtual machine: 2 cores with 2 threads, 16 GiB, one NUMA node",
-        MachineShape(
-            cores=2, threads=2, l3_bytes=32 * MIB, memory_bytes=16 * GIB, numbering=CPUNumbering.ADJACENT
-        ),
-    ),
-    "laptop-i7-1370p": (
-        "hybrid laptop, Core i7-1370P: 6 cores with 2 threads, 8 small cores with one, one L3",
-        MachineShape(
-            cores=6,
-            threads=2,
-            small_cores=8,
-            l3_bytes=24 * MIB,
-            memory_bytes=32 * GIB,
-            numbering=CPUNumbering.ADJACENT,
-        ),
-    ),
-    "xeon-8380-2s": (
-        "two Xeon Platinum 8380 (Ice Lake): 2 x 40 cores, sub-NUMA clustering off",
-        MachineShape(sockets=2, cores=40, memory_bytes=256 * GIB, **_XEON_8380),
-    ),
-    "xeon-8380-2s-snc2": (
-        "two Xeon Platinum 8380 (Ice Lake), SNC2: 4 NUMA nodes of 20 cores",
-        MachineShape(
-            sockets=2, numa_per_socket=2, cores=20, memory_bytes=128 * GIB, distances=(11, 20), **_XEON_8380
-        ),
-    ),
-    "xeon-8480-2s": (
-        "two Xeon Platinum 8480+ (Sapphire Rapids): 2 x 56 cores, sub-NUMA clustering off",
-        MachineShape(sockets=2, cores=56, memory_bytes=512 * GIB, distances=(10, 21), **_XEON_8480),
-    ),
-    "xeon-8480-2s-snc2": (
-        "two Xeon Platinum 8480+ (Sapphire Rapids), SNC2: 4 NUMA nodes of 28 cores",
-        MachineShape(
-            sockets=2, numa_per_socket=2, cores=28, memory_bytes=256 * GIB, distances=(12, 21), **_XEON_8480
-        ),
-    ),
-    "xeon-8480-2s-snc4": (
-        "two Xeon Platinum 8480+ (Sapphire Rapids), SNC4: 8 NUMA nodes of 14 cores",
-        _quadrants(12, 21, 14, memory_bytes=128 * GIB, **_XEON_8480),
-    ),
-    "epyc-7742-2s-nps1": (
-        "two EPYC 7742 (Rome), NPS1: 2 x 64 cores, an L3 for 4 cores (CCX)",
-        MachineShape(sockets=2, cores=64, memory_bytes=256 * GIB, distances=(12, 32), **_EPYC_7742),
-    ),
-    "epyc-7742-2s-nps4": (
-        "two EPYC 7742 (Rome), NPS4: 8 NUMA nodes of 16 cores, an L3 for 4 cores (CCX)",
-        _quadrants(12, 32, 16, memory_bytes=64 * GIB, **_EPYC_7742),
-    ),
-    "epyc-7742-2s-l3numa": (
-        "two EPYC 7742 (Rome), NPS4 with L3 as NUMA: 32 NUMA nodes of 4 cores",
-        MachineShape(
-            sockets=2, numa_per_socket=16, cores=4, memory_bytes=16 * GIB, slit=_l3_as_numa(), **_EPYC_7742
-        ),
-    ),
-    "epyc-9654-2s-nps1": (
-        "two EPYC 9654 (Genoa), NPS1: 2 x 96 cores, an L3 for 8 cores (CCD)",
-        MachineShape(sockets=2, cores=96, memory_bytes=768 * GIB, distances=(12, 32), **_EPYC_9654),
-    ),
-    "epyc-9654-2s-nps4": (
-        "two EPYC 9654 (Genoa), NPS4: 8 NUMA nodes of 24 cores, an L3 for 8 cores (CCD)",
-        _quadrants(12, 32, 24, memory_bytes=192 * GIB, **_EPYC_9654),
-    ),
-    "kunpeng-920-2s": (
-        "two Kunpeng 920-6426 (Arm): 4 NUMA nodes of 32 cores, no threads",
-        MachineShape(
-            sockets=2,
-            numa_per_socket=2,
-            cores=32,
-            l3_bytes=32 * MIB,
-            l3_cores=32,
-            memory_bytes=128 * GIB,
-            slit=((10, 12, 20, 22), (12, 10, 22, 24), (20, 22, 10, 12), (22, 24, 12, 10)),
-            **_ARM,
-        ),
-    ),
-    "gb200": (
-        "GB200 tray: two Grace (2 x 72 Arm cores), 32 NUMA nodes without CPUs for the memory and partitions of 4 GPUs",
-        MachineShape(
-            sockets=2,
-            cores=72,
-            l3_bytes=114 * MIB,
-            memory_bytes=480 * GIB,
-            # Of the 8 nodes of a GPU, the first has its memory; the others are for partitions (MIG).
-            memory_only_bytes=(186 * GIB, 0, 0, 0, 0, 0, 0, 0) * 4,
-            slit=_gb200(),
-            **_ARM,
-        ),
-    ),
-}
 
 _ODD_MACHINES = {
     "odd-cpuless-node0": "NUMA node 0 without CPUs",

@@ -11,10 +11,11 @@ from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
 from nodewright.kubernetes.objects import ObjectMeta
 from nodewright.kubernetes.resource_names import is_extended
+from nodewright.profiles.catalogue import catalogue
 from nodewright.profiles.machine_shapes import parse_shape_rules, resized, shape_machine
+from nodewright.profiles.node_lookup import DEFAULT_PID_MAX, DEFAULT_ROOT_FS_BYTES, catalogue_profile
 
-ROOT_FS_BYTES = 500 << 30
-PID_MAX = 4_194_304  # set by systemd on 64-bit machines
+_BYTES_OF_A_CPU = 4 << 30
 _MAX_DEVICES = 4096
 _OPTION = "--shape"
 _DEVICES = re.compile(r"(?P<resource>[^=@]+)=(?P<count>[0-9]{1,6})(?:@(?P<place>numa|[0-9]{1,4}))?", re.ASCII)
@@ -22,7 +23,7 @@ _NODE_OBJECT = re.compile(rb"""["']?kind["']?\s*:\s*["']?Node["']?\s*[,}\r\n]"""
 
 
 def shape_profile(shape: str, memory_bytes: int | None = None) -> NodeProfile:
-    """A node of the shape `SOCKETSxNUMAxCORESxTHREADS` or of a machine of the catalogue, with this memory.
+    """A node of the shape `SOCKETSxNUMAxCORESxTHREADS`, or a machine of the catalogue with its devices; with this memory.
 
     Units:  memory_bytes of the whole machine; None: as much as its shape has, 4 GiB a CPU without a machine.
     Errors: InputError for an unknown shape.
@@ -37,14 +38,22 @@ def shape_profile(shape: str, memory_bytes: int | None = None) -> NodeProfile:
     if more or not rule.shape or rule.cpus is not None:
         rule_text = "must be SOCKETSxNUMAxCORESxTHREADS or a name of `nodewright node catalogue`"
         raise InputError([Fault(source=_OPTION, value=shape, rule=rule_text)])
-    machine = shape_machine(rule.shape)
-    if memory_bytes is None and shape[:1].isdigit():
-        memory_bytes = machine.num_cores * (4 << 30)
-    if memory_bytes is not None:
-        pages = {pages.page_size: pages.num_pages for pages in machine.hugepages}
-        machine = resized(machine, memory_bytes, pages)
+    profile = catalogue_profile(shape) if shape in catalogue() else _plain_profile(shape)
+    machine = profile.spec.machine_info
+    if memory_bytes is None:
+        return profile
+    pages = {pages.page_size: pages.num_pages for pages in machine.hugepages}
+    return replace(profile, spec=replace(profile.spec, machine_info=resized(machine, memory_bytes, pages)))
+
+
+def _plain_profile(shape: str) -> NodeProfile:
+    machine = shape_machine(shape)
+    pages = {pages.page_size: pages.num_pages for pages in machine.hugepages}
     spec = NodeProfileSpec(
-        machine_info=machine, root_fs_capacity=ROOT_FS_BYTES, labels=kubelet_labels(shape), pid_max=PID_MAX
+        machine_info=resized(machine, machine.num_cores * _BYTES_OF_A_CPU, pages),
+        root_fs_capacity=DEFAULT_ROOT_FS_BYTES,
+        labels=kubelet_labels(shape),
+        pid_max=DEFAULT_PID_MAX,
     )
     return NodeProfile(metadata=ObjectMeta(name=shape), spec=spec)
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import read_file
+from nodewright.formats.provided_files import provided_content
 from nodewright.formats.regular_files import is_there
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec, kubelet_labels
 from nodewright.kubernetes.objects import ObjectMeta, Pod
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from nodewright.profiles.catalogue import CatalogueMachine
 
 CATALOGUE = "catalogue:"
+
+SOURCES_ANNOTATION = "nodewright.dev/sources"
+ASSUMED_ANNOTATION = "nodewright.dev/assumed"
+"""What a profile from the catalogue says of its figures: where they are from, and which have no source."""
 
 DEFAULT_ROOT_FS_BYTES = 500 << 30
 DEFAULT_PID_MAX = 4_194_304  # set by systemd on 64-bit machines
@@ -49,7 +54,7 @@ def _found_profile(reference: str | None) -> NodeProfile:
 
         return capture_this_machine().profile
     name = reference.removeprefix(CATALOGUE)
-    if name == reference and is_there(reference):
+    if name == reference and (provided_content(reference) is not None or is_there(reference)):
         file = read_file(reference)
         if b"NodeProfile" not in file.content:
             from nodewright.profiles.described_node import is_node_object, node_object_profile  # noqa: PLC0415 - rare
@@ -61,7 +66,7 @@ def _found_profile(reference: str | None) -> NodeProfile:
 
 
 def catalogue_profile(name: str) -> NodeProfile:
-    """The catalogue machine of that name, as a node with typical disks.
+    """The catalogue machine of that name, as a node with typical disks and its devices.
 
     Errors: InputError if the catalogue has no such name.
     """
@@ -79,13 +84,23 @@ def catalogue_profile(name: str) -> NodeProfile:
 
 
 def _profile(machine: "CatalogueMachine") -> NodeProfile:
+    name = machine.name.lower().replace("_", "-")  # names of nodes have no others
     spec = NodeProfileSpec(
         machine_info=machine.machine,
         root_fs_capacity=DEFAULT_ROOT_FS_BYTES,
-        labels=kubelet_labels(machine.name, machine.architecture),
+        labels=kubelet_labels(name, machine.architecture) | machine.labels,
+        devices=machine.devices,
         pid_max=DEFAULT_PID_MAX,
     )
-    return NodeProfile(metadata=ObjectMeta(name=machine.name), spec=spec)
+    annotations = {
+        key: text
+        for key, text in (
+            (SOURCES_ANNOTATION, "; ".join(machine.sources)),
+            (ASSUMED_ANNOTATION, machine.assumed),
+        )
+        if text
+    }
+    return NodeProfile(metadata=ObjectMeta(name=name, annotations=annotations), spec=spec)
 
 
 def pod_on_node(pods: Sequence[Pod], manifest_pod: Pod, *, node: str) -> Pod:

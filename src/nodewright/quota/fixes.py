@@ -78,10 +78,8 @@ def pod_headroom(
             cluster.charge_cache.object_charge(planned.resource, planned.object, namespace)
             for planned in plan.objects
         ]
-        because = next(
-            (object_charge.because for object_charge in object_charges if object_charge.because is not None),
-            None,
-        )
+        reasons = (namespace.refusal_of_new_objects, *(each.because for each in object_charges))
+        because = next((reason for reason in reasons if reason is not None), None)
         delta = combined_delta(
             object_charge.delta for object_charge in object_charges if object_charge.delta is not None
         )

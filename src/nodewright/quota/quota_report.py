@@ -12,6 +12,7 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.output.json_yaml import Inlined, Report, ReportDocument
 from nodewright.output.junit import JUnitCase, JUnitSuite, junit_text
 from nodewright.output.sarif import SARIFLevel, SARIFResult, SARIFRule, sarif_document
+from nodewright.output.workflow_commands import WorkflowCommand
 from nodewright.printable import printable
 from nodewright.quota.fixes import ReplicaReduction
 from nodewright.quota.quota_text import (
@@ -330,6 +331,19 @@ def quota_junit(report: QuotaReport) -> str:
     return junit_text(
         [JUnitSuite(name=f"quota.{name}", cases=tuple(cases)) for name, cases in suites.items()]
     )
+
+
+def quota_commands(report: QuotaReport) -> Iterator[WorkflowCommand]:
+    """What is rejected as workflow commands of GitHub Actions."""
+    for refusal in report.applied.refusals:
+        if refusal.refusal is not None:
+            subject = report.subjects[refusal.manifest]
+            yield WorkflowCommand(
+                command="error",
+                title=_rule(refusal).id,
+                position=subject.position,
+                text=f"{subject}: {_message(refusal)}",
+            )
 
 
 def quota_sarif(report: QuotaReport, version: str) -> dict[str, Any]:

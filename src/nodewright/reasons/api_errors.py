@@ -17,6 +17,14 @@ def forbidden_error(resource: GroupResource, meta: ObjectMeta, reason: str) -> s
     return f'{resource} "{meta.name or meta.generate_name or "Unknown"}" is forbidden: {reason}'
 
 
+def terminating_error(namespace: str) -> str:
+    """The reason for which a new object is refused in a namespace that is being terminated.
+
+    Follows: v1.36, apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go, Lifecycle.Admit, the first plugin.
+    """
+    return f"unable to create new content in namespace {namespace} because it is being terminated"
+
+
 def aggregate_error(texts: Iterable[str]) -> str:
     """Several errors as one text: each once, in brackets if there is more than one.
 

@@ -8,7 +8,6 @@ from nodewright.values.subsets import Demand, minimum_size
 from nodewright.values.topology_hints import Fitting, Hint, HintList, Offer
 
 NO_OPINION = HintList((Hint(None, True),))
-NO_POSSIBLE_HINT = HintList((Hint(None, False),))
 
 
 class ResourceHintList(msgspec.Struct):
@@ -70,9 +69,7 @@ def resource_hint_lists(offers: Iterable[Offer]) -> list[ResourceHintList]:
             lists.append(_list(offer.provider, "", NO_OPINION))
             continue
         for resource, hints in sorted(offer.hints.items()):
-            lists.append(
-                _list(offer.provider, resource, NO_OPINION if hints is None else hints or NO_POSSIBLE_HINT)
-            )
+            lists.append(_list(offer.provider, resource, NO_OPINION if hints is None else hints))
     return lists
 
 
@@ -94,4 +91,7 @@ def _list(provider: str, resource: str, hints: HintList) -> ResourceHintList:
     rule = hints.fitting
     if rule is not None and not rule.fits(rule.nodes.mask):
         rule = None
+    if not hints.listed and rule is None:
+        # No hint at all counts as one without an opinion that is not preferred.
+        any_nodes = True
     return ResourceHintList(provider, resource, listed, preferred, any_nodes, any_preferred, rule)

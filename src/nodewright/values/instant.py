@@ -1,7 +1,7 @@
 """Timestamps as Kubernetes writes them (`2026-01-31T12:00:00Z`), in whole nanoseconds since 1970."""
 
 import re
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 _TEXT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})"
@@ -46,21 +46,7 @@ class Instant:
         Digits beyond nanoseconds are truncated.
         Errors: InstantError.
         """
-        match = _TEXT.fullmatch(text)
-        if match is None:
-            raise InstantError(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
-        year, month, day, hour, minute, second = map(int, match.groups()[:6])
-        fraction, sign, offset_h, offset_min = match.groups()[6:]
-        offset_h, offset_min = int(offset_h or 0), int(offset_min or 0)
-        if not (1 <= month <= 12 and 1 <= day <= _days_in(year, month)):
-            raise InstantError(f"{text!r} names a day that does not exist")
-        # Go accepts offsets of 24 hours and of 60 minutes.
-        if hour > 23 or minute > 59 or second > 59 or offset_h > 24 or offset_min > 60:
-            raise InstantError(f"{text!r} names a time of day that does not exist")
-        seconds = (_days_since_1970(year, month, day) * 24 + hour) * 3600 + minute * 60 + second
-        offset = offset_h * 3600 + offset_min * 60
-        seconds += offset if sign == "-" else -offset
-        return cls(seconds * 10**9 + int((fraction or "")[:9].ljust(9, "0")))
+        return cls(_nanoseconds(text))
 
     @property
     def whole_second(self) -> "Instant":
@@ -101,6 +87,26 @@ ZERO_TIME = Instant(-62_135_596_800 * 10**9)
 
 def _is_leap(year: int) -> bool:
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+# A live pod has a dozen timestamps, most of them within a few seconds of each other.
+@lru_cache(maxsize=1024)
+def _nanoseconds(text: str) -> int:
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise InstantError(f"{text!r} is not a time such as 2026-01-31T12:00:00Z")
+    year, month, day, hour, minute, second = map(int, match.groups()[:6])
+    fraction, sign, offset_h, offset_min = match.groups()[6:]
+    offset_h, offset_min = int(offset_h or 0), int(offset_min or 0)
+    if not (1 <= month <= 12 and 1 <= day <= _days_in(year, month)):
+        raise InstantError(f"{text!r} names a day that does not exist")
+    # Go accepts offsets of 24 hours and of 60 minutes.
+    if hour > 23 or minute > 59 or second > 59 or offset_h > 24 or offset_min > 60:
+        raise InstantError(f"{text!r} names a time of day that does not exist")
+    seconds = (_days_since_1970(year, month, day) * 24 + hour) * 3600 + minute * 60 + second
+    offset = offset_h * 3600 + offset_min * 60
+    seconds += offset if sign == "-" else -offset
+    return seconds * 10**9 + int((fraction or "")[:9].ljust(9, "0"))
 
 
 def _days_in(year: int, month: int) -> int:

@@ -36,7 +36,7 @@ class Demand(msgspec.Struct, frozen=True):
 
     def met_by(self, chosen: int) -> bool:
         """Whether the chosen places have enough."""
-        return self.total(chosen) >= self.needed
+        return sum([amount for places, amount in self.shares if places & chosen]) >= self.needed
 
 
 class MinimumSize(msgspec.Struct, frozen=True):

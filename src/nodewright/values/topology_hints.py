@@ -67,9 +67,14 @@ class Fitting(msgspec.Struct, frozen=True):
         """Whether the set of nodes is a hint."""
         if mask & ~self.nodes.mask or mask.bit_count() < self.at_least:
             return False
-        return all(group & mask for group in self.touching) and all(
-            need.met_by(mask) for need in self.demands
-        )
+        # Loops instead of `all`: this is called for each set that is tried.
+        for group in self.touching:
+            if not group & mask:
+                return False
+        for demand in self.demands:  # noqa: SIM110 - as above
+            if not demand.met_by(mask):
+                return False
+        return True
 
     def prefers(self, mask: int) -> bool:
         """Whether the set, if it is a hint, is a preferred one."""

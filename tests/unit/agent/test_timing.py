@@ -23,6 +23,18 @@ def collections() -> Iterator[tuple[ShortCollections, FakeClock]]:
     gc.enable()
 
 
+def test_the_agent_makes_many_collections_of_few_objects() -> None:
+    before = gc.get_threshold()
+    collections = ShortCollections(FakeClock().monotonic_s)
+    gc.set_threshold(100_000, 20, 100)
+    collections.install()
+    try:
+        assert gc.get_threshold() == ShortCollections.THRESHOLDS
+    finally:
+        gc.callbacks.remove(collections.on_collection)
+        gc.set_threshold(*before)
+
+
 def test_what_survives_a_full_collection_is_not_examined_again(
     collections: tuple[ShortCollections, FakeClock],
 ) -> None:

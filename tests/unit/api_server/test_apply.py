@@ -115,7 +115,7 @@ def test_limit_ranges_set_defaults_before_they_are_checked() -> None:
 
 
 def test_claims_keep_to_limit_ranges_and_a_pod_is_not_made_without_its_claim() -> None:
-    claims = "volumeClaimTemplates: [{metadata: {name: d}, spec: {resources: {requests: {storage: 2Gi}}}}], "
+    claims = "volumeClaimTemplates: [{metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}], "
     bound = (
         "{apiVersion: v1, kind: LimitRange, metadata: {name: l}, spec: {limits: "
         "[{type: PersistentVolumeClaim, max: {storage: 1Gi}}]}}"
@@ -134,7 +134,7 @@ def test_claims_keep_to_limit_ranges_and_a_pod_is_not_made_without_its_claim() -
 
 
 def test_a_stateful_set_stops_at_the_first_pod_that_is_refused_and_its_claim_stays() -> None:
-    claims = "volumeClaimTemplates: [{metadata: {name: d}, spec: {resources: {requests: {storage: 1Gi}}}}], "
+    claims = "volumeClaimTemplates: [{metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}], "
     quota = QUOTA % "limits.cpu: 1, requests.storage: 9Gi"
     ordered = apply(manifests(pods_of("StatefulSet", f"replicas: 4, {claims}"), quota), ExpansionOptions())
     assert used(ordered) == {"limits.cpu": "1", "requests.storage": "2Gi"}
@@ -236,7 +236,7 @@ def test_the_used_amounts_in_the_status_can_be_the_initial_usage() -> None:
 
 
 def test_headroom_counts_pods_with_all_their_objects() -> None:
-    claims = "volumeClaimTemplates: [{metadata: {name: d}, spec: {resources: {requests: {storage: 2Gi}}}}], "
+    claims = "volumeClaimTemplates: [{metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}], "
     texts = (
         pods_of("StatefulSet", f"replicas: 1, {claims}"),
         pods_of("Job", ""),
@@ -318,3 +318,38 @@ def test_equal_pods_at_once_are_charged_as_one_after_the_other(amount: str) -> N
         pods_of("Job", "", container).replace("name: job", f"name: job{number}", 1) for number in range(5)
     ]
     assert used(together) == used(apply(manifests(*jobs, quota), ExpansionOptions()))
+
+
+def test_nothing_new_is_created_in_a_namespace_that_is_being_terminated() -> None:
+    ending = "{apiVersion: v1, kind: Namespace, metadata: {name: default}, status: {phase: Terminating}}"
+    reason = "unable to create new content in namespace default because it is being terminated"
+    objects = (
+        ending,
+        QUOTA % "pods: 5",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: existing, uid: u}}",
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a}]}}",
+        "{apiVersion: v1, kind: Pod, metadata: {name: stored, uid: u}, spec: {containers: [{name: a}]}}",
+        pods_of("Deployment", "replicas: 2, "),
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: other}}",
+    )
+    applied = apply(manifests(*objects), ExpansionOptions())
+    assert shown(applied) == [
+        "configmaps c 0/1 (1 refused)",
+        "configmaps existing 1/1",
+        "pods p 0/1 (1 refused)",
+        "pods stored 1/1",
+        "deployments.apps deployment 0/1 (1 refused)",
+        "replicasets.apps deployment- 0/1",
+        "pods deployment-0 0/2",
+        "configmaps c 1/1",
+    ]
+    assert messages(applied) == [
+        f'configmaps "c" is forbidden: {reason}',
+        f'pods "p" is forbidden: {reason}',
+        f'deployments.apps "deployment" is forbidden: {reason}',
+    ]
+    headroom = pod_headroom(manifests(*objects), applied, ExpansionOptions())
+    assert {each.additional_pods for each in headroom} == {0}
+    active = ending.replace("Terminating", "Active")
+    assert not apply(manifests(active, *objects[1:]), ExpansionOptions()).refusals

@@ -161,7 +161,7 @@ CASES: Mapping[str, Case] = {
         "the line has more than",
     ),
     "a packed table": (
-        f"fleet run --nodes @n.csv.gz {PODS} --max-unpacked-size 1Mi",
+        f"fleet run --nodes @n.csv.gz {PODS} --max-unpacked-size 128Ki",
         lambda: {"n.csv.gz": packed(b"a,1,1Gi\n", 1_000_000, b"name,cpu,memory\n")},
         "--max-unpacked-size",
     ),

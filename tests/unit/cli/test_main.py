@@ -1,5 +1,7 @@
+import gc
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,16 @@ from nodewright.cli import app, main
 from nodewright.output.exit_codes import INTERRUPTED
 
 PROGRAMS = Path(sys.executable).parent
+
+
+@pytest.fixture(autouse=True)
+def own_garbage_collection() -> Iterator[None]:
+    """Keeps what `main` sets for a whole process from the tests that follow: hypothesis looks for objects by `gc`."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    gc.enable()
 
 
 def output(*command: str) -> subprocess.CompletedProcess[str]:

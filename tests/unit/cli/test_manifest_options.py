@@ -44,7 +44,7 @@ def test_a_selector_leaves_out_objects_and_counts_them(
     assert run(["requests", "-f", str(tmp_path), "-l", "app=web", "-o", "name"]) == YES
     shown = capsys.readouterr()
     assert shown.out == "pod/web\n"
-    assert shown.err == "skipped: 1 objects that -l does not select\n"
+    assert shown.err == "skipped: 1 object that -l does not select\n"
 
 
 @pytest.fixture
@@ -139,3 +139,88 @@ def test_another_system_than_linux_needs_a_node(
     assert run([command, "-f", web]) == ERROR
     assert capsys.readouterr().err == "error: this machine is not Linux: name a node with --node\n"
     assert run([command, "-f", web, "--node", "vm-4"]) == YES
+
+
+PATCH = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 2}\n"
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: small}\nstatus: {allocatable: {cpu: 4, memory: 8Gi, pods: 110}}\n"
+USAGE_OF_NODE = ["--node", "vm-4", "--available", "memory.available=10Gi"]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["requests"], YES),
+        (["admit", "--node", "vm-4"], YES),
+        (["explain", "--node", "vm-4"], YES),
+        (["quota"], YES),
+        (["lint"], YES),
+        (["evict", *USAGE_OF_NODE], YES),
+        (["fleet"], YES),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_patches_of_a_kustomization_are_counted_instead_of_judged(
+    command: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "overlay").mkdir()
+    write(tmp_path, "web")
+    (tmp_path / "node.yaml").write_text(NODE)
+    (tmp_path / "replicas.yaml").write_text(PATCH)
+    (tmp_path / "overlay" / "cpu.yaml").write_text(PATCH)
+    (tmp_path / "kustomization.yaml").write_text(
+        "patches: [{path: overlay/cpu.yaml}, {patch: '- op: remove'}]\npatchesStrategicMerge: [replicas.yaml]\n"
+    )
+    assert run([*command, "-R", "-f", str(tmp_path)]) == code
+    assert "2 kustomize patches" in capsys.readouterr().err
+
+
+def test_a_broken_kustomization_names_no_patches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "patch.yaml").write_text(PATCH)
+    (tmp_path / "kustomization.yml").write_text("patches: [{path: patch.yaml}\n")
+    assert run(["requests", "-f", str(tmp_path)]) == ERROR
+    assert "kustomization.yml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["evict", *USAGE_OF_NODE], ["fleet"]], ids=lambda value: value[0])
+def test_every_command_descends_and_builds_kustomizations(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    below = tmp_path / "all" / "below"
+    below.mkdir(parents=True)
+    write(below, "web")
+    (tmp_path / "all" / "node.yaml").write_text(NODE)
+    tool(tmp_path, "kubectl", f"echo '{POD % ('web', 'web')}---\n{NODE}'", monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    assert run([*command, "-R", "-f", "all"]) == YES
+    assert run([*command, "-k", "overlay"]) == YES
+
+
+def test_configuration_of_a_program_is_no_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "apiVersion: kubecontrolplane.config.openshift.io/v1\nkind: KubeAPIServerConfig\n---\n"
+        + POD % ("a", "a")
+    )
+    for command in ("lint", "quota", "requests"):
+        assert run([command, "-f", str(path)]) == YES
+        assert "1 KubeAPIServerConfig" in capsys.readouterr().err
+
+
+def test_a_limit_range_that_no_pod_is_under_is_mentioned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.yaml"
+    limits = "apiVersion: v1\nkind: LimitRange\nmetadata: {name: small, namespace: %s}\nspec: {limits: [{type: Pod}]}\n---\n"
+    path.write_text(limits % "other" + limits % "default" + POD % ("a", "a"))
+    assert run(["requests", "-f", str(path)]) == YES
+    assert capsys.readouterr().err == "skipped: 1 LimitRange of a namespace without pods\n"
+
+
+def test_one_object_that_a_selector_leaves_out_is_counted_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["requests", "-f", ",".join(write(tmp_path, "web", "db")), "-l", "app=web"]) == YES
+    assert capsys.readouterr().err == "skipped: 1 object that -l does not select\n"

@@ -3,13 +3,12 @@ import pytest
 from nodewright.core.pod_features import (
     SysctlAllowlist,
     disabled_pod_level_resources,
-    dotted_sysctl,
     forbidden_sysctl,
     missing_features,
-    sysctl_namespace,
 )
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
 from nodewright.reasons.reason import NodeFeaturesMissing, PodLevelResourcesDisabled, SysctlForbidden
 
 

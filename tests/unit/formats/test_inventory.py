@@ -81,8 +81,8 @@ CONTROLLERS = """
     batch/v1 Job         {parallelism: 4, completions: 3}                       ->  3 - none
     batch/v1 Job         {parallelism: 4, suspend: true}                        ->  0 - none
     batch/v1 Job         completions: 7                                         ->  1 - none
-    batch/v1 CronJob     jobTemplate: {spec: {parallelism: 2, %s}}              ->  2 jobs.batch none
-    batch/v1 CronJob     {suspend: true, jobTemplate: {spec: {%s}}}             ->  0 - none
+    batch/v1 CronJob     schedule: '@daily', jobTemplate: {spec: {parallelism: 2, %s}}  ->  2 jobs.batch none
+    batch/v1 CronJob     {schedule: '@daily', suspend: true, jobTemplate: {spec: {%s}}} ->  0 - none
 """
 
 

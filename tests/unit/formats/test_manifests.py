@@ -294,12 +294,3 @@ def test_the_size_limit_can_be_changed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="bytes of YAML exceed the limit of 20"):
         load_workloads([str(path)], max_bytes=20)
     assert load_workloads([str(path)], max_bytes=2000).workloads
-
-
-def test_fields_that_are_not_validated_are_listed() -> None:
-    windows = POD.replace("spec: {", "spec: {securityContext: {windowsOptions: {hostProcess: true}}, ") % "a"
-    (workload,) = loaded(windows).workloads
-    assert [fact.what for fact in workload.not_judged] == ["spec.securityContext.windowsOptions"]
-    assert workload.is_verdict_open
-    (plain,) = loaded(POD % "a").workloads
-    assert (plain.not_judged, plain.is_verdict_open) == ((), False)

@@ -14,6 +14,7 @@ from nodewright.agent.devices.device_observations import (
 )
 from nodewright.agent.iteration import Iteration
 from nodewright.agent.observations import PodEffectCompleted
+from nodewright.agent.pods.termination import rejected_stage
 from nodewright.core.devices.device_assignment import container_device_ids
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.actions import GetPreferredAllocation
@@ -117,5 +118,5 @@ def with_allocation_result(
     override = iteration.constants.status_text.rejected_status(because)
     iteration.record_event(uid, override.reason, override.message, warning=True)
     return replace(
-        record, stage=PodStage.REJECTED, status_override=override, because=because, waits_for=frozenset()
+        record, stage=rejected_stage(record), status_override=override, because=because, waits_for=frozenset()
     )

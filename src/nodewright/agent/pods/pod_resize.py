@@ -13,7 +13,7 @@ from nodewright.core.lifecycle.pod_actions import ContainerToKill, KillReason, P
 from nodewright.core.lifecycle.pod_conditions import PodResizeStatus
 from nodewright.core.resize.resize_allocation import merged_resize
 from nodewright.core.resize.resize_checks import container_restarts
-from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.objects import Pod, PodStatus
 from nodewright.kubernetes.runtime_status import ContainerPhase
 from nodewright.node.actions import KillPod
 from nodewright.node.events import PodResized
@@ -30,6 +30,9 @@ def with_known_uids(iteration: Iteration, source: PodSource, pods: Iterable[Pod]
 
     Departs: manifests have no identity of their own; a manifest with other changes is a new pod.
     """
+    if source is PodSource.CLUSTER:
+        yield from pods
+        return
     known = {
         record.pod.full_name: record
         for record in iteration.pods.values()
@@ -69,6 +72,9 @@ def differs_only_in_resources(written: Pod, current: Pod) -> bool:
 
 def update_pod(iteration: Iteration, record: PodRecord, written: Pod) -> None:
     """Updates a known pod, perhaps with other resources."""
+    if record.source is PodSource.CLUSTER:
+        _update_cluster_pod(iteration, record, without_api_fields(written))
+        return
     desired = record.resizing.desired
     if written == record.pod:
         if desired is not None:
@@ -77,6 +83,21 @@ def update_pod(iteration: Iteration, record: PodRecord, written: Pod) -> None:
         iteration.put_record(replace(record, pod=written))
     elif desired is None or desired.spec != written.spec:
         _request_resize(iteration, record, written)
+
+
+def _update_cluster_pod(iteration: Iteration, record: PodRecord, written: Pod) -> None:
+    """Updates a pod of the API server, which has validated the change: its allocated resources stay until a resize."""
+    allocated = merged_resize(record.pod, written)
+    if allocated != record.pod:
+        record = iteration.put_record(replace(record, pod=allocated))
+    desired = record.resizing.desired or record.pod
+    if merged_resize(written, desired).spec != desired.spec:
+        _request_resize(iteration, record, written)
+
+
+def without_api_fields(pod: Pod) -> Pod:
+    """The pod of an API server without what changes with every write: its version and its status."""
+    return replace(pod, metadata=replace(pod.metadata, resource_version=""), status=PodStatus())
 
 
 def retry_pending_resizes(iteration: Iteration) -> None:

@@ -13,9 +13,15 @@ from nodewright.agent.devices.device_admission import (
 )
 from nodewright.agent.iteration import Iteration
 from nodewright.agent.observations import DrainRequested
-from nodewright.agent.pods.pod_resize import update_pod, with_known_uids
+from nodewright.agent.pods.pod_resize import update_pod, with_known_uids, without_api_fields
 from nodewright.agent.pods.pod_sync import sync_pod
-from nodewright.agent.pods.termination import ADMITTED_STAGES, preempt_pod, terminate_pod
+from nodewright.agent.pods.termination import (
+    ADMITTED_STAGES,
+    is_shorter_grace,
+    preempt_pod,
+    rejected_stage,
+    terminate_pod,
+)
 from nodewright.agent.supervision import error_text
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
@@ -33,7 +39,14 @@ def set_source_pods(iteration: Iteration, source: PodSource, pods: Iterable[Pod]
     by_uid = {pod.uid: pod for pod in with_known_uids(iteration, source, pods)}
     iteration.keep_deferred(lambda origin, pod: origin is not source or pod.uid in by_uid)
     for uid, record in tuple(iteration.pods.items()):
-        if record.source is source and record.is_in_source and uid not in by_uid:
+        if record.source is not source or uid in by_uid:
+            continue
+        if record.is_cleaned_up:
+            iteration.delete_record(uid)
+            continue
+        if record.has_api_object:
+            iteration.put_record(replace(record, has_api_object=False))
+        if record.is_in_source:
             delete_pod(iteration, uid, None)
     # The kubelet also adds several pods in order of their age.
     iteration.set_waiting_pods(source, tuple(sorted(by_uid.values(), key=_age)))
@@ -64,6 +77,9 @@ def apply_pod(iteration: Iteration, source: PodSource, pod: Pod) -> None:
     if known is not None and known.source is not source:
         _defer_repeated(iteration, source, pod, known)
         return
+    if source is PodSource.CLUSTER and (pod.metadata.deletion_timestamp is not None or pod.is_terminal):
+        _end_cluster_pod(iteration, pod, known)
+        return
     if known is not None:
         if known.is_in_source and known.stage in ADMITTED_STAGES:
             update_pod(iteration, known, pod)
@@ -76,6 +92,39 @@ def apply_pod(iteration: Iteration, source: PodSource, pod: Pod) -> None:
             iteration.defer(source, pod)
         return
     _admit(iteration, source, pod)
+
+
+def _end_cluster_pod(iteration: Iteration, pod: Pod, known: PodRecord | None) -> None:
+    """Ends a pod that the API server has deleted, or that has a terminal phase there; it is never started again.
+
+    Follows: v1.36, kubelet/pod_workers.go, UpdatePod, calculateEffectiveGracePeriod.
+    """
+    is_deleted = pod.metadata.deletion_timestamp is not None
+    grace_s = max(1, pod.metadata.deletion_grace_period_seconds or 0) if is_deleted else None
+    if known is None:
+        iteration.keep_deferred(lambda _, deferred: deferred.uid != pod.uid)
+        record = PodRecord(
+            pod=without_api_fields(pod),
+            source=PodSource.CLUSTER,
+            stage=PodStage.TERMINATING,
+            memory=iteration.node.held.memory,
+            is_in_source=not is_deleted,
+            status=pod.status,
+            grace_period_s=grace_s,
+            runtime_status=iteration.take_orphan(pod.uid),
+        )
+        iteration.put_record(record)
+    elif is_deleted and (known.is_in_source or is_shorter_grace(known, grace_s)):
+        iteration.put_record(
+            replace(known, pod=replace(known.pod, metadata=without_api_fields(pod).metadata))
+        )
+        delete_pod(iteration, pod.uid, grace_s)
+    elif not is_deleted and known.stage in ADMITTED_STAGES:
+        ended = replace(
+            known.status, phase=pod.status.phase, reason=pod.status.reason, message=pod.status.message
+        )
+        iteration.put_record(replace(known, status=ended))
+        terminate_pod(iteration, pod.uid, None, None)
 
 
 def _defer_repeated(iteration: Iteration, source: PodSource, pod: Pod, known: PodRecord) -> None:
@@ -129,6 +178,9 @@ def _admit(iteration: Iteration, source: PodSource, pod: Pod) -> None:
     record = PodRecord(
         pod=pod, source=source, stage=PodStage.REJECTED, memory=memory, runtime_status=runtime_status
     )
+    if source is PodSource.CLUSTER:
+        # An agent that has lost its records goes on with what it has reported.
+        record = replace(record, pod=without_api_fields(pod), status=pod.status)
     if iteration.shutdown_reason:
         _reject_for_shutdown(iteration, record)
         return
@@ -147,11 +199,7 @@ def _admit(iteration: Iteration, source: PodSource, pod: Pod) -> None:
             case RecordPodEvent(pod_uid=uid, type=kind, reason=reason, message=message):
                 iteration.record_event(uid, reason, message, warning=kind == "Warning")
             case RejectPod(because=refusals):
-                override = iteration.constants.status_text.rejected_status(refusals)
-                iteration.record_event(pod.uid, override.reason, override.message, warning=True)
-                record = replace(
-                    record, status_override=override, because=_with_pod_names(iteration, refusals)
-                )
+                record = _rejected_record(iteration, record, refusals)
             case AdmitPod():
                 record = replace(record, waits_for=frozenset(victims))
                 has_devices = devices_of_pod(iteration.node, pod)
@@ -162,10 +210,21 @@ def _admit(iteration: Iteration, source: PodSource, pod: Pod) -> None:
     iteration.put_record(record)
 
 
+def _rejected_record(iteration: Iteration, record: PodRecord, refusals: tuple[Reason, ...]) -> PodRecord:
+    override = iteration.constants.status_text.rejected_status(refusals)
+    iteration.record_event(record.pod.uid, override.reason, override.message, warning=True)
+    return replace(
+        record,
+        stage=rejected_stage(record),
+        status_override=override,
+        because=_with_pod_names(iteration, refusals),
+    )
+
+
 def _reject_for_shutdown(iteration: Iteration, record: PodRecord) -> None:
     message = iteration.shutdown_reason
     override = StatusOverride(phase="Failed", reason="NodeShutdown", message=message)
-    iteration.put_record(replace(record, status_override=override))
+    iteration.put_record(replace(record, stage=rejected_stage(record), status_override=override))
     iteration.record_event(record.pod.uid, "NodeShutdown", message, warning=True)
 
 

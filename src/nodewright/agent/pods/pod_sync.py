@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.devices.device_admission import allocation_effect, devices_of_pod
 from nodewright.agent.effects import (
     CleanUpPod,
@@ -18,7 +18,7 @@ from nodewright.agent.iteration import Iteration
 from nodewright.agent.pods.pod_resize import with_restarts
 from nodewright.agent.pods.record_status import containers_awaiting_hook, has_post_start_hook, probe_results
 from nodewright.agent.pods.resource_updates import cgroups_of_record, pending_updates, pod_cgroup
-from nodewright.agent.pods.termination import COUNTED_STAGES
+from nodewright.agent.pods.termination import ADMITTED_STAGES, COUNTED_STAGES, forget_pod
 from nodewright.core.lifecycle.pod_actions import PodActions, pod_actions
 from nodewright.core.lifecycle.pod_termination import deadline_exceeded_status
 from nodewright.core.lifecycle.probe_state import (
@@ -41,7 +41,10 @@ CRASH_LOOP = "CrashLoopBackOff"
 def sync_pod(iteration: Iteration, uid: str) -> None:
     """Starts the pod's next effect, unless one is running."""
     record = iteration.pods.get(uid)
-    if record is None or record.has_running_effect:
+    if record is None or record.has_running_effect or record.is_cleaned_up:
+        return
+    if record.stage in ADMITTED_STAGES and awaits_cluster(iteration, record):
+        iteration.postpone(uid)
         return
     if record.retry_at_ns is not None and record.retry_at_ns <= iteration.now.monotonic_ns:
         record = iteration.put_record(replace(record, retry_at_ns=None))
@@ -70,10 +73,15 @@ def sync_pod(iteration: Iteration, uid: str) -> None:
         )
     elif record.stage in (PodStage.TERMINATED, PodStage.REJECTED) and not record.is_in_source:
         if record.stage is PodStage.REJECTED and record.runtime_status is None:
-            iteration.delete_record(uid)
+            forget_pod(iteration, record)
         else:
             cgroup = record.cgroup or pod_cgroup(record.pod, iteration.node.config)
             _start_effect(iteration, record, CleanUpPod(uid=uid, pod=record.pod, cgroup=cgroup))
+
+
+def awaits_cluster(iteration: Iteration, record: PodRecord) -> bool:
+    """Whether the API server may have deleted the pod while no agent ran: nothing of it is started before the list."""
+    return record.source is PodSource.CLUSTER and PodSource.CLUSTER in iteration.unready_sources
 
 
 def _activate_if_ready(iteration: Iteration, record: PodRecord) -> PodRecord:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.iteration import Iteration
 from nodewright.core.lifecycle.pod_conditions import NO_RESIZE
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
+from nodewright.kubernetes.runtime_status import ContainerPhase
 from nodewright.node.actions import KillPod
 
 ADMITTED_STAGES = (PodStage.ALLOCATING, PodStage.WAITING, PodStage.ACTIVE)
@@ -81,9 +82,7 @@ def terminate_pod(
     record = iteration.pods.get(uid)
     if record is None or record.stage in (PodStage.TERMINATED, PodStage.REJECTED):
         return
-    is_shorter = grace_period_s is not None and (
-        record.grace_period_s is None or grace_period_s < record.grace_period_s
-    )
+    is_shorter = is_shorter_grace(record, grace_period_s)
     was_terminating = record.stage is PodStage.TERMINATING
     kill_deadline_ns = record.kill_deadline_ns
     if override is not None and not was_terminating:
@@ -105,6 +104,33 @@ def terminate_pod(
     iteration.put_record(record)
     if record.has_running_effect and (is_shorter or not was_terminating):
         iteration.cancel_effect(uid)
+
+
+def is_shorter_grace(record: PodRecord, grace_period_s: int | None) -> bool:
+    """Whether the termination of the pod has a longer grace period than this one.
+
+    Units: seconds; None: the pod spec's.
+    """
+    return grace_period_s is not None and (
+        record.grace_period_s is None or grace_period_s < record.grace_period_s
+    )
+
+
+def rejected_stage(record: PodRecord) -> PodStage:
+    """The stage of a rejected pod: containers that run, as of a pod whose record was lost, are ended first."""
+    runtime_status = record.runtime_status
+    runs = runtime_status is not None and any(
+        container.phase is not ContainerPhase.EXITED for container in runtime_status.containers
+    )
+    return PodStage.TERMINATING if runs else PodStage.REJECTED
+
+
+def forget_pod(iteration: Iteration, record: PodRecord) -> None:
+    """Deletes the record of a pod of which nothing is left; while the API server lists the pod, its end is kept."""
+    if record.source is PodSource.CLUSTER and record.has_api_object:
+        iteration.put_record(replace(record, has_running_effect=False, is_cleaned_up=True))
+    else:
+        iteration.delete_record(record.pod.uid)
 
 
 def preempt_pod(iteration: Iteration, kill: KillPod) -> None:

@@ -49,6 +49,7 @@ class StoredPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
     resizing: PodResizeStatus = NO_RESIZE
     manifest_uid: str = msgspec.field(default="", name="writtenAs")
     pending_post_start_hooks: dict[str, int] = msgspec.field(default_factory=dict, name="hooks")
+    is_cleaned_up: bool = False
 
 
 def pod_file(record: PodRecord) -> bytes:
@@ -71,6 +72,7 @@ def pod_file(record: PodRecord) -> bytes:
         resizing=record.resizing,
         manifest_uid=record.manifest_uid,
         pending_post_start_hooks=dict(record.pending_post_start_hooks),
+        is_cleaned_up=record.is_cleaned_up,
     )
     return _envelope_bytes(_document(stored))
 
@@ -100,6 +102,7 @@ def read_pod_file(content: bytes, path: str) -> PodRecord:
         resizing=stored.resizing,
         manifest_uid=stored.manifest_uid,
         pending_post_start_hooks=stored.pending_post_start_hooks,
+        is_cleaned_up=stored.is_cleaned_up,
     )
 
 
@@ -119,6 +122,7 @@ def stored_part(record: PodRecord) -> PodRecord:
         kill_deadline_ns=None,
         applied_resources={},
         starting_resources={},
+        has_api_object=True,
     )
 
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.cpu.cpu_policy import CPUPolicy, NoneCPUPolicy, StaticCPUPolicy
-from nodewright.core.cpu.cpu_state import NO_CPUS, CPUState, ReusableCPUs
+from nodewright.core.cpu.cpu_state import NO_CPUS, CPUState
 from nodewright.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.kubernetes.objects import Container
 from nodewright.reasons.cpu import (
@@ -84,7 +84,7 @@ def allocate(
     taken = _take(policy, state, requested, affinity, state.reusable_by(pod))
     if isinstance(taken, Refused):
         return CPUAllocation(state, taken)
-    after = state.with_default(state.default - taken.value).with_assignment(pod, container.name, taken.value)
+    after = state.with_taken(pod, container.name, taken.value)
     return CPUAllocation(
         _with_reuse(after, requests, container, taken.value), Granted(taken.value, taken.because)
     )
@@ -199,6 +199,8 @@ def _take(
         if isinstance(local, Refused):
             return _refused_with_holders(local, policy, state)
         taken, because = local.value, local.because
+        if len(taken) == count:
+            return local
     remainder = policy.assign(allocatable - taken, count - len(taken))
     if isinstance(remainder, Refused):
         return _refused_with_holders(remainder, policy, state)
@@ -266,6 +268,10 @@ def _with_reuse(state: CPUState, requests: PodCPURequests, container: Container,
     """
     pod = requests.pod.uid
     before = state.reusable_by(pod)
-    init = next((init for init in requests.pod.spec.init_containers if init.name == container.name), None)
-    reusable = before | cpus if init is not None and not init.is_sidecar else before - cpus
-    return replace(state, reusable=ReusableCPUs(pod, reusable))
+    init_containers = requests.pod.spec.init_containers
+    if not before and not init_containers:
+        return state.with_reusable(pod, before)
+    init = next((init for init in init_containers if init.name == container.name), None)
+    return state.with_reusable(
+        pod, before | cpus if init is not None and not init.is_sidecar else before - cpus
+    )

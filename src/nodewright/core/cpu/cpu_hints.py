@@ -85,7 +85,7 @@ def cpu_hints(policy: StaticCPUPolicy, free: CPUSet, reusable: CPUSet, requested
 
 def min_affinity_size(policy: StaticCPUPolicy, requested: int) -> int:
     """The least number of NUMA nodes whose CPUs, free or not, cover the request."""
-    sizes = sorted((mask.bit_count() for mask in policy.topology.in_numa.values()), reverse=True)
+    sizes = policy.topology.numa_sizes
     total = 0
     for count, size in enumerate(sizes, 1):
         total += size

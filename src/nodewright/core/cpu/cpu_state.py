@@ -54,6 +54,15 @@ class CPUState(msgspec.Struct, frozen=True):
         of_pod = {**self.assignments.get(pod, {}), container: cpus}
         return replace(self, assignments={**self.assignments, pod: of_pod})
 
+    def with_taken(self, pod: str, container: str, cpus: CPUSet) -> "CPUState":
+        """The state with these CPUs taken out of the shared pool and assigned to the container."""
+        of_pod = {**self.assignments.get(pod, {}), container: cpus}
+        return replace(self, default=self.default - cpus, assignments={**self.assignments, pod: of_pod})
+
+    def with_reusable(self, pod: str, cpus: CPUSet) -> "CPUState":
+        """The state with these CPUs reusable by the pod's later containers."""
+        return replace(self, reusable=ReusableCPUs(pod, cpus))
+
     def without_assignment(self, pod: str, container: str) -> "CPUState":
         """The state without an assignment to the container; the shared pool is unchanged."""
         of_pod = {name: cpus for name, cpus in self.assignments.get(pod, {}).items() if name != container}

@@ -68,6 +68,10 @@ class CPUTopology:
     cores_in_numa: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
     cores_in_uncore_cache: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
     uncore_caches_in_numa: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
+    numa_ids: NUMASet = field(init=False, compare=False, repr=False)
+    """The NUMA nodes that have CPUs."""
+    numa_sizes: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    """The number of CPUs of each NUMA node, descending."""
 
     def __post_init__(self) -> None:
         cores = _masks(self.cpu_info, lambda info: info.core)
@@ -88,6 +92,8 @@ class CPUTopology:
             "cores_in_numa": _parts(numa, cores),
             "cores_in_uncore_cache": _parts(caches, cores),
             "uncore_caches_in_numa": _parts(numa, caches),
+            "numa_ids": NUMASet.from_ids(numa),
+            "numa_sizes": tuple(sorted(map(int.bit_count, numa.values()), reverse=True)),
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
@@ -111,11 +117,6 @@ class CPUTopology:
     def numa_is_outer(self) -> bool:
         """Whether NUMA nodes contain sockets (or match them), rather than sockets NUMA nodes."""
         return self.num_sockets >= self.num_numa_nodes
-
-    @property
-    def numa_ids(self) -> NUMASet:
-        """The NUMA nodes that have CPUs."""
-        return NUMASet.from_ids(self.in_numa)
 
     def whole_cores(self, cpus: CPUSet) -> CPUSet:
         """These CPUs and their siblings on the same cores."""

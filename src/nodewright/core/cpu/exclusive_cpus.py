@@ -38,7 +38,7 @@ class PodCPURequests(msgspec.Struct, frozen=True):
     def of(cls, pod: Pod, gates: CPUGates) -> Self:
         """The requests of the pod under these gates."""
         has_pod_level = pod_level_resources_set(pod, huge_pages=gates.rules.pod_level_huge_pages)
-        is_ignored = managers_ignore_pod_level(
+        is_ignored = has_pod_level and managers_ignore_pod_level(
             gates.rules.pod_level_placement,
             pod_level_resources=gates.pod_level_resources,
             pod_level_managers=gates.pod_level_managers,
@@ -48,7 +48,7 @@ class PodCPURequests(msgspec.Struct, frozen=True):
             qos_class(pod, gates.pod_level_resources) is QOSClass.GUARANTEED,
             has_pod_level,
             has_pod_level and gates.pod_level_managers,
-            has_pod_level and is_ignored,
+            is_ignored,
             gates.allocated_in_status,
         )
 

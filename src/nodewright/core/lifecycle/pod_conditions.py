@@ -54,7 +54,7 @@ def resize_conditions(
 
 DISRUPTION_TARGET = "DisruptionTarget"
 """The condition of a pod that was terminated by a disruption such as preemption or eviction."""
-_KUBELET_CONDITIONS = (
+KUBELET_CONDITIONS = (
     "PodReadyToStartContainers",
     "Initialized",
     "Ready",
@@ -63,6 +63,7 @@ _KUBELET_CONDITIONS = (
     RESIZE_PENDING,
     RESIZE_IN_PROGRESS,
 )
+"""The conditions that only the kubelet sets."""
 
 
 def pod_conditions(pod: Pod, status: PodStatus, *, has_sandbox: bool) -> tuple[PodCondition, ...]:
@@ -89,7 +90,7 @@ def with_transition_times(
 ) -> tuple[PodCondition, ...]:
     """The conditions with their transition times, after the conditions that other components have set."""
     old_conditions = {condition.type: condition for condition in before}
-    others = [condition for condition in old_conditions.values() if condition.type not in _KUBELET_CONDITIONS]
+    others = [condition for condition in old_conditions.values() if condition.type not in KUBELET_CONDITIONS]
     if disruption_target is not None and DISRUPTION_TARGET not in old_conditions:
         others.append(
             PodCondition(

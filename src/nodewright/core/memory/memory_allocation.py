@@ -76,11 +76,12 @@ def allocate_container_memory(
     if isinstance(choice, Refused):
         return MemoryAllocation(choice, state)
     mask, nodes = choice.value.mask, tuple(choice.value)
-    blocks = tuple(Block(nodes, kind, size) for kind, size in sorted(requested.items()))
+    blocks = _blocks(nodes, requested)
     machine, reused = state.machine, {}
     for block in blocks:
         reused_size = min(reusable.get((mask, block.resource), 0), block.size)
-        machine = with_block(machine, replace(block, size=block.size - reused_size))
+        new = replace(block, size=block.size - reused_size) if reused_size else block
+        machine = with_block(machine, new)
         if reused_size:
             reused[block.resource] = reused_size
     after = _with_reusable(replace(state, machine=machine), demand.pod, container, blocks)
@@ -88,7 +89,7 @@ def allocate_container_memory(
     placed = MemoryPlaced(
         numa=choice.value,
         affinity=affinity.numa,
-        requested=tuple(sorted(requested.items())),
+        requested=tuple([(block.resource, block.size) for block in blocks]),
         reused=tuple(sorted(reused.items())),
     )
     return MemoryAllocation(Granted(blocks, (placed,)), after)
@@ -161,10 +162,14 @@ def without_stale_containers(
     Follows: v1.36, memorymanager/memory_manager.go, removeStaleState.
     Departs: in the order of pod uid and container name, where the kubelet walks maps in random order.
     """
-    for pod, containers in sorted(state.assignments.items()):
-        for container in sorted(containers):
-            if container not in active.get(pod, ()):
-                state = release_memory(policy, state, pod, container)
+    stale = [
+        (pod, container)
+        for pod, containers in state.assignments.items()
+        for container in containers
+        if container not in active.get(pod, ())
+    ]
+    for pod, container in sorted(stale):
+        state = release_memory(policy, state, pod, container)
     return state
 
 
@@ -219,7 +224,7 @@ def _violates_groups(machine: NUMANodeMap, numa: NUMASet) -> bool:
 
 
 def _blocks(nodes: tuple[int, ...], amounts: MemoryAmounts) -> tuple[Block, ...]:
-    return tuple(Block(nodes, kind, size) for kind, size in sorted(amounts.items()))
+    return tuple([Block(nodes, kind, size) for kind, size in sorted(amounts.items())])
 
 
 def _without_blocks(machine: NUMANodeMap, blocks: Collection[Block]) -> NUMANodeMap:
@@ -235,7 +240,10 @@ def _with_reusable(
 
     Follows: v1.36, memorymanager/policy_static.go, updatePodReusableMemory. Reusable memory of other pods is dropped.
     """
-    sizes = dict(state.reusable.of(pod.uid))
+    before = state.reusable.of(pod.uid)
+    if not before and not pod.spec.init_containers:
+        return replace(state, reusable=ReusableMemory(pod.uid))
+    sizes = dict(before)
     is_init = any(init.name == container.name and not init.is_sidecar for init in pod.spec.init_containers)
     for block in blocks:
         key, old_size = (block.mask, block.resource), sizes.get((block.mask, block.resource), 0)
@@ -255,7 +263,7 @@ def _with_init_blocks_shrunk(
 
     Follows: v1.36, memorymanager/policy_static.go, updateInitContainersMemoryBlocks.
     """
-    for block in blocks:
+    for block in blocks if pod.spec.init_containers else ():
         size = block.size
         for earlier in pod.spec.init_containers:
             if earlier.name == container.name or size == 0:

@@ -69,7 +69,7 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
     def of(cls, pod: Pod, gates: MemoryGates = DEFAULT_MEMORY_GATES) -> Self:
         """The demand of the pod under these gates."""
         has_pod_level = pod_level_resources_set(pod, huge_pages=gates.rules.pod_level_huge_pages)
-        is_ignored = managers_ignore_pod_level(
+        is_ignored = has_pod_level and managers_ignore_pod_level(
             gates.rules.pod_level_placement,
             pod_level_resources=gates.pod_level_resources,
             pod_level_managers=gates.pod_level_managers,
@@ -78,7 +78,7 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
             pod,
             qos_class(pod, gates.pod_level_resources) is QOSClass.GUARANTEED,
             has_pod_level and gates.pod_level_managers,
-            has_pod_level and is_ignored,
+            is_ignored,
             gates.allocated_in_status,
         )
 

@@ -1,10 +1,11 @@
 """Topology hints of the memory manager: sets of NUMA nodes with enough memory that may be used together."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from nodewright.core.memory.memory_demand import UINT64_MODULUS, MemoryAmounts, PodMemoryDemand
 from nodewright.core.memory.memory_policy import MemoryPolicy, NoneMemoryPolicy
-from nodewright.core.memory.memory_state import Block, MemoryState, NUMANodeMap
+from nodewright.core.memory.memory_state import Block, MemoryState, NUMAMemory, NUMANodeMap
 from nodewright.kubernetes.objects import Container
 from nodewright.reasons.memory import MemoryRequestInexact, MemoryTypeMissing
 from nodewright.reasons.verdict import Granted, Refused, Verdict
@@ -22,7 +23,6 @@ from nodewright.values.topology_hints import (
     Hint,
     HintList,
     ProviderHints,
-    demand_by_numa_node,
 )
 
 ReusableAmounts = Mapping[tuple[int, str], int]
@@ -101,12 +101,13 @@ def memory_hints(machine: NUMANodeMap, requested: MemoryAmounts, reusable: Reusa
     if _may_overflow(machine, requested):
         return _enumerated_hints(machine, requested, reusable)
     all_nodes = NUMASet.from_ids(machine)
+    nodes = sorted([(n, node.tables) for n, node in machine.items()], key=itemgetter(0))
     total_demands = [
-        demand_by_numa_node(size, {n: node.tables[kind].allocatable for n, node in machine.items()})
+        Demand(size, tuple([(1 << n, tables[kind].allocatable) for n, tables in nodes]))
         for kind, size in requested.items()
     ]
     free_demands = [
-        demand_by_numa_node(size, {n: node.tables[kind].free for n, node in machine.items()})
+        Demand(size, tuple([(1 << n, tables[kind].free) for n, tables in nodes]))
         for kind, size in requested.items()
     ]
     smallest = minimum_size(all_nodes.mask, total_demands)
@@ -161,13 +162,12 @@ def has_enough_memory(
     machine: NUMANodeMap, mask: int, requested: MemoryAmounts, reusable: ReusableAmounts
 ) -> bool:
     """Whether the nodes have enough free memory, reusable memory of exactly this set included."""
-    nodes = [machine[n] for n in NUMASet(mask)]
-    return all(
-        (sum([node.tables[kind].free for node in nodes]) % UINT64_MODULUS + reusable.get((mask, kind), 0))
-        % UINT64_MODULUS
-        >= size
-        for kind, size in requested.items()
-    )
+    nodes = _members(machine, mask)
+    for kind, size in requested.items():
+        free = sum([node.tables[kind].free for node in nodes]) % UINT64_MODULUS
+        if (free + reusable.get((mask, kind), 0)) % UINT64_MODULUS < size:
+            return False
+    return True
 
 
 def is_allowed_node_set(machine: NUMANodeMap, mask: int) -> bool:
@@ -175,10 +175,17 @@ def is_allowed_node_set(machine: NUMANodeMap, mask: int) -> bool:
 
     Follows: v1.36, memorymanager/policy_static.go, calculateHints.
     """
-    nodes = [machine[n] for n in NUMASet(mask)]
+    nodes = _members(machine, mask)
     if len(nodes) == 1:
         return len(nodes[0].cells) <= 1
     return all(node.assignments <= 0 or (len(node.cells) != 1 and node.cells.mask == mask) for node in nodes)
+
+
+def _members(machine: NUMANodeMap, mask: int) -> list[NUMAMemory]:
+    """The nodes of the mask, all of which the machine has."""
+    if mask & (mask - 1) == 0:
+        return [machine[mask.bit_length() - 1]] if mask else []
+    return [machine[n] for n in NUMASet(mask)]
 
 
 def _new_hints(

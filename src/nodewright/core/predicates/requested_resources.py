@@ -58,15 +58,17 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
             self, pods=self.pods + 1, requests=requests, ports=self.ports + ports if ports else self.ports
         )
 
-    def minus(self, pod: Pod) -> "NodeUsage":
-        """The usage without this pod, which must be as it was when it was added, status included."""
+    def minus(self, *pods: Pod) -> "NodeUsage":
+        """The usage without these pods, which must be as they were when they were added, status included."""
         requests = dict(self.requests)
-        for name, amount in scheduler_usage(pod, self.rules).items():
-            requests[name] = wrap_int64(requests[name] - amount)
         ports = list(self.ports)
-        for port in host_ports(pod, sidecars=self.sidecar_ports):
-            ports.remove(AllocatedHostPort(port, pod.full_name))
-        return replace(self, pods=self.pods - 1, requests=requests, ports=tuple(ports))
+        for pod in pods:
+            for name, amount in scheduler_usage(pod, self.rules).items():
+                requests[name] = wrap_int64(requests[name] - amount)
+            if ports:
+                for port in host_ports(pod, sidecars=self.sidecar_ports):
+                    ports.remove(AllocatedHostPort(port, pod.full_name))
+        return replace(self, pods=self.pods - len(pods), requests=requests, ports=tuple(ports))
 
 
 NO_USAGE = NodeUsage()

@@ -1,8 +1,8 @@
 """The kubelet's choice of victims: by QoS class, each time the pod closest to the missing amounts."""
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,9 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import CPU, MEMORY
 from nodewright.reasons.predicates import InsufficientResource, NoVictimsSuffice, PredicateFailure
 from nodewright.reasons.verdict import Granted, Refused, Verdict
+
+_Amounts: TypeAlias = tuple[tuple[int, ...], int, int]
+"""What a pod frees of each missing resource, then its requests of memory and cpu."""
 
 
 class MissingAmount(NamedTuple):
@@ -185,17 +188,9 @@ def _rounds(pool: list[PreemptionCandidate], missing: tuple[MissingAmount, ...])
     Follows: v1.36, pkg/kubelet/preemption/preemption.go, getPodsToPreemptByDistance.
     """
     pool, rounds = list(pool), []
-    names = [missing_amount.resource for missing_amount in missing]
-    # Many pods free the same amounts, so the distance is computed once a round for each distinct tuple of them.
-    freed = [tuple([candidate.frees(name) for name in names]) for candidate in pool]
-    sizes = [(candidate.frees(MEMORY), candidate.frees(CPU)) for candidate in pool]
+    order = _PoolOrder(pool, [missing_amount.resource for missing_amount in missing])
     while missing:
-        distances = {
-            amounts: _distance(missing, dict(zip(names, amounts, strict=True))) for amounts in set(freed)
-        }
-        # Among the nearest the one with the smallest requests, among those the last.
-        _, _, negative_index = min(zip(map(distances.__getitem__, freed), sizes, count(0, -1), strict=False))
-        best = -negative_index
+        best = order.nearest(missing)
         picked, still_missing = pool[best], remaining_missing(missing, (pool[best],))
         rounds.append(
             PreemptionRound(
@@ -207,15 +202,55 @@ def _rounds(pool: list[PreemptionCandidate], missing: tuple[MissingAmount, ...])
             )
         )
         # The last element replaces the picked one, as in the kubelet: that decides ties in the next round.
-        for column in (pool, freed, sizes):
-            _swap_remove(column, best)
+        pool[best] = pool[-1]
+        pool.pop()
+        order.swap_remove_nearest(best)
         missing = still_missing
     return rounds
 
 
-def _swap_remove(column: list[Any], index: int) -> None:
-    column[index] = column[-1]
-    column.pop()
+class _PoolOrder:
+    """The positions of a pool's candidates by what decides between them: many pods request the same amounts.
+
+    So a round compares the distinct amounts, not all candidates.
+    """
+
+    def __init__(self, pool: Sequence[PreemptionCandidate], names: Sequence[str]) -> None:
+        self.names = names
+        self.amounts_at = [self._amounts(candidate) for candidate in pool]
+        self.positions: dict[_Amounts, list[int]] = {}
+        """In ascending order."""
+        for index, amounts in enumerate(self.amounts_at):
+            self.positions.setdefault(amounts, []).append(index)
+
+    def _amounts(self, candidate: PreemptionCandidate) -> _Amounts:
+        freed = tuple([candidate.frees(name) for name in self.names])
+        return freed, candidate.frees(MEMORY), candidate.frees(CPU)
+
+    def nearest(self, missing: tuple[MissingAmount, ...]) -> int:
+        """The position of the nearest candidate: among several the smallest requests, among those the last one."""
+
+        def key(amounts: _Amounts) -> tuple[float, int, int, int]:
+            freed, memory_bytes, cpu = amounts
+            distance = _distance(missing, dict(zip(self.names, freed, strict=True)))
+            return distance, memory_bytes, cpu, -self.positions[amounts][-1]
+
+        return self.positions[min(self.positions, key=key)][-1]
+
+    def swap_remove_nearest(self, index: int) -> None:
+        """Removes the nearest position; the last element takes it."""
+        self._drop_last_of(self.amounts_at[index])
+        last = self.amounts_at.pop()
+        if index < len(self.amounts_at):
+            self._drop_last_of(last)
+            self.amounts_at[index] = last
+            insort(self.positions.setdefault(last, []), index)
+
+    def _drop_last_of(self, amounts: _Amounts) -> None:
+        positions = self.positions[amounts]
+        positions.pop()
+        if not positions:
+            del self.positions[amounts]
 
 
 def _distance(missing: tuple[MissingAmount, ...], frees: Mapping[str, int]) -> float:

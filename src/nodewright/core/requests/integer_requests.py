@@ -11,8 +11,10 @@ from nodewright.core.requests.effective_resources import (
 )
 from nodewright.core.requests.request_options import NEWEST_REQUEST_RULES, RequestOptions, RequestRules
 from nodewright.core.requests.spec_cache import cached_by_spec
-from nodewright.kubernetes.objects import Pod, ResourceList
+from nodewright.kubernetes.objects import Pod, PodStatus, ResourceList
 from nodewright.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
+
+_NO_STATUS = PodStatus()
 
 
 @cached_by_spec
@@ -21,10 +23,7 @@ def scheduler_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> 
 
     Follows: v1.36, pkg/scheduler/framework/plugins/noderesources/fit.go, computePodResourceRequest.
     """
-    return {
-        name: max(amount, 0)
-        for name, amount in _counted_integers(pod_requests(pod, rules.options(use_claims=True))).items()
-    }
+    return {name: max(amount, 0) for name, amount in _spec_requests(pod, rules).items()}
 
 
 @cached_by_spec
@@ -33,10 +32,19 @@ def scheduler_usage(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Map
 
     Follows: v1.36, pkg/scheduler/framework/types.go, PodInfo.CalculateResource.
     """
+    if pod.status == _NO_STATUS:
+        # No resize is in progress.
+        return _spec_requests(pod, rules)
     return _counted_integers(pod_requests(pod, rules.options(use_status=True, use_claims=True)))
 
 
-def preemption_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> dict[str, int]:
+@cached_by_spec
+def _spec_requests(pod: Pod, rules: RequestRules) -> Mapping[str, int]:
+    return _counted_integers(pod_requests(pod, rules.options(use_claims=True)))
+
+
+@cached_by_spec
+def preemption_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Mapping[str, int]:
     """The amounts that preempting the pod frees, by resource; 0 for resources that are not in it.
 
     Follows: v1.36, pkg/api/v1/resource/helpers.go, GetResourceRequest.

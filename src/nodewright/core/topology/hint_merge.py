@@ -13,6 +13,8 @@ Also the topology manager's decision about a container or, in the pod scope, abo
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import combinations
+from math import comb
 
 import msgspec
 
@@ -33,7 +35,7 @@ from nodewright.reasons.verdict import Granted, Refused, Verdict
 from nodewright.values.hint_lists import ResourceHintList, resource_hint_lists
 from nodewright.values.idset import NUMASet
 from nodewright.values.set_families import MAX_PLACES
-from nodewright.values.subsets import NUMADistances, StepBudget
+from nodewright.values.subsets import NUMADistances, StepBudget, singletons
 from nodewright.values.topology_hints import Fitting, Hint, Offer
 
 DENSE_NODE_LIMIT = 8
@@ -41,6 +43,8 @@ DENSE_NODE_LIMIT = 8
 SEARCH_BUDGET = 1_500
 """On more nodes, up to 16, a search runs first; after so many steps all sets are enumerated after all."""
 
+_MAX_SETS = 16
+"""Up to this number of sets, each is tried by itself; for more, families are faster."""
 _MAX_PAIRS = 2_000
 """Up to this number of pairs, masks are intersected one by one; for more, families are faster."""
 
@@ -162,12 +166,29 @@ def _common(fittings: Sequence[Fitting], distances: NUMADistances | None, budget
     if not candidate_sizes:
         return 0
     count = common.bit_count()
+    if sum([comb(count, size) for size in candidate_sizes]) <= _MAX_SETS:
+        return _best_of_few(fittings, singletons(common), candidate_sizes, distances)
     if count > DENSE_NODE_LIMIT:
         search_budget = StepBudget(SEARCH_BUDGET) if count <= MAX_PLACES else budget
         mask = best_common_by_search(fittings, common, candidate_sizes, distances, search_budget)
         if count > MAX_PLACES or not search_budget.is_exhausted:
             return mask
     return best_common(fittings, common, candidate_sizes, distances)
+
+
+def _best_of_few(
+    fittings: Sequence[Fitting], nodes: Sequence[int], sizes: Iterable[int], distances: NUMADistances | None
+) -> int:
+    """The best mask that all rules prefer, each tried by itself; 0: there is none."""
+    for size in sizes:
+        masks = [
+            mask
+            for mask in map(sum, combinations(nodes, size))
+            if all(fitting.prefers(mask) and fitting.fits(mask) for fitting in fittings)
+        ]
+        if masks:
+            return _best(masks, 0, distances)
+    return 0
 
 
 def _best(masks: Iterable[int], narrowest: int, distances: NUMADistances | None) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 from nodewright.core.validation.placement import label_selector_violations
 from nodewright.core.validation.violation import (
     Violation,
+    annotation_violations,
     each_invalid,
     forbidden,
     invalid,
@@ -27,16 +28,22 @@ _CLAIM = "PersistentVolumeClaim"
 def claim_template_violations(template: Fields, path: str) -> Iterator[Violation]:
     """The violations in the template of a claim.
 
-    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePersistentVolumeClaimTemplate,
-        ValidatePersistentVolumeClaimSpec.
-    Departs: annotations are not checked.
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePersistentVolumeClaimTemplate.
     """
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    yield from annotation_violations(meta.get("annotations") or {}, f"{path}.metadata.annotations")
     yield from label_violations(meta.get("labels") or {}, f"{path}.metadata.labels")
     for field in sorted(meta):
         if field not in _OF_METADATA and meta[field]:
-            yield forbidden(f"{path}.metadata.{field}", "cannot be set")
-    spec_path = f"{path}.spec"
+            yield forbidden(f"{path}.metadata.{'uID' if field == 'uid' else field}", "cannot be set")
+    yield from claim_spec_violations(spec, f"{path}.spec")
+
+
+def claim_spec_violations(spec: Fields, spec_path: str) -> Iterator[Violation]:
+    """The violations in the spec of a claim.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePersistentVolumeClaimSpec.
+    """
     yield from _access_mode_violations(spec.get("accessModes") or (), f"{spec_path}.accessModes")
     yield from label_selector_violations(spec.get("selector"), f"{spec_path}.selector")
     yield from _storage_violations(spec, f"{spec_path}.resources[storage]")
@@ -50,6 +57,7 @@ def claim_template_violations(template: Fields, path: str) -> Iterator[Violation
     for field in ("dataSource", "dataSourceRef"):
         if spec.get(field) is not None:
             yield from _data_source_violations(spec[field], f"{spec_path}.{field}")
+    yield from _source_conflict(spec.get("dataSource"), spec.get("dataSourceRef"), spec_path)
 
 
 def _access_mode_violations(modes: tuple[str, ...], path: str) -> Iterator[Violation]:
@@ -72,6 +80,16 @@ def _storage_violations(spec: Fields, path: str) -> Iterator[Violation]:
     amount = Quantity.parse(str(text).strip())
     if amount.sign() <= 0:
         yield invalid(path, str(amount), "must be greater than zero")
+
+
+def _source_conflict(source: Fields | None, reference: Fields | None, path: str) -> Iterator[Violation]:
+    """The violation of two sources that differ; the API server prints no field, but the empty one of its own."""
+    if source is None or reference is None:
+        return
+    if reference.get("namespace"):
+        yield invalid(path, {}, "may not be specified when dataSourceRef.namespace is specified")
+    elif any(source.get(field) != reference.get(field) for field in ("apiGroup", "kind", "name")):
+        yield invalid(path, {}, "must match dataSourceRef")
 
 
 def _data_source_violations(source: Fields, path: str) -> Iterator[Violation]:

@@ -75,12 +75,14 @@ def resource_violations(
     return _violations(resources, path, claims, _container_name_rules)
 
 
-def pod_level_violations(resources: ResourceRequirements, path: str) -> Iterator[Violation]:
-    """The violations in the requests and limits of `spec.resources` by themselves.
+def pod_level_violations(
+    resources: ResourceRequirements, path: str, claims: frozenset[str] = frozenset()
+) -> Iterator[Violation]:
+    """The violations in the requests and limits of `spec.resources` by themselves; the pod has these claims.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validatePodResourceRequirements.
     """
-    return _violations(resources, path, frozenset(), _pod_level_name_rules)
+    return _violations(resources, path, claims, _pod_level_name_rules)
 
 
 def _violations(

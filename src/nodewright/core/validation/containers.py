@@ -45,6 +45,8 @@ class _Scope(NamedTuple):
 
     names: _Names
     pod_restart_policy: str
+    uses_host_users: bool
+    grace_period_s: int
 
 
 def all_container_violations(
@@ -56,8 +58,10 @@ def all_container_violations(
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateContainers and validateInitContainers.
     Departs: a container without an image is accepted, because no decision here depends on images.
     """
-    claims = frozenset(str(claim["name"]) for claim in spec.resource_claims if claim.get("name"))
-    scope = _Scope(_Names(claims, volumes), spec.restart_policy)
+    claims = claim_names(spec)
+    scope = _Scope(
+        _Names(claims, volumes), spec.restart_policy, spec.host_users is not False, _grace_period_s(spec)
+    )
     checked, checked_init = _checked_containers(spec, valid)
     if not spec.containers:
         yield required(f"{path}.containers")
@@ -65,10 +69,10 @@ def all_container_violations(
     for index, container in enumerate(spec.containers):
         container_path = f"{path}.containers[{index}]"
         yield from _common_violations(container, container_path, scope, checked[index])
-        if container.name and container.name in names:
+        if container.name in names:
             yield duplicate(f"{container_path}.name", container.name)
         names.add(container.name)
-        yield from handler_violations(container, container_path, checked[index])
+        yield from handler_violations(container, container_path, checked[index], scope.grace_period_s)
         if container.restart_policy is not None or container.restart_policy_rules:
             yield from restart_violations(container, container_path, is_init=False)
     if any(container.ports for container in spec.containers):
@@ -79,18 +83,29 @@ def all_container_violations(
         container_path = f"{path}.initContainers[{index}]"
         yield from _common_violations(container, container_path, scope, checked_init[index])
         yield from restart_violations(container, container_path, is_init=True)
-        if container.name and container.name in names:
+        if container.name in names:
             yield duplicate(f"{container_path}.name", container.name)
         names.add(container.name)
         # Init containers run one after another, so only ports of the same container can conflict.
         # The API server numbers them from 0 each time.
         yield from _port_conflicts([(f"{path}.initContainers[0]", container)])
-        yield from _sidecar_field_violations(container, container_path, checked_init[index])
+        yield from _sidecar_field_violations(container, container_path, checked_init[index], scope)
         yield from init_resize_policy_violations(container, container_path)
     if spec.ephemeral_containers:
         yield from _ephemeral_violations(spec, scope, f"{path}.ephemeralContainers")
     if spec.host_network:
         yield from _host_network_violations(spec.containers, f"{path}.containers")
+
+
+def claim_names(spec: PodSpec) -> frozenset[str]:
+    """The names of the pod's claims, which its containers may use."""
+    return frozenset(str(claim["name"]) for claim in spec.resource_claims if claim.get("name"))
+
+
+def _grace_period_s(spec: PodSpec) -> int:
+    """The pod's grace period as the API server stores it."""
+    seconds = spec.termination_grace_period_seconds
+    return 30 if seconds is None else 1 if seconds < 0 else seconds
 
 
 def _ephemeral_violations(spec: PodSpec, scope: _Scope, path: str) -> Iterator[Violation]:
@@ -196,12 +211,16 @@ def _common_violations(
             container.resize_policy, f"{path}.resizePolicy", scope.pod_restart_policy
         )
     if container.security_context is not checked.security_context:
-        yield from container_security_violations(container.security_context, f"{path}.securityContext")
+        yield from container_security_violations(
+            container.security_context, f"{path}.securityContext", uses_host_users=scope.uses_host_users
+        )
 
 
-def _sidecar_field_violations(container: Container, path: str, checked: Container) -> Iterator[Violation]:
+def _sidecar_field_violations(
+    container: Container, path: str, checked: Container, scope: _Scope
+) -> Iterator[Violation]:
     if container.is_sidecar:
-        yield from handler_violations(container, path, checked)
+        yield from handler_violations(container, path, checked, scope.grace_period_s)
         return
     for field, value in (
         ("lifecycle", _kept_lifecycle(container)),

@@ -26,17 +26,20 @@ _PROBE_NUMBERS = (
 _PORT_RULE = "must be between 1 and 65535, inclusive"
 
 
-def handler_violations(container: Container, path: str, checked: Container) -> Iterator[Violation]:
+def handler_violations(
+    container: Container, path: str, checked: Container, grace_period_s: int
+) -> Iterator[Violation]:
     """The violations in a container's hooks and probes, but for those that are the same objects as in ``checked``.
 
+    ``grace_period_s``: the time in which the pod ends, which hooks must not exceed.
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateLifecycle, validateLivenessProbe and its kin.
-    Departs: stop signals and the duration of sleep hooks are not checked.
+    Departs: stop signals are not checked, because their gate is off by default.
     """
     lifecycle = {} if container.lifecycle is checked.lifecycle else container.lifecycle or {}
     for hook in ("postStart", "preStop") if lifecycle else ():
         handler = lifecycle.get(hook)
         if handler is not None:
-            yield from _handler_violations(handler, f"{path}.lifecycle.{hook}")
+            yield from _handler_violations(handler, f"{path}.lifecycle.{hook}", grace_period_s)
     for field, probe, checked_probe in (
         ("livenessProbe", container.liveness_probe, checked.liveness_probe),
         ("readinessProbe", container.readiness_probe, checked.readiness_probe),
@@ -51,7 +54,7 @@ def _probe_violations(probe: Mapping[str, Any], path: str, *, is_readiness: bool
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateProbe.
     """
-    yield from _handler_violations(probe, path)
+    yield from _handler_violations(probe, path, grace_period_s=0)
     for field in _PROBE_NUMBERS:
         if (probe.get(field) or 0) < 0:
             yield invalid(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
@@ -66,7 +69,7 @@ def _probe_violations(probe: Mapping[str, Any], path: str, *, is_readiness: bool
         yield invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
 
 
-def _handler_violations(handler: Mapping[str, Any], path: str) -> Iterator[Violation]:
+def _handler_violations(handler: Mapping[str, Any], path: str, grace_period_s: int) -> Iterator[Violation]:
     """The violations in what a probe or hook does.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateHandler.
@@ -84,6 +87,9 @@ def _handler_violations(handler: Mapping[str, Any], path: str) -> Iterator[Viola
         yield from _http_violations(action, f"{path}.httpGet")
     elif kind in ("tcpSocket", "grpc"):
         yield from _port_violations(action.get("port"), f"{path}.{kind}.port")
+    elif kind == "sleep" and not 0 <= (seconds := action.get("seconds") or 0) <= grace_period_s:
+        rule = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_period_s})"
+        yield invalid(f"{path}.sleep", seconds, rule)
 
 
 def _http_violations(action: Mapping[str, Any], path: str) -> Iterator[Violation]:

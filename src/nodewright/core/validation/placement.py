@@ -1,4 +1,4 @@
-"""Validation of affinity to nodes and pods, and of topology spread constraints."""
+"""Validation of affinity to nodes and pods, of topology spread constraints, and of tolerations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -19,7 +19,13 @@ from nodewright.kubernetes.name_validation import (
     label_key_errors,
     label_value_errors,
 )
-from nodewright.kubernetes.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement
+from nodewright.kubernetes.objects import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    Toleration,
+)
 
 Fields: TypeAlias = Mapping[str, Any]
 Labels: TypeAlias = Mapping[str, str]
@@ -28,6 +34,9 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 _NODE_POLICIES = ("Honor", "Ignore")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_OPERATORS = ("Equal", "Exists")
+_OPERATORS_WITH_NUMBERS = (*_OPERATORS, "Lt", "Gt")
 _NO_OPERATOR = "not a valid selector operator"
 _VALUES_NEEDED = "must be specified when `operator` is 'In' or 'NotIn'"
 _NO_VALUES = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
@@ -246,3 +255,35 @@ def _min_domains_violations(min_domains: int | None, action: str, path: str) -> 
     if action != "DoNotSchedule":
         rule = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
         yield invalid(path, min_domains, rule)
+
+
+# ---------------------------------------------------------------- tolerations
+
+
+def toleration_violations(toleration: Toleration, path: str) -> Iterator[Violation]:
+    """The violations in a toleration.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateTolerations.
+    """
+    if toleration.key:
+        yield from each_invalid(f"{path}.key", toleration.key, label_key_errors(toleration.key))
+    elif toleration.operator != "Exists":
+        rule = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield invalid(f"{path}.operator", toleration.operator, rule)
+    if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
+        rule = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        yield invalid(f"{path}.effect", toleration.effect, rule)
+    if toleration.operator in ("Equal", ""):
+        if rules := label_value_errors(toleration.value):
+            yield invalid(f"{path}.operator", toleration.value, ";".join(rules))
+    elif toleration.operator == "Exists":
+        if toleration.value:
+            yield invalid(
+                f"{path}.operator", toleration.value, "value must be empty when `operator` is 'Exists'"
+            )
+    else:
+        # Lt and Gt are listed as supported, but accepted only with a gate that is off by default.
+        known = _OPERATORS_WITH_NUMBERS if toleration.operator in ("Lt", "Gt") else _OPERATORS
+        yield not_supported(f"{path}.operator", toleration.operator, known)
+    if toleration.effect and toleration.effect not in _EFFECTS:
+        yield not_supported(f"{path}.effect", toleration.effect, _EFFECTS)

@@ -4,7 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodewright.core.validation.security_profiles import app_armor_violations, seccomp_violations
+from nodewright.core.validation.security_profiles import (
+    app_armor_violations,
+    seccomp_violations,
+    security_context_as_go,
+)
 from nodewright.core.validation.violation import (
     ErrorType,
     Violation,
@@ -15,6 +19,7 @@ from nodewright.core.validation.violation import (
     not_supported,
     required,
 )
+from nodewright.core.validation.windows import windows_option_violations
 from nodewright.kubernetes.name_validation import (
     dns1123_label_errors,
     dns1123_subdomain_errors,
@@ -23,12 +28,15 @@ from nodewright.kubernetes.name_validation import (
 )
 from nodewright.kubernetes.objects import PodSpec
 from nodewright.kubernetes.pod_spec_fields import PodDNSConfig, PodSecurityContext, Sysctl
+from nodewright.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
 
 _MAX_ID = 2**31 - 1
 _SYSCTL = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
 _SYSCTL_RE = re.compile(_SYSCTL.replace("$", r"\Z"), re.ASCII)
 _MAX_SYSCTL_BYTES = 253
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_LABEL_CHANGE_POLICIES = ("Recursive",)
+_PROC_MOUNTS = ("Default", "Unmasked")
 _GROUP_POLICIES = ("Always", "OnRootMismatch")
 _SUPPLEMENTAL_POLICIES = ("Merge", "Strict")
 _MAX_HOSTNAME_BYTES = 64
@@ -39,12 +47,11 @@ def pod_setting_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
     """The violations in the pod's security context, host names and DNS settings.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodSpec.
-    Departs: Windows options are not checked.
     """
     if spec.dns_policy and spec.dns_policy not in _DNS_POLICIES:
         yield not_supported(f"{path}.dnsPolicy", spec.dns_policy, _DNS_POLICIES)
     if spec.security_context is not None:
-        yield from _security_context_violations(spec.security_context, f"{path}.securityContext")
+        yield from _security_context_violations(spec, spec.security_context, f"{path}.securityContext")
         if spec.share_process_namespace and spec.host_pid:
             rule = "ShareProcessNamespace and HostPID cannot both be enabled"
             yield invalid(f"{path}.securityContext.shareProcessNamespace", value=True, rule=rule)
@@ -58,26 +65,37 @@ def pod_setting_violations(spec: PodSpec, path: str) -> Iterator[Violation]:
             yield from each_invalid(f"{alias_path}.hostnames[{number}]", name, dns1123_subdomain_errors(name))
 
 
-def container_security_violations(context: Mapping[str, Any] | None, path: str) -> Iterator[Violation]:
+def container_security_violations(
+    context: Mapping[str, Any] | None, path: str, *, uses_host_users: bool
+) -> Iterator[Violation]:
     """The violations in a container's security context.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateSecurityContext.
+    Departs: the API server is assumed to allow privileged containers.
     """
     context = context or {}
     for field in ("runAsUser", "runAsGroup"):
         yield from _id_violations(context.get(field), f"{path}.{field}")
+    mount = context.get("procMount")
+    if mount is not None and mount not in _PROC_MOUNTS:
+        yield not_supported(f"{path}.procMount", mount, _PROC_MOUNTS)
+    if mount == "Unmasked" and uses_host_users:
+        yield invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
     yield from seccomp_violations(context.get("seccompProfile"), f"{path}.seccompProfile")
+    yield from windows_option_violations(context.get("windowsOptions"), f"{path}.windowsOptions")
     yield from app_armor_violations(context.get("appArmorProfile"), f"{path}.appArmorProfile")
     if context.get("allowPrivilegeEscalation") is False:
         added = (context.get("capabilities") or {}).get("add") or ()
         rule = "cannot set `allowPrivilegeEscalation` to false and"
         if context.get("privileged"):
-            yield invalid(path, dict(context), f"{rule} `privileged` to true")
+            yield invalid(path, security_context_as_go(context), f"{rule} `privileged` to true")
         if "CAP_SYS_ADMIN" in added:
-            yield invalid(path, dict(context), f"{rule} `capabilities.Add` CAP_SYS_ADMIN")
+            yield invalid(path, security_context_as_go(context), f"{rule} `capabilities.Add` CAP_SYS_ADMIN")
 
 
-def _security_context_violations(context: PodSecurityContext, path: str) -> Iterator[Violation]:
+def _security_context_violations(
+    spec: PodSpec, context: PodSecurityContext, path: str
+) -> Iterator[Violation]:
     """The violations in a pod's security context.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validatePodSpecSecurityContext.
@@ -90,12 +108,15 @@ def _security_context_violations(context: PodSecurityContext, path: str) -> Iter
         yield from _id_violations(number, f"{path}.{field}")
     for index, group in enumerate(context.supplemental_groups):
         yield from _id_violations(group, f"{path}.supplementalGroups[{index}]")
-    yield from _sysctl_violations(context.sysctls, f"{path}.sysctls")
+    yield from _sysctl_violations(spec, context.sysctls, f"{path}.sysctls")
     yield from seccomp_violations(context.seccomp_profile, f"{path}.seccompProfile")
+    yield from windows_option_violations(context.windows_options, f"{path}.windowsOptions")
     yield from app_armor_violations(context.app_armor_profile, f"{path}.appArmorProfile")
     for field, policy, supported in (
         ("fsGroupChangePolicy", context.fs_group_change_policy, _GROUP_POLICIES),
         ("supplementalGroupsPolicy", context.supplemental_groups_policy, _SUPPLEMENTAL_POLICIES),
+        # MountOption needs a gate that is off by default.
+        ("seLinuxChangePolicy", context.se_linux_change_policy, _LABEL_CHANGE_POLICIES),
     ):
         if policy is not None and policy not in supported:
             yield not_supported(f"{path}.{field}", policy, supported)
@@ -110,11 +131,10 @@ def _id_violations(number: int | None, path: str) -> Iterator[Violation]:
         yield invalid(path, number, f"must be between 0 and {_MAX_ID}, inclusive")
 
 
-def _sysctl_violations(sysctls: tuple[Sysctl, ...], path: str) -> Iterator[Violation]:
+def _sysctl_violations(spec: PodSpec, sysctls: tuple[Sysctl, ...], path: str) -> Iterator[Violation]:
     """The violations in sysctls.
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateSysctls.
-    Departs: sysctls of namespaces that the pod shares with the host are refused at admission, as by the kubelet.
     """
     names: set[str] = set()
     for index, sysctl in enumerate(sysctls):
@@ -127,6 +147,11 @@ def _sysctl_violations(sysctls: tuple[Sysctl, ...], path: str) -> Iterator[Viola
             )
         elif name in names:
             yield duplicate(field, name)
+        namespace = sysctl_namespace(dotted_sysctl(name).partition("*")[0])
+        if spec.host_network and namespace == "Net":
+            yield invalid(field, name, "may not be specified when 'hostNetwork' is true")
+        if spec.host_ipc and namespace == "IPC":
+            yield invalid(field, name, "may not be specified when 'hostIPC' is true")
         names.add(name)
 
 

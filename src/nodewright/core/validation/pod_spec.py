@@ -3,17 +3,27 @@
 from collections.abc import Iterator, Mapping
 
 from nodewright.core.requests.effective_resources import container_limits, container_requests
+from nodewright.core.validation.annotations import pod_annotation_violations, profile_conflicts
 from nodewright.core.validation.container_resources import (
     pod_level_excess_violations,
     pod_level_violations,
     resource_violations,
 )
-from nodewright.core.validation.containers import all_container_violations, image_space_violations
-from nodewright.core.validation.placement import affinity_violations, topology_spread_violations
+from nodewright.core.validation.containers import (
+    all_container_violations,
+    claim_names,
+    image_space_violations,
+)
+from nodewright.core.validation.placement import (
+    affinity_violations,
+    toleration_violations,
+    topology_spread_violations,
+)
 from nodewright.core.validation.pod_settings import pod_setting_violations
-from nodewright.core.validation.references import Fields
+from nodewright.core.validation.references import Fields, resource_claim_violations
 from nodewright.core.validation.violation import (
     Violation,
+    annotation_violations,
     duplicate,
     each_invalid,
     forbidden,
@@ -24,23 +34,19 @@ from nodewright.core.validation.violation import (
     required,
 )
 from nodewright.core.validation.volumes import file_key_volume_violations, volume_violations
+from nodewright.core.validation.windows import host_process_violations, operating_system_violations
 from nodewright.kubernetes.name_validation import (
     dns1123_subdomain_errors,
     label_key_errors,
-    label_value_errors,
 )
 from nodewright.kubernetes.objects import (
     Pod,
     PodSpec,
     ResourceRequirements,
-    Toleration,
 )
 from nodewright.kubernetes.resource_names import resource_sort_key
 
 _INT32_MAX = 2**31 - 1
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_OPERATORS = ("Equal", "Exists")
-_OPERATORS_WITH_NUMBERS = (*_OPERATORS, "Lt", "Gt")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _SYSTEMS = ("linux", "windows")
@@ -69,10 +75,14 @@ def pod_violations(
         if is_template
         else metadata_violations(pod.metadata)
     )
+    if pod.metadata.annotations:
+        violations.extend(_annotation_violations(pod, is_template=is_template))
     volumes: Mapping[str, Fields] = {}
     if pod.spec.volumes:
         of_volumes, volumes = volume_violations(pod, "spec.volumes", is_template=is_template)
         violations.extend(of_volumes)
+    if pod.spec.resource_claims:
+        violations.extend(resource_claim_violations(pod, "spec.resourceClaims", is_template=is_template))
     violations.extend(
         all_container_violations(pod.spec, volumes, "spec", None if valid is None else valid.spec)
     )
@@ -93,7 +103,15 @@ def pod_violations(
     if pod.spec.node_name and pod.spec.scheduling_gates and not is_template:
         rule = "cannot be set until all schedulingGates have been cleared"
         violations.append(forbidden("spec.nodeName", rule))
+    if pod.metadata.annotations and not is_template:
+        violations.extend(profile_conflicts(pod, "spec"))
     return tuple(violations)
+
+
+def _annotation_violations(pod: Pod, *, is_template: bool) -> Iterator[Violation]:
+    if is_template:
+        yield from annotation_violations(pod.metadata.annotations, "metadata.annotations")
+    yield from pod_annotation_violations(pod, "metadata.annotations", is_template=is_template)
 
 
 def _pod_level(pod: Pod, pod_level: ResourceRequirements) -> Iterator[Violation]:
@@ -107,7 +125,7 @@ def _pod_level(pod: Pod, pod_level: ResourceRequirements) -> Iterator[Violation]
         return
     if pod_level.claims:
         yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
-    yield from pod_level_violations(pod_level, path)
+    yield from pod_level_violations(pod_level, path, claim_names(pod.spec))
     yield from pod_level_excess_violations(pod_level, container_requests(pod), container_limits(pod), path)
     for index, container in enumerate(pod.spec.containers):
         for name in sorted(container.resources.limits, key=resource_sort_key):
@@ -127,12 +145,13 @@ def _placement_violations(pod: Pod, labels: Mapping[str, str]) -> Iterator[Viola
         yield from topology_spread_violations(constraints, labels, "spec.topologySpreadConstraints")
     if spec.readiness_gates or spec.scheduling_gates:
         yield from _gate_violations(spec)
+    yield from host_process_violations(spec, "spec")
     if spec.host_users is False:
         yield from _user_namespace_violations(spec)
     if spec.node_name:
         yield from each_invalid("spec.nodeName", spec.node_name, dns1123_subdomain_errors(spec.node_name))
     for index, toleration in enumerate(spec.tolerations):
-        yield from _toleration_violations(toleration, f"spec.tolerations[{index}]")
+        yield from toleration_violations(toleration, f"spec.tolerations[{index}]")
 
 
 def _user_namespace_violations(spec: PodSpec) -> Iterator[Violation]:
@@ -175,35 +194,6 @@ def _gate_violations(spec: PodSpec) -> Iterator[Violation]:
         seen.add(name)
 
 
-def _toleration_violations(toleration: Toleration, path: str) -> Iterator[Violation]:
-    """The violations in a toleration.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateTolerations.
-    """
-    if toleration.key:
-        yield from each_invalid(f"{path}.key", toleration.key, label_key_errors(toleration.key))
-    elif toleration.operator != "Exists":
-        rule = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        yield invalid(f"{path}.operator", toleration.operator, rule)
-    if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
-        rule = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        yield invalid(f"{path}.effect", toleration.effect, rule)
-    if toleration.operator in ("Equal", ""):
-        if rules := label_value_errors(toleration.value):
-            yield invalid(f"{path}.operator", toleration.value, ";".join(rules))
-    elif toleration.operator == "Exists":
-        if toleration.value:
-            yield invalid(
-                f"{path}.operator", toleration.value, "value must be empty when `operator` is 'Exists'"
-            )
-    else:
-        # Lt and Gt are listed as supported, but accepted only with a gate that is off by default.
-        known = _OPERATORS_WITH_NUMBERS if toleration.operator in ("Lt", "Gt") else _OPERATORS
-        yield not_supported(f"{path}.operator", toleration.operator, known)
-    if toleration.effect and toleration.effect not in _EFFECTS:
-        yield not_supported(f"{path}.effect", toleration.effect, _EFFECTS)
-
-
 def _other_violations(spec: PodSpec) -> Iterator[Violation]:
     if spec.restart_policy and spec.restart_policy not in _RESTART_POLICIES:
         yield not_supported("spec.restartPolicy", spec.restart_policy, _RESTART_POLICIES)
@@ -229,34 +219,5 @@ def _other_violations(spec: PodSpec) -> Iterator[Violation]:
         yield required("spec.os.name")
     elif spec.os is not None and spec.os.name not in _SYSTEMS:
         yield not_supported("spec.os", spec.os.name, _SYSTEMS)
-    elif spec.os is not None and spec.os.name == "windows":
-        yield from _windows_violations(spec)
-
-
-def _windows_violations(spec: PodSpec) -> Iterator[Violation]:
-    """The fields that a Windows pod must not set.
-
-    Follows: v1.36, pkg/apis/core/validation/validation.go, validateWindows.
-    Departs: of security contexts only profiles are checked.
-    """
-    context = spec.security_context
-    fields = [
-        ("hostUsers", spec.host_users is not None),
-        ("hostPID", spec.host_pid),
-        ("hostIPC", spec.host_ipc),
-        ("shareProcessNamespace", spec.share_process_namespace),
-        ("securityContext.appArmorProfile", context is not None and context.app_armor_profile is not None),
-        ("securityContext.seccompProfile", context is not None and context.seccomp_profile is not None),
-    ]
-    for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
-        for index, container in enumerate(containers):
-            fields += [
-                (
-                    f"{kind}[{index}].securityContext.{name}",
-                    (container.security_context or {}).get(name) is not None,
-                )
-                for name in ("appArmorProfile", "seccompProfile")
-            ]
-    for name, is_set in fields:
-        if is_set:
-            yield forbidden(f"spec.{name}", "cannot be set for a windows pod")
+    elif spec.os is not None:
+        yield from operating_system_violations(spec, spec.os.name, "spec")

@@ -6,7 +6,9 @@ from typing import Any
 from nodewright.core.validation.violation import (
     ErrorType,
     Violation,
+    duplicate,
     each_invalid,
+    forbidden,
     invalid,
     not_supported,
     required,
@@ -20,6 +22,7 @@ from nodewright.kubernetes.name_validation import (
     label_key_errors,
 )
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
+from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.pod_spec_fields import EnvVar
 from nodewright.values.quantity import Quantity, QuantityError
 
@@ -219,6 +222,51 @@ def env_from_violations(sources: tuple[dict[str, Any], ...], path: str) -> Itera
             yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(kinds) > 1:
             yield invalid(path, "", "may not have more than one field specified at a time")
+
+
+# ---------------------------------------------------------------- claims of devices
+
+
+def resource_claim_violations(pod: Pod, path: str, *, is_template: bool) -> Iterator[Violation]:
+    """The violations in the claims that a pod names for its containers.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, validatePodResourceClaims.
+    """
+    names: set[str] = set()
+    for index, reference in enumerate(pod.spec.resource_claims):
+        if "kubernetes.io/config.mirror" in pod.metadata.annotations and not is_template:
+            yield forbidden("", "static pods do not support resource claims")
+            continue
+        name, claim_path = reference.get("name") or "", f"{path}[{index}]"
+        if not name:
+            yield required(f"{claim_path}.name")
+        elif name in names:
+            yield duplicate(f"{claim_path}.name", name)
+        else:
+            yield from each_invalid(f"{claim_path}.name", name, dns1123_label_errors(name))
+            names.add(name)
+        yield from _claim_source_violations(reference, claim_path)
+
+
+def _claim_source_violations(reference: Fields, path: str) -> Iterator[Violation]:
+    sources = {field: reference.get(field) for field in ("resourceClaimName", "resourceClaimTemplateName")}
+    count = sum(name is not None for name in sources.values())
+    if count != 1:
+        claim, template = sources.values()
+        shown = {
+            "Name": reference.get("name") or "",
+            "ResourceClaimName": claim,
+            "ResourceClaimTemplateName": template,
+        }
+        rule = (
+            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            if count
+            else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        )
+        yield invalid(path, shown, rule)
+    for field, name in sources.items():
+        if name is not None:
+            yield from each_invalid(f"{path}.{field}", name, dns1123_subdomain_errors(name))
 
 
 # ---------------------------------------------------------------- paths below a directory

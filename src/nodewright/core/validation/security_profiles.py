@@ -63,3 +63,44 @@ def _type_violations(kind: str, path: str, rule: str) -> Iterator[Violation]:
         yield required(path, rule)
     elif kind not in _TYPES:
         yield not_supported(path, kind, _TYPES)
+
+
+def security_context_as_go(context: Mapping[str, Any]) -> dict[str, Any]:
+    """A container's security context as the API server prints it: all fields of its own type, absent ones as null."""
+    return {
+        _go_name(field): _with_all_fields(context.get(field), absent)
+        for field, absent in _SECURITY_FIELDS.items()
+    }
+
+
+def _with_all_fields(value: Any, absent: Mapping[str, Any]) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {_go_name(field): value.get(field, default) for field, default in absent.items()}
+
+
+def _go_name(field: str) -> str:
+    for start, name in (("seLinux", "SELinux"), ("gmsa", "GMSA")):
+        if field.startswith(start):
+            return name + field.removeprefix(start)
+    return field[0].upper() + field[1:]
+
+
+_PROFILE: Mapping[str, Any] = {"type": "", "localhostProfile": None}
+_SECURITY_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "capabilities": {"add": None, "drop": None},
+    "privileged": {},
+    "seLinuxOptions": {"user": "", "role": "", "type": "", "level": ""},
+    "windowsOptions": dict.fromkeys(
+        ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName", "hostProcess")
+    ),
+    "runAsUser": {},
+    "runAsGroup": {},
+    "runAsNonRoot": {},
+    "readOnlyRootFilesystem": {},
+    "allowPrivilegeEscalation": {},
+    "procMount": {},
+    "seccompProfile": _PROFILE,
+    "appArmorProfile": _PROFILE,
+}
+"""The fields in the order of the API server's type, each with what absent fields in it are printed as."""

@@ -15,7 +15,7 @@ from nodewright.kubernetes.name_validation import (
     label_key_errors,
     label_value_errors,
 )
-from nodewright.kubernetes.objects import ObjectMeta
+from nodewright.kubernetes.objects import Container, ObjectMeta, PodSpec
 
 
 class ErrorType(StrEnum):
@@ -33,6 +33,8 @@ class ErrorType(StrEnum):
     TOO_MANY = "Too many"
     TOO_LONG = "Too long"
 
+
+_MAX_ANNOTATIONS = 256 * 1024
 
 ShownValue: TypeAlias = str | int | tuple[str, ...] | dict[str, Any]
 """A value as displayed: structures and lists as JSON, an empty list as null."""
@@ -54,7 +56,9 @@ def violation_fault(violation: Violation) -> Fault:
     """
     error, value = str(violation.type), violation.value
     if isinstance(value, tuple | dict):  # as Go prints it; an absent list is null
-        json_text = json.dumps(value or None, ensure_ascii=False, separators=(",", ":"))
+        json_text = json.dumps(
+            value or None if isinstance(value, tuple) else value, ensure_ascii=False, separators=(",", ":")
+        )
         error, value = f"{error}: {json_text}", None
     return Fault(path=violation.path, error=error, value=value, rule=violation.rule)
 
@@ -107,6 +111,25 @@ def metadata_violations(meta: ObjectMeta, path: str = "metadata") -> Iterator[Vi
     if meta.namespace:
         yield from each_invalid(f"{path}.namespace", meta.namespace, dns1123_label_errors(meta.namespace))
     yield from label_violations(meta.labels, f"{path}.labels")
+    if meta.annotations:
+        yield from annotation_violations(meta.annotations, f"{path}.annotations")
+
+
+def annotation_violations(annotations: Mapping[str, str], path: str) -> Iterator[Violation]:
+    """The violations in the keys and the size of annotations.
+
+    Follows: v1.36, apimachinery/pkg/api/validation/objectmeta.go, ValidateAnnotations.
+    """
+    for key in sorted(annotations):
+        for rule in _annotation_key_rules(key):
+            yield invalid(path, key, rule)
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
+        yield Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {_MAX_ANNOTATIONS} bytes")
+
+
+@lru_cache(maxsize=4096)
+def _annotation_key_rules(key: str) -> tuple[str, ...]:
+    return tuple(label_key_errors(key.lower()))
 
 
 def label_violations(labels: Mapping[str, str], path: str) -> Iterator[Violation]:
@@ -126,3 +149,16 @@ def _label_rules(key: str, value: str) -> tuple[tuple[str, str], ...]:
         *((key, rule) for rule in label_key_errors(key)),
         *((value, rule) for rule in label_value_errors(value)),
     )
+
+
+def containers_with_fields(spec: PodSpec) -> Iterator[tuple[str, Container]]:
+    """The containers of all kinds, each with its field, in the order in which the API server visits them.
+
+    Follows: v1.36, pkg/apis/core/pods/helpers.go, VisitContainersWithPath.
+    """
+    for field, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        yield from ((f"{field}[{index}]", container) for index, container in enumerate(containers))

@@ -15,6 +15,7 @@ from nodewright.core.validation.references import (
 from nodewright.core.validation.violation import (
     ErrorType,
     Violation,
+    containers_with_fields,
     duplicate,
     each_invalid,
     forbidden,
@@ -206,8 +207,8 @@ def _downward_file(file: Fields, path: str) -> Iterator[Violation]:
 def _projected(source: Fields, path: str) -> Iterator[Violation]:
     """The violations in a projected volume.
 
+    Certificates of pods and trust bundles are dropped before validation, because their gates are off by default.
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateProjectionSources.
-    Departs: signers, key types and label selectors of certificates and trust bundles are not checked.
     """
     yield from _mode_violations(source.get("defaultMode"), f"{path}.defaultMode")
     used: set[str] = set()
@@ -231,8 +232,6 @@ def _projected_files(kind: str, projection: Fields) -> Iterator[tuple[str, str]]
         for item in projection.get("items") or ():
             if item.get("path"):
                 yield item["path"], item["path"] if kind == "downwardAPI" else projection.get("name") or ""
-    fields = {"clusterTrustBundle": ("path",), "podCertificate": _CERTIFICATE_PATHS}.get(kind, ())
-    yield from ((projection[field],) * 2 for field in fields if projection.get(field))
 
 
 def _projected_items(projection: Fields, path: str, _: str) -> Iterator[Violation]:
@@ -260,33 +259,11 @@ def _projected_token(projection: Fields, path: str, volume_path: str) -> Iterato
         yield from volume_file_path_violations(projection["path"], f"{volume_path}.path")
 
 
-def _projected_bundle(projection: Fields, path: str, _: str) -> Iterator[Violation]:
-    if projection.get("name") is None and projection.get("signerName") is None:
-        yield required(path, "either name or signerName must be specified")
-    if not projection.get("path"):
-        yield required(f"{path}.path")
-    yield from volume_file_path_violations(projection.get("path") or "", f"{path}.path")
-
-
-_CERTIFICATE_PATHS = ("credentialBundlePath", "keyPath", "certificateChainPath")
-
-
-def _projected_certificate(projection: Fields, path: str, _: str) -> Iterator[Violation]:
-    fields = [field for field in _CERTIFICATE_PATHS if projection.get(field)]
-    for field in fields:
-        yield from volume_file_path_violations(projection[field], f"{path}.{field}")
-    if not fields:
-        rule = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
-        yield required(path, rule)
-
-
 _PROJECTIONS: Mapping[str, Callable[[Fields, str, str], Iterator[Violation]]] = {
     "secret": _projected_items,
     "configMap": _projected_items,
     "downwardAPI": _projected_fields,
     "serviceAccountToken": _projected_token,
-    "clusterTrustBundle": _projected_bundle,
-    "podCertificate": _projected_certificate,
 }
 _SOURCE_RULES: Mapping[str, Rule] = {
     "emptyDir": _empty_dir,
@@ -309,21 +286,19 @@ def file_key_volume_violations(pod: Pod, path: str) -> Iterator[Violation]:
     Follows: v1.36, pkg/apis/core/validation/validation.go, validateFileKeyRefVolumes.
     """
     volumes: dict[str, dict[str, Any]] = {volume.get("name") or "": volume for volume in pod.spec.volumes}
-    groups = (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers))
-    for group, containers in groups:
-        for index, container in enumerate(containers):
-            for number, variable in enumerate(container.env):
-                if variable.value_from is None:
-                    continue
-                reference = variable.value_from.get("fileKeyRef")
-                if reference is None:
-                    continue
-                name = reference.get("volumeName") or ""
-                field = f"{path}.{group}[{index}].env[{number}].valueFrom.fileKeyRef.volumeName"
-                if name not in volumes:
-                    yield Violation(field, ErrorType.NOT_FOUND, name)
-                elif _is_no_empty_dir(volumes[name]):
-                    yield invalid(field, name, "referenced volume must be of type emptyDir")
+    for container_path, container in containers_with_fields(pod.spec):
+        for number, variable in enumerate(container.env):
+            if variable.value_from is None:
+                continue
+            reference = variable.value_from.get("fileKeyRef")
+            if reference is None:
+                continue
+            name = reference.get("volumeName") or ""
+            field = f"{path}.{container_path}.env[{number}].valueFrom.fileKeyRef.volumeName"
+            if name not in volumes:
+                yield Violation(field, ErrorType.NOT_FOUND, name)
+            elif _is_no_empty_dir(volumes[name]):
+                yield invalid(field, name, "referenced volume must be of type emptyDir")
 
 
 def _is_no_empty_dir(volume: Fields) -> bool:

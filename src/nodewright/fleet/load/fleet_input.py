@@ -1,10 +1,9 @@
-"""Loads a fleet and its workload from files, and checks that names of pods are unique at any time."""
+"""Loads a fleet and its workload from files."""
 
 import heapq
 import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -31,59 +30,16 @@ from nodewright.fleet.load.fleet_objects import FleetObjects, PodEntry, fleet_po
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations
 from nodewright.fleet.load.openb import NODE_COLUMNS, POD_COLUMNS, openb_nodes, openb_pods
 from nodewright.fleet.load.pod_controllers import MAX_REPLICAS
+from nodewright.fleet.load.pod_names import PodNames, duplicate_name_fault
 from nodewright.fleet.load.shards import Shard, shards_of
 from nodewright.fleet.load.table_rows import table_nodes, table_pods
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
-from nodewright.formats.documents import STDIN, InputFile, named_files, read_file
+from nodewright.formats.documents import PATCH_FILES, STDIN, InputFile, named_files, patch_files, read_file
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.regular_files import error_text
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
 
-_MIN_SIZE = 1024
 _MAX_REFUSALS = 5
-
-
-class PodNames:
-    """The names of pods that may still exist, by their times. To be used in the order of arrival.
-
-    A name may be reused after the end of its pod, as in traces over days. Memory grows with the pods that exist at
-    one time, not with all pods.
-    """
-
-    def __init__(self) -> None:
-        self._claims: dict[str, tuple[float, str]] = {}
-        """By name: when it becomes free, and where the pod is defined."""
-        self._prune_at = _MIN_SIZE
-
-    def claim(self, name: str, arrives_s: float, runs_s: float | None, source: str) -> str | None:
-        """Claims the name; None, or where the pod is defined that has this name already."""
-        current = self._claims.get(name)
-        if current is not None and current[0] > arrives_s:
-            return current[1]
-        self._claims[name] = (inf if runs_s is None else arrives_s + runs_s, source)
-        if len(self._claims) > self._prune_at:
-            self._claims = {key: claim for key, claim in self._claims.items() if claim[0] > arrives_s}
-            self._prune_at = 2 * len(self._claims) + _MIN_SIZE
-        return None
-
-    def checked_unique(self, pods: Iterable[FleetPod]) -> Iterator[FleetPod]:
-        """The pods, unchanged.
-
-        Errors: InputError at the first pod with a duplicate name.
-        """
-        claim = self.claim
-        for pod in pods:
-            other_source = claim(f"{pod.namespace}/{pod.name}", pod.arrives_s, pod.runs_s, pod.source)
-            if other_source is not None:
-                raise InputError([duplicate_name_fault(pod.source, "name", pod.name, other_source)])
-            yield pod
-
-
-def duplicate_name_fault(source: str, path: str, name: str, other_source: str) -> Fault:
-    """The fault of a pod with the name of another one, which is defined at ``held``."""
-    return Fault(
-        source=source, path=path, value=name, rule=f"a pod of this name exists already ({other_source})"
-    )
 
 
 class FleetFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +51,10 @@ class FleetFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Files of pods and controllers; nodes in them are ignored."""
     both: tuple[str, ...] = ()
     """Files of both."""
+    built: tuple[InputFile, ...] = ()
+    """What kustomize built: of both."""
+    recursive: bool = False
+    """Whether directories below those named count."""
     namespace: str = "default"
     node_defaults: NodeDefaults = msgspec.field(default_factory=NodeDefaults)
     gpu_annotation: str = ""
@@ -282,18 +242,20 @@ def load_fleet(files: FleetFiles) -> FleetInput:
     faults: list[Fault] = []
     limit = files.max_unpacked_bytes
     table = partial(Table, max_unpacked_bytes=limit)
-    for path in _paths(files.nodes, faults):
-        if is_table(path):
-            entries += _table_nodes(table(path), faults)
-        else:
-            _read_file(path, nodes, faults, is_found=path not in files.nodes, max_unpacked_bytes=limit)
-    for path in _paths(files.both, faults):
-        _read_file(path, both, faults, is_found=path not in files.both, max_unpacked_bytes=limit)
-    for path in _paths(files.pods, faults):
-        if is_table(path):
-            tables.append(table(path))
-        else:
-            _read_file(path, pods, faults, is_found=path not in files.pods, max_unpacked_bytes=limit)
+    for names, objects in ((files.nodes, nodes), (files.both, both), (files.pods, pods)):
+        paths = _paths(names, faults, recursive=files.recursive)
+        patches = patch_files(path for path in paths if path not in names)
+        for path in paths:
+            if is_table(path) and objects is nodes:
+                entries += _table_nodes(table(path), faults)
+            elif is_table(path) and objects is pods:
+                tables.append(table(path))
+            elif path in patches:
+                objects.manifests.count_skipped(PATCH_FILES)
+            else:
+                _read_file(path, objects, faults, is_found=path not in names, max_unpacked_bytes=limit)
+    for file in files.built:
+        both.read_file(file)
     entries += [*nodes.nodes, *both.nodes]
     for objects in (nodes, both, pods):
         faults += [*objects.faults, *objects.manifests.faults]
@@ -329,7 +291,7 @@ def _joined(first_objects: FleetObjects, other: FleetObjects) -> FleetObjects:
     return first_objects
 
 
-def _paths(names: Sequence[str], faults: list[Fault]) -> list[str]:
+def _paths(names: Sequence[str], faults: list[Fault], *, recursive: bool) -> list[str]:
     """The paths of all files; directories are expanded."""
     paths = []
     for name in names:
@@ -337,7 +299,7 @@ def _paths(names: Sequence[str], faults: list[Fault]) -> list[str]:
             paths.append(name)
             continue
         try:
-            paths += named_files([name])
+            paths += named_files([name], recursive=recursive)
         except InputError as error:
             faults += error.faults
     return paths

@@ -1,4 +1,4 @@
-"""The pages of NW001 and of the rules NW401 to NW407: ignores; quotas and limit ranges of namespaces."""
+"""The pages of NW001 and of the rules NW401 to NW408: ignores; namespaces, their quotas and limit ranges."""
 
 from nodewright.lint.pages.rule_page import RulePage, pod_manifest, workload_manifest
 
@@ -156,5 +156,29 @@ NAMESPACE_PAGES = {
     max: {memory: 8Gi}
 """,
         replacements=(("  - type: Pod", "  - type: Container\n    default: {memory: 256Mi}\n  - type: Pod"),),
+    ),
+    "NW408": RulePage(
+        title="The namespace is being terminated",
+        message="the API server does not create it: {error}",
+        rationale=(
+            "A Namespace whose status says Terminating accepts changes of the objects that it has, so that they can "
+            "be removed, and nothing new. Objects with a uid exist already."
+        ),
+        remedy="Wait until the namespace is gone and create it again, or use another one.",
+        bad="""apiVersion: v1
+kind: Namespace
+metadata:
+  name: default
+status:
+  phase: Terminating
+---
+"""
+        + pod_manifest("""  containers:
+  - name: app
+    image: example.com/app
+    resources:
+      requests: {cpu: 100m, memory: 64Mi}
+"""),
+        replacements=(("phase: Terminating", "phase: Active"),),
     ),
 }

@@ -21,6 +21,7 @@ from nodewright.lint.lint_model import (
     QuotaSubject,
     Severity,
 )
+from nodewright.reasons.api_errors import terminating_error
 from nodewright.reasons.quota import MustSpecify, QuotaExceeded, QuotaReason
 from nodewright.values.instant import Instant
 from nodewright.values.quantity import ZERO
@@ -137,6 +138,13 @@ def _demands_limits(limits: LimitRangeSubject, context: LintContext) -> Iterator
                 yield FieldViolation(path=f"spec.limits[{index}].max[{name}]", facts={"resource": name})
 
 
+def _namespace_ends(pod: PodSubject, context: LintContext) -> Iterator[FieldViolation]:
+    """New objects in a namespace that is being terminated."""
+    is_new = not (pod.document.get("metadata") or {}).get("uid")
+    if pod.namespace in context.terminating and is_new and not pod.is_static:
+        yield FieldViolation(path="metadata.namespace", facts={"error": terminating_error(pod.namespace)})
+
+
 NAMESPACE_RULES = (
     LintRule("NW401", Severity.ERROR, (PodSubject,), _out_of_bounds),
     LintRule("NW402", Severity.ERROR, (PodSubject,), _default_below_request),
@@ -145,4 +153,5 @@ NAMESPACE_RULES = (
     LintRule("NW405", Severity.INFO, (QuotaSubject,), _counts_finished),
     LintRule("NW406", Severity.WARNING, (LimitRangeSubject,), _bounds_nothing),
     LintRule("NW407", Severity.INFO, (LimitRangeSubject,), _demands_limits),
+    LintRule("NW408", Severity.ERROR, (PodSubject,), _namespace_ends),
 )

@@ -1,6 +1,6 @@
 """The resource managers as the topology manager's hint providers: hints, allocation and release."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -47,11 +47,15 @@ class Holdings(msgspec.Struct, frozen=True):
         """The holdings with a hint for the container."""
         return replace(self, hints={**self.hints, pod: {**self.hints.get(pod, {}), container: hint}})
 
-    def without_hints(self, pod: str) -> "Holdings":
-        """The holdings without the hints of the pod's containers."""
-        if pod not in self.hints:
+    def without_hints(self, pods: Iterable[str]) -> "Holdings":
+        """The holdings without the hints of the containers of these pods."""
+        hinted = [pod for pod in pods if pod in self.hints]
+        if not hinted:
             return self
-        return replace(self, hints={uid: hints for uid, hints in self.hints.items() if uid != pod})
+        remaining = dict(self.hints)
+        for pod in hinted:
+            del remaining[pod]
+        return replace(self, hints=remaining)
 
 
 NO_HINT = Hint(None, preferred=False)

@@ -9,7 +9,7 @@ import msgspec
 
 from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode, parse_quantity
-from nodewright.formats.documents import parse_documents, read_file
+from nodewright.formats.documents import InputFile, parse_documents, read_file
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.kubernetes.objects import Taint
 from nodewright.kubernetes.resource_names import CPU, HUGE_PAGE_RULE, MEMORY, huge_page_bytes, is_huge_page
@@ -82,7 +82,7 @@ class ResourceTopology(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
 
 
-def read_node(path: Path) -> ReportedNode:
+def read_node(path: Path | InputFile) -> ReportedNode:
     """The node that `kubectl get node NAME -o json` prints.
 
     Errors: InputError if the file has no such node.
@@ -104,19 +104,20 @@ def read_node(path: Path) -> ReportedNode:
     return reported
 
 
-def read_configz(path: Path) -> dict[str, Any]:
+def read_configz(path: Path | InputFile) -> dict[str, Any]:
     """The configuration in the response of a kubelet's `/configz`, complete with defaults.
 
     Errors: InputError if the file is not such a response.
     """
-    config = _ClusterDocument(path).first().get("kubeletconfig")
+    document = _ClusterDocument(path)
+    config = document.first().get("kubeletconfig")
     if not isinstance(config, dict):
         rule = "expected the response of a kubelet's configz: an object with kubeletconfig"
-        raise InputError([Fault(rule=rule, source=str(path))])
+        raise InputError([Fault(rule=rule, source=document.source)])
     return {name: value for name, value in config.items() if name not in ("apiVersion", "kind")}
 
 
-def read_topology(path: Path, node: str) -> ResourceTopology:
+def read_topology(path: Path | InputFile, node: str) -> ResourceTopology:
     """The NodeResourceTopology object of the node, alone or in a list; without a name, the only one.
 
     Follows: noderesourcetopology-api v0.1.2, pkg/apis/topology/{v1alpha1,v1alpha2}/types.go;
@@ -238,10 +239,10 @@ def _name_of(value: Mapping[str, Any]) -> object:
 class _ClusterDocument:
     """A file with API objects; collects the faults of its fields."""
 
-    def __init__(self, path: Path) -> None:
-        self.source = str(path)
+    def __init__(self, path: Path | InputFile) -> None:
+        file = path if isinstance(path, InputFile) else read_file(str(path))
+        self.source = file.source
         self.faults: list[Fault] = []
-        file = read_file(self.source)
         self._values = [document.value for document in parse_documents(file.content, file.source)]
 
     def first(self) -> dict[str, Any]:

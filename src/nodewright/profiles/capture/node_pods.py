@@ -12,7 +12,7 @@ from nodewright.core.admission_plugins import with_uid
 from nodewright.core.requests.qos_and_priority import CONFIG_MIRROR, is_mirror
 from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
-from nodewright.formats.documents import parse_documents, read_file
+from nodewright.formats.documents import InputFile, parse_documents, read_file
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
@@ -56,7 +56,7 @@ class NodePods(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def read_pods(path: Path, node: str) -> NodePods:
+def read_pods(path: Path | InputFile, node: str) -> NodePods:
     """The pods of the node in the file; without a node name, those of the only node in the file.
 
     A mirror pod represents its static pod, and has that pod's uid.
@@ -64,8 +64,9 @@ def read_pods(path: Path, node: str) -> NodePods:
     Follows: v1.36, pkg/kubelet/pod/mirror_client.go, CreateMirrorPod: the annotation is the static pod's uid.
     Errors:  InputError for invalid pods, or if the node is ambiguous.
     """
-    all_pods, unknown_fields = _pods_in(path)
-    name = node or _only_node(all_pods, path)
+    file = path if isinstance(path, InputFile) else read_file(str(path))
+    all_pods, unknown_fields = _pods_in(file)
+    name = node or _only_node(all_pods, file.source)
     node_pods = [pod for pod in all_pods if pod.spec.node_name == name]
     pod_of_uid = {pod.uid: pod for pod in map(_with_kubelet_uid, node_pods)}
     active = {uid: pod for uid, pod in pod_of_uid.items() if not pod.is_terminal}
@@ -121,9 +122,8 @@ def placeholder_pod(uid: str, resources: PodResourceInfo, init_containers: Colle
     return Pod(metadata=ObjectMeta(name=uid, namespace=PLACEHOLDER_NAMESPACE, uid=uid), spec=spec)
 
 
-def _pods_in(path: Path) -> tuple[list[Pod], tuple[str, ...]]:
+def _pods_in(file: InputFile) -> tuple[list[Pod], tuple[str, ...]]:
     """The pods in the file, which an API server has validated already, and the unknown fields."""
-    file = read_file(str(path))
     documents = parse_documents(file.content, file.source)
     pods, faults, unknown_fields = [], [], set()
     if not documents:
@@ -176,13 +176,13 @@ def _objects(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield prefix, item
 
 
-def _only_node(pods: Sequence[Pod], path: Path) -> str:
+def _only_node(pods: Sequence[Pod], source: str) -> str:
     names = sorted({pod.spec.node_name for pod in pods if pod.spec.node_name})
     if len(names) == 1:
         return names[0]
     shown = ", ".join(names[:5]) + (", ..." if names[5:] else "")
     rule = f"pods of several nodes: choose one with --node-name ({shown})"
-    raise InputError([Fault(rule=rule if names else "no pod is on a node", source=str(path))])
+    raise InputError([Fault(rule=rule if names else "no pod is on a node", source=source)])
 
 
 def _with_kubelet_uid(pod: Pod) -> Pod:

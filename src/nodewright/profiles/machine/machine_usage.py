@@ -2,9 +2,11 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nodewright.errors import Fault, InputError
 from nodewright.host.cgroup_files import memory_file_names
 from nodewright.kubernetes.stats_summary import (
     ContainerStats,
@@ -41,6 +43,8 @@ def usage_of_this_machine() -> StatsSummary:
 
     Errors: InputError with values in /proc or cgroups that are not numbers; HostError if a file cannot be read.
     """
+    if sys.platform != "linux":
+        raise InputError([Fault(rule="this machine is not Linux: specify --usage or --available")])
     sources = this_machine()
     usage = read_usage(sources, nodefs=_filesystem(KUBELET_ROOT), imagefs=_image_filesystem())
     sources.finish()

@@ -171,7 +171,7 @@ OTHERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"resources": {"limits": {"cpu": 1}}, "containers": [{**MAIN, "resources": {"limits": {"cpu": 2, "memory": 1}}}]},
      ["resources.requests Invalid value 2: must be less than or equal to cpu limit of 1",
       "resources.containers[0][cpu].limits Invalid value 2: must be less than or equal to pod limits of 1"]),
-    ({"resourceClaims": [{"name": "gpu"}], "containers": [{**MAIN, "resources": {"claims": [{"name": "gpu"}]}}]}, []),
+    ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "a"}], "containers": [{**MAIN, "resources": {"claims": [{"name": "gpu"}]}}]}, []),
 ]  # fmt: skip
 
 

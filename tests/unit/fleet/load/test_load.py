@@ -126,7 +126,7 @@ def test_a_fleet_has_nodes_with_unique_names(tmp_path: Path, nodes: str, rule: s
 def test_controllers_create_their_replicas_and_daemon_sets_one_pod_per_matching_node(
     tmp_path: Path,
 ) -> None:
-    template = "template: {spec: {containers: [{name: main, image: main}]}}, selector: {matchLabels: {}}"
+    template = "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: main, image: main}]}}, selector: {matchLabels: {a: b}}"
     made = (
         f"{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 3, {template}}}}}\n---\n"
         f"{{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: log}}, spec: {{{template}}}}}\n"
@@ -146,7 +146,7 @@ def test_daemon_sets_select_labels_that_nodes_have_and_are_named_where_none_has_
     pod_spec = "{nodeSelector: {kubernetes.io/os: linux}, containers: [{name: main, image: main}]}"
     daemon_set = (
         "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: log}, "
-        f"spec: {{selector: {{matchLabels: {{}}}}, template: {{spec: {pod_spec}}}}}}}"
+        f"spec: {{selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, spec: {pod_spec}}}}}}}"
     )
     unlabelled = fleet(tmp_path, NODE.format(name="n1"), daemon_set)
     assert list(unlabelled.pods()) == []

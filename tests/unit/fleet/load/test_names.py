@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from nodewright.errors import InputError
-from nodewright.fleet.load.fleet_input import FleetFiles, PodNames, load_fleet
+from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
+from nodewright.fleet.load.pod_names import PodNames
 
 HEAD = "name,namespace,cpu,memory,arrives,runs\n"
 NODES = "name,cpu,memory\nn0,8,32Gi\n"

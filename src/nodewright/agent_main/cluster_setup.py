@@ -1,0 +1,265 @@
+"""The agent's membership of a cluster: who it is there, and the tasks that keep it a Node."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodewright.agent.loop import AgentLoop
+from nodewright.agent.observations import NodeObjectObserved
+from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.outcome import IterationResult
+from nodewright.agent.supervision import BackgroundTask, error_text
+from nodewright.agent_main.agent_node import host_address
+from nodewright.agent_main.agent_settings import AgentSettings
+from nodewright.agent_main.node_options import (
+    NODE_OBJECT,
+    SavedNodeObject,
+    configured_labels,
+    configured_taints,
+    node_addresses,
+    saved_node_object,
+)
+from nodewright.agent_main.runtime_setup import RuntimeParts
+from nodewright.api.api_status_objects import NodeSystemInfo
+from nodewright.cluster.access import ClusterAccess
+from nodewright.cluster.api_client import ApiClient
+from nodewright.cluster_node.api_access import ApiAccess
+from nodewright.cluster_node.mirror_pods import MirrorPods
+from nodewright.cluster_node.node_lease import NodeLease
+from nodewright.cluster_node.node_object import NodeIdentity, NodeReadings, image_names
+from nodewright.cluster_node.node_registration import NODES, NodeRegistration, ReportTimes
+from nodewright.cluster_node.pod_informer import PodInformer, is_mirror
+from nodewright.cluster_node.pod_status_writer import PodStatusWriter
+from nodewright.cluster_node.reflector import Reflector
+from nodewright.formats.decode import decode
+from nodewright.host.file_store import boot_id, write_atomically
+from nodewright.host.ports import Clock
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.kubernetes.objects import Taint
+from nodewright.node.node_config import NodeConfig
+from nodewright.profiles.machine.host_facts import kubernetes_architecture
+from nodewright.values.instant import Instant
+
+PODS = "/api/v1/pods"
+_RUNTIME_TIMEOUT_S = 10.0
+"""A runtime that does not answer for so long is down."""
+
+
+class ClusterMember(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that make the agent a Node."""
+
+    registration: NodeRegistration
+    lease: NodeLease
+    node_reflector: Reflector
+    pod_reflector: Reflector
+    informer: PodInformer
+    writer: PodStatusWriter
+    mirrors: MirrorPods
+
+    def tasks(self) -> Iterator[BackgroundTask]:
+        """The tasks that run beside the agent's loop."""
+        yield BackgroundTask("register the node and report its status", self.registration.run)
+        yield BackgroundTask("renew the node's lease", self._renew_lease)
+        yield BackgroundTask("follow the Node object", self._follow_node)
+        yield BackgroundTask("follow the pods of the node", self.pod_reflector.run)
+        yield BackgroundTask("report the statuses of pods", self.writer.run)
+        yield BackgroundTask("show the static pods", self._show_static_pods)
+
+    async def _renew_lease(self) -> None:
+        await self.registration.registered.wait()
+        await self.lease.run()
+
+    async def _show_static_pods(self) -> None:
+        await self.registration.registered.wait()
+        await self.mirrors.run()
+
+    async def _follow_node(self) -> None:
+        await self.registration.registered.wait()
+        self.informer.start()
+        await self.node_reflector.run()
+
+
+@asynccontextmanager
+async def cluster_member(
+    access: ClusterAccess,
+    identity: NodeIdentity,
+    parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
+    root_dir: Path,
+) -> AsyncIterator[ClusterMember]:
+    """The parts, connected to the API server; the lease has a connection of its own."""
+    loop, event_recorder, _ = parts
+    clock, lease_s = loop.clock, loop.state.node.config.parts.kubelet.node_lease_duration_seconds
+    async with ApiClient(access) as client, ApiClient(access) as lease_client:
+        api = ApiAccess(client)
+        nodes = Reflector(api, NODES, f"metadata.name={identity.name}", clock)
+        pods = Reflector(api, PODS, f"spec.nodeName={identity.name}", clock)
+        registration = _registration(api, identity, nodes, parts)
+        lease = NodeLease(ApiAccess(lease_client), identity.name, lease_s, clock)
+        lease.node_uid = lambda: (registration.node or {}).get("metadata", {}).get("uid", "")
+        informer = PodInformer(pods, loop.observe)
+        writer = PodStatusWriter(api, pods, lambda: event_recorder.state, clock)
+        writer.is_ready = lambda: informer.has_published
+        mirrors = MirrorPods(api, pods, lambda: event_recorder.state, clock)
+        mirrors.is_ready = writer.is_ready
+        mirrors.node = lambda: (identity.name, lease.node_uid())
+        writer.target_of = mirrors.target_of
+        informer.on_object = partial(_reconcile_object, pods, writer, mirrors)
+        event_recorder.on_result = partial(_publish, writer, mirrors)
+        nodes.on_change = partial(_observe_node, registration, loop, root_dir)
+        for part in (nodes, pods, registration, lease, informer, writer, mirrors):
+            part.record_event = event_recorder.record
+        yield ClusterMember(
+            registration=registration,
+            lease=lease,
+            node_reflector=nodes,
+            pod_reflector=pods,
+            informer=informer,
+            writer=writer,
+            mirrors=mirrors,
+        )
+
+
+def _registration(
+    api: ApiAccess,
+    identity: NodeIdentity,
+    nodes: Reflector,
+    parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
+) -> NodeRegistration:
+    loop, event_recorder, runtime_parts = parts
+    kubelet = loop.state.node.config.parts.kubelet
+    registration = NodeRegistration(api, identity, nodes, loop.clock)
+    registration.state = lambda: event_recorder.state
+    registration.readings = partial(node_readings, runtime_parts, loop.clock, _storage_error(loop), kubelet)
+    registration.times = _report_times(kubelet)
+    registration.must_register = kubelet.register_node
+    return registration
+
+
+def _reconcile_object(pods: Reflector, writer: PodStatusWriter, mirrors: MirrorPods, uid: str) -> None:
+    """Has the status of a changed object compared; one of a mirror pod by the static pod that it shows."""
+    is_own = uid in pods.objects and not is_mirror(pods.objects[uid])
+    writer.reconcile(uid if is_own else "")
+    if not is_own:
+        mirrors.reconcile()
+
+
+def _publish(writer: PodStatusWriter, mirrors: MirrorPods, result: IterationResult) -> None:
+    """Passes on the pods that an iteration has changed."""
+    if any(record is None or record.source.is_static_pod_source for record in result.changes.pods.values()):
+        mirrors.reconcile()
+    writer.publish(result)
+
+
+def _storage_error(loop: AgentLoop) -> Callable[[], str | None]:
+    """Why the agent's state cannot be saved; None: it can."""
+    return lambda: loop.write_queue.error
+
+
+def _report_times(kubelet: KubeletConfiguration) -> ReportTimes:
+    update_s = kubelet.node_status_update_frequency.nanoseconds / 10**9 or 10.0
+    report_s = kubelet.node_status_report_frequency.nanoseconds / 10**9
+    return ReportTimes(update_s=update_s, report_s=report_s or max(update_s, 300.0))
+
+
+def _observe_node(registration: NodeRegistration, loop: AgentLoop, root_dir: Path, _uid: str) -> None:
+    """Has pods admitted by the labels and taints of the Node object, also by the next agent."""
+    node = registration.node
+    if node is None:
+        return
+    observed = _node_observation(node)
+    facts = loop.state.node.config.facts
+    if (dict(observed.labels), observed.taints) != (dict(facts.labels), facts.taints):
+        loop.observe(observed)
+    saved = SavedNodeObject(dict(observed.labels), observed.taints)
+    if saved != saved_node_object(root_dir):
+        with suppress(OSError):
+            # The agent's own store reports a disk that cannot be written.
+            write_atomically(root_dir / NODE_OBJECT, msgspec.json.encode(saved))
+
+
+def _node_observation(node: Mapping[str, Any]) -> NodeObjectObserved:
+    taints = (node.get("spec") or {}).get("taints") or []
+    return NodeObjectObserved(
+        (node.get("metadata") or {}).get("labels") or {},
+        tuple(decode(taint, Taint) for taint in taints),
+    )
+
+
+async def node_readings(
+    runtime_parts: RuntimeParts,
+    clock: Clock,
+    storage_error: Callable[[], str | None],
+    kubelet: KubeletConfiguration,
+) -> NodeReadings:
+    """Whether the node is ready, and which images it has."""
+    errors, images = [], list[dict[str, Any]]()
+    try:
+        async with asyncio.timeout(_RUNTIME_TIMEOUT_S):
+            await runtime_parts.runtime.facts()
+            if runtime_parts.image_store is not None:
+                stored = await runtime_parts.image_store.images()
+                largest = sorted(stored, key=lambda image: (-image.size_bytes, image.id))
+                images = [
+                    {"names": image_names(image.tags), "sizeBytes": image.size_bytes}
+                    for image in largest
+                    if image.tags
+                ]
+    except Exception as error:  # noqa: BLE001 - whatever it is, the runtime cannot be used
+        text = error_text(error) or f"no answer within {_RUNTIME_TIMEOUT_S:g} s"
+        errors.append(f"container runtime is down: {text}")
+    unsaved = storage_error()
+    if unsaved:
+        errors.append(f"the agent's state cannot be saved: {unsaved}")
+    limit = kubelet.node_status_max_images
+    return NodeReadings(
+        now=Instant(clock.now_ns()).whole_second,
+        errors=tuple(errors),
+        images=tuple(images if limit < 0 else images[:limit]),
+    )
+
+
+def node_identity(settings: AgentSettings, config: NodeConfig, system_info: NodeSystemInfo) -> NodeIdentity:
+    """Who the agent is in its cluster.
+
+    Errors: InputError.
+    """
+    kubelet, name = config.parts.kubelet, config.facts.name
+    addresses = node_addresses(settings)
+    return NodeIdentity(
+        name=name,
+        hostname=name,
+        system_info=system_info,
+        architecture=kubernetes_architecture(_machine()),
+        machine_id=_first_line("/etc/machine-id", "/var/lib/dbus/machine-id"),
+        system_uuid=_first_line("/sys/class/dmi/id/product_uuid", "/etc/machine-id"),
+        boot_id=boot_id(),
+        labels=configured_labels(settings),
+        taints=configured_taints(settings) or kubelet.register_with_taints,
+        provider_id=settings.provider_id or kubelet.provider_id,
+        addresses=addresses or ((host_address(),) if host_address() else ()),
+        is_address_configured=bool(addresses),
+        is_cloud_external=settings.cloud_provider == "external",
+        kubelet_port=kubelet.port if settings.kubelet_api else 0,
+        is_attach_detach_managed=kubelet.enable_controller_attach_detach,
+    )
+
+
+def _machine() -> str:
+    import platform  # noqa: PLC0415 - slow to import
+
+    return platform.machine()
+
+
+def _first_line(*paths: str) -> str:
+    """The first of the files that can be read; empty if none can."""
+    for path in paths:
+        with suppress(OSError):
+            text = Path(path).read_text("utf-8").strip()
+            if text:
+                return text
+    return ""

@@ -1,0 +1,120 @@
+"""`nodewright explain pod/web-0`: pods of a cluster, each explained on the node that it is on."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.cli.cluster_options import ClusterSession
+from nodewright.cli.manifest_options import ManifestOptions
+from nodewright.cli.node_query import LoadedQuery, load_query
+from nodewright.cli.options import NodeQuery
+from nodewright.cli.usage_options import UsageOptions, node_with_usage
+from nodewright.cluster.node_sources import proxy_path
+from nodewright.cluster.pod_events import pod_event_sentences
+from nodewright.cluster.reader import ClusterReader
+from nodewright.core.admission_plugins import without_cluster_fields
+from nodewright.engine import Node
+from nodewright.errors import HostError, InputError
+from nodewright.explain.explanation_text import PodExplanation
+from nodewright.formats.provided_files import provide_files
+from nodewright.formats.workloads import LoadedWorkloads, Workload
+from nodewright.kubernetes.eviction_thresholds import Signal
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.resource_names import MEMORY, readable_amount
+from nodewright.node.events import PodRemoved
+from nodewright.node.previews import node_eviction_forecast
+from nodewright.node.step import step
+from nodewright.reasons.status_evidence import problem_evidence
+
+_USAGE = "/stats/summary of the kubelet"
+
+
+class NodeExplanations(msgspec.Struct, frozen=True, kw_only=True):
+    """The explanations of the pods of one node."""
+
+    loaded: LoadedQuery
+    pods: tuple[PodExplanation, ...]
+
+
+def explained_on_their_nodes(
+    session: ClusterSession, query: NodeQuery, workloads: LoadedWorkloads, budget: int
+) -> tuple[NodeExplanations, ...]:
+    """The explanations of bound pods, by node in the order of the pods.
+
+    Errors: HostError, InputError if a node cannot be read.
+    """
+    by_node: dict[str, list[Workload]] = {}
+    for workload in workloads.workloads:
+        by_node.setdefault(workload.pod.spec.node_name, []).append(workload)
+    explanations = []
+    for name, on_node in by_node.items():
+        word = f"node/{name}"
+        with ExitStack() as stack:
+            stack.enter_context(provide_files(session.documents((), (word,))))
+            usage = session.read(partial(_usage, name=name))
+            if usage:
+                stack.enter_context(provide_files({_USAGE: usage}))
+            of_node = replace(workloads, workloads=tuple(on_node))
+            loaded = load_query(replace(query, node=word), of_node, as_arrivals=False)
+            pods = tuple(
+                _explained(session, loaded.node, pod, budget, has_usage=bool(usage)) for pod in on_node
+            )
+        explanations.append(NodeExplanations(loaded=loaded, pods=pods))
+    return tuple(explanations)
+
+
+def _explained(
+    session: ClusterSession, node: Node, workload: Workload, budget: int, *, has_usage: bool
+) -> PodExplanation:
+    """The explanation of a pod as if it arrived at its node now, with what the cluster reports about it."""
+    pod = workload.pod
+    observed: list[str] = []
+    if pod.uid in node.state.pods:
+        observed.append(f"the node has admitted it and runs it: phase {pod.status.phase or 'unknown'}")
+        if has_usage:
+            observed += _eviction_rank(node, pod)
+    observed += session.read(lambda reader: pod_event_sentences(reader, pod))
+    without_pod = replace(node, state=step(node.state, PodRemoved(pod.uid)).state)
+    return PodExplanation(
+        explanation=without_pod.explain(without_cluster_fields(pod), budget=budget),
+        proof=problem_evidence(pod),
+        observed=tuple(observed),
+    )
+
+
+def _eviction_rank(node: Node, pod: Pod) -> Sequence[str]:
+    """When the pod would be evicted if memory ran out now."""
+    options = UsageOptions(usage=_USAGE, after=None, live=False, available={}, filesystems=None)
+    try:
+        observed = node_with_usage(node, options, ManifestOptions(filenames=()))
+    except InputError as error:
+        return (f"its place in evictions is not known: {error.faults[0]}",)
+    forecast = node_eviction_forecast(
+        observed.node.state, observed.usage, observed.filesystems, signal=Signal.MEMORY_AVAILABLE
+    )
+    ranking = [candidate for candidate in forecast.ranking if not candidate.active_pod.is_critical]
+    uids = [candidate.active_pod.uid for candidate in ranking]
+    if pod.uid not in uids:
+        return ("it is critical, so the kubelet does not evict it",)
+    rank = uids.index(pod.uid)
+    before = [candidate.active_pod.pod.full_name for candidate in ranking[:rank]]
+    place = f"if memory ran out now, it would be number {rank + 1} of {len(uids)} to be evicted"
+    if before:
+        place += f", after {', '.join(before[:3])}{', ...' if before[3:] else ''}"
+    candidate = ranking[rank]
+    if not candidate.has_stats:
+        return (f"{place}; its usage is not reported",)
+    usage = readable_amount(MEMORY, candidate.usage)
+    requested = readable_amount(MEMORY, int(candidate.request or 0))
+    return (place, f"it uses {usage} of memory and requests {requested}")
+
+
+async def _usage(reader: ClusterReader, *, name: str) -> bytes:
+    """The kubelet's summary; empty if it cannot be read."""
+    try:
+        return await reader.get(proxy_path(name, "stats/summary"))
+    except HostError:
+        return b""

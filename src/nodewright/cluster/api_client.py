@@ -1,0 +1,303 @@
+"""The client of an API server: requests, pages of lists, and errors of one line."""
+
+import asyncio
+import platform
+import socket
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from nodewright.cluster.access import ClusterAccess
+from nodewright.cluster.api_answers import answer_error, json_error, transport_error
+from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.object_list import ObjectPage, decode_page
+from nodewright.cluster.object_watch import WatchEvent, decode_event, lines_of
+from nodewright.cluster.request_credentials import RequestCredentials
+from nodewright.cluster.tls import TLSMaterial, tls_context
+from nodewright.cluster.writes import WriteKind
+
+PAGE_SIZE = 500
+_MAX_RETRIES = 10
+_CERTIFICATE_PERIOD_S = 60.0
+_MAX_CONNECTIONS = 32
+_WATCH_GRACE_S = 30.0
+
+
+class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request without what the client adds: server, credentials, TLS."""
+
+    verb: str
+    path: str
+    """The path with its query."""
+    body: bytes = b""
+    content_type: str = ""
+
+
+class ApiClient:
+    """A client of one API server; an asynchronous context manager, for one event loop."""
+
+    def __init__(self, access: ClusterAccess, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.access = access
+        self._clock = clock
+        self._credentials = RequestCredentials(access.credentials, plugin_timeout_s=access.request_timeout)
+        self._tls: TLSMaterial | None = None
+        self._tls_checked_s = float("-inf")
+        self._open_session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, socket_factory=_keepalive_socket)
+        headers = {"User-Agent": f"nodewright/{version('nodewright')} ({platform.system().lower()})"}
+        headers["Accept"] = "application/json, */*"
+        if not self.access.may_compress:
+            headers["Accept-Encoding"] = "identity"
+        self._open_session = aiohttp.ClientSession(
+            connector=connector, headers=headers, timeout=aiohttp.ClientTimeout(total=None, sock_connect=None)
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._open_session is not None:
+            await self._open_session.close()
+            self._open_session = None
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """The body of the answer to a GET.
+
+        Errors: ApiError, also for HTML and for half an answer; HostError for credentials that cannot be read.
+        """
+        return await self.send(ApiRequest(verb="GET", path=_with_query(path, query or {})))
+
+    async def list_pages(
+        self, path: str, *, label_selector: str = "", field_selector: str = "", page_size: int = PAGE_SIZE
+    ) -> AsyncIterator[ObjectPage]:
+        """The pages of a list; each is requested when the one before has been taken.
+
+        A list that expires between two pages is requested again as a whole; its only page then says `is_restart`
+        (`collected_pages` heeds it).
+
+        Errors:  ApiError.
+        Follows: v1.36, client-go/tools/pager/pager.go, ListPager.list.
+        """
+        query = _selectors(label_selector, field_selector)
+        token, is_restart = "", False
+        while True:
+            paging = {} if is_restart else {"limit": str(page_size)}
+            request = ApiRequest(
+                verb="GET", path=_with_query(path, query | paging | ({"continue": token} if token else {}))
+            )
+            try:
+                body = await self.send(request)
+            except ApiError as error:
+                if not error.is_expired or not token:
+                    raise
+                token, is_restart = "", True
+                continue
+            try:
+                page, token = decode_page(body, is_restart=is_restart)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise json_error(request.verb, path, self.access.server, error) from None
+            yield page
+            if not token or is_restart:
+                return
+
+    async def watch(
+        self,
+        path: str,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_s: int,
+    ) -> AsyncGenerator[WatchEvent]:
+        """The changes of a collection after a version, and bookmarks, until the server ends the watch.
+
+        Units:  timeout_s in seconds, after which the server ends it; the client ends it half a minute later.
+        Errors: ApiError, with status 410 for a version that is too old and 0 for a connection that broke.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(timeout_s),
+        } | _selectors(label_selector, field_selector)
+        request = ApiRequest(verb="GET", path=_with_query(path, query))
+        await self._credentials.headers()  # A plugin that asks the user has its own time.
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(self.access.request_timeout) as limit:
+                    response = await stack.enter_async_context(self.response(request, limit))
+                end_s = asyncio.get_running_loop().time() + timeout_s + _WATCH_GRACE_S
+                chunks = await stack.enter_async_context(aclosing(_chunks(response, end_s)))
+                lines = await stack.enter_async_context(aclosing(lines_of(chunks)))
+                async for line in lines:
+                    yield decode_event(line, path)
+        except TimeoutError:
+            raise ApiError("WATCH", path, "no answer in time", server=self.access.server) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise transport_error("WATCH", path, self.access, error) from None
+        except EOFError:
+            text = "the connection ended in the middle of an event"
+            raise ApiError("WATCH", path, text, server=self.access.server) from None
+
+    async def write(self, kind: WriteKind, path: str, document: Any) -> msgspec.Raw:
+        """Sends a document; the object as the server stores it.
+
+        A write that must find a certain version has `metadata.resourceVersion` or `metadata.uid` in its document, one
+        that deletes has `delete_options`; the server answers 409 if the object is another.
+
+        Errors: ApiError.
+        """
+        verb, content_type = kind.value
+        body = msgspec.json.encode(document)
+        request = ApiRequest(verb=verb, path=path, body=body, content_type=content_type)
+        return msgspec.Raw(await self.send(request))
+
+    async def send(self, request: ApiRequest) -> bytes:
+        """The body of the answer to a request, within the time-out of the access.
+
+        Errors: ApiError; HostError for credentials that cannot be read.
+        """
+        await self._credentials.headers()  # A plugin that asks the user has its own time.
+        try:
+            async with (
+                asyncio.timeout(self.access.request_timeout) as limit,
+                self.response(request, limit) as response,
+            ):
+                body = await response.read()
+        except TimeoutError:
+            text = f"no answer within {self.access.request_timeout:g} s"
+            raise ApiError(request.verb, request.path, text, server=self.access.server) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise transport_error(request.verb, request.path, self.access, error) from None
+        if response.content_type == "text/html":
+            raise answer_error(request.verb, request.path, response, body)
+        return body
+
+    @asynccontextmanager
+    async def response(
+        self, request: ApiRequest, limit: asyncio.Timeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer to a request whose status is one of success; its body is not read yet.
+
+        Repeats the request after 401 once, with credentials read again, and after 429 and 5xx as often as the
+        server's Retry-After allows within the limit, which is the caller's.
+
+        Errors:  ApiError; aiohttp.ClientError and OSError from connections; HostError for credentials.
+        Follows: v1.36, client-go/rest/with_retry.go, withRetry.IsNextRetry and checkWait.
+        Departs: a request that the server refuses with 401 is repeated, which kubectl leaves to the user.
+        """
+        is_refreshed = False
+        for attempt in range(_MAX_RETRIES + 2):
+            response = await self._sent(request)
+            try:
+                if response.status < 300:
+                    yield response
+                    return
+                error = answer_error(request.verb, request.path, response, await response.read())
+            finally:
+                _end(response)
+            if error.status == 401 and not is_refreshed and self._expire_credentials():
+                is_refreshed = True
+                await self._renew_credentials(limit)
+                continue
+            delay_s = error.retry_after_s
+            may_repeat = (error.status == 429 or error.status >= 500) and attempt < _MAX_RETRIES
+            if delay_s is None or not may_repeat or _ends_within(limit, delay_s):
+                raise error
+            await asyncio.sleep(delay_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _renew_credentials(self, limit: asyncio.Timeout) -> None:
+        limit.reschedule(None)
+        await self._credentials.headers()
+        limit.reschedule(asyncio.get_running_loop().time() + self.access.request_timeout)
+
+    async def _sent(self, request: ApiRequest) -> aiohttp.ClientResponse:
+        assert self._open_session is not None, "the client is an asynchronous context manager"
+        headers = await self._credentials.headers()
+        if request.content_type:
+            headers.append(("Content-Type", request.content_type))
+        is_secure = self.access.server.startswith("https://")
+        try:
+            return await self._open_session.request(
+                request.verb,
+                URL(f"{self.access.server}{request.path}", encoded=True),
+                headers=headers,
+                data=request.body or None,
+                ssl=await self._current_tls() if is_secure else True,
+                server_hostname=self.access.tls.server_name or None,
+                proxy=self.access.proxy or None,
+                allow_redirects=False,
+            )
+        except aiohttp.ClientError:
+            raise  # Some are ValueErrors as well.
+        except ValueError as error:  # a header that cannot be sent, a URL that is none
+            raise ApiError(request.verb, request.path, str(error), server=self.access.server) from None
+
+    def _expire_credentials(self) -> bool:
+        self._tls_checked_s = float("-inf")
+        may_change = bool(self.access.tls.client_certificate.path)
+        return self._credentials.expire() or may_change
+
+    async def _current_tls(self) -> TLSMaterial:
+        """The context with certificates as their files are; files are read once a minute."""
+        pair = await self._credentials.client_certificate()
+        is_fresh = self._clock() - self._tls_checked_s < _CERTIFICATE_PERIOD_S
+        if self._tls is None or not is_fresh or (pair and self._tls.certificates[1:] != pair):
+            self._tls = tls_context(self.access.tls, pair, self._tls)
+            self._tls_checked_s = self._clock()
+        return self._tls
+
+
+def _end(response: aiohttp.ClientResponse) -> None:
+    """Returns the connection; one whose answer was not read to its end is closed at once, without a TLS farewell."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.release()
+
+
+async def _chunks(response: aiohttp.ClientResponse, end_s: float) -> AsyncGenerator[bytes]:
+    """The chunks of the body; no time-out runs while the caller has one of them."""
+    while True:
+        async with asyncio.timeout_at(end_s):
+            chunk = await response.content.readany()
+        if not chunk:
+            return
+        yield chunk
+
+
+def _ends_within(limit: asyncio.Timeout, delay_s: float) -> bool:
+    end_s = limit.when()
+    return end_s is not None and asyncio.get_running_loop().time() + delay_s >= end_s
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {name: value for name, value in selectors.items() if value}
+
+
+def _with_query(path: str, query: Mapping[str, str]) -> str:
+    if not query:
+        return path
+    return f"{path}{'&' if '?' in path else '?'}{urlencode(query)}"
+
+
+def _keepalive_socket(address: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
+    """A socket that notices within about a minute that its peer is gone, also under an idle watch."""
+    family, kind, protocol, _, _ = address
+    connection = socket.socket(family, kind, protocol)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):  # Not on every system.
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connection

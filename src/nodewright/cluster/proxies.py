@@ -1,0 +1,73 @@
+"""Which proxy the environment names for a URL."""
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
+
+
+def environment_proxy(url: str, environment: Mapping[str, str]) -> str:
+    """The URL of the proxy for that URL; empty for none.
+
+    Follows: Go, net/http, ProxyFromEnvironment; golang.org/x/net/http/httpproxy, config.init and useProxy.
+
+    >>> environment_proxy("https://api.example:6443", {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": ".internal"})
+    'http://proxy:3128'
+    """
+    parts = urlsplit(url)
+    names = ("HTTPS_PROXY", "https_proxy") if parts.scheme == "https" else ("HTTP_PROXY", "http_proxy")
+    proxy = _first_value(environment, *names)
+    if not proxy or not _may_use_proxy(parts, _first_value(environment, "NO_PROXY", "no_proxy")):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _first_value(environment: Mapping[str, str], *names: str) -> str:
+    return next((environment[name] for name in names if environment.get(name)), "")
+
+
+def _may_use_proxy(url: SplitResult, no_proxy: str) -> bool:
+    host = (url.hostname or "").rstrip(".")
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return False
+    port = url.port or (443 if url.scheme == "https" else 80)
+    entries = [entry.strip().lower() for entry in no_proxy.split(",")]
+    return not any(_excludes(entry, host, port, address) for entry in entries if entry)
+
+
+def _excludes(
+    entry: str, host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None
+) -> bool:
+    if entry == "*":
+        return True
+    if "/" in entry:
+        try:
+            return address is not None and address in ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            pass  # Go takes it for a host name as well.
+    name, entry_port = _name_and_port(entry)
+    if entry_port and entry_port != str(port):
+        return False
+    entry_address = _address(name)
+    if entry_address is not None:
+        return address == entry_address
+    if name.startswith("*."):
+        name = name[1:]
+    return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
+
+
+def _name_and_port(entry: str) -> tuple[str, str]:
+    if entry.startswith("["):
+        name, _, rest = entry[1:].partition("]")
+        return name, rest.removeprefix(":")
+    if entry.count(":") == 1:
+        name, _, port = entry.partition(":")
+        return name, port
+    return entry, ""
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

@@ -1,0 +1,104 @@
+"""`ClusterAPI` over the project's client of API servers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+
+from nodewright.cluster.api_client import ApiClient, ApiRequest
+from nodewright.cluster.api_error import ApiError
+from nodewright.cluster_node.cluster_api import JSON, STRATEGIC_MERGE
+from nodewright.errors import HostError
+
+_SILENCE_S = 60.0
+"""How much longer than it was asked for a watch may last before its connection counts as dead."""
+
+
+class ApiAccess:
+    """Fulfils `ClusterAPI`; the client is entered by its owner."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """An object or a list.
+
+        Errors: ApiError.
+        """
+        return await self._answer(ApiRequest(verb="GET", path=_with_query(path, query)))
+
+    async def create(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Creates an object; returns it as stored.
+
+        Errors: ApiError.
+        """
+        return await self._write("POST", path, document, JSON)
+
+    async def update(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Replaces an object; returns it as stored.
+
+        Errors: ApiError.
+        """
+        return await self._write("PUT", path, document, JSON)
+
+    async def patch(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Applies a strategic merge patch; returns the object as stored.
+
+        Errors: ApiError.
+        """
+        return await self._write("PATCH", path, document, STRATEGIC_MERGE)
+
+    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
+        """Deletes an object.
+
+        Errors: ApiError.
+        """
+        document = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+        await self._write("DELETE", path, document, JSON)
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
+        """The events of a watch until the server ends it.
+
+        Errors: ApiError.
+        """
+        request = ApiRequest(verb="GET", path=_with_query(path, {**query, "watch": "true"}))
+        limit_s = float(query.get("timeoutSeconds", "0")) + _SILENCE_S
+        rest = b""
+        try:
+            async with asyncio.timeout(limit_s) as limit, self._client.response(request, limit) as response:
+                async for chunk in response.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        if line.strip():
+                            yield msgspec.json.decode(line)
+        except (TimeoutError, aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
+            raise ApiError("WATCH", path, str(error) or type(error).__name__) from None
+        except HostError as error:
+            raise _as_api_error("WATCH", path, error) from None
+
+    async def _write(
+        self, verb: str, path: str, document: Mapping[str, Any], content_type: str
+    ) -> dict[str, Any]:
+        body = msgspec.json.encode(document)
+        return await self._answer(ApiRequest(verb=verb, path=path, body=body, content_type=content_type))
+
+    async def _answer(self, request: ApiRequest) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = msgspec.json.decode(await self._client.send(request))
+        except msgspec.DecodeError as error:
+            raise ApiError(request.verb, request.path, f"the answer is not JSON: {error}") from None
+        except HostError as error:
+            raise _as_api_error(request.verb, request.path, error) from None
+        return answer
+
+
+def _as_api_error(verb: str, path: str, error: HostError) -> ApiError:
+    """The error; one of reading credentials, which may be there again later, as one of the request."""
+    return error if isinstance(error, ApiError) else ApiError(verb, path, str(error))
+
+
+def _with_query(path: str, query: Mapping[str, str]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path

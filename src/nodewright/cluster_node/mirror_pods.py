@@ -1,0 +1,160 @@
+"""Mirror pods: objects in the API server that show the node's static pods."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
+from nodewright.agent.effects import RecordEvent
+from nodewright.cluster.api_error import ApiError
+from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster_node.pod_informer import MIRROR_ANNOTATION, is_mirror
+from nodewright.cluster_node.reflector import BackOffDelay, Reflector
+from nodewright.formats.pod_files import CONFIG_HASH_ANNOTATION
+from nodewright.host.ports import Clock
+from nodewright.profiles.profile_yaml import object_document
+
+_STATIC_SOURCES = frozenset({PodSource.FILE, PodSource.HTTP})
+_MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0
+
+
+class MirrorPods:
+    """Creates a mirror pod for each static pod, and deletes those that show none.
+
+    ``node`` is the name and the uid of the Node object; without a uid no mirror pod is created.
+
+    Follows: v1.36, kubelet/pod/mirror_client.go; kubelet/kubelet.go, tryReconcileMirrorPods.
+    """
+
+    def __init__(
+        self, api: ClusterAPI, reflector: Reflector, state: Callable[[], AgentState], clock: Clock
+    ) -> None:
+        self._api, self._reflector, self._state, self._clock = api, reflector, state, clock
+        self.node: Callable[[], tuple[str, str]] = lambda: ("", "")
+        self.is_ready: Callable[[], bool] = lambda: True
+        self.record_event: Callable[[RecordEvent], None] = lambda _event: None
+        self._wake = asyncio.Event()
+        self._failures: dict[str, str] = {}
+        """By uid of the static pod, why its mirror pod could not be created."""
+
+    def reconcile(self) -> None:
+        """Has the mirror pods looked at."""
+        self._wake.set()
+
+    def target_of(self, record: PodRecord) -> str:
+        """The uid of the object that shows a pod: its own, or its mirror pod's; empty: there is none."""
+        if record.source is PodSource.CLUSTER:
+            return record.pod.uid
+        if not record.source.is_static_pod_source:
+            return ""
+        return next((uid for uid, mirror in self._mirrors().items() if _shows(mirror, record)), "")
+
+    async def run(self) -> None:
+        """Reconciles on every change until it is cancelled."""
+        delay = BackOffDelay(_MIN_DELAY_S, _MAX_DELAY_S)
+        while True:
+            self._wake.clear()
+            if await self._reconcile_all():
+                delay.reset()
+                await self._wake.wait()
+            else:
+                await self._clock.sleep(delay.next_s())
+
+    def _mirrors(self) -> dict[str, dict[str, Any]]:
+        return {uid: document for uid, document in self._reflector.objects.items() if is_mirror(document)}
+
+    async def _reconcile_all(self) -> bool:
+        """Deletes what shows no static pod, then creates what is missing; whether all requests succeeded."""
+        state = self._state()
+        if not self.is_ready() or state.unready_sources & _STATIC_SOURCES:
+            return True
+        static_pods = [record for record in state.pods.values() if record.source.is_static_pod_source]
+        mirrors, has_succeeded = self._mirrors(), True
+        for uid, mirror in mirrors.items():
+            if not any(_shows(mirror, record) for record in static_pods):
+                has_succeeded &= await self._delete(uid, mirror)
+        names = {_full_name(mirror) for mirror in mirrors.values()}
+        for record in static_pods:
+            if record.is_in_source and record.pod.full_name not in names:
+                has_succeeded &= await self._create(record)
+        self._failures = {uid: text for uid, text in self._failures.items() if uid in state.pods}
+        return has_succeeded
+
+    async def _delete(self, uid: str, mirror: dict[str, Any]) -> bool:
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        try:
+            await self._api.delete(_path(mirror), options)
+        except ApiError as error:
+            if error.status in (404, 409):
+                return True
+            self._report(uid, f"the mirror pod {_full_name(mirror)} is not deleted: {error}")
+            return False
+        return True
+
+    async def _create(self, record: PodRecord) -> bool:
+        name, uid = self.node()
+        if not uid:
+            return False
+        pods = f"/api/v1/namespaces/{record.pod.metadata.namespace or 'default'}/pods"
+        try:
+            await self._api.create(pods, mirror_pod(record, name, uid))
+        except ApiError as error:
+            if error.status == 409:
+                # The watch brings the object that is in the way, if it is this node's.
+                return True
+            self._report(record.pod.uid, f"static pod {record.pod.full_name} has no mirror pod: {error}")
+            return False
+        return True
+
+    def _report(self, uid: str, text: str) -> None:
+        """Reports a failure once, until another one follows."""
+        if self._failures.get(uid) != text:
+            self._failures[uid] = text
+            self.record_event(RecordEvent(uid="", is_warning=True, reason="MirrorPodFailed", message=text))
+
+
+def mirror_pod(record: PodRecord, node_name: str, node_uid: str) -> dict[str, Any]:
+    """The object that shows a static pod.
+
+    Follows: v1.36, kubelet/pod/mirror_client.go, CreateMirrorPod.
+    Departs: without a priority: the API server computes it from the priority class.
+    """
+    document: dict[str, Any] = object_document(record.pod)
+    metadata, spec = record.pod.metadata, dict(document["spec"])
+    spec.pop("priority", None)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid, "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace or "default",
+            "labels": dict(metadata.labels),
+            "annotations": {**metadata.annotations, MIRROR_ANNOTATION: _hash(record)},
+            "ownerReferences": [owner],
+        },
+        "spec": {**spec, "nodeName": node_name},
+    }
+
+
+def _shows(mirror: dict[str, Any], record: PodRecord) -> bool:
+    """Whether a mirror pod shows this static pod, and is not being deleted."""
+    metadata = mirror["metadata"]
+    return (
+        _full_name(mirror) == record.pod.full_name
+        and metadata["annotations"][MIRROR_ANNOTATION] == _hash(record)
+        and not metadata.get("deletionTimestamp")
+    )
+
+
+def _hash(record: PodRecord) -> str:
+    return record.pod.metadata.annotations.get(CONFIG_HASH_ANNOTATION, "")
+
+
+def _full_name(document: dict[str, Any]) -> str:
+    return f"{document['metadata']['namespace']}/{document['metadata']['name']}"
+
+
+def _path(document: dict[str, Any]) -> str:
+    metadata = document["metadata"]
+    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"

@@ -1,0 +1,172 @@
+"""The status of a pod in the API server: the kubelet's part from the agent's record, everything else as it is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.cluster_node.merge_patch import POD_LISTS, merge_patch
+from nodewright.core.lifecycle.pod_conditions import DISRUPTION_TARGET, KUBELET_CONDITIONS
+from nodewright.core.lifecycle.pod_status import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE
+from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.values.instant import Instant
+
+TERMINAL_PHASES = ("Succeeded", "Failed")
+_OWNED_FIELDS = (
+    "phase",
+    "reason",
+    "message",
+    "conditions",
+    "containerStatuses",
+    "initContainerStatuses",
+    "resources",
+    "allocatedResources",
+    "resize",
+)
+"""The fields that the agent clears when it has nothing for them; addresses of ended pods stay, as with a kubelet."""
+_TIMES = frozenset({"startTime", "startedAt", "finishedAt", "lastTransitionTime"})
+_LOST_CONTAINER = {
+    "terminated": {
+        "reason": STATUS_UNKNOWN,
+        "message": "The container could not be located when the pod was terminated",
+        "exitCode": UNKNOWN_EXIT_CODE,
+        "startedAt": None,
+        "finishedAt": None,
+    }
+}
+
+
+def may_run(record: PodRecord) -> bool:
+    """Whether a container of the pod may run, or may be started."""
+    runtime_status = record.runtime_status
+    has_running = runtime_status is not None and any(
+        container.phase is not ContainerPhase.EXITED for container in runtime_status.containers
+    )
+    return has_running or record.stage not in (PodStage.TERMINATED, PodStage.REJECTED)
+
+
+def merged_status(
+    before: Mapping[str, Any], reported: Mapping[str, Any], record: PodRecord, generation: int
+) -> dict[str, Any]:
+    """The status to store: what the agent reports, over what the API server has.
+
+    No phase is terminal while a container may run, and a terminal phase never changes. ``generation`` is that of the
+    pod's spec, as the agent last saw it.
+
+    Follows: v1.36, kubelet/status/status_manager.go, mergePodStatus, updateStatusInternal, TerminatePod.
+    """
+    running = may_run(record)
+    status = _whole_seconds(dict(reported))
+    if not running and not record.source.is_static_pod_source:
+        status = _ended(status)
+    was_terminal, is_terminal = (
+        before.get("phase") in TERMINAL_PHASES,
+        status.get("phase") in TERMINAL_PHASES,
+    )
+    if (is_terminal and not was_terminal and running) or (was_terminal and not is_terminal):
+        status |= {name: before.get(name) for name in ("phase", "reason", "message")}
+    becomes_terminal = is_terminal and not was_terminal and not running
+    generation = max(generation, before.get("observedGeneration") or 0)
+    conditions = _conditions(before, status, generation, with_disruption=becomes_terminal)
+    if status.get("phase") in TERMINAL_PHASES:
+        conditions = [_not_ready(condition, status["phase"]) for condition in conditions]
+    status["conditions"] = conditions
+    if before.get("startTime"):
+        status["startTime"] = before["startTime"]
+    if generation:
+        status["observedGeneration"] = generation
+    kept = {name: value for name, value in before.items() if name not in _OWNED_FIELDS}
+    return {name: value for name, value in {**kept, **status}.items() if value is not None}
+
+
+def _ended(status: dict[str, Any]) -> dict[str, Any]:
+    """The status of a pod of which nothing runs or will run: without a terminal phase it has failed."""
+    if status.get("phase") in TERMINAL_PHASES and "containerStatuses" not in status:
+        return status
+    has_initialized = not status.get("initContainerStatuses") or any(
+        container.get("lastState", {}).get("terminated") or "waiting" not in container.get("state", {})
+        for container in status.get("containerStatuses") or ()
+    )
+    if has_initialized and status.get("containerStatuses"):
+        status["containerStatuses"] = [
+            container
+            if "terminated" in container.get("state", {})
+            else {**container, "state": _LOST_CONTAINER}
+            for container in status["containerStatuses"]
+        ]
+    if status.get("phase") not in TERMINAL_PHASES:
+        status["phase"] = "Failed"
+    return status
+
+
+def _conditions(
+    before: Mapping[str, Any], status: Mapping[str, Any], generation: int, *, with_disruption: bool
+) -> list[dict[str, Any]]:
+    """Others' conditions first, then the kubelet's; a disruption is added only with the phase that it explains."""
+    old = {condition["type"]: condition for condition in before.get("conditions") or ()}
+    reported = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    conditions = {name: condition for name, condition in old.items() if name not in KUBELET_CONDITIONS}
+    if with_disruption and DISRUPTION_TARGET in reported:
+        conditions[DISRUPTION_TARGET] = reported[DISRUPTION_TARGET]
+    for name, condition in reported.items():
+        if name in KUBELET_CONDITIONS:
+            conditions[name] = _dated(condition, old.get(name), generation)
+    return list(conditions.values())
+
+
+def _dated(condition: Mapping[str, Any], before: Mapping[str, Any] | None, generation: int) -> dict[str, Any]:
+    dated = dict(condition)
+    if before is not None and before.get("status") == condition.get("status"):
+        since = before.get("lastTransitionTime")
+        dated["lastTransitionTime"] = since or condition.get("lastTransitionTime")
+    if generation:
+        dated["observedGeneration"] = generation
+    return dated
+
+
+def _not_ready(condition: dict[str, Any], phase: str) -> dict[str, Any]:
+    """The condition, with which no ended pod is ready.
+
+    Follows: v1.36, kubelet/status/generate.go, generatePodReadyConditionForTerminalPhase.
+    """
+    if condition["type"] not in ("Ready", "ContainersReady") or condition.get("status") != "True":
+        return condition
+    reason = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+    return {**condition, "status": "False", "reason": reason}
+
+
+def _whole_seconds(value: Any) -> Any:
+    """The document with times as the API server stores them."""
+    if isinstance(value, dict):
+        return {
+            name: str(Instant.parse(member).whole_second)
+            if name in _TIMES and isinstance(member, str)
+            else _whole_seconds(member)
+            for name, member in value.items()
+        }
+    return [_whole_seconds(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def pod_status_patch(uid: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The patch of a pod's status, which is refused for a pod of another uid; None: nothing differs."""
+    patch = merge_patch({"status": _plain(before)}, {"status": _plain(after)}, POD_LISTS)
+    return {"metadata": {"uid": uid}, **patch} if patch else None
+
+
+def _plain(value: Any) -> Any:
+    """The document without nulls and empty members, which the API server omits or adds at will."""
+    if isinstance(value, dict):
+        members = {name: _plain(member) for name, member in value.items()}
+        return {
+            name: member for name, member in members.items() if member is not None and member not in ([], "")
+        }
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def can_be_deleted(pod: Mapping[str, Any], record: PodRecord) -> bool:
+    """Whether the object of a pod may be deleted: it is to be, nothing is left of the pod, and its end is stored.
+
+    Follows: v1.36, kubelet/status/status_manager.go, canBeDeleted.
+    """
+    is_deleted = bool((pod.get("metadata") or {}).get("deletionTimestamp"))
+    has_ended = (pod.get("status") or {}).get("phase") in TERMINAL_PHASES
+    return is_deleted and has_ended and record.is_cleaned_up and not may_run(record)

@@ -1,0 +1,166 @@
+"""Writes the statuses of pods to the API server, and deletes the objects of pods of which nothing is left."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
+from nodewright.agent.effects import RecordEvent
+from nodewright.agent.outcome import IterationResult
+from nodewright.api.api_status_objects import pod_status_document
+from nodewright.cluster.api_error import ApiError
+from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster_node.pod_status_patch import can_be_deleted, merged_status, pod_status_patch
+from nodewright.cluster_node.reflector import BackOffDelay, Reflector
+from nodewright.host.ports import Clock
+
+_MAX_WRITES = 4
+"""Requests at the same time; those for one pod follow each other."""
+_GONE = (404, 409)
+"""No such pod, or one of another uid: the watch brings the news."""
+
+
+class PodStatusWriter:
+    """Keeps the status of each pod in the API server equal to the agent's; of several statuses the newest is written.
+
+    ``state`` is the published state: what it says has been persisted. ``target_of`` gives the uid of the object that
+    shows a record; empty: there is none.
+
+    Follows: v1.36, kubelet/status/status_manager.go, syncPod, needsReconcile.
+    Departs: reads no pod before it patches it: the watch and the answers to patches have its newest version.
+    """
+
+    def __init__(
+        self, api: ClusterAPI, reflector: Reflector, state: Callable[[], AgentState], clock: Clock
+    ) -> None:
+        self._api, self._reflector, self._state, self._clock = api, reflector, state, clock
+        self.record_event: Callable[[RecordEvent], None] = lambda _event: None
+        self.target_of: Callable[[PodRecord], str] = _own_object
+        self.is_ready: Callable[[], bool] = lambda: True
+        self._dirty: dict[str, None] = {}
+        self._busy: set[str] = set()
+        self._delays: dict[str, BackOffDelay] = {}
+        self._settled: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        """By uid of the record: the status that was asked for, and the one that was then stored."""
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.requests = 0
+        """Number of writes so far."""
+
+    def publish(self, result: IterationResult) -> None:
+        """Notes the pods that an iteration has changed."""
+        known = self._published
+        pods = result.state.pods
+        for uid, record in pods.items():
+            if known.get(uid) is not record:
+                self._dirty[uid] = None
+        self._published = pods
+        if self._dirty:
+            self._wake.set()
+
+    _published: Mapping[str, PodRecord] = {}
+
+    def reconcile(self, uid: str) -> None:
+        """Notes a pod whose object has changed; without a uid: all pods."""
+        self._dirty |= dict.fromkeys([uid] if uid else self._state().pods)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Writes until it is cancelled."""
+        try:
+            while True:
+                self._start_writes()
+                self._wake.clear()
+                await self._wake.wait()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start_writes(self) -> None:
+        if not self.is_ready():
+            return
+        for uid in [uid for uid in self._dirty if uid not in self._busy]:
+            if len(self._busy) >= _MAX_WRITES:
+                return
+            del self._dirty[uid]
+            if not self._needs_write(uid):
+                continue
+            self._busy.add(uid)
+            task = asyncio.create_task(self._write(uid))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _needs_write(self, uid: str) -> bool:
+        planned = self._planned(uid)
+        if planned is None:
+            return False
+        record, document, status = planned
+        settled = self._settled.get(uid)
+        if settled == (status, document.get("status") or {}):
+            return can_be_deleted(document, record)
+        return pod_status_patch(uid, document.get("status") or {}, status) is not None or can_be_deleted(
+            document, record
+        )
+
+    def _planned(self, uid: str) -> tuple[PodRecord, dict[str, Any], dict[str, Any]] | None:
+        """A pod's record, its object, and the status that the object should have; None: there is nothing to write."""
+        state = self._state()
+        record = state.pods.get(uid)
+        if record is None:
+            self._settled.pop(uid, None)
+            self._delays.pop(uid, None)
+            return None
+        document = self._reflector.objects.get(self.target_of(record))
+        if document is None:
+            return None
+        generation = document["metadata"].get("generation") or 0
+        reported = pod_status_document(record, state.node)
+        return record, document, merged_status(document.get("status") or {}, reported, record, generation)
+
+    async def _write(self, uid: str) -> None:
+        try:
+            await self._write_status(uid)
+        except ApiError as error:
+            if error.status not in _GONE:
+                self._report(uid, error)
+                delay = self._delays.setdefault(uid, BackOffDelay(0.2, 10.0))
+                await self._clock.sleep(delay.next_s())
+                self._dirty[uid] = None
+        else:
+            self._delays.pop(uid, None)
+        finally:
+            self._busy.discard(uid)
+            self._wake.set()
+
+    async def _write_status(self, uid: str) -> None:
+        """Patches the status, then deletes the object if the pod is to be deleted and nothing is left of it.
+
+        Errors: ApiError.
+        """
+        planned = self._planned(uid)
+        if planned is None:
+            return
+        record, document, status = planned
+        metadata = document["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        before = document.get("status") or {}
+        patch = pod_status_patch(metadata["uid"], before, status)
+        if patch is not None and self._settled.get(uid) != (status, before):
+            self.requests += 1
+            document = await self._api.patch(f"{path}/status", patch)
+            self._settled[uid] = (status, document.get("status") or {})
+            self._reflector.put(document)
+        if can_be_deleted(document, record):
+            self.requests += 1
+            await self._api.delete(path, {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}})
+
+    def _report(self, uid: str, error: ApiError) -> None:
+        if uid not in self._delays:
+            self.record_event(
+                RecordEvent(uid=uid, is_warning=True, reason="StatusNotReported", message=str(error))
+            )
+
+
+def _own_object(record: PodRecord) -> str:
+    return record.pod.uid if record.source is PodSource.CLUSTER else ""

@@ -1,0 +1,159 @@
+"""Keeps the objects of a list as they are in the API server: one list, then a watch, and a new list when needed."""
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from typing import Any, cast
+
+from nodewright.agent.effects import RecordEvent
+from nodewright.cluster.api_error import ApiError
+from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.host.ports import Clock
+
+_MIN_DELAY_S, _MAX_DELAY_S = 0.8, 30.0
+_WATCH_S = 300
+PAGE_SIZE = "500"
+
+
+class BackOffDelay:
+    """Growing delays after failures, with jitter.
+
+    Units:   seconds.
+    Follows: v1.36, client-go/tools/cache/reflector.go: 0.8 s to 30 s, twice as long each time.
+    """
+
+    def __init__(self, min_s: float = _MIN_DELAY_S, max_s: float = _MAX_DELAY_S) -> None:
+        self._min_s, self._max_s = min_s, max_s
+        self._next_s = min_s
+
+    def next_s(self) -> float:
+        """The next delay."""
+        delay_s, self._next_s = self._next_s, min(2 * self._next_s, self._max_s)
+        return delay_s * random.uniform(1.0, 1.5)
+
+    def reset(self) -> None:
+        """Begins again after a success."""
+        self._next_s = self._min_s
+
+
+class Reflector:
+    """The objects at a path that match a field selector, by uid, as documents.
+
+    ``on_change`` is called with the uid of each object that has changed, or without one after a new list.
+    """
+
+    def __init__(self, api: ClusterAPI, path: str, field_selector: str, clock: Clock) -> None:
+        self._api, self._path, self._selector, self._clock = api, path, field_selector, clock
+        self.on_change: Callable[[str], None] = lambda _uid: None
+        self.record_event: Callable[[RecordEvent], None] = lambda _event: None
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.has_listed = False
+        """Whether a whole list has been received."""
+        self._is_failing = False
+
+    async def run(self) -> None:
+        """Follows the objects until it is cancelled."""
+        delay = BackOffDelay()
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list()
+                    self._report_recovery()
+                    delay.reset()
+                version = await self._watch(version, delay)
+            except ApiError as error:
+                if error.is_expired:
+                    version = ""
+                    continue
+                self._report_failure(error)
+                await self._clock.sleep(delay.next_s())
+
+    async def _list(self) -> str:
+        """Reads all objects, page by page; the version of the list."""
+        objects: dict[str, dict[str, Any]] = {}
+        query = {"fieldSelector": self._selector, "limit": PAGE_SIZE}
+        while True:
+            page = await self._api.read(self._path, query)
+            for item in page.get("items") or ():
+                objects[item["metadata"]["uid"]] = item
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                break
+            query["continue"] = token
+        # A write may have been answered with a newer version while the pages were read.
+        self.objects = {
+            uid: newest_object(self.objects.get(uid), document) for uid, document in objects.items()
+        }
+        self.has_listed = True
+        self.on_change("")
+        return str(page["metadata"]["resourceVersion"])
+
+    async def _watch(self, version: str, delay: BackOffDelay) -> str:
+        """Applies the events of one watch; the version up to which they reach, empty: a new list is needed."""
+        query = {
+            "fieldSelector": self._selector,
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            # The servers of a cluster get the watches of many nodes at different times.
+            "timeoutSeconds": str(round(_WATCH_S * random.uniform(1.0, 2.0))),
+        }
+        # Every implementation is an asynchronous generator, whose connection must be closed.
+        async with aclosing(cast("Any", self._api.watch(self._path, query))) as events:
+            async for event in events:
+                document = event.get("object") or {}
+                if event.get("type") == "ERROR":
+                    if document.get("code") == 410:
+                        return ""
+                    message = str(document.get("message"))
+                    raise ApiError("WATCH", self._path, message, status=document.get("code") or 0)
+                self._report_recovery()
+                delay.reset()
+                version = str(document["metadata"]["resourceVersion"])
+                if event["type"] != "BOOKMARK":
+                    self._apply(str(event["type"]), document)
+        return version
+
+    def _apply(self, kind: str, document: dict[str, Any]) -> None:
+        uid = document["metadata"]["uid"]
+        if kind == "DELETED":
+            self.objects.pop(uid, None)
+        else:
+            self.objects[uid] = newest_object(self.objects.get(uid), document)
+        self.on_change(uid)
+
+    def put(self, document: dict[str, Any]) -> None:
+        """Takes over an object that a write has returned, unless the watch already has a newer one."""
+        uid = document["metadata"]["uid"]
+        if uid in self.objects:
+            self.objects[uid] = newest_object(self.objects[uid], document)
+
+    def _report_failure(self, error: ApiError) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            message = f"{error}; it is tried again until it succeeds, and pods keep running"
+            self.record_event(
+                RecordEvent(uid="", is_warning=True, reason="APIServerUnavailable", message=message)
+            )
+
+    def _report_recovery(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            message = f"{self._path} is followed again"
+            self.record_event(
+                RecordEvent(uid="", is_warning=False, reason="APIServerAvailable", message=message)
+            )
+
+
+def newest_object(known: dict[str, Any] | None, document: dict[str, Any]) -> dict[str, Any]:
+    """The newer version of an object: resource versions of one resource can be compared as numbers.
+
+    Follows: KEP-5504
+    """
+    return document if known is None or object_version(document) >= object_version(known) else known
+
+
+def object_version(document: Mapping[str, Any]) -> int:
+    """The version of an object, as a number."""
+    text = str((document.get("metadata") or {}).get("resourceVersion") or "0")
+    return int(text) if text.isdigit() else 0

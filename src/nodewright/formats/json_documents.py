@@ -1,0 +1,126 @@
+"""Parses JSON as the API machinery does: several values in a text, whole numbers as integers, no duplicate keys."""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from nodewright.errors import Fault, InputError
+from nodewright.formats.kubectl_yaml import MAX_DEPTH, YAMLDocument, as_integer_if_whole, read_documents
+
+JSON_BLANKS = " \t\r\n"
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class NotJSONError(Exception):
+    """The text is not JSON; it may be YAML that starts with a brace."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+def json_documents(text: str, source: str) -> list[YAMLDocument]:
+    """The documents of a text of JSON values.
+
+    Errors: NotJSONError; InputError with the faults: duplicate keys, nesting, numbers with too many digits.
+    """
+    duplicate_keys: list[str] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value_of_key = dict(pairs)
+        if len(value_of_key) != len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            duplicate_keys.extend(key for key, count in counts.items() if count > 1)
+        return value_of_key
+
+    decoder = json.JSONDecoder(
+        object_pairs_hook=members, parse_float=_number, parse_constant=_reject_constant
+    )
+    has_surrogates = _ESCAPED_SURROGATE.search(text) is not None
+    documents: list[YAMLDocument] = []
+    end = _skip_blanks(text, 0)
+    while end < len(text):
+        line = text.count("\n", 0, end) + 1
+        try:
+            value, end = decoder.raw_decode(text, end)
+        except json.JSONDecodeError as error:
+            position = f"{source}:{error.lineno}:{error.colno}"
+            raise NotJSONError(Fault(rule=f"not valid JSON: {error.msg}", source=position)) from None
+        except _NotFiniteError as error:
+            raise NotJSONError(Fault(rule=f"not valid JSON: {error}", source=source)) from None
+        except ValueError:  # Python's limit on the digits of an integer
+            raise InputError([Fault(rule="a number has too many digits", source=source)]) from None
+        except RecursionError:
+            raise InputError([_too_deep(source)]) from None
+        if _is_deeper_than(value, MAX_DEPTH):
+            raise InputError([_too_deep(source)])
+        value = _without_surrogates(value) if has_surrogates else value
+        documents.append(YAMLDocument(value, len(documents) + 1, line))
+        end = _skip_blanks(text, end)
+    if duplicate_keys:
+        raise InputError(_duplicate_key_faults(text, source, duplicate_keys))
+    return documents
+
+
+def _duplicate_key_faults(text: str, source: str, keys: list[str]) -> Sequence[Fault]:
+    """The faults of duplicate keys, with their positions if the text can be parsed as YAML."""
+    try:
+        read_documents(text, source)
+    except InputError as error:
+        if len(error.faults) == len(keys):
+            return error.faults
+    return [Fault(rule=f'the key "{key}" is given twice', value=key, source=source) for key in keys]
+
+
+def _without_surrogates(value: Any) -> Any:
+    """The value with unpaired UTF-16 surrogates replaced by U+FFFD, as Go does."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    return value
+
+
+def _too_deep(source: str) -> Fault:
+    return Fault(rule=f"nested more than {MAX_DEPTH} levels deep", source=source)
+
+
+def _skip_blanks(text: str, start: int) -> int:
+    while start < len(text) and text[start] in JSON_BLANKS:
+        start += 1
+    return start
+
+
+class _NotFiniteError(Exception):
+    pass
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _NotFiniteError(f"the number {text} is too large")
+    return as_integer_if_whole(value)
+
+
+def _reject_constant(name: str) -> None:
+    raise _NotFiniteError(f"{name} is not a JSON value")
+
+
+def _is_deeper_than(value: Any, max_depth: int) -> bool:
+    """Whether containers nest deeper; checked level by level, without recursion."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(max_depth):
+        level = [
+            child
+            for container in level
+            for child in (container.values() if isinstance(container, dict) else container)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True

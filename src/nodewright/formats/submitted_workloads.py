@@ -1,0 +1,97 @@
+"""What a pod or a controller of a manifest submits: the workload before the objects around it are known."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from nodewright.core.admission_plugins import with_default_ports
+from nodewright.core.requests.resource_defaults import rounded_pod
+from nodewright.core.validation.pod_spec import pod_violations
+from nodewright.core.validation.restarts import template_restart_violations
+from nodewright.core.validation.violation import Violation, metadata_violations
+from nodewright.formats.controllers import POD_TEMPLATES, first_pod, with_identity
+from nodewright.formats.decode import decode
+from nodewright.formats.object_location import ObjectLocation
+from nodewright.formats.workloads import UnadmittedWorkload, Workload
+from nodewright.kubernetes.objects import ObjectMeta, Pod
+
+
+class SubmittedPod(NamedTuple):
+    """A pod of a manifest."""
+
+    read: UnadmittedWorkload
+    written: Pod
+    """The pod without the name and namespace that it gets."""
+
+
+class SubmittedController(NamedTuple):
+    """A controller with its first pod, and the API server's validation errors."""
+
+    read: UnadmittedWorkload
+    violations: Sequence[Violation]
+
+
+def submitted_pod(
+    value: dict[str, Any], namespace: str, location: ObjectLocation, *, may_have_nulls: bool
+) -> SubmittedPod:
+    """The pod of a document that passed the schema check, with its name, namespace and default ports."""
+    written = decode(value, Pod, may_have_nulls=may_have_nulls)
+    pod = with_default_ports(with_identity(written, namespace))
+    is_stored = bool(written.metadata.uid)
+    workload = _workload(value, location, pod, pod.metadata, replicas=1, is_stored=is_stored)
+    # Pods need no more of their documents, and there may be very many.
+    document = {"apiVersion": value["apiVersion"], "kind": "Pod"}
+    return SubmittedPod(UnadmittedWorkload(workload=workload, value=document, is_stored=is_stored), written)
+
+
+def stored_pod_violations(pod: Pod, submission: SubmittedPod) -> Sequence[Violation]:
+    """The API server's validation errors of the pod with its defaults, which names only what was written."""
+    written = submission.written
+    return tuple(pod_violations(replace(pod, metadata=written.metadata), is_stored=submission.read.is_stored))
+
+
+def submitted_controller(
+    value: dict[str, Any], namespace: str, location: ObjectLocation
+) -> SubmittedController:
+    """The controller of a document that passed the schema check."""
+    meta = decode(value.get("metadata") or {}, ObjectMeta)
+    pod, replicas = first_pod(value, meta.namespace or namespace)
+    workload = _workload(value, location, pod, meta, replicas=replicas, is_stored=False)
+    prefix = POD_TEMPLATES[value["apiVersion"], value["kind"]].dotted_path
+    # A template has its amounts rounded, but no defaults from its limits.
+    template = rounded_pod(pod)
+    if value["kind"] == "StatefulSet":
+        # Its pods have other host names, so those of the template are not validated.
+        template = replace(template, spec=replace(template.spec, hostname="", subdomain=""))
+    in_template = tuple(pod_violations(template, is_template=True))
+    read = UnadmittedWorkload(workload=workload, value=value, is_stored=False)
+    return SubmittedController(
+        replace(read, valid=None if in_template else template),
+        (
+            *metadata_violations(meta),
+            *template_restart_violations(value["kind"], template.spec, f"{prefix}.spec"),
+            *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
+        ),
+    )
+
+
+def _workload(
+    value: dict[str, Any],
+    location: ObjectLocation,
+    pod: Pod,
+    meta: ObjectMeta,
+    *,
+    replicas: int | None,
+    is_stored: bool,
+) -> Workload:
+    return Workload(
+        source=location.name,
+        api_version=value["apiVersion"],
+        kind=value["kind"],
+        name=meta.name or meta.generate_name,
+        namespace=pod.metadata.namespace,
+        replicas=replicas,
+        pod=pod,
+        is_stored=is_stored,
+    )

@@ -1,0 +1,92 @@
+"""A cluster of a real API server and `nodewright agent` as its node `worker`."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.agent_command import AgentCommand
+from tests.support.live_agent import private_cgroups
+from tests.support.real_api_server import NODE_TOKEN, RealAPIServer, real_api_server
+
+NODE, PODS = "/api/v1/nodes/worker", "/api/v1/namespaces/default/pods"
+_LIMIT_S = 60
+
+
+class ClusterBench:
+    """The API server as an administrator sees it, and the agent."""
+
+    def __init__(self, server: RealAPIServer, agent: AgentCommand) -> None:
+        self.server, self.agent = server, agent
+
+    def pod(self, name: str) -> dict[str, Any]:
+        """A pod; empty: there is none."""
+        answer = self.server.request("GET", f"{PODS}/{name}")
+        return {} if answer.code == 404 else answer.body
+
+    def phase(self, name: str) -> str:
+        """The phase of a pod; empty: there is none."""
+        return str(self.pod(name).get("status", {}).get("phase", ""))
+
+    def node_status(self) -> dict[str, Any]:
+        """The status of the node."""
+        answer = self.server.request("GET", NODE)
+        return dict(answer.body["status"]) if answer.code == 200 else {}
+
+    def is_ready(self) -> bool:
+        """Whether the node is ready."""
+        conditions = self.node_status().get("conditions", ())
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    def create_pod(self, name: str, command: str, **spec: Any) -> None:
+        """Creates a pod that is bound to the node; its script has a shell."""
+        container = {"name": "main", "image": "none", "command": ["sh", "-c", command]}
+        document = {
+            "metadata": {"name": name},
+            "spec": {
+                "nodeName": "worker",
+                "containers": [container],
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 1,
+                **spec,
+            },
+        }
+        answer = self.server.create(PODS, document)
+        assert answer.code == 201, answer.message
+
+    def delete_pod(self, name: str) -> None:
+        """Deletes a pod as kubectl does."""
+        answer = self.server.request("DELETE", f"{PODS}/{name}")
+        assert answer.code == 200, answer.message
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Waits until something is so; says otherwise what the agent has logged."""
+        deadline = time.monotonic() + _LIMIT_S
+        while not holds():
+            assert time.monotonic() < deadline, self.agent.log_tail()
+            time.sleep(0.05)
+
+
+@contextmanager
+def cluster_bench(folder: Path, *options: str, checks_rights: bool = True) -> Iterator[ClusterBench]:
+    """The server, and an agent that is to be started; nothing of the pods is left afterwards."""
+    with real_api_server(folder, checks_rights=checks_rights) as server, private_cgroups() as cgroups:
+        kubeconfig = folder / "kubeconfig"
+        cluster = {"server": f"https://127.0.0.1:{server.port}", "insecure-skip-tls-verify": True}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "users": [{"name": "worker", "user": {"token": NODE_TOKEN}}],
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "worker"}}],
+            "current-context": "test",
+        }
+        kubeconfig.write_text(json.dumps(config), "utf-8")
+        options = (*options, "--kubeconfig", str(kubeconfig), "--hostname-override", "worker")
+        agent = AgentCommand(folder, cgroups.root, *options)
+        try:
+            yield ClusterBench(server, agent)
+        finally:
+            agent.stop()

@@ -1,0 +1,65 @@
+"""The options about the Node object, and what an agent remembers of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.agent_main.agent_settings import AgentSettings
+from nodewright.agent_main.node_options import (
+    NODE_OBJECT,
+    SavedNodeObject,
+    configured_labels,
+    configured_taints,
+    node_addresses,
+    saved_node_object,
+)
+from nodewright.errors import InputError
+from nodewright.kubernetes.objects import Taint
+
+
+def settings(**options: Any) -> AgentSettings:
+    required = dict.fromkeys(AgentSettings.__struct_fields__[: -len(AgentSettings.__struct_defaults__)])
+    return AgentSettings(**{**required, **options})
+
+
+def test_labels_and_taints_are_read_from_lists() -> None:
+    assert configured_labels(settings(node_labels=("a=b,c=", "node.kubernetes.io/x=1"))) == {
+        "a": "b",
+        "c": "",
+        "node.kubernetes.io/x": "1",
+    }
+    assert configured_taints(settings(register_with_taints=("k=v:NoSchedule,x:NoExecute",))) == (
+        Taint(key="k", value="v", effect="NoSchedule"),
+        Taint(key="x", effect="NoExecute"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("read", "options", "text"),
+    [
+        (configured_labels, {"node_labels": ("a",)}, '--node-labels: Invalid value: "a": must be KEY=VALUE'),
+        (configured_labels, {"node_labels": ("x.kubernetes.io/a=b",)}, "are reserved"),
+        (configured_taints, {"register_with_taints": ("a=b",)}, "must be KEY=VALUE:EFFECT"),
+        (node_addresses, {"node_ip": "none"}, "must be an IP address"),
+        (node_addresses, {"node_ip": "127.0.0.1"}, "no loopback"),
+        (node_addresses, {"node_ip": "10.0.0.1,10.0.0.2,10.0.0.3"}, "must be one address"),
+    ],
+)
+def test_wrong_options_are_named_with_the_rule(read: Any, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        read(settings(**options))
+
+
+def test_addresses_are_in_their_order_and_an_unspecified_one_is_none() -> None:
+    assert node_addresses(settings(node_ip="10.0.0.1,fd00::1")) == ("10.0.0.1", "fd00::1")
+    assert node_addresses(settings(node_ip="::")) == ()
+    assert node_addresses(settings()) == ()
+
+
+def test_what_cannot_be_read_is_nothing(tmp_path: Path) -> None:
+    assert saved_node_object(tmp_path) == SavedNodeObject()
+    (tmp_path / NODE_OBJECT).write_text('{"labels": {"a": "b"}, "taints": [{"key": "k"}]}', "utf-8")
+    assert saved_node_object(tmp_path) == SavedNodeObject({"a": "b"}, (Taint(key="k"),))
+    (tmp_path / NODE_OBJECT).write_text("{", "utf-8")
+    assert saved_node_object(tmp_path) == SavedNodeObject()

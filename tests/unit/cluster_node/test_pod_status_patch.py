@@ -1,0 +1,147 @@
+"""The status of a pod in the API server: the kubelet's part, never a wrong end."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
+from nodewright.cluster_node.pod_status_patch import can_be_deleted, merged_status, pod_status_patch
+from nodewright.core.memory.memory_state import MemoryState
+from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.testing.objects import a_pod, a_static_pod
+
+ENDED = PodRecord(
+    pod=a_pod(), source=PodSource.CLUSTER, stage=PodStage.TERMINATED, memory=MemoryState(), is_cleaned_up=True
+)
+ACTIVE = replace(ENDED, stage=PodStage.ACTIVE, is_cleaned_up=False)
+RUNNING: dict[str, Any] = {"phase": "Running", "reason": "r", "message": "m"}
+
+
+def running_container(record: PodRecord) -> PodRecord:
+    container = RuntimeContainerStatus(
+        id="c", name="main", sandbox_id="s", attempt=0, phase=ContainerPhase.RUNNING, created_ns=1
+    )
+    status = RuntimePodStatus(uid="web", namespace="default", name="web", containers=(container,))
+    return replace(record, runtime_status=status)
+
+
+@pytest.mark.parametrize(
+    "record", [ACTIVE, replace(ACTIVE, stage=PodStage.TERMINATING), running_container(ENDED)]
+)
+def test_no_phase_is_terminal_while_anything_may_run(record: PodRecord) -> None:
+    status = merged_status(RUNNING, {"phase": "Failed", "reason": "Evicted"}, record, 0)
+    assert {name: status[name] for name in RUNNING} == RUNNING
+
+
+def test_a_terminal_phase_never_changes() -> None:
+    status = merged_status({"phase": "Succeeded"}, {"phase": "Running"}, ACTIVE, 0)
+    assert status["phase"] == "Succeeded"
+
+
+@pytest.mark.parametrize("stage", [PodStage.TERMINATED, PodStage.REJECTED])
+def test_the_end_is_reported_once_nothing_runs(stage: PodStage) -> None:
+    status = merged_status(RUNNING, {"phase": "Failed", "reason": "Evicted"}, replace(ENDED, stage=stage), 0)
+    assert (status["phase"], status["reason"], "message" in status) == ("Failed", "Evicted", False)
+
+
+def test_a_pod_that_ended_without_a_phase_has_failed_and_its_containers_are_lost() -> None:
+    waiting = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}, "lastState": {}}
+    status = merged_status({}, {"phase": "Pending", "containerStatuses": [waiting]}, ENDED, 0)
+    assert status["phase"] == "Failed"
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+
+
+def test_containers_that_init_containers_kept_from_starting_stay_as_they_are() -> None:
+    waiting = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}, "lastState": {}}
+    init = {"name": "init", "state": {"terminated": {"exitCode": 1}}}
+    reported = {"phase": "Pending", "containerStatuses": [waiting], "initContainerStatuses": [init]}
+    assert merged_status({}, reported, ENDED, 0)["containerStatuses"] == [waiting]
+
+
+def test_a_static_pod_that_ended_has_no_phase_of_its_end() -> None:
+    record = replace(ENDED, pod=a_static_pod(), source=PodSource.FILE)
+    assert merged_status({}, {"phase": "Running"}, record, 0)["phase"] == "Running"
+
+
+def test_conditions_of_others_stay_and_a_disruption_comes_with_the_end() -> None:
+    disruption = {"type": "DisruptionTarget", "status": "True"}
+    before = {"phase": "Running", "conditions": [{"type": "gate/ready", "status": "True"}]}
+    reported = {"phase": "Failed", "conditions": [disruption, {"type": "Ready", "status": "True"}]}
+    early = merged_status(before, reported, ACTIVE, 0)
+    assert [condition["type"] for condition in early["conditions"]] == ["gate/ready", "Ready"]
+    ended = merged_status(before, reported, ENDED, 0)
+    assert ended["conditions"] == [
+        {"type": "gate/ready", "status": "True"},
+        disruption,
+        {"type": "Ready", "status": "False", "reason": "PodFailed"},
+    ]
+
+
+def test_times_are_whole_seconds_and_those_of_the_api_server_stay() -> None:
+    old, new = "2027-01-01T00:00:00Z", "2027-01-01T00:00:05.5Z"
+    before = {
+        "phase": "Running",
+        "startTime": old,
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": old}],
+    }
+    reported = {
+        "phase": "Running",
+        "startTime": new,
+        "conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": new},
+            {"type": "Initialized", "status": "True", "lastTransitionTime": new},
+        ],
+        "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": new}}}],
+    }
+    status = merged_status(before, reported, ACTIVE, 3)
+    assert status["startTime"] == old
+    assert [condition["lastTransitionTime"] for condition in status["conditions"]] == [
+        old,
+        "2027-01-01T00:00:05Z",
+    ]
+    assert status["containerStatuses"][0]["state"]["running"]["startedAt"] == "2027-01-01T00:00:05Z"
+    assert {condition["observedGeneration"] for condition in status["conditions"]} == {3}
+    assert status["observedGeneration"] == 3
+
+
+def test_the_observed_generation_never_falls_and_fields_of_others_stay() -> None:
+    before = {
+        "phase": "Running",
+        "observedGeneration": 5,
+        "podIP": "10.0.0.9",
+        "resize": "Deferred",
+        "extra": 1,
+    }
+    status = merged_status(before, {"phase": "Running"}, ACTIVE, 2)
+    assert status == {
+        "phase": "Running",
+        "observedGeneration": 5,
+        "podIP": "10.0.0.9",
+        "extra": 1,
+        "conditions": [],
+    }
+
+
+def test_a_patch_names_the_uid_and_is_none_where_nothing_differs() -> None:
+    before = {"phase": "Running", "conditions": [{"type": "Ready", "lastProbeTime": None}]}
+    assert pod_status_patch("u", before, {"phase": "Running", "conditions": [{"type": "Ready"}]}) is None
+    patch = pod_status_patch("u", before, {**before, "phase": "Failed"})
+    assert patch == {"metadata": {"uid": "u"}, "status": {"phase": "Failed"}}
+
+
+DELETED = {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}, "status": {"phase": "Failed"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "record", "answer"),
+    [
+        (DELETED, ENDED, True),
+        (DELETED, replace(ENDED, is_cleaned_up=False), False),
+        (DELETED, running_container(ENDED), False),
+        ({**DELETED, "status": {"phase": "Running"}}, ENDED, False),
+        ({**DELETED, "metadata": {}}, ENDED, False),
+    ],
+)
+def test_an_object_is_deleted_last(pod: dict[str, Any], record: PodRecord, answer: bool) -> None:
+    assert can_be_deleted(pod, record) is answer

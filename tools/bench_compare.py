@@ -1,0 +1,147 @@
+"""Compare the benchmarks with those of another commit, in pairs: fails where a row takes more than a fifth longer.
+
+`python -m tools.bench_compare [COMMIT] [-k EXPRESSION]`; without a commit, the last release. Each commit runs its own
+benchmarks, one after the other, and rows that both have are compared by CPU time, so that a busy machine counts less.
+Rows that look slower are measured again, alternately; the least time of each commit counts.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from tools.benchmarks import ROWS, row_seconds
+from tools.source import ROOT
+
+MOST = 1.2
+"""The ratio above which a row counts as a regression."""
+PAIRS = 4
+_TIMER = "cpu_timer.cpu_time_s"
+"""In the folder of this file, because another commit has no such module."""
+
+Measure: TypeAlias = Callable[[Path, Sequence[str]], dict[str, float]]
+"""The seconds by test of the benchmarks in a folder that pytest's arguments select."""
+
+
+class Comparison(NamedTuple):
+    """The least CPU time of a row before and now.
+
+    Units: before_s and now_s in seconds.
+    """
+
+    workload: str
+    test: str
+    before_s: float
+    now_s: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the row takes now."""
+        return self.now_s / self.before_s
+
+    def __str__(self) -> str:
+        return f"{self.ratio:6.2f}  {self.before_s * 1000:10.3f}  {self.now_s * 1000:10.3f}  {self.workload}"
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Print the comparison; 1 if a row is a regression, 2 if there is nothing to compare with."""
+    commit = arguments[0] if arguments and not arguments[0].startswith("-") else _last_release()
+    if not commit:
+        print("no release is tagged: name a commit, as in `make bench-compare BASE=main~10`", file=sys.stderr)
+        return 2
+    selection = list(arguments[1:] if arguments and arguments[0] == commit else arguments)
+    with _checked_out(commit) as folder:
+        comparisons = compare(folder, ["benchmarks", *selection], _measured)
+    print(f" ratio  {'before, ms':>10}  {'now, ms':>10}  CPU time, least; before: {commit}")
+    print(*sorted(comparisons, key=lambda row: -row.ratio), sep="\n")
+    slower = regressions(comparisons)
+    if slower:
+        print(
+            f"{len(slower)} of {len(comparisons)} rows take more than {MOST - 1:.0%} longer", file=sys.stderr
+        )
+    return int(bool(slower))
+
+
+def compare(before: Path, selection: Sequence[str], measure: Measure) -> list[Comparison]:
+    """The rows that both commits have; those that look like regressions are measured again."""
+    best: dict[Path, dict[str, float]] = {before: {}, ROOT: {}}
+    comparisons: list[Comparison] = []
+    for _ in range(PAIRS):
+        for folder, seconds in best.items():
+            for test, measured_s in measure(folder, selection).items():
+                seconds[test] = min(measured_s, seconds.get(test, measured_s))
+        comparisons = compared(best[before], best[ROOT])
+        slower = regressions(comparisons)
+        if not slower:
+            break
+        selection = [f"benchmarks/{row.test}" for row in slower]
+    return comparisons
+
+
+def compared(before: Mapping[str, float], now: Mapping[str, float]) -> list[Comparison]:
+    """The rows of the page that are in both."""
+    return [
+        Comparison(row.workload, row.test, before[row.test], now[row.test])
+        for row in ROWS
+        if row.test in before and row.test in now
+    ]
+
+
+def regressions(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """The rows that take more than a fifth longer."""
+    return [row for row in comparisons if row.ratio > MOST]
+
+
+def _measured(folder: Path, selection: Sequence[str]) -> dict[str, float]:
+    """The seconds of each row, by its test."""
+    with tempfile.TemporaryDirectory() as output:
+        path = Path(output) / "bench.json"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            *selection,
+            "--benchmark-only",
+            "-p",
+            "no:cacheprovider",
+        ]
+        command += [f"--benchmark-json={path}", f"--benchmark-timer={_TIMER}"]
+        python_path = os.pathsep.join(map(str, (folder / "src", folder, ROOT / "tools")))
+        environment = {**os.environ, "PYTHONPATH": python_path}
+        run = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        if not path.exists() or not path.stat().st_size:
+            print(run.stdout[-2000:], run.stderr[-2000:], sep="\n", file=sys.stderr)
+            raise SystemExit(f"the benchmarks of {folder} did not run")
+        figures: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    found = {figure["fullname"].removeprefix("benchmarks/"): figure for figure in figures["benchmarks"]}
+    return {row.test: row_seconds(row, found[row.test]) for row in ROWS if row.test in found}
+
+
+@contextmanager
+def _checked_out(commit: str) -> Iterator[Path]:
+    """A worktree of the commit, for as long as it is needed."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "before"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(folder), commit], check=True)
+        try:
+            yield folder
+        finally:
+            subprocess.run([*git, "remove", "--force", str(folder)], check=True)
+
+
+def _last_release() -> str:
+    command = ["git", "-C", str(ROOT), "describe", "--tags", "--abbrev=0"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
