@@ -130,6 +130,7 @@ def _integer(text: str) -> int | None:
 
 MAX_YAML_BYTES = 3 * 1024 * 1024
 MAX_DEPTH = 128
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 MAX_FAULTS = 50
 
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -236,7 +237,7 @@ class _Builder:
             self._anchors[anchor] = None
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._fault(event, f"nested more than {MAX_DEPTH} levels deep")
+            self._fault(event, _TOO_DEEP)
             raise _TooManyFaultsError
         value = self._mapping() if isinstance(event, MappingStartEvent) else self._sequence()
         self._depth -= 1
@@ -374,6 +375,8 @@ def _allowed_alias_ratio(nodes: int) -> float:
 def _syntax_fault(error: yaml.YAMLError, source: str, text: str) -> Fault:
     if isinstance(error, yaml.MarkedYAMLError):
         rule = ", ".join(part for part in (error.context, error.problem) if part)
+        if error.problem == "exceeded maximum nesting depth":  # libyaml's own limit, of 1,000 levels
+            rule = _TOO_DEEP
         mark = error.problem_mark or error.context_mark
         position = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
         lines = text.split("\n", mark.line + 1) if mark else []

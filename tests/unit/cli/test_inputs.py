@@ -23,7 +23,8 @@ def errors(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 
 
 BAD = [
-    (b"[" * 200_000, ":1:129: nested more than 128 levels deep"),
+    (b"[" * 200 + b"]" * 200, ":1:129: nested more than 128 levels deep"),
+    (b"[" * 200_000, ": nested more than 128 levels deep"),
     (b'{"a":' * 200_000, ": nested more than 128 levels deep"),
     (BOMB, ": document contains excessive aliasing"),
     (POD % b"" + b"kind: Pod\n", ':5:1: Invalid value: "kind": the key "kind" is given twice'),
