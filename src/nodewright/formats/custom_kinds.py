@@ -15,6 +15,8 @@ class TemplatePath(msgspec.Struct, frozen=True, kw_only=True):
     """What is there: a pod template, or something that a controller makes pods of (`custom_pod_forms`)."""
     leader: str = ""
     """The template of the first pod of each group, which then is none of these."""
+    claims: str = "spec.volumeClaimTemplates"
+    """The templates of the claims that the controller adds to the pods as volumes."""
 
 
 class CustomKind(msgspec.Struct, frozen=True, kw_only=True):

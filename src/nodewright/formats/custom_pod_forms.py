@@ -1,8 +1,11 @@
 """The pod templates that controllers make of the parts of their objects that are no pod templates themselves."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from nodewright.errors import InputError
+from nodewright.formats.documents import parse_documents
 
 _REVISION_FIELDS = (
     "containerConcurrency",
@@ -17,6 +20,7 @@ _WORKFLOW_FIELDS = (
     "imagePullSecrets",
     "nodeSelector",
     "priorityClassName",
+    "resourceClaims",
     "schedulerName",
     "securityContext",
     "serviceAccountName",
@@ -24,6 +28,10 @@ _WORKFLOW_FIELDS = (
     "volumes",
 )
 """What a workflow sets for all of its pods, and a template of it for its own."""
+_WORKFLOW_CONTAINERS = ("container", "script", "containerSet")
+_EXECUTOR_FIELDS = ("dependencies", "mirrorVolumeMounts", "source")
+PARAMETER = "{{"
+"""What a value that a controller fills in begins with."""
 _SPARK_POD_FIELDS = ("affinity", "nodeSelector", "priorityClassName", "schedulerName", "tolerations")
 _JVM_MEMORY = re.compile(r"([0-9]+)([kmgt]?)b?", re.IGNORECASE)
 _MEBIBYTES = {"k": 1 / 1024, "": 1 / 1048576, "m": 1, "g": 1024, "t": 1024 * 1024}
@@ -60,27 +68,75 @@ def _revision(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] 
 def _workflow(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] | None:
     """The pod of a workflow's template; None for templates that run others (steps, dag, http, ...).
 
-    Follows: argo-workflows v3.6, workflow/controller/workflowpod.go, createWorkflowPod.
+    Follows: argo-workflows v3.6, workflow/controller/workflowpod.go, createWorkflowPod;
+        workflow/controller/operator.go, mergedTemplateDefaultsInto.
     Departs: the executor's containers `init` and `wait` are left out: their resources are set in the controller.
     """
-    container = part.get("container") or part.get("script")
-    if not isinstance(container, dict):
-        return None
-    main = {"name": "main", **{key: item for key, item in container.items() if key != "source"}}
-    main["name"] = "main"
     spec = value.get("spec") or {}
     workflow = spec.get("workflowSpec") or spec
-    fields = {
-        name: holder[name] for holder in (workflow, part) for name in _WORKFLOW_FIELDS if name in holder
+    kind = next((name for name in _WORKFLOW_CONTAINERS if isinstance(part.get(name), dict)), None)
+    if kind is None:
+        return None
+    defaults = workflow.get("templateDefaults")
+    if isinstance(defaults, dict):
+        others = {name: item for name, item in defaults.items() if name not in _WORKFLOW_CONTAINERS}
+        part = _merged({**others, kind: defaults.get(kind) or {}}, part)
+    containers = (
+        part[kind].get("containers") or [] if kind == "containerSet" else [{**part[kind], "name": "main"}]
+    )
+    holders = [holder for holder in (workflow, part) if isinstance(holder, dict)]
+    pod: dict[str, Any] = {
+        "containers": _plain_containers((*containers, *(part.get("sidecars") or ()))),
+        **{name: holder[name] for holder in holders for name in _WORKFLOW_FIELDS if name in holder},
     }
-    sidecars = [
-        {key: item for key, item in sidecar.items() if key != "mirrorVolumeMounts"}
-        for sidecar in part.get("sidecars") or ()
-    ]
-    pod: dict[str, Any] = {"containers": [main, *sidecars], **fields}
     if part.get("initContainers"):
-        pod["initContainers"] = part["initContainers"]
-    return {"metadata": part.get("metadata") or {}, "spec": pod}
+        pod["initContainers"] = _plain_containers(part["initContainers"])
+    for holder in holders:
+        pod = _patched(pod, holder.get("podSpecPatch"))
+    meta = part.get("metadata") or {}
+    return {"metadata": {name: _without_parameters(item) for name, item in meta.items()}, "spec": pod}
+
+
+def _plain_containers(containers: Iterable[Any]) -> list[Any]:
+    """The containers without what only the executor of workflows reads."""
+    return [
+        {key: item for key, item in container.items() if key not in _EXECUTOR_FIELDS}
+        if isinstance(container, dict)
+        else container
+        for container in containers
+    ]
+
+
+def _without_parameters(fields: Any) -> Any:
+    if not isinstance(fields, dict):
+        return fields
+    return {key: item for key, item in fields.items() if PARAMETER not in f"{key}{item}"}
+
+
+def _patched(pod: dict[str, Any], patch: Any) -> dict[str, Any]:
+    """The pod's spec with a strategic merge patch; one with parameters is kept as a field, for nothing is known of it."""
+    if not isinstance(patch, str):
+        return pod
+    try:
+        value = parse_documents(patch.encode(), "podSpecPatch")[0].value if PARAMETER not in patch else None
+    except (InputError, IndexError):
+        value = None
+    return _merged(pod, value) if isinstance(value, dict) else {**pod, "podSpecPatch": patch}
+
+
+def _merged(base: Any, patch: Any) -> Any:
+    """The value with the patch: mappings by key, lists of named items by name, everything else replaced."""
+    if isinstance(base, dict) and isinstance(patch, dict):
+        return {**base, **{key: _merged(base.get(key), item) for key, item in patch.items()}}
+    if isinstance(base, list) and isinstance(patch, list) and _are_named(base) and _are_named(patch):
+        patches = {item["name"]: item for item in patch}
+        kept = [_merged(item, patches.pop(item["name"], {})) for item in base]
+        return [*kept, *patches.values()]
+    return patch
+
+
+def _are_named(items: list[Any]) -> bool:
+    return all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in items)
 
 
 def _spark(part: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,18 +1,22 @@
 """Loads the pods of custom resources as workloads."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from nodewright.errors import Fault
+from nodewright.formats.custom_pod_forms import PARAMETER
 from nodewright.formats.custom_templates import CustomPod, custom_pods, template_paths
 from nodewright.formats.object_location import ObjectLocation
 
 if TYPE_CHECKING:
     from nodewright.formats.manifests import ManifestLoader
 
-_PARAMETER = "{{"
+_POD_TEMPLATE_LABEL = re.compile(r"PodTemplate \S+$")
+_CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 
 
 def add_custom_pods(loader: "ManifestLoader", value: dict[str, Any], location: ObjectLocation) -> bool:
@@ -28,15 +32,17 @@ def add_custom_pods(loader: "ManifestLoader", value: dict[str, Any], location: O
     if pods and not loader.judges_templates:
         loader.warnings.append(f"{location.label}: the pods of its templates are not counted")
         return False
-    judged = [pod for pod in pods if not _has_parameters(pod)]
-    loader.warnings += [
-        f"{location.label}: the resources in {pod.path} are parameters, so its pods are not judged"
-        for pod in pods
-        if _has_parameters(pod)
-    ]
-    for pod in judged:
-        _add_pod(loader, value, location, pod)
-    return bool(judged)
+    judged = 0
+    for pod in pods:
+        field = _field_with_parameters(pod.template.get("spec"))
+        if field is None:
+            _add_pod(loader, value, location, pod)
+            judged += 1
+        else:
+            loader.warnings.append(
+                f"{location.label}: {pod.path} has parameters in {field}, so its pods are not judged"
+            )
+    return judged > 0
 
 
 def _unknown_templates(value: dict[str, Any], location: ObjectLocation) -> Iterator[str]:
@@ -47,15 +53,25 @@ def _unknown_templates(value: dict[str, Any], location: ObjectLocation) -> Itera
         )
 
 
-def _has_parameters(pod: CustomPod) -> bool:
-    spec = pod.template.get("spec")
-    containers = [
-        container
-        for name in ("containers", "initContainers")
-        for container in (spec.get(name) if isinstance(spec, dict) else None) or ()
-        if isinstance(container, dict)
-    ]
-    return any(_PARAMETER in json.dumps(container.get("resources"), default=str) for container in containers)
+def _field_with_parameters(spec: Any) -> str | None:
+    """The first field with parameters that the verdict may depend on."""
+    if not isinstance(spec, dict):
+        return None
+    for name, item in spec.items():
+        if name in _CONTAINER_LISTS:
+            if any(PARAMETER in _json(container.get("resources")) for container in _mappings(item)):
+                return "resources"
+        elif name != "volumes" and PARAMETER in _json(item):
+            return str(name)
+    return None
+
+
+def _mappings(items: Any) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str)
 
 
 def _add_pod(
@@ -64,11 +80,11 @@ def _add_pod(
     """Adds a template as a PodTemplate, and names the pod's real owner."""
     meta = value.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
-    stem = str(meta.get("name") or meta.get("generateName") or "")
-    name = f"{stem.rstrip('-')}-{pod.suffix.lower()}" if pod.suffix else stem
+    stem = str(meta.get("name") or meta.get("generateName") or value["kind"].lower())
+    name = "-".join(filter(None, (stem.rstrip("-."), pod.suffix.lower())))
     path = pod.path.rpartition(".")[0] if pod.path.endswith(".template") else pod.path
     prefix = ".".join(filter(None, (location.prefix, path)))
-    count = len(loader.workloads)
+    count, first_fault = len(loader.workloads), len(loader.faults)
     template = {
         "apiVersion": "v1",
         "kind": "PodTemplate",
@@ -76,6 +92,7 @@ def _add_pod(
         "template": pod.template,
     }
     loader.add_object(template, replace(location, prefix=prefix))
+    loader.faults[first_fault:] = _in_custom_resource(loader.faults[first_fault:], location.label, pod.path)
     for number in range(count, len(loader.workloads)):
         read = loader.workloads[number]
         pod_meta = read.workload.pod.metadata
@@ -92,3 +109,14 @@ def _add_pod(
             pod=owned,
         )
         loader.workloads[number] = replace(read, workload=workload)
+
+
+def _in_custom_resource(faults: Iterable[Fault], label: str, path: str) -> Iterator[Fault]:
+    """The faults of a PodTemplate with the label and the path of the object that has the template."""
+    for fault in faults:
+        place = fault.path.removeprefix("template")
+        yield replace(
+            fault,
+            source=_POD_TEMPLATE_LABEL.sub(label, fault.source),
+            path=fault.path if place == fault.path else f"{path}{place}",
+        )

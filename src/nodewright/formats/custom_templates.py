@@ -55,8 +55,31 @@ def custom_pods(
         template = POD_FORMS[each.form](part, value)
         if template is not None:
             suffix = _suffix(path, holder) if len(sites) > 1 else ""
-            pods.append(CustomPod(path, template, _replicas(each, value, holder), suffix))
+            claimed = _with_claimed_volumes(template, _claim_names(value, each.claims))
+            pods.append(CustomPod(path, claimed, _replicas(each, value, holder), suffix))
     return tuple(pods)
+
+
+def _claim_names(value: Mapping[str, Any], path: str) -> list[str]:
+    templates = (template for _, _, template in _sites(value, f"{path}[*]"))
+    metas = (template.get("metadata") for template in templates)
+    return [meta["name"] for meta in metas if isinstance(meta, dict) and isinstance(meta.get("name"), str)]
+
+
+def _with_claimed_volumes(template: dict[str, Any], claims: Sequence[str]) -> dict[str, Any]:
+    """The template with a volume for each claim that its own volumes do not name; after them, which keeps their places.
+
+    Departs: volumes that no container mounts are there too, which some controllers leave out.
+    """
+    spec = template.get("spec")
+    volumes = spec.get("volumes") or [] if isinstance(spec, dict) else None
+    if not claims or not isinstance(volumes, list):
+        return template
+    own = {volume.get("name") for volume in volumes if isinstance(volume, dict)}
+    added = [
+        {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims if name not in own
+    ]
+    return {**template, "spec": {**template["spec"], "volumes": [*volumes, *added]}}
 
 
 def template_paths(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:

@@ -49,6 +49,18 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
         custom("batch.volcano.sh/v1alpha1", "Job", f"{{tasks: [{{name: ps, replicas: 2, template: {SPEC}}}, {{name: w, template: {SPEC}}}]}}"),
         {"job-ps-0": 2, "job-w-0": 1},
     ),
+    "Volcano JobTemplate": (
+        custom("flow.volcano.sh/v1alpha1", "JobTemplate", f"{{tasks: [{{name: ps, replicas: 2, template: {SPEC}}}]}}"),
+        {"job-0": 2},
+    ),
+    **{
+        kind: (custom("argoproj.io/v1alpha1", kind, f"{{metrics: [{{name: m, provider: {{job: {{spec: {{template: {SPEC}}}}}}}}}]}}"), {"job-0": 1})
+        for kind in ("AnalysisRun", "AnalysisTemplate", "ClusterAnalysisTemplate")
+    },
+    "Experiment": (
+        custom("argoproj.io/v1alpha1", "Experiment", f"{{templates: [{{name: a, replicas: 2, template: {SPEC}}}]}}"),
+        {"job-0": 2},
+    ),
     "JobSet": (
         custom(
             "jobset.x-k8s.io/v1alpha2",
@@ -79,6 +91,27 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "Knative Configuration": (
         custom("serving.knative.dev/v1", "Configuration", "{template: {spec: {containers: [{image: x}]}}}"),
         {"job-0": 1},
+    ),
+    "RayCronJob": (
+        custom("ray.io/v1", "RayCronJob", f"{{jobTemplate: {{rayClusterSpec: {{{RAY}}}, submitterPodTemplate: {SPEC}}}}}"),
+        {"job-headgroupspec-0": 1, "job-gpu-0": 6, "job-submitterpodtemplate-0": 1},
+    ),
+    **{
+        kind: (custom("apps.kruise.io/v1beta1", kind, f"{{{fields}template: {SPEC}}}"), {"job-0": replicas})
+        for kind, fields, replicas in (
+            ("CloneSet", "replicas: 3, ", 3),
+            ("StatefulSet", "replicas: 3, ", 3),
+            ("DaemonSet", "", 1),
+            ("BroadcastJob", "", 1),
+        )
+    },
+    "AdvancedCronJob": (
+        custom("apps.kruise.io/v1beta1", "AdvancedCronJob", f"{{template: {{broadcastJobTemplate: {{spec: {{template: {SPEC}}}}}}}}}"),
+        {"job-0": 1},
+    ),
+    "UnitedDeployment": (
+        custom("apps.kruise.io/v1beta1", "UnitedDeployment", f"{{replicas: 6, template: {{cloneSetTemplate: {{spec: {{template: {SPEC}}}}}}}}}"),
+        {"job-0": 6},
     ),
     "SparkApplication": (
         custom("sparkoperator.k8s.io/v1beta2", "SparkApplication", "{driver: {memory: 512m}, executor: {instances: 3, memory: 8g}}"),
@@ -164,8 +197,63 @@ def test_amounts_that_are_parameters_are_named_and_not_judged() -> None:
     assert result.workloads == ()
     assert result.skipped == {"Workflow": 1}
     assert result.warnings == (
-        "Workflow default/job: the resources in spec.templates[0] are parameters, so its pods are not judged",
+        "Workflow default/job: spec.templates[0] has parameters in resources, so its pods are not judged",
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ("nodeSelector: {arch: '{{inputs.parameters.arch}}'}", "nodeSelector"),
+        ("podSpecPatch: '{{inputs.parameters.patch}}'", "podSpecPatch"),
+    ],
+)
+def test_other_fields_with_parameters_are_named(fields: str, expected: str) -> None:
+    (warning,) = loaded(workflow(f"{{name: a, container: {{image: x}}, {fields}}}")).warnings
+    assert f"spec.templates[0] has parameters in {expected}" in warning
+
+
+def workflow(template: str, fields: str = "") -> str:
+    return custom("argoproj.io/v1alpha1", "Workflow", f"{{{fields}templates: [{template}]}}")
+
+
+def cpu_requests(text: str) -> list[tuple[str, str]]:
+    (read,) = loaded(text).workloads
+    containers = read.pod.spec.containers
+    return [(container.name, str(container.resources.requests.get("cpu"))) for container in containers]
+
+
+def test_a_workflow_that_is_named_by_its_controller_is_judged() -> None:
+    text = workflow("{name: a, container: {image: x}}")
+    assert pods(text.replace("name: job", "generateName: hello-", 1)) == {"hello-0": 1}
+    assert pods(text.replace("metadata: {name: job}", "metadata: {namespace: ns}", 1)) == {"workflow-0": 1}
+
+
+@pytest.mark.parametrize(
+    "patch", ['{"containers": [{"name": "main", "resources": {"requests": {"cpu": 3}}}]}']
+)
+def test_a_patch_changes_the_pod_of_a_workflow(patch: str) -> None:
+    side = "sidecars: [{name: s, image: z, mirrorVolumeMounts: true}]"
+    text = workflow(f"{{name: a, container: {{image: x}}, {side}, podSpecPatch: '{patch}'}}")
+    assert cpu_requests(text) == [("main", "3"), ("s", "None")]
+
+
+def test_defaults_of_templates_hold_where_a_template_says_nothing() -> None:
+    fields = "templateDefaults: {container: {resources: {requests: {cpu: 2, memory: 1Gi}}}, script: {}}, "
+    own = "{name: a, container: {image: x, resources: {requests: {cpu: 1}}}}"
+    (read,) = loaded(workflow(own, fields)).workloads
+    assert {name: str(amount) for name, amount in read.pod.spec.containers[0].resources.requests.items()} == {
+        "cpu": "1",
+        "memory": "1Gi",
+    }
+
+
+def test_a_set_of_containers_is_one_pod() -> None:
+    members = "{name: a, image: x, resources: {requests: {cpu: 1}}}, {name: b, image: x, dependencies: [a]}"
+    assert cpu_requests(workflow(f"{{name: main, containerSet: {{containers: [{members}]}}}}")) == [
+        ("a", "1"),
+        ("b", "None"),
+    ]
 
 
 WIDGET = custom("example.com/v1", "Widget", f"{{parts: [{{podTemplate: {SPEC}, replicas: 2}}]}}")
@@ -198,10 +286,62 @@ def test_a_malformed_path_is_an_error(text: str) -> None:
         parsed_template_path(text)
 
 
-def test_faults_in_a_template_are_located() -> None:
+def test_faults_in_a_template_name_the_line_the_object_and_the_field() -> None:
     text = custom("argoproj.io/v1alpha1", "Rollout", f"\n  template: {SPEC.replace('cpu: 2', 'cpu: 2x')}")
-    with pytest.raises(InputError, match=r"test.yaml:5:\d+.*requests\[cpu\]"):
+    expected = r"test.yaml:5:\d+, Rollout default/job: spec.template.spec.containers\[0\].resources.requests\[cpu\]: "
+    with pytest.raises(InputError, match=expected):
         loaded(text)
+
+
+CLAIMS = "[{metadata: {name: data}, spec: {}}]"
+MOUNTING = "{spec: {containers: [{name: a, image: x, volumeMounts: [{name: data, mountPath: /d}]}]}}"
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "spec"),
+    [
+        (
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            "{volumeClaimPolicies: [{templates: %s}], replicatedJobs: [{name: w, template: {spec: {template: %s}}}]}",
+        ),
+        (
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            "{leaderWorkerTemplate: {volumeClaimTemplates: %s, workerTemplate: %s}}",
+        ),
+        ("apps.kruise.io/v1beta1", "CloneSet", "{volumeClaimTemplates: %s, template: %s}"),
+        (
+            "apps.kruise.io/v1beta1",
+            "UnitedDeployment",
+            "{template: {statefulSetTemplate: {spec: {volumeClaimTemplates: %s, template: %s}}}}",
+        ),
+    ],
+)
+def test_controllers_add_volumes_for_claim_templates(version: str, kind: str, spec: str) -> None:
+    (workload,) = loaded(custom(version, kind, spec % (CLAIMS, MOUNTING))).workloads
+    assert [volume["name"] for volume in workload.pod.spec.volumes] == ["data"]
+
+
+def test_a_volume_of_the_template_stays_in_place_of_a_claim() -> None:
+    template = MOUNTING.replace("{spec: {", "{spec: {volumes: [{name: data, emptyDir: {}}], ")
+    spec = f"{{volumeClaimTemplates: {CLAIMS}, template: {template}}}"
+    (workload,) = loaded(custom("apps.kruise.io/v1beta1", "CloneSet", spec)).workloads
+    assert workload.pod.spec.volumes == ({"name": "data", "emptyDir": {}},)
+
+
+def test_mounts_of_volumes_that_nothing_adds_are_refused() -> None:
+    with pytest.raises(InputError, match=r'volumeMounts\[0\].name: Not found: "data"'):
+        loaded(custom("apps.kruise.io/v1beta1", "CloneSet", f"{{template: {MOUNTING}}}"))
+
+
+@pytest.mark.parametrize("holder", ["", "workflowSpec"])
+def test_a_workflow_has_volumes_for_its_claim_templates(holder: str) -> None:
+    container = "{image: x, volumeMounts: [{name: data, mountPath: /d}]}"
+    spec = f"{{volumeClaimTemplates: {CLAIMS}, templates: [{{name: a, container: {container}}}]}}"
+    kind = "CronWorkflow" if holder else "Workflow"
+    text = custom("argoproj.io/v1alpha1", kind, f"{{{holder}: {spec}}}" if holder else spec)
+    assert [len(workload.pod.spec.volumes) for workload in loaded(text).workloads] == [1]
 
 
 def test_a_definition_of_a_custom_resource_is_no_template() -> None:
