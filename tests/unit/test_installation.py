@@ -54,6 +54,7 @@ WITHOUT_EXTRAS = {
     "upgrade --node examples/upgrade/worker-7.yaml -f examples/upgrade/manifests.yaml": 3,
     "version": 0,
     "help admit": 0,
+    "kubelet --list-flags": 0,
 }
 """The exit code of each command on bundled examples."""
 

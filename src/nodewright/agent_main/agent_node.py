@@ -23,6 +23,7 @@ from nodewright.agent_main.agent_settings import (
     manifest_request,
     static_pod_path,
 )
+from nodewright.agent_main.kubelet_flags import overridden
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.engine import Node
 from nodewright.host.ports import RuntimeFacts
@@ -48,7 +49,9 @@ def agent_node(settings: AgentSettings) -> AgentNode:
 
     Errors: InputError with all faults of the configuration; HostError if the machine cannot be read.
     """
-    document = config_document(settings.config, config_dir=settings.config_dir)
+    document = overridden(
+        config_document(settings.config, config_dir=settings.config_dir), settings.config_overrides
+    )
     if settings.node is None and cgroup_version(this_machine()) == 1:
         # A kubelet needs this setting on cgroup v1; starting the agent on such a machine implies it.
         document.setdefault("failCgroupV1", False)

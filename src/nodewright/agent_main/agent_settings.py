@@ -53,6 +53,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     node_ip: str = ""
     provider_id: str = ""
     cloud_provider: str = ""
+    cert_dir: Path | None = None
+    is_kubelet: bool = False
+    """Whether the command line is the kubelet's: the runtime and the directory of logs are those of the configuration."""
+    config_overrides: tuple[tuple[str, Any], ...] = ()
+    """Fields of the configuration by their path, with the values of flags."""
 
 
 _OPTIONS = (
@@ -239,7 +244,7 @@ def agent_options(command: Callable[[AgentSettings], int]) -> Callable[..., int]
 
     @wraps(command)
     def invoke(**options: Any) -> int:
-        settings = AgentSettings(**{name: options[name] for name in AgentSettings.__struct_fields__})
+        settings = AgentSettings(**options)
         # Shims and runtimes run in other directories and get paths below the root directory.
         return command(replace(settings, root_dir=settings.root_dir.absolute()))
 

@@ -93,4 +93,4 @@ def _key_pair(settings: AgentSettings, config: KubeletConfiguration, name: str, 
         rule = "must be set together: a certificate and its key"
         raise InputError([Fault(path=missing, error="Required value", rule=rule)])
     addresses = tuple(dict.fromkeys(address for address in ("127.0.0.1", "::1", address) if address))
-    return ensure_key_pair(settings.root_dir / "pki", name, addresses)
+    return ensure_key_pair(settings.cert_dir or settings.root_dir / "pki", name, addresses)

@@ -326,7 +326,7 @@ def _served_agent(
         runtime=runtime,
         clock=loop.clock,
         system_info=system_info,
-        log_root=log_root(settings),
+        log_root=log_root(settings, loop.state.node.config),
         runtime_classes=object_cache.runtime_classes,
         storage_error=lambda: loop.write_queue.error,
     )
@@ -350,7 +350,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
     on_error = partial(event_recorder.record_warning, "LogNotRotated")
     yield BackgroundTask(
         "rotate logs",
-        partial(rotate_logs, runtime, log_root(parts.settings), parts.log_rotate_policy, clock, on_error),
+        partial(rotate_logs, runtime, parts.served_agent.log_root, parts.log_rotate_policy, clock, on_error),
     )
     if parts.runtime_parts.image_manager is not None:
         yield BackgroundTask("collect unused images", parts.runtime_parts.image_manager.run)

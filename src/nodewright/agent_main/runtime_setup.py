@@ -33,9 +33,9 @@ class RuntimeParts(msgspec.Struct, frozen=True, kw_only=True):
     image_manager: ImageManager | None = None
 
 
-def log_root(settings: AgentSettings) -> Path:
+def log_root(settings: AgentSettings, config: NodeConfig) -> Path:
     """The root of the pod log directories."""
-    return settings.root_dir / "logs"
+    return Path(config.parts.kubelet.pod_logs_dir) if settings.is_kubelet else settings.root_dir / "logs"
 
 
 def create_runtime_parts(
@@ -49,13 +49,16 @@ def create_runtime_parts(
     Errors: InputError for an invalid endpoint; HostError.
     """
     cgroups, clock, record_event = parts
-    if settings.endpoint is None:
+    endpoint = settings.endpoint
+    if endpoint is None and settings.is_kubelet:
+        endpoint = config.parts.kubelet.container_runtime_endpoint
+    if endpoint is None:
         volumes = Volumes(settings.root_dir / _VOLUMES, None)
         return RuntimeParts(
             runtime=ProcessRuntime(settings.root_dir / "containers", cgroups),
             config_builder=ProcessConfigBuilder(_node_context(settings, config), volumes, object_cache),
         )
-    return _cri_runtime_parts(settings, settings.endpoint, config, object_cache, (clock, record_event))
+    return _cri_runtime_parts(settings, endpoint, config, object_cache, (clock, record_event))
 
 
 def _cri_runtime_parts(
@@ -128,7 +131,7 @@ def _node_context(settings: AgentSettings, config: NodeConfig) -> NodeContext:
     address, kubelet = host_address(), config.parts.kubelet
     return NodeContext(
         host_ips=(address,) if address else ("127.0.0.1",),
-        log_root=log_root(settings),
+        log_root=log_root(settings, config),
         allocatable=config.resources.allocatable,
         cluster_domain=kubelet.cluster_domain,
         cluster_dns=kubelet.cluster_dns,

@@ -15,6 +15,8 @@ def main() -> None:
     if sys.__stdout__ is None:  # as in `nodewright ... >&-`
         sys.exit("error: standard output is closed")
     gc.disable()  # until the command's module is imported: what imports create is rarely garbage
+    if _program() == "kubelet":  # a link of this name, for what starts a kubelet
+        sys.argv.insert(1, "kubelet")
     if sys.argv[1:2] == [COMPLETE]:
         del sys.argv[1]
         complete()
@@ -40,5 +42,8 @@ def complete() -> None:
 
 
 def _prog_name() -> str:
-    program = os.path.basename(sys.argv[0])  # noqa: PTH119 - pathlib takes long to load
-    return "kubectl nodewright" if program == "kubectl-nodewright" else "nodewright"
+    return "kubectl nodewright" if _program() == "kubectl-nodewright" else "nodewright"
+
+
+def _program() -> str:
+    return os.path.basename(sys.argv[0])  # noqa: PTH119 - pathlib takes long to load

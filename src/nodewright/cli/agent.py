@@ -27,6 +27,11 @@ def command(settings: AgentSettings) -> int:
     """
     if settings.node is not None and settings.dry_run is None:
         raise click.UsageError("--node requires --dry-run: pods run on this machine only")
+    return start_agent(settings)
+
+
+def start_agent(settings: AgentSettings) -> int:
+    """Runs the agent until it is asked to stop; its exit code."""
     if sys.platform == "win32" or (sys.platform != "linux" and settings.dry_run is None):
         raise InputError([Fault(rule="not Linux: the agent runs pods on Linux only")])
     from nodewright.agent_main.agent_node import agent_node  # noqa: PLC0415 - needs the extra `agent`

@@ -37,6 +37,7 @@ COMMANDS = {
     "fleet": "nodewright.cli.fleet",
     "node": "nodewright.cli.node",
     "agent": "nodewright.cli.agent",
+    "kubelet": "nodewright.cli.kubelet",
     "run": "nodewright.cli.run",
     "get": "nodewright.cli.get",
     "describe": "nodewright.cli.describe",
@@ -68,6 +69,7 @@ SUMMARIES = {
     "fleet": "Simulate a cluster: placements, utilization, capacity.",
     "node": "Capture, show, export and list nodes.",
     "agent": "Run pods on this machine as a kubelet does.",
+    "kubelet": "Run pods on this machine with the kubelet's command line.",
     "run": "Create pods on the agent of this machine.",
     "get": "List the agent's pods, node or events.",
     "describe": "Describe pods or the node of the agent.",
@@ -86,7 +88,7 @@ GROUPS = {
     "Pods and nodes": ("requests", "admit", "explain", "preempt", "evict", "cgroups", "node"),
     "Manifests and configuration": ("lint", "quota"),
     "Changes over time": ("replay", "rehearse", "upgrade", "audit", "fleet"),
-    "The agent": ("agent", "run", "get", "describe", "logs", "top", "dashboard", "delete"),
+    "The agent": ("agent", "kubelet", "run", "get", "describe", "logs", "top", "dashboard", "delete"),
     "About nodewright": ("verify", "schema", "completion", "version", "help"),
 }
 """The sections of `--help`."""
@@ -198,7 +200,7 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     "`nodewright dashboard` needs the package starlette: pip install 'nodewright[dashboard]'"
     """
     package = (error.name or "").partition(".")[0]
-    extra = "agent" if arguments[:1] == ["agent"] else _EXTRAS.get(package)
+    extra = "agent" if arguments[:1] in (["agent"], ["kubelet"]) else _EXTRAS.get(package)
     if extra is None or package not in _EXTRAS:
         return None
     words = " ".join(word for word in arguments[:1] if not word.startswith("-"))
