@@ -24,13 +24,12 @@ from nodewright.fleet.report.fleet_page import fleet_page
 from nodewright.fleet.report.fleet_report import FleetAssumptions, fleet_report, pod_columns, write_parquet
 from nodewright.fleet.report.fleet_text import fleet_text, pods_text
 from nodewright.fleet.report.sweep_report import SweepReport, SweepSummaries, sweep_runs_report, sweep_text
+from nodewright.fleet.run_progress import RunProgress, interrupts_noted
 from nodewright.fleet.simulation.fleet_simulation import Retry
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.sweep_runs import (
-    RunProgress,
     Sweep,
     SweepWorkers,
-    interrupts_noted,
     load_node_scorers,
     parse_axes,
     run_fleet,

@@ -22,11 +22,10 @@ from nodewright.fleet.report.sweep_report import (
     minimum_nodes_report,
     minimum_nodes_text,
 )
+from nodewright.fleet.run_progress import RunProgress, interrupts_noted
 from nodewright.fleet.simulation.outcomes import PodOutcome
 from nodewright.fleet.sweep_runs import (
-    RunProgress,
     SweepPoint,
-    interrupts_noted,
     nodes_with_allocatable,
     parse_axes,
     pods_with_warnings,
@@ -70,7 +69,9 @@ def capacity(query: FleetQuery, *, filename: str, sweep: tuple[str, ...], output
     interrupted_s: float | None = None
     base, progress = fleet.files.node_defaults.configuration, RunProgress()
     options = Options(keep_finished_pods=False, budgets=fleet.budgets)
-    for point in sweep_points(parse_axes(sweep)):
+    points = sweep_points(parse_axes(sweep))
+    for number, point in enumerate(points, 1):
+        progress.start_run(point.name, number, len(points))
         result = run_fleet(fleet.with_configuration(point.configuration(base)), options, progress)
         capacities += [(point, pod, capacity_by_shape(result.nodes, pod)) for pod in pods]
         if not result.complete:

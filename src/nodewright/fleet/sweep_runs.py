@@ -4,16 +4,10 @@ A sweep runs the same fleet with all combinations of settings of its kubelets an
 """
 
 import gc
-import signal
-import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -28,15 +22,13 @@ from nodewright.fleet import NodeScorer, Options, RunCheckpoint, run
 from nodewright.fleet.engines import Engine, EngineMissingError, map_chunks
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
-from nodewright.fleet.report.fleet_text import duration_text, unschedulable_text
-from nodewright.fleet.simulation.fleet_simulation import Progress
+from nodewright.fleet.run_progress import RunProgress, interrupts_noted
 from nodewright.fleet.simulation.outcomes import FleetResult
-from nodewright.fleet.unschedulable import UnschedulablePod, report_unschedulable
+from nodewright.fleet.unschedulable import report_unschedulable
 from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.formats.kubectl_yaml import read_yaml
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.output.terminal import clear_progress, print_message, show_progress
 
 SCORES = "scores"
 """The axis for the scheduler's scores; all others are fields of KubeletConfiguration."""
@@ -101,57 +93,6 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_MAX_WARNINGS = 20
-_PROGRESS_INTERVAL_S = 0.2
-
-
-def _is_terminal() -> bool:
-    return sys.stderr.isatty()
-
-
-@dataclass(slots=True)
-class RunProgress:
-    """Progress and warnings on stderr while a fleet runs, and whether the user has interrupted it."""
-
-    is_shown: bool = field(default_factory=_is_terminal)
-    unschedulable_kinds: int = 0
-    """Number of kinds of pods that no node can ever hold."""
-    is_interrupted: bool = False
-    _warned: set[str] = field(default_factory=set)
-    _last_s: float = 0.0
-    _is_dirty: bool = False
-
-    def warn_unschedulable(self, unschedulable: UnschedulablePod) -> None:
-        """Warns that no node can ever hold a pod: each kind once, and only the first of many kinds."""
-        if unschedulable.pod.full_name in self._warned:
-            return
-        self._warned.add(unschedulable.pod.full_name)
-        self.unschedulable_kinds += 1
-        if self.unschedulable_kinds <= _MAX_WARNINGS:
-            self.clear_progress_line()
-            print_message(f"warning: {unschedulable_text(unschedulable)}")
-        elif self.unschedulable_kinds == _MAX_WARNINGS + 1:
-            print_message("warning: and further kinds of pods that no node can ever hold")
-
-    def show_progress(self, progress: Progress) -> bool:
-        """Shows the progress on a terminal; False after Ctrl-C."""
-        now_s = time.monotonic()
-        if self.is_shown and now_s - self._last_s >= _PROGRESS_INTERVAL_S:
-            self._last_s, self._is_dirty = now_s, True
-            line = (
-                f"{duration_text(progress.at_s)} of virtual time: {progress.arrived:,} arrived, "
-                f"{progress.running:,} running, {progress.waiting:,} waiting "
-            )
-            show_progress(line)
-        return not self.is_interrupted
-
-    def clear_progress_line(self) -> None:
-        """Removes the progress line."""
-        if self._is_dirty:
-            clear_progress()
-            self._is_dirty = False
-
-
 def pods_with_warnings(fleet: FleetInput, progress: RunProgress) -> Iterator[FleetPod]:
     """The pods in the order of their arrival, with warnings about unschedulable ones."""
     return report_unschedulable(
@@ -187,6 +128,8 @@ def run_fleet(
     Errors: InputError for a checkpoint of another run; CustomPolicyError for a policy that fails.
     """
     progress = progress or RunProgress()
+    if progress.is_shown and progress.expected is None:
+        progress.expected = fleet.pod_count
     with interrupts_noted(progress), _reduced_garbage_collection():
         pods = pods_with_warnings(fleet, progress) if fleet.shard is None else fleet.pods()
         return run(fleet.nodes, pods, options, watch=progress.show_progress, checkpoint=checkpoint)
@@ -201,27 +144,6 @@ def _reduced_garbage_collection() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*previous)
-
-
-@contextmanager
-def interrupts_noted(progress: RunProgress) -> Iterator[None]:
-    """Within this context, a first Ctrl-C sets `is_interrupted`; a second one ends the command."""
-    previous = signal.getsignal(signal.SIGINT)
-
-    def set_interrupted(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        progress.is_interrupted = True
-        signal.signal(signal.SIGINT, previous)
-
-    is_installed = threading.current_thread() is threading.main_thread() and callable(previous)
-    if is_installed:
-        signal.signal(signal.SIGINT, set_interrupted)
-    try:
-        yield
-    finally:
-        if is_installed:
-            signal.signal(signal.SIGINT, previous)
-        progress.clear_progress_line()
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
@@ -308,9 +230,10 @@ def run_sweep(sweep: Sweep, workers: SweepWorkers) -> list[tuple[SweepPoint, Fle
             )
             for _, chunk in runs
         ]
-        return _run_by_engine([point for point, _ in runs], chunks, workers)
+        return _run_by_engine([point for point, _ in runs], chunks, workers, progress)
     summaries: list[tuple[SweepPoint, FleetSummary]] = []
     for point, chunk in runs:
+        progress.start_run(point.name, len(summaries) + 1, len(runs))
         result = run_fleet(chunk.fleet, chunk.options, progress)
         summaries.append((point, fleet_summary(result, sweep.probe)))
         if not result.complete:
@@ -319,16 +242,19 @@ def run_sweep(sweep: Sweep, workers: SweepWorkers) -> list[tuple[SweepPoint, Fle
 
 
 def _run_by_engine(
-    known: Sequence[SweepPoint], chunks: Sequence["SweepRun"], workers: SweepWorkers
+    known: Sequence[SweepPoint], chunks: Sequence["SweepRun"], workers: SweepWorkers, progress: RunProgress
 ) -> list[tuple[SweepPoint, FleetSummary]]:
     summaries: list[tuple[SweepPoint, FleetSummary]] = []
     try:
         for chunk in map_chunks(run_summary, chunks, workers=workers.workers, engine=workers.engine):
             summaries.append((known[len(summaries)], chunk))
+            progress.show_finished_runs(len(summaries), len(chunks))
     except EngineMissingError as error:
         raise HostError("start", workers.engine, str(error)) from error
     except KeyboardInterrupt:
         pass  # the finished runs are reported, and that they are not all
+    finally:
+        progress.clear_progress_line()
     return summaries
 
 

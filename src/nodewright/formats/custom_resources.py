@@ -117,6 +117,6 @@ def _in_custom_resource(faults: Iterable[Fault], label: str, path: str) -> Itera
         place = fault.path.removeprefix("template")
         yield replace(
             fault,
-            source=_POD_TEMPLATE_LABEL.sub(label, fault.source),
+            source=_POD_TEMPLATE_LABEL.sub(lambda _: label, fault.source),
             path=fault.path if place == fault.path else f"{path}{place}",
         )

@@ -153,6 +153,17 @@ class FleetInput(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return with_usage(pods, usage) if usage else pods
 
     @property
+    def pod_count(self) -> int | None:
+        """Number of pods that arrive; None for a shard, whose pods are known only when they arrive.
+
+        Errors: as `pods`.
+        """
+        if self.shard is not None:
+            return None
+        counts = (1 if entry.count is None else entry.count for entry in self._expanded())
+        return sum(counts) + sum(1 for table in self.tables for _ in table.rows())
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about ignored content and possible mistakes."""
         warnings = list(self.objects.manifests.result().warnings)
