@@ -1,7 +1,6 @@
 """`nodewright fleet`."""
 
 import json
-import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from nodewright.cli import fleet as fleet_command
 from nodewright.cli.app import run
 from nodewright.fleet import sweep_runs
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
-from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
 from nodewright.fleet.run_progress import RunProgress
 from nodewright.fleet.simulation.fleet_simulation import Progress
 from nodewright.fleet.sweep_runs import SweepRun
@@ -227,42 +225,6 @@ def test_ctrl_c_while_the_result_is_written_cuts_nothing_off(
 
     monkeypatch.setattr(fleet_command, "fleet_summary", pressed)
     assert asked(capsys, *TABLES) == expected
-
-
-@pytest.mark.parametrize("pods", ["pods.csv", "pods.yaml"])
-def test_the_progress_of_a_sweep_names_the_run_its_share_and_the_time_left(
-    pods: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    table = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
-    spec = "{selector: {matchLabels: {a: b}}, replicas: 300, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: x}]}}}"
-    texts = {
-        "pods.csv": f"name,cpu,memory,arrives,runs\n{table}",
-        "pods.yaml": f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: web}}\nspec: {spec}\n",
-    }
-    (tmp_path / pods).write_text(texts[pods])
-    lines: list[str] = []
-
-    def noted(self: RunProgress, progress: Progress) -> bool:
-        lines.append(self.line(progress, elapsed_s=10.0))
-        return True
-
-    monkeypatch.setattr(RunProgress, "show_progress", noted)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    asked(capsys, *TABLES[:2], "--pods", str(tmp_path / pods), "--sweep", "scores=default,best-fit")
-    shares = [re.search(r"([0-9]+)%", line) for line in lines]
-    assert {line[: line.index(", ")] for line in lines} == {
-        "run 1 of 2 (scores=default)",
-        "run 2 of 2 (scores=best-fit)",
-    }
-    assert all(share is not None and int(share[1]) <= 100 for share in shares)
-    # The pods of the Deployment all arrive at once.
-    assert any(re.search(r"about [0-9]+s left", line) for line in lines) == (pods == "pods.csv")
-
-
-def test_the_number_of_arriving_pods_is_known_before_they_arrive(tmp_path: Path) -> None:
-    files = FleetFiles(nodes=(TABLES[1],), pods=(TABLES[3],))
-    fleet = load_fleet(files)
-    assert fleet.pod_count == sum(1 for _ in fleet.pods())
 
 
 def test_an_interrupted_sweep_is_reported(
