@@ -1,0 +1,215 @@
+"""NodeExport: what a node really holds at a time, as one document that programs compare by its digests.
+
+`nodewright export` and the agent serve it; the scheduler extender reads it.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+from nodewright.errors import Fault, InputError
+from nodewright.formats.decode import decode
+from nodewright.formats.documents import parse_documents
+from nodewright.formats.object_location import ObjectLocation
+from nodewright.formats.schema import checked
+from nodewright.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
+from nodewright.kubernetes.resource_names import MEMORY
+from nodewright.kubernetes.secret_fields import without_secret_fields
+from nodewright.profiles.node_shape import shape_document
+from nodewright.profiles.profile_files import KIND as PROFILE_KIND
+from nodewright.profiles.profile_files import profile_from_document
+from nodewright.profiles.profile_yaml import object_document, profile_document
+from nodewright.values.instant import Instant
+
+KIND = "NodeExport"
+MAX_EXPORT_BYTES = 32 << 20
+_DIGEST = "sha256:"
+
+
+class SourceState(StrEnum):
+    """Whether a source of an export could be read."""
+
+    READ = "read"
+    """Its content is part of the profile."""
+    ABSENT = "absent"
+    """It does not exist, as the state file of a manager that has no policy."""
+    FAILED = "failed"
+    """It exists and cannot be read; its last content, or an assumption, is part of the profile."""
+
+
+class ExportSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A source of an export.
+
+    Units: milliseconds.
+    """
+
+    name: str
+    """E.g. `cpu_manager_state`, `/configz`, `PodResources`, `pods`."""
+    state: SourceState
+    age_milliseconds: int | None = None
+    """How old its content may be at the observed time: 0 if it is watched. Absent: it has never been read."""
+    error: str = ""
+    """Why it could not be read."""
+    assumed: str = ""
+    """What is assumed instead."""
+
+
+class NodeExport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The state of a node, and what identifies it."""
+
+    api_version: Literal["nodewright.dev/v1alpha1"] = "nodewright.dev/v1alpha1"
+    kind: Literal["NodeExport"] = "NodeExport"
+    node_name: str
+    generation: int
+    """Grows with each change of the profile or its sources; restarts of the exporter do not reset it."""
+    digest: str
+    """SHA-256 of the profile, as `profile_digest` gives it."""
+    shape_digest: str
+    """SHA-256 of what decides: equal for nodes that are alike apart from names, uids and times."""
+    observed_time: Instant
+    """When the profile was last compared with its sources, by the clock of the node."""
+    sources: tuple[ExportSource, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What was left out, as sentences."""
+    assumed: tuple[str, ...] = ()
+    """What is not known and only assumed, as sentences."""
+    profile: NodeProfile
+
+
+def node_export(
+    profile: NodeProfile,
+    *,
+    generation: int,
+    observed_time: Instant,
+    sources: Sequence[ExportSource] = (),
+    warnings: Sequence[str] = (),
+    assumed: Sequence[str] = (),
+) -> NodeExport:
+    """The export of a node with this profile, without fields of pods that may hold secrets."""
+    document = _exported_profile(profile)
+    return NodeExport(
+        node_name=profile.metadata.name,
+        generation=generation,
+        digest=profile_digest(document),
+        shape_digest=profile_digest(shape_document(document)),
+        observed_time=observed_time,
+        sources=tuple(sources),
+        warnings=tuple(warnings),
+        assumed=tuple(assumed),
+        profile=decode(document, NodeProfile),
+    )
+
+
+def encode_node_export(export: NodeExport) -> bytes:
+    """The export as JSON, which `read_node_export` reads back."""
+    profile = _exported_profile(export.profile)
+    document = object_document(msgspec.structs.replace(export, profile=NodeProfile()))
+    return msgspec.json.encode(
+        {"apiVersion": export.api_version, "kind": export.kind, **document, "profile": profile}
+    )
+
+
+def _exported_profile(profile: NodeProfile) -> dict[str, Any]:
+    """The profile as a document; when each source was read is not part of it."""
+    spec = msgspec.structs.replace(profile.spec, sources=())
+    document: dict[str, Any] = without_secret_fields(
+        profile_document(msgspec.structs.replace(profile, spec=spec))
+    )
+    return document
+
+
+def profile_digest(document: dict[str, Any]) -> str:
+    """`sha256:` and the digest of the canonical JSON: sorted keys, no blanks, UTF-8.
+
+    >>> profile_digest({"kind": "NodeProfile"})
+    'sha256:f401248707280ad5f8d75cdb86472532013a4916e4a2e88db2c4dc1820bfd293'
+    """
+    return _DIGEST + hashlib.sha256(msgspec.json.encode(document, order="sorted")).hexdigest()
+
+
+def read_node_export(content: bytes, source: str = "export") -> NodeExport:
+    """The export that the bytes describe.
+
+    Errors: InputError with all faults: a document that is no NodeExport, digests that are not those of its profile, a
+        profile that cannot be, as one whose CPUs two containers hold or that holds more memory than a NUMA node has.
+    """
+    if len(content) > MAX_EXPORT_BYTES:
+        raise InputError([Fault(rule=f"larger than {MAX_EXPORT_BYTES} bytes", source=source)])
+    documents = parse_documents(content, source)
+    value: Any = documents[0].value if len(documents) == 1 else None
+    if not isinstance(value, dict) or (value.get("apiVersion"), value.get("kind")) != (API_VERSION, KIND):
+        rule = f"expected one document with apiVersion: {API_VERSION} and kind: {KIND}"
+        raise InputError([Fault(rule=rule, source=source)])
+    # Programs write exports on one line: to find the position of a fault would take longer than it helps.
+    location = ObjectLocation(source, b"", document=1, documents=1)
+    document: dict[str, Any] = value.get("profile") or {}
+    if faults := [*checked({**value, "profile": None}, KIND).faults, *_frame_faults(value)]:
+        raise InputError(location.locate_all(faults))
+    profile = profile_from_document(document, msgspec.structs.replace(location, prefix="profile"))
+    export = msgspec.structs.replace(decode({**value, "profile": {}}, NodeExport), profile=profile)
+    if faults := [*_export_faults(export, document), *_memory_faults(profile.spec)]:
+        raise InputError(location.locate_all(faults))
+    return export
+
+
+def _frame_faults(value: dict[str, Any]) -> Iterator[Fault]:
+    """Faults of the document that the types of its fields do not show."""
+    profile = value.get("profile")
+    if not isinstance(profile, dict):
+        yield Fault(path="profile", error="Required value", rule="a NodeProfile")
+    elif (profile.get("apiVersion"), profile.get("kind")) != (API_VERSION, PROFILE_KIND):
+        yield Fault(
+            path="profile.kind", value=profile.get("kind"), rule=f"must be {API_VERSION} {PROFILE_KIND}"
+        )
+    sources = value.get("sources")
+    for index, source in enumerate(sources if isinstance(sources, list) else ()):
+        state = source.get("state") if isinstance(source, dict) else None
+        if isinstance(state, str) and state not in set(SourceState):
+            rule = f"must be one of {', '.join(SourceState)}"
+            yield Fault(path=f"sources[{index}].state", value=state, rule=rule)
+
+
+def _export_faults(export: NodeExport, document: dict[str, Any]) -> Iterator[Fault]:
+    """Faults of the fields beside the profile, and digests that are not those of the profile."""
+    if not export.node_name or export.node_name != export.profile.metadata.name:
+        rule = f"must be the name of the profile, {export.profile.metadata.name!r}"
+        yield Fault(path="nodeName", value=export.node_name, rule=rule)
+    if export.generation < 0:
+        rule = "must be greater than or equal to 0"
+        yield Fault(path="generation", value=export.generation, rule=rule)
+    digests = (
+        ("digest", export.digest, profile_digest(document)),
+        ("shapeDigest", export.shape_digest, profile_digest(shape_document(document))),
+    )
+    for path, given, computed in digests:
+        if given != computed:
+            yield Fault(path=path, value=given, rule=f"the profile has {computed}")
+    for index, source in enumerate(export.sources):
+        if (source.age_milliseconds or 0) < 0:
+            rule = "must be greater than or equal to 0"
+            path = f"sources[{index}].ageMilliseconds"
+            yield Fault(path=path, value=source.age_milliseconds, rule=rule)
+
+
+def _memory_faults(spec: NodeProfileSpec) -> Iterator[Fault]:
+    """Memory beyond what the NUMA nodes have; init containers and pods pass theirs on, so the largest holder counts."""
+    sizes = {(numa.node_id, MEMORY): numa.memory for numa in spec.machine_info.topology}
+    held: Counter[tuple[str, int, str]] = Counter()
+    for allocation in spec.allocations or ():
+        of_container: Counter[tuple[str, int, str]] = Counter()
+        for block in allocation.memory:
+            if len(block.numa_nodes) == 1:
+                of_container[allocation.pod, block.numa_nodes[0], block.type] += block.size
+        held |= of_container
+    sums: Counter[tuple[int, str]] = Counter()
+    for (_, numa, kind), size in held.items():
+        sums[numa, kind] += size
+    for (numa, kind), size in sorted(sums.items()):
+        largest = sizes.get((numa, kind))
+        if largest is not None and size > largest:
+            rule = f"pods hold {size} bytes of {kind} on NUMA node {numa}, which has {largest}"
+            yield Fault(path="profile.spec.allocations", rule=rule)

@@ -1,0 +1,139 @@
+"""The shape of a node: its profile without what does not decide about the next pod, so that equal nodes share answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.formats.decode import without_nulls
+
+_HOSTNAME = "kubernetes.io/hostname"
+_IDENTITY_ANNOTATIONS = tuple(f"kubernetes.io/config.{name}" for name in ("hash", "seen", "mirror"))
+_IDLE_POD_FIELDS = frozenset(
+    {
+        # Where the pod runs, and what its containers see there.
+        *("nodeName", "hostname", "subdomain", "hostAliases", "dnsPolicy", "dnsConfig", "serviceAccountName"),
+        *(
+            "image",
+            "imagePullPolicy",
+            "env",
+            "envFrom",
+            "workingDir",
+            "volumes",
+            "volumeMounts",
+            "volumeDevices",
+        ),
+        *("terminationMessagePath", "terminationMessagePolicy", "imagePullSecrets", "securityContext"),
+        # What decided when it was scheduled.
+        *("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints", "schedulerName"),
+        # Identities and times of its containers.
+        *("containerID", "imageID", "startedAt", "finishedAt", "startTime", "restartCount", "lastState"),
+        *("podIP", "hostIP", "conditions", "reason", "message"),
+    }
+)
+
+
+def shape_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a NodeProfile without names, uids and times.
+
+    Allocations name pods by their position, and devices by their rank among those of the resource: device managers
+    choose by the order of ids. Not equal are nodes with other labels, except the host name. So the shape does not decide
+    about a pod that selects its node by name; and which of several equal pods is preempted is not part of the answer.
+    """
+    document = without_nulls(document)
+    spec = document.get("spec", {})
+    pods = spec.get("pods", ())
+    positions = {name: str(index) for index, pod in enumerate(pods) for name in _references(pod)}
+    ranks = _device_ranks(spec)
+    name = document.get("metadata", {}).get("name", "")
+    shape = {key: value for key, value in spec.items() if key not in _REPLACED}
+    return {
+        "spec": {
+            **shape,
+            "labels": {
+                key: value
+                for key, value in spec.get("labels", {}).items()
+                if key != _HOSTNAME or value != name
+            },
+            "taints": [_without(taint, ("timeAdded",)) for taint in spec.get("taints", ())],
+            "pods": [_pod_shape(pod) for pod in pods],
+            "allocations": [
+                _allocation_shape(entry, positions, ranks) for entry in spec.get("allocations") or ()
+            ],
+            "isReplayed": spec.get("allocations") is None,
+            "devices": {
+                resource: [{**device, "id": ranks[resource][device["id"]]} for device in devices]
+                for resource, devices in spec.get("devices", {}).items()
+            },
+            "goneDevices": {
+                resource: [ranks[resource][name] for name in names]
+                for resource, names in spec.get("goneDevices", {}).items()
+            },
+            "notJudged": [
+                {
+                    "part": entry["part"],
+                    "names": [positions.get(name, name) for name in entry.get("names", ())],
+                }
+                for entry in spec.get("notJudged", ())
+            ],
+        }
+    }
+
+
+_REPLACED = frozenset(
+    {"labels", "taints", "pods", "allocations", "devices", "goneDevices", "notJudged", "sources"}
+)
+
+
+def _references(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """How allocations name the pod."""
+    meta = pod.get("metadata", {})
+    return f"{meta.get('namespace') or 'default'}/{meta.get('name', '')}", meta.get("uid", "")
+
+
+def _device_ranks(spec: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The ranks of the devices' ids, by resource and id, in digits that sort as the ids do."""
+    ids: dict[str, set[str]] = {}
+    for resource, devices in spec.get("devices", {}).items():
+        ids.setdefault(resource, set()).update(device["id"] for device in devices)
+    for resource, names in spec.get("goneDevices", {}).items():
+        ids.setdefault(resource, set()).update(names)
+    return {
+        resource: {name: f"{rank:06}" for rank, name in enumerate(sorted(names))}
+        for resource, names in ids.items()
+    }
+
+
+def _allocation_shape(
+    entry: Mapping[str, Any], positions: Mapping[str, str], ranks: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    devices = {
+        resource: [ranks.get(resource, {}).get(name, name) for name in names]
+        for resource, names in entry.get("devices", {}).items()
+    }
+    return {**entry, "pod": positions.get(entry["pod"], entry["pod"]), "devices": devices}
+
+
+def _pod_shape(pod: Mapping[str, Any]) -> dict[str, Any]:
+    meta = pod.get("metadata", {})
+    return {
+        # The kubelet's own annotations tell static pods from others; their values are hashes and times.
+        "annotations": {
+            key: "" if key in _IDENTITY_ANNOTATIONS else text
+            for key, text in meta.get("annotations", {}).items()
+        },
+        "isTerminating": bool(meta.get("deletionTimestamp")),
+        "spec": _deciding(pod.get("spec", {})),
+        "status": _deciding(pod.get("status", {})),
+    }
+
+
+def _deciding(value: Any) -> Any:
+    """The value without the fields that do not decide about other pods."""
+    if isinstance(value, dict):
+        return {key: _deciding(item) for key, item in value.items() if key not in _IDLE_POD_FIELDS}
+    if isinstance(value, list | tuple):
+        return [_deciding(item) for item in value]
+    return value
+
+
+def _without(value: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key not in names}
