@@ -33,6 +33,7 @@ from nodewright.api.routes import AccessRole
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.tls import ReloadingTLS
 from nodewright.host.key_pair import KeyPair, make_key_pair
+from nodewright.host.streams import StreamingServer
 from nodewright.host.tokens import TokenFile
 from nodewright.kubernetes.kubelet_configuration import (
     KubeletAuthentication,
@@ -152,6 +153,7 @@ class HTTPSAgent:
             ),
         )
         self.access = Authorizer(GRANTS, TokenFile(self.tokens))
+        self.streaming_server: StreamingServer | None = None
         self._stack = AsyncExitStack()
 
     def reconfigure(self, **changes: object) -> None:
@@ -164,6 +166,7 @@ class HTTPSAgent:
             event_recorder=self.board,
             observe=self.bench.loop.observe,
             runtime=self.bench.runtime,
+            streaming_server=self.streaming_server,
             clock=self.bench.clock,
             system_info=NodeSystemInfo(
                 kubelet_version="v1.36",

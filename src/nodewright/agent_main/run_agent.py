@@ -52,7 +52,6 @@ from nodewright.errors import Fault, HostError, InputError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
 from nodewright.host.descriptors import raise_descriptor_limit
-from nodewright.host.ports import ContainerRuntime
 from nodewright.host.prober import HostProber
 from nodewright.host.root_directory import prepare_root_directory
 from nodewright.host.systemd import is_shutting_down, notify, notify_watchdog
@@ -272,9 +271,7 @@ async def _assembled_parts(
     )
     pressure = PressureMonitor(loop, monitored_parts, POLICIES[settings.eviction_policy])
     event_recorder.on_reclaim = pressure.reclaim
-    served_agent = _served_agent(
-        settings, loop, runtime_parts.runtime, event_recorder, object_cache, system_info
-    )
+    served_agent = _served_agent(settings, loop, runtime_parts, event_recorder, object_cache, system_info)
     return AgentParts(
         settings=settings,
         loop=loop,
@@ -315,7 +312,7 @@ def _create_loop(
 def _served_agent(
     settings: AgentSettings,
     loop: AgentLoop,
-    runtime: ContainerRuntime,
+    runtime_parts: RuntimeParts,
     event_recorder: EventRecorder,
     object_cache: ConfigObjectCache,
     system_info: NodeSystemInfo,
@@ -323,7 +320,8 @@ def _served_agent(
     return ServedAgent(
         event_recorder=event_recorder,
         observe=loop.observe,
-        runtime=runtime,
+        runtime=runtime_parts.runtime,
+        streaming_server=runtime_parts.streaming_server,
         clock=loop.clock,
         system_info=system_info,
         log_root=log_root(settings, loop.state.node.config),

@@ -16,6 +16,7 @@ from nodewright.errors import Fault, HostError, InputError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.mounts import KernelMounter
 from nodewright.host.ports import Clock, ContainerRuntime, ImageStore, RuntimeFacts
+from nodewright.host.streams import StreamingServer
 from nodewright.host.volumes import Volumes
 from nodewright.node.node_config import NodeConfig
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
@@ -29,6 +30,7 @@ class RuntimeParts(msgspec.Struct, frozen=True, kw_only=True):
 
     runtime: ContainerRuntime
     config_builder: ProcessConfigBuilder | ContainerConfigBuilder
+    streaming_server: StreamingServer | None = None
     image_store: ImageStore | None = None
     image_manager: ImageManager | None = None
 
@@ -71,19 +73,19 @@ def _cri_runtime_parts(
     if not endpoint.removeprefix(_UNIX_SCHEME).startswith("/"):
         raise _endpoint_error(settings, "must be unix:///PATH")
     try:
-        from nodewright.runtimes.cri import CRIChannel, CRIImageStore, CRIRuntime  # noqa: PLC0415 - 20 MiB, if it is not used
+        from nodewright.runtimes import cri  # noqa: PLC0415 - 20 MiB, if it is not used
     except ImportError as error:
         raise _endpoint_error(settings, f"{error}: pip install 'nodewright[agent]'") from error
     clock, record_event = parts
-    channel = CRIChannel(endpoint)
-    image_store = CRIImageStore(channel)
+    channel = cri.CRIChannel(endpoint)
+    image_store = cri.CRIImageStore(channel)
     pull_secrets = PullSecrets(object_cache, settings.root_dir, record_event)
     image_manager = ImageManager.from_config(
         image_store, clock, record_event, config.parts.kubelet, pull_secrets
     )
     volumes = Volumes(settings.root_dir / _VOLUMES, KernelMounter())
     # The owner is the root directory: pods of an agent with another directory are not this agent's.
-    runtime = CRIRuntime(
+    runtime = cri.CRIRuntime(
         channel,
         owner=str(settings.root_dir),
         handlers=lambda: {
@@ -95,6 +97,7 @@ def _cri_runtime_parts(
         config_builder=ContainerConfigBuilder(
             _node_context(settings, config), volumes, object_cache, image_manager.ensure_image_exists
         ),
+        streaming_server=cri.CRIStreamingServer(channel),
         image_store=image_store,
         image_manager=image_manager,
     )

@@ -28,6 +28,7 @@ from nodewright.host.container_logs import LogOptions, follow_log, read_log
 from nodewright.host.file_store import open_regular_file
 from nodewright.host.ports import ExecResult
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.values.golang import quoted
 from nodewright.values.instant import Instant, InstantError
 
 
@@ -118,6 +119,18 @@ def container_attempt(record: PodRecord, name: str, *, previous: bool) -> Runtim
     return attempts[0]
 
 
+def running_container(record: PodRecord, name: str) -> RuntimeContainerStatus:
+    """The running instance of a container.
+
+    Follows: v1.36, kubelet/kubelet_pods.go, findContainer.
+    Errors:  APIError.
+    """
+    status = record.runtime_status.newest_attempt(name) if record.runtime_status is not None else None
+    if status is None or status.phase is not ContainerPhase.RUNNING:
+        raise APIError(INTERNAL_ERROR, f"container not found ({quoted(name)})")
+    return status
+
+
 def check_readable(path: Path) -> None:
     """Checks that a log can be opened, because errors cannot be reported after the first byte.
 
@@ -185,12 +198,8 @@ class ContainerRoutes:
         record = self._agent.find_pod(parameters["namespace"], parameters["pod"])
         if record is None or parameters.get("uid", record.pod.uid) != record.pod.uid:
             raise APIError(NOT_FOUND, "pod does not exist")
-        container, command = parameters["container"], tuple(request.query_params.get("cmd", "").split(" "))
-        status = (
-            record.runtime_status.newest_attempt(container) if record.runtime_status is not None else None
-        )
-        if status is None or status.phase is not ContainerPhase.RUNNING:
-            raise APIError(INTERNAL_ERROR, f"container not found ({container})")
+        status = running_container(record, parameters["container"])
+        command = tuple(request.query_params.get("cmd", "").split(" "))
         if not any(command):
             raise APIError(BAD_REQUEST, "cmd is required: the command and its arguments, separated by spaces")
         try:
@@ -293,7 +302,9 @@ class _Options:
 
 def _names(record: PodRecord) -> set[str]:
     spec = record.pod.spec
-    return {container.name for container in (*spec.init_containers, *spec.containers)}
+    return {
+        container.name for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    }
 
 
 async def _limited(text: AsyncIterator[Any] | Iterator[Any], max_bytes: int | None) -> AsyncIterator[bytes]:

@@ -11,27 +11,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nodewright.api.middleware import (
-    ABORT_CONNECTION,
-    PEER_CERTIFICATE,
-    App,
-    Receive,
-    RefusalLog,
-    Scope,
-    Send,
-    run_bounded,
-)
+from nodewright.api.http_connection import HTTPConnection
+from nodewright.api.middleware import App, Receive, RefusalLog, Scope, Send, run_bounded
 from nodewright.errors import HostError
 from nodewright.output.terminal import print_log_line
 
 TLSContextSource: TypeAlias = Callable[[], ssl.SSLContext]
 """Returns the TLS context for a new connection."""
 HANDSHAKE_TIMEOUT_S = 10.0
-HEADERS_TIMEOUT_S = 10.0
 MAX_HEADER_BYTES = 64 << 10
 MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 500, 200
 _MIN_CONNECTIONS = 8
@@ -176,7 +165,7 @@ class _NetworkServer(EmbeddedServer):
         self._handshake_tasks: set[asyncio.Task[None]] = set()
         self._connection_counts = Counter[str]()
         """By client address."""
-        self.waiting: dict[_Protocol, None] = {}
+        self.waiting: dict[HTTPConnection, None] = {}
         """Connections without a complete request, the oldest first."""
         self.plain_headers: list[tuple[bytes, bytes]] = []
         """Headers of answers to requests that are no HTTP."""
@@ -242,8 +231,8 @@ class _NetworkServer(EmbeddedServer):
             self.connection_closed(source)
             raise
 
-    def _protocol(self, source: str) -> "_Protocol":
-        protocol = _Protocol(self.config, self.server_state, {})
+    def _protocol(self, source: str) -> HTTPConnection:
+        protocol = HTTPConnection(self.config, self.server_state, {})
         protocol.attach(self, source)
         return protocol
 
@@ -256,87 +245,6 @@ class _NetworkServer(EmbeddedServer):
         self._connection_counts[source] -= 1
         if not self._connection_counts[source]:
             del self._connection_counts[source]
-
-
-class _Protocol(H11Protocol):
-    """HTTP/1.1 with the client's certificate in the request state, and a deadline for each request."""
-
-    def attach(self, server: _NetworkServer, source: str) -> None:
-        """Sets the server that counts the connection and records refusals, and the client's address."""
-        self._network_server, self.source = server, source
-        self._deadline: asyncio.TimerHandle | None = None
-        self.logger = logging.getLogger("nodewright.http")
-        # Faults of clients are recorded by the refusal log; our own are always logged.
-        self.logger.setLevel(logging.ERROR)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Starts the deadline of the first request."""
-        self.app_state = {
-            PEER_CERTIFICATE: transport.get_extra_info("peercert"),
-            ABORT_CONNECTION: transport.abort,
-        }
-        super().connection_made(transport)
-        self._start_deadline()
-
-    def data_received(self, data: bytes) -> None:
-        """Parses data. A request must be complete by its deadline, which partial data does not extend."""
-        super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete:
-            self._start_deadline()
-        else:
-            self._cancel_deadline()
-
-    def on_response_complete(self) -> None:
-        """Cancels the deadline if the next request is already complete (pipelining)."""
-        super().on_response_complete()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._cancel_deadline()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Cancels the deadline, and counts the closed connection."""
-        self._cancel_deadline()
-        super().connection_lost(exc)
-        self._network_server.connection_closed(self.source)
-
-    def send_400_response(self, msg: str) -> None:
-        """Records and answers a malformed request."""
-        self._network_server.record_refusal(self.source, "garbage", "malformed HTTP request")
-        headers = [
-            (b"content-type", b"text/plain; charset=utf-8"),
-            (b"connection", b"close"),
-            *self._network_server.plain_headers,
-        ]
-        for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=msg.encode("ascii")),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-    def abort(self) -> None:
-        """Closes the connection at once."""
-        self._cancel_deadline()
-        self.transport.abort()
-
-    def _start_deadline(self) -> None:
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(HEADERS_TIMEOUT_S, self._abort_slow_request)
-            self._network_server.waiting[self] = None
-
-    def _cancel_deadline(self) -> None:
-        self._network_server.waiting.pop(self, None)
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _abort_slow_request(self) -> None:
-        self._cancel_deadline()
-        if not self.transport.is_closing():
-            self._network_server.record_refusal(
-                self.source, "slow", f"no complete request within {HEADERS_TIMEOUT_S:g} s"
-            )
-            self.transport.abort()
 
 
 def _listener(address: ListenAddress) -> socket.socket:

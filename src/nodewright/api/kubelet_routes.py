@@ -17,6 +17,7 @@ from nodewright.api.api_status_objects import pod_object
 from nodewright.api.container_routes import ContainerRoutes
 from nodewright.api.routes import AccessRole, APIError, AuthorizedRoute, bare_routes, on_host_error
 from nodewright.api.served_agent import ServedAgent
+from nodewright.api.stream_routes import StreamRoutes
 from nodewright.api.summary_document import cpu_and_memory, resource_metrics, summary_document
 from nodewright.errors import HostError
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimePodStatus
@@ -72,12 +73,6 @@ _NO_CADVISOR = (
     "cAdvisor metrics are not supported: use /metrics/resource for the CPU time and memory of containers, pods and the"
     " node, or /stats/summary for more\n"
 )
-_NO_STREAMS = "{name} needs a bidirectional stream (SPDY or WebSocket), which this agent does not support: {alternative}\n"
-_ALTERNATIVES = {
-    "exec": "run a command with POST /run/NAMESPACE/POD/CONTAINER?cmd=COMMAND, which returns its output",
-    "attach": "follow a container's output with GET /containerLogs/NAMESPACE/POD/CONTAINER?follow=true",
-    "portForward": "connect to the pod's address",
-}
 _DISABLED = "Debug endpoints are disabled.\n"
 
 
@@ -175,19 +170,10 @@ class KubeletRoutes:
         ]
         if not has_debugging:
             return self.read_only_port_routes()
-        streams = [
-            AuthorizedRoute(
-                Route(
-                    f"/{name}/{{rest:path}}", _unsupported_stream(name, alternative), methods=["GET", "POST"]
-                ),
-                AccessRole.WRITE,
-            )
-            for name, alternative in _ALTERNATIVES.items()
-        ]
         return [
             *self.auth_not_required_routes(),
             *ContainerRoutes(self._agent).authorized_routes(),
-            *streams,
+            *StreamRoutes(self._agent).authorized_routes(),
             AuthorizedRoute(Route("/configz", self.configz)),
             AuthorizedRoute(Route("/runningpods/", self.running_pods)),
             *disabled,
@@ -317,10 +303,6 @@ def _running_pod(pod: RuntimePodStatus) -> dict[str, Any]:
     ]
     metadata = {"name": pod.name, "namespace": pod.namespace or "default", "uid": pod.uid}
     return {"metadata": metadata, "spec": {"containers": containers}, "status": {}}
-
-
-def _unsupported_stream(name: str, alternative: str) -> Callable[[Request], Response]:
-    return _fixed_response(_NO_STREAMS.format(name=name, alternative=alternative), 501)
 
 
 def _fixed_response(text: str, code: int = 405) -> Callable[[Request], Response]:

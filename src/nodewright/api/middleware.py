@@ -28,6 +28,8 @@ PEER_CERTIFICATE = "peer"
 """The key of the client's certificate in the state of a connection."""
 ABORT_CONNECTION = "hang_up"
 """The key of the function that aborts the connection."""
+TAKE_OVER_CONNECTION = "take_over"
+"""The key of the function that takes the connection over, after the request is complete; it returns reader and writer."""
 _READS = ("GET", "HEAD")
 _METHODS = frozenset(["OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"])
 

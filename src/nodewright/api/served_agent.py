@@ -10,6 +10,7 @@ from nodewright.agent.observations import Observation
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.host.ports import Clock, ContainerRuntime
+from nodewright.host.streams import StreamingServer
 from nodewright.kubernetes.objects import RuntimeClass
 from nodewright.kubernetes.runtime_status import RuntimeContainerStatus
 
@@ -21,6 +22,8 @@ class ServedAgent(msgspec.Struct, frozen=True, kw_only=True):
     observe: Callable[[Observation], None]
     """Queues a request for the agent's loop, which decides on it."""
     runtime: ContainerRuntime
+    streaming_server: StreamingServer | None = None
+    """None: the runtime has none."""
     clock: Clock
     system_info: NodeSystemInfo
     log_root: Path

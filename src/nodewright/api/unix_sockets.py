@@ -112,7 +112,7 @@ class _OnDemandServer:
             await self._start()
             server_reader, server_writer = await asyncio.open_unix_connection(self._inner)
             try:
-                await _forward_both(reader, server_writer, server_reader, writer)
+                await forward_both(reader, server_writer, server_reader, writer)
             finally:
                 server_writer.close()
 
@@ -136,7 +136,7 @@ class _OnDemandServer:
                 self._has_started = True
 
 
-async def _forward_both(
+async def forward_both(
     reader: asyncio.StreamReader,
     server_writer: asyncio.StreamWriter,
     server_reader: asyncio.StreamReader,

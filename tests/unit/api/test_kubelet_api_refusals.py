@@ -14,7 +14,7 @@ from tests.support.kubelet_api import (
     with_served_agent,
 )
 
-from nodewright.api import http_server, middleware
+from nodewright.api import http_connection, http_server, middleware
 from nodewright.api.routes import AccessRole
 from nodewright.host.key_pair import make_key_pair
 from nodewright.runtimes.simulated import settle
@@ -82,7 +82,7 @@ async def test_a_client_certificate_gives_user_and_groups(node: HTTPSAgent) -> N
     stranger = node.client(node.authority.client_certificate("nobody", "others"))
     assert (await node.request("/pods", "", context=reader)).status == 200
     assert (await node.request("/exec/default/web/main", "", context=reader)).status == 403
-    assert (await node.request("/exec/default/web/main", "", context=writer)).status == 501
+    assert (await node.request("/exec/default/web/main", "", context=writer)).status == 400
     assert "user=nobody" in (await node.request("/pods", "", context=stranger)).text
 
 
@@ -151,7 +151,7 @@ async def test_garbage_slowness_and_too_much_are_refused_while_others_are_answer
 
 
 def test_slow_requests_are_aborted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "HEADERS_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(http_connection, "HEADERS_TIMEOUT_S", 0.3)
 
     async def through() -> None:
         async with HTTPSAgent(tmp_path) as node:

@@ -100,6 +100,11 @@ UPDATE_CONTAINER_RESOURCES = RuntimeCall(
     cri.UpdateContainerResourcesRequest,
 )
 EXEC_SYNC = RuntimeCall(f"{_RUNTIME}ExecSync", cri.ExecSyncResponse, CHANGE_TIMEOUT_S, cri.ExecSyncRequest)
+EXEC = RuntimeCall(f"{_RUNTIME}Exec", cri.ExecResponse, READ_TIMEOUT_S, cri.ExecRequest)
+ATTACH = RuntimeCall(f"{_RUNTIME}Attach", cri.AttachResponse, READ_TIMEOUT_S, cri.AttachRequest)
+PORT_FORWARD = RuntimeCall(
+    f"{_RUNTIME}PortForward", cri.PortForwardResponse, READ_TIMEOUT_S, cri.PortForwardRequest
+)
 REOPEN_CONTAINER_LOG = RuntimeCall(
     f"{_RUNTIME}ReopenContainerLog",
     cri.ReopenContainerLogResponse,
