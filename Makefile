@@ -17,7 +17,7 @@ PURE := src/nodewright/values/*,src/nodewright/hardware/*,src/nodewright/kuberne
 # Branch coverage of the pure layers, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo demo-agent demo-containers idle load containers shots guide bench bench-fleet bench-million measure soak fuzz docs protos format clean bench-compare
+.PHONY: help setup check test demo demo-agent demo-containers demo-cluster idle load containers shots guide bench bench-fleet bench-million measure soak fuzz docs protos format clean bench-compare
 .DEFAULT_GOAL := check
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make demo     the main commands on examples and on this machine'
 	@echo 'make demo-agent   as root: pods on this machine, pinned, evicted, taken over from a killed agent'
 	@echo 'make demo-containers   the same with containers, in a containerd of its own;  make containers  measures it'
+	@echo 'make demo-cluster   the agent as a node of a cluster on this machine; needs KUBEBUILDER_ASSETS'
 	@echo 'make guide    write what commands print now into README.md and docs/'
 	@echo 'make shots    write what every command prints into docs/shots/'
 	@echo 'make docs     the documentation site, strict, with the reference from docstrings;  make protos  modules from .proto files'
@@ -109,6 +110,9 @@ demo-agent: $(STAMP)
 
 demo-containers: $(STAMP) live-packages
 	@$(BIN)/python -m tools.containers demo
+
+demo-cluster: $(STAMP) live-packages
+	@$(BIN)/python -m tools.demo_cluster
 
 # How long a pod takes to run in containerd, and what the agent takes meanwhile; into docs/figures.
 containers: $(STAMP) live-packages

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,15 @@ SLEEPS = 'trap "exit 0" TERM; echo > /out/$POD; while :; do sleep 1 & wait $!; d
 class Agent:
     """An agent of its own: its manifests, its groups, its socket."""
 
-    def __init__(self, containerd: Containerd, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        containerd: Containerd,
+        options: tuple[str, ...] = (),
+        configuration: Mapping[str, Any] | None = None,
+    ) -> None:
+        """With the fields of ``configuration`` beside those of all agents here."""
         self.containerd, self.root, self._options = containerd, containerd.root, options
+        self._configuration = {**_CONFIGURATION, **(configuration or {})}
         self.manifests, self.started = self.root / "manifests", self.root / "started"
         self.workloads = self.root / "workloads"
         self.cgroup_root = f"/nodewright-containers-{os.getpid()}"
@@ -37,7 +44,7 @@ class Agent:
         """There is a process."""
         for each in (self.manifests, self.workloads, self.started):
             each.mkdir(exist_ok=True)
-        (self.root / "kubelet.yaml").write_text(json.dumps(_CONFIGURATION))
+        (self.root / "kubelet.yaml").write_text(json.dumps(self._configuration))
         with (self.root / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(self._command(), stdout=log, stderr=log)
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,7 +103,9 @@ def _process(command: list[str], log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def real_api_server(folder: Path, *, checks_rights: bool = False) -> Iterator[RealAPIServer]:
+def real_api_server(
+    folder: Path, *, checks_rights: bool = False, flags: Sequence[str] = ()
+) -> Iterator[RealAPIServer]:
     """A running server with empty storage; its logs are in the folder."""
     client, peer, port = _free_port(), _free_port(), _free_port()
     key = folder / "service-account.key"
@@ -129,7 +131,7 @@ def real_api_server(folder: Path, *, checks_rights: bool = False) -> Iterator[Re
     server += [f"--enable-admission-plugins={plugins}"] if plugins else []
     server += ["--service-account-issuer=https://tests", f"--service-account-signing-key-file={key}"]
     server += [f"--service-account-key-file={key}", "--disable-admission-plugins=ServiceAccount"]
-    server += ["--watch-cache-sizes=secrets#0"]
+    server += ["--watch-cache-sizes=secrets#0", *flags]
     with ExitStack() as stack:
         stack.enter_context(_process(etcd, folder / "etcd.log"))
         stack.enter_context(_process(server, folder / "kube-apiserver.log"))

@@ -19,10 +19,11 @@ POD_UID, CONTAINER_NAME = "io.kubernetes.pod.uid", "io.kubernetes.container.name
 CONTAINER_HASH, RESTART_COUNT = "io.kubernetes.container.hash", "io.kubernetes.container.restartCount"
 TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 TERMINATION_MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
-OWNER, CGROUP_PARENT, LOG_DIRECTORY = (
+OWNER, CGROUP_PARENT, LOG_DIRECTORY, HOSTNAME = (
     "nodewright.io/agent",
     "nodewright.io/cgroup-parent",
     "nodewright.io/log-directory",
+    "nodewright.io/hostname",
 )
 """On sandboxes, in addition to the kubelet's: their owner, and what their containers need to know."""
 
@@ -58,13 +59,14 @@ def sandbox_config(config: PodSandboxConfig, owner: str) -> cri.PodSandboxConfig
     sandbox.linux.CopyFrom(linux)
     if not pod.spec.host_network:
         sandbox.hostname = config.hostname
+        sandbox.annotations[HOSTNAME] = config.hostname
     return sandbox
 
 
 def sandbox_reference(
     pod: Pod, attempt: int, cgroup_parent: str, log_directory: str, owner: str
 ) -> cri.PodSandboxConfig:
-    """The part of a sandbox's config that has to be repeated for each of its containers."""
+    """The part of a sandbox's config that is the same for its containers."""
     metadata = pod.metadata
     return cri.PodSandboxConfig(
         metadata=cri.PodSandboxMetadata(
@@ -80,6 +82,17 @@ def sandbox_reference(
         },
         linux=cri.LinuxPodSandboxConfig(cgroup_parent=cgroup_parent, security_context=sandbox_security(pod)),
     )
+
+
+def existing_sandbox_config(pod: Pod, sandbox: cri.PodSandbox, owner: str) -> cri.PodSandboxConfig:
+    """The part of an existing sandbox's config that has to be repeated for each of its containers."""
+    annotations = sandbox.annotations
+    config = sandbox_reference(
+        pod, sandbox.metadata.attempt, annotations[CGROUP_PARENT], annotations[LOG_DIRECTORY], owner
+    )
+    # The runtime sets the variable HOSTNAME by it.
+    config.hostname = annotations.get(HOSTNAME, "")
+    return config
 
 
 def container_config(

@@ -151,19 +151,12 @@ class CRIRuntime:
         )
         if not listed.items:
             raise NotFoundError("create container in", sandbox_id, "no such sandbox")
-        response = listed.items[0]
         request = cri.CreateContainerRequest(
             pod_sandbox_id=sandbox_id,
             config=configs.container_config(
                 config, await self._image_user(config.image or config.container.image), self._seccomp_root
             ),
-            sandbox_config=configs.sandbox_reference(
-                config.pod,
-                response.metadata.attempt,
-                response.annotations[configs.CGROUP_PARENT],
-                response.annotations[configs.LOG_DIRECTORY],
-                self._owner,
-            ),
+            sandbox_config=configs.existing_sandbox_config(config.pod, listed.items[0], self._owner),
         )
 
         async def find() -> str | None:
