@@ -124,8 +124,11 @@ def demo_cluster(*, has_scheduler: bool) -> Iterator[DemoCluster]:
         address = stack.enter_context(own_address())
         authority = Authority(folder)
         certificate, key = authority.pair("kube-apiserver")
-        flags = (f"--kubelet-client-certificate={certificate}", f"--kubelet-client-key={key}")
-        flags = (*flags, "--kubelet-preferred-address-types=InternalIP")
+        flags = (
+            f"--kubelet-client-certificate={certificate}",
+            f"--kubelet-client-key={key}",
+            "--kubelet-preferred-address-types=InternalIP",
+        )
         server = stack.enter_context(real_api_server(folder, checks_rights=True, flags=flags))
         components = ["kube-controller-manager", *([_WANTED] if has_scheduler else [])]
         for component in components:
@@ -138,9 +141,13 @@ def demo_cluster(*, has_scheduler: bool) -> Iterator[DemoCluster]:
             .replace('"token": "admin"', f'"token": "{NODE_TOKEN}"'),
             "utf-8",
         )
-        options = ("--kubeconfig", f"{folder}/kubeconfig-node", "--hostname-override", NODE)
-        options = (*options, "--node-ip", address, "--kubelet-api")
-        agent = Agent(runtime, options, _configuration(address, authority.certificate))
+        node_options = (
+            f"--kubeconfig={folder}/kubeconfig-node",
+            f"--hostname-override={NODE}",
+            f"--node-ip={address}",
+            "--kubelet-api",
+        )
+        agent = Agent(runtime, node_options, _configuration(address, authority.certificate))
         stack.callback(agent.close)
         agent.start()
         cluster = DemoCluster(folder, server, agent)
