@@ -52,6 +52,9 @@ def async_test(test: Callable[[], Coroutine[None, None, None]]) -> Callable[[], 
 class FakeConfigBuilder:
     """Builds configs with the given values only."""
 
+    async def prepare_pod(self, pod: Pod) -> None:
+        """Does nothing: there are no volumes."""
+
     async def sandbox_config(self, pod: Pod, attempt: int, cgroup: str) -> PodSandboxConfig:
         """A sandbox config."""
         return PodSandboxConfig(

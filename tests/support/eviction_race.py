@@ -99,6 +99,9 @@ class GrowerConfigBuilder:
     def __init__(self, directory: Path) -> None:
         self._at = directory
 
+    async def prepare_pod(self, pod: Pod) -> None:
+        """Does nothing: there are no volumes."""
+
     async def sandbox_config(self, pod: Pod, attempt: int, cgroup: str) -> PodSandboxConfig:
         """Nothing but a place for logs."""
         return PodSandboxConfig(

@@ -26,6 +26,7 @@ from nodewright.agent.observations import (
     PodApplied,
     PodDeletionRequested,
     PodEffectCompleted,
+    PodReferencesChanged,
     PodStatusObserved,
     ProbeCompleted,
     RuntimeRelisted,
@@ -81,6 +82,8 @@ def decide(
             adopt_runtime_pods(iteration, observation)
         case PodEffectCompleted():
             _complete_effect(iteration, observation)
+        case PodReferencesChanged(uids):
+            _retry_now(iteration, uids)
         case ContainerUpdateFailed():
             _retry_update(iteration, observation)
         case ProbeCompleted():
@@ -234,6 +237,14 @@ def _retry(iteration: Iteration, record: PodRecord, failures: Iterable[EffectFai
     for failure in failures:
         iteration.add_effects(*failure_events(record, failure))
     return replace(record, retry_at_ns=iteration.now.monotonic_ns + iteration.constants.retry_ns)
+
+
+def _retry_now(iteration: Iteration, uids: Iterable[str]) -> None:
+    """Ends the delay of pods before their next attempt."""
+    for uid in sorted(uids):
+        record = iteration.pods.get(uid)
+        if record is not None and record.retry_at_ns is not None and not record.has_running_effect:
+            iteration.put_record(replace(record, retry_at_ns=iteration.now.monotonic_ns))
 
 
 def _retry_update(iteration: Iteration, observation: ContainerUpdateFailed) -> None:

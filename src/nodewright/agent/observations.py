@@ -95,6 +95,12 @@ class PodEffectCompleted(msgspec.Struct, frozen=True, kw_only=True):
     """The result of AllocateDevices."""
 
 
+class PodReferencesChanged(msgspec.Struct, frozen=True):
+    """Objects that these pods refer to have been read or have changed: what failed may succeed now."""
+
+    uids: frozenset[str]
+
+
 class ContainerUpdateFailed(msgspec.Struct, frozen=True, kw_only=True):
     """A container's resources could not be updated; it may have ended."""
 
@@ -161,6 +167,7 @@ PodObservation: TypeAlias = (
 )
 Observation: TypeAlias = (
     PodObservation
+    | PodReferencesChanged
     | ContainerUpdateFailed
     | NodeUsageObserved
     | device_observations.DeviceObservation

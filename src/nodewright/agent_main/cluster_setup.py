@@ -34,8 +34,11 @@ from nodewright.cluster_node.node_lease import NodeLease
 from nodewright.cluster_node.node_object import NodeIdentity, NodeReadings, image_names
 from nodewright.cluster_node.node_registration import NODES, NodeRegistration, ReportTimes
 from nodewright.cluster_node.pod_informer import PodInformer, is_mirror
+from nodewright.cluster_node.pod_objects import PodObjects, reduced_service
 from nodewright.cluster_node.pod_status_writer import PodStatusWriter
+from nodewright.cluster_node.referenced_objects import ReferencedObjects
 from nodewright.cluster_node.reflector import Reflector
+from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.formats.decode import decode
 from nodewright.host.file_store import boot_id, write_atomically
 from nodewright.host.ports import Clock
@@ -45,7 +48,8 @@ from nodewright.node.node_config import NodeConfig
 from nodewright.profiles.machine.host_facts import kubernetes_architecture
 from nodewright.values.instant import Instant
 
-PODS = "/api/v1/pods"
+PODS, SERVICES = "/api/v1/pods", "/api/v1/services"
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 _RUNTIME_TIMEOUT_S = 10.0
 """A runtime that does not answer for so long is down."""
 
@@ -60,6 +64,7 @@ class ClusterMember(msgspec.Struct, frozen=True, kw_only=True):
     informer: PodInformer
     writer: PodStatusWriter
     mirrors: MirrorPods
+    pod_objects: PodObjects
 
     def tasks(self) -> Iterator[BackgroundTask]:
         """The tasks that run beside the agent's loop."""
@@ -69,6 +74,10 @@ class ClusterMember(msgspec.Struct, frozen=True, kw_only=True):
         yield BackgroundTask("follow the pods of the node", self.pod_reflector.run)
         yield BackgroundTask("report the statuses of pods", self.writer.run)
         yield BackgroundTask("show the static pods", self._show_static_pods)
+        yield BackgroundTask("follow the Services", self.pod_objects.services.reflector.run)
+        yield BackgroundTask("follow the RuntimeClasses", self.pod_objects.runtime_classes.reflector.run)
+        yield BackgroundTask("follow what pods refer to", self.pod_objects.objects.run)
+        yield BackgroundTask("refresh service account tokens", self.pod_objects.tokens.run)
 
     async def _renew_lease(self) -> None:
         await self.registration.registered.wait()
@@ -94,24 +103,21 @@ async def cluster_member(
     """The parts, connected to the API server; the lease has a connection of its own."""
     loop, event_recorder, _ = parts
     clock, lease_s = loop.clock, loop.state.node.config.parts.kubelet.node_lease_duration_seconds
-    async with ApiClient(access) as client, ApiClient(access) as lease_client:
-        api = ApiAccess(client)
+    async with (
+        ApiClient(access) as client,
+        ApiClient(access) as lease_client,
+        ApiClient(access, max_connections=0) as watch_client,
+    ):
+        api = ApiAccess(client, watch_client)
         nodes = Reflector(api, NODES, f"metadata.name={identity.name}", clock)
         pods = Reflector(api, PODS, f"spec.nodeName={identity.name}", clock)
         registration = _registration(api, identity, nodes, parts)
         lease = NodeLease(ApiAccess(lease_client), identity.name, lease_s, clock)
         lease.node_uid = lambda: (registration.node or {}).get("metadata", {}).get("uid", "")
-        informer = PodInformer(pods, loop.observe)
-        writer = PodStatusWriter(api, pods, lambda: event_recorder.state, clock)
-        writer.is_ready = lambda: informer.has_published
-        mirrors = MirrorPods(api, pods, lambda: event_recorder.state, clock)
-        mirrors.is_ready = writer.is_ready
+        informer, writer, mirrors, pod_objects = _pod_parts(api, pods, parts)
         mirrors.node = lambda: (identity.name, lease.node_uid())
-        writer.target_of = mirrors.target_of
-        informer.on_object = partial(_reconcile_object, pods, writer, mirrors)
-        event_recorder.on_result = partial(_publish, writer, mirrors)
         nodes.on_change = partial(_observe_node, registration, loop, root_dir)
-        for part in (nodes, pods, registration, lease, informer, writer, mirrors):
+        for part in (nodes, pods, registration, lease, informer, writer, mirrors, pod_objects.objects):
             part.record_event = event_recorder.record
         yield ClusterMember(
             registration=registration,
@@ -121,7 +127,25 @@ async def cluster_member(
             informer=informer,
             writer=writer,
             mirrors=mirrors,
+            pod_objects=pod_objects,
         )
+
+
+def _pod_parts(
+    api: ApiAccess, pods: Reflector, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]
+) -> tuple[PodInformer, PodStatusWriter, MirrorPods, PodObjects]:
+    """What brings pods, reports them, shows static pods and reads what pods refer to."""
+    loop, event_recorder, _ = parts
+    informer = PodInformer(pods, loop.observe)
+    writer = PodStatusWriter(api, pods, lambda: event_recorder.state, loop.clock)
+    writer.is_ready = lambda: informer.has_published
+    mirrors = MirrorPods(api, pods, lambda: event_recorder.state, loop.clock)
+    mirrors.is_ready = writer.is_ready
+    writer.target_of = mirrors.target_of
+    pod_objects = _pod_objects(api, parts)
+    informer.on_object = partial(_reconcile_object, pods, writer, mirrors)
+    event_recorder.on_result = partial(_publish, writer, mirrors, pod_objects)
+    return informer, writer, mirrors, pod_objects
 
 
 def _registration(
@@ -148,8 +172,31 @@ def _reconcile_object(pods: Reflector, writer: PodStatusWriter, mirrors: MirrorP
         mirrors.reconcile()
 
 
-def _publish(writer: PodStatusWriter, mirrors: MirrorPods, result: IterationResult) -> None:
+def _pod_objects(api: ApiAccess, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]) -> PodObjects:
+    """What pods refer to, for the builder of their configs."""
+    loop, event_recorder, runtime_parts = parts
+    services = Reflector(api, SERVICES, "", loop.clock)
+    services.reduce = reduced_service
+    runtime_classes = Reflector(api, RUNTIME_CLASSES, "", loop.clock)
+    services.record_event = runtime_classes.record_event = event_recorder.record
+    cache = runtime_parts.config_builder.object_cache
+    pod_objects = PodObjects(
+        (ReferencedObjects(api, loop.clock), ServiceAccountTokens(api, loop.clock)),
+        (services, runtime_classes),
+        cache,
+        lambda: event_recorder.state,
+        loop.clock,
+    )
+    pod_objects.observe = loop.observe
+    cache.cluster = pod_objects
+    return pod_objects
+
+
+def _publish(
+    writer: PodStatusWriter, mirrors: MirrorPods, pod_objects: PodObjects, result: IterationResult
+) -> None:
     """Passes on the pods that an iteration has changed."""
+    pod_objects.publish(result)
     if any(record is None or record.source.is_static_pod_source for record in result.changes.pods.values()):
         mirrors.reconcile()
     writer.publish(result)

@@ -142,6 +142,9 @@ class _PassingProber:
 class _DryRunConfigBuilder:
     """Builds configs without volumes, variables and logs, which would have to be created."""
 
+    async def prepare_pod(self, pod: Pod) -> None:
+        """Does nothing: no volume is created."""
+
     async def sandbox_config(self, pod: Pod, attempt: int, cgroup: str) -> PodSandboxConfig:
         """The config of the pod's sandbox."""
         return PodSandboxConfig(pod=pod, attempt=attempt, cgroup_parent=cgroup, log_directory="")

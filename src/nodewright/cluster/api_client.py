@@ -42,10 +42,20 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiClient:
-    """A client of one API server; an asynchronous context manager, for one event loop."""
+    """A client of one API server; an asynchronous context manager, for one event loop.
 
-    def __init__(self, access: ClusterAccess, *, clock: Callable[[], float] = time.monotonic) -> None:
+    ``max_connections``: 0 for any number.
+    """
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        max_connections: int = _MAX_CONNECTIONS,
+    ) -> None:
         self.access = access
+        self._max_connections = max_connections
         self._clock = clock
         self._credentials = RequestCredentials(access.credentials, plugin_timeout_s=access.request_timeout)
         self._tls: TLSMaterial | None = None
@@ -53,7 +63,7 @@ class ApiClient:
         self._open_session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, socket_factory=_keepalive_socket)
+        connector = aiohttp.TCPConnector(limit=self._max_connections, socket_factory=_keepalive_socket)
         headers = {"User-Agent": f"nodewright/{version('nodewright')} ({platform.system().lower()})"}
         headers["Accept"] = "application/json, */*"
         if not self.access.may_compress:

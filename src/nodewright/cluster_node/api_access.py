@@ -18,10 +18,13 @@ _SILENCE_S = 60.0
 
 
 class ApiAccess:
-    """Fulfils `ClusterAPI`; the client is entered by its owner."""
+    """Fulfils `ClusterAPI`; the clients are entered by their owner.
 
-    def __init__(self, client: ApiClient) -> None:
-        self._client = client
+    ``watches``: the client of watches, each of which has a connection of its own as long as it lasts.
+    """
+
+    def __init__(self, client: ApiClient, watches: ApiClient | None = None) -> None:
+        self._client, self._watches = client, watches or client
 
     async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """An object or a list.
@@ -68,7 +71,7 @@ class ApiAccess:
         limit_s = float(query.get("timeoutSeconds", "0")) + _SILENCE_S
         rest = b""
         try:
-            async with asyncio.timeout(limit_s) as limit, self._client.response(request, limit) as response:
+            async with asyncio.timeout(limit_s) as limit, self._watches.response(request, limit) as response:
                 async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:

@@ -39,17 +39,25 @@ class BackOffDelay:
 class Reflector:
     """The objects at a path that match a field selector, by uid, as documents.
 
-    ``on_change`` is called with the uid of each object that has changed, or without one after a new list.
+    ``on_change`` is called with the uid of each object that has changed, or without one after a new list. ``reduce``
+    leaves of each object what is to be kept.
+
+    Units: watch_s, how long a watch lasts, in seconds.
     """
 
-    def __init__(self, api: ClusterAPI, path: str, field_selector: str, clock: Clock) -> None:
-        self._api, self._path, self._selector, self._clock = api, path, field_selector, clock
+    def __init__(
+        self, api: ClusterAPI, path: str, field_selector: str, clock: Clock, *, watch_s: int = _WATCH_S
+    ) -> None:
+        self._api, self._path, self._clock, self._watch_s = api, path, clock, watch_s
+        self._selector = {"fieldSelector": field_selector} if field_selector else {}
+        self.reduce: Callable[[dict[str, Any]], dict[str, Any]] = lambda document: document
         self.on_change: Callable[[str], None] = lambda _uid: None
         self.record_event: Callable[[RecordEvent], None] = lambda _event: None
         self.objects: dict[str, dict[str, Any]] = {}
         self.has_listed = False
         """Whether a whole list has been received."""
-        self._is_failing = False
+        self.error: ApiError | None = None
+        """Why the objects cannot be followed at present; None: they are."""
 
     async def run(self) -> None:
         """Follows the objects until it is cancelled."""
@@ -72,11 +80,11 @@ class Reflector:
     async def _list(self) -> str:
         """Reads all objects, page by page; the version of the list."""
         objects: dict[str, dict[str, Any]] = {}
-        query = {"fieldSelector": self._selector, "limit": PAGE_SIZE}
+        query = {**self._selector, "limit": PAGE_SIZE}
         while True:
             page = await self._api.read(self._path, query)
             for item in page.get("items") or ():
-                objects[item["metadata"]["uid"]] = item
+                objects[item["metadata"]["uid"]] = self.reduce(item)
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 break
@@ -92,11 +100,11 @@ class Reflector:
     async def _watch(self, version: str, delay: BackOffDelay) -> str:
         """Applies the events of one watch; the version up to which they reach, empty: a new list is needed."""
         query = {
-            "fieldSelector": self._selector,
+            **self._selector,
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
             # The servers of a cluster get the watches of many nodes at different times.
-            "timeoutSeconds": str(round(_WATCH_S * random.uniform(1.0, 2.0))),
+            "timeoutSeconds": str(round(self._watch_s * random.uniform(1.0, 2.0))),
         }
         # Every implementation is an asynchronous generator, whose connection must be closed.
         async with aclosing(cast("Any", self._api.watch(self._path, query))) as events:
@@ -119,7 +127,7 @@ class Reflector:
         if kind == "DELETED":
             self.objects.pop(uid, None)
         else:
-            self.objects[uid] = newest_object(self.objects.get(uid), document)
+            self.objects[uid] = newest_object(self.objects.get(uid), self.reduce(document))
         self.on_change(uid)
 
     def put(self, document: dict[str, Any]) -> None:
@@ -129,16 +137,16 @@ class Reflector:
             self.objects[uid] = newest_object(self.objects[uid], document)
 
     def _report_failure(self, error: ApiError) -> None:
-        if not self._is_failing:
-            self._is_failing = True
+        is_new, self.error = self.error is None, error
+        if is_new:
             message = f"{error}; it is tried again until it succeeds, and pods keep running"
             self.record_event(
                 RecordEvent(uid="", is_warning=True, reason="APIServerUnavailable", message=message)
             )
 
     def _report_recovery(self) -> None:
-        if self._is_failing:
-            self._is_failing = False
+        if self.error is not None:
+            self.error = None
             message = f"{self._path} is followed again"
             self.record_event(
                 RecordEvent(uid="", is_warning=False, reason="APIServerAvailable", message=message)

@@ -96,8 +96,10 @@ def read_beneath(directory: Path, path: str, max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
-def write_beneath(directory: Path, path: str, content: bytes, mode: int, group: int | None = None) -> None:
-    """Writes a new file below the directory, with its directories.
+def write_beneath(
+    directory: Path, path: str, content: bytes, mode: int, owner: tuple[int | None, int | None] = (None, None)
+) -> None:
+    """Writes a new file below the directory, with its directories; ``owner``: user and group, where not the agent's.
 
     Errors: OSError, `EXDEV` if a link points out, `EEXIST` if something exists at the path.
     """
@@ -107,8 +109,8 @@ def write_beneath(directory: Path, path: str, content: bytes, mode: int, group: 
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
-        if group is not None:
-            os.fchown(descriptor, -1, group)
+        if owner != (None, None):
+            os.fchown(descriptor, *(-1 if id_ is None else id_ for id_ in owner))
         # After chown, which clears mode bits.
         os.fchmod(descriptor, mode)
 

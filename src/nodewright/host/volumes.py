@@ -37,12 +37,12 @@ def write_volume_files(directory: Path, files: Mapping[str, FileContent], group:
     """
     files = {path: _with_group_access(content, group) for path, content in files.items()}
     old_version = _current_version(directory)
-    must_write = old_version is None or _content(old_version) != files
+    must_write = old_version is None or not _has_content(old_version, files)
     if must_write:
         new_version = Path(tempfile.mkdtemp(prefix="..", dir=directory))
         new_version.chmod(0o755)
         for path, content in files.items():
-            write_beneath(new_version, path, content.data, content.mode, group)
+            write_beneath(new_version, path, content.data, content.mode, (content.owner, group))
         _replace_link(directory / _DATA_LINK, new_version.name)
     top_names = {path.partition("/")[0] for path in files}
     for name in sorted(top_names):
@@ -62,7 +62,7 @@ def _with_group_access(content: FileContent, group: int | None) -> FileContent:
     """The file, readable for the group if the volume has one."""
     if group is None:
         return content
-    return FileContent(content.data, content.mode | (content.mode & 0o400) >> 3)
+    return content._replace(mode=content.mode | (content.mode & 0o400) >> 3)
 
 
 def _current_version(directory: Path) -> Path | None:
@@ -75,12 +75,16 @@ def _current_version(directory: Path) -> Path | None:
     return directory / version if is_own else None
 
 
-def _content(version: Path) -> dict[str, FileContent]:
-    return {
-        str(path.relative_to(version)): FileContent(path.read_bytes(), path.stat().st_mode & 0o7777)
-        for path in version.rglob("*")
-        if path.is_file()
-    }
+def _has_content(version: Path, files: Mapping[str, FileContent]) -> bool:
+    """Whether a version has exactly these files; an owner that is not given may be any."""
+    paths = {str(path.relative_to(version)): path for path in version.rglob("*") if path.is_file()}
+    return paths.keys() == files.keys() and all(_is_same(paths[path], files[path]) for path in files)
+
+
+def _is_same(path: Path, content: FileContent) -> bool:
+    status = path.stat()
+    has_owner = content.owner in (None, status.st_uid)
+    return has_owner and status.st_mode & 0o7777 == content.mode and path.read_bytes() == content.data
 
 
 def _replace_link(link: Path, target: str) -> None:
@@ -133,7 +137,7 @@ def volume_path(pod_directory: Path, volume: Mapping[str, Any]) -> Path:
     # A volume without a source is an emptyDir.
     plugin = next((name for key, name in _PLUGIN_NAMES.items() if key in types), "" if types else "empty-dir")
     if not plugin:
-        raise VolumeError(f"volumes of type {types[0]} are not supported without a cluster")
+        raise VolumeError(f"volumes of type {types[0]} are not supported")
     try:
         return path_beneath(
             pod_directory, "volumes", f"kubernetes.io~{plugin}", str(volume.get("name") or "")

@@ -95,13 +95,17 @@ class LimitRange(msgspec.Struct, frozen=True):
 class ServicePort(msgspec.Struct, frozen=True, rename="camel"):
     """A port of a Service."""
 
+    name: str = ""
+    port: int = 0
+    protocol: str = ""
     node_port: int = 0
 
 
 class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of a Service that quotas count."""
+    """The fields of a Service that quotas count and pods see."""
 
     type: str = ""
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
     ports: tuple[ServicePort, ...] = ()
     allocate_load_balancer_node_ports: bool | None = None
 
@@ -234,6 +238,7 @@ class ConfigMap(msgspec.Struct, frozen=True, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
     binary_data: dict[str, bytes] = {}
+    immutable: bool | None = None
 
 
 class Secret(msgspec.Struct, frozen=True, rename="camel"):
@@ -243,6 +248,7 @@ class Secret(msgspec.Struct, frozen=True, rename="camel"):
     type: str = ""
     data: dict[str, bytes] = {}
     string_data: dict[str, str] = {}
+    immutable: bool | None = None
 
     @property
     def content(self) -> dict[str, bytes]:

@@ -184,6 +184,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     runtime_class_name: str | None = None
     scheduler_name: str = ""
     service_account_name: str = ""
+    enable_service_links: bool | None = None
     image_pull_secrets: tuple[dict[str, Any], ...] = ()
     volumes: tuple[dict[str, Any], ...] = ()
     resource_claims: tuple[dict[str, Any], ...] = ()

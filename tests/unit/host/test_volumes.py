@@ -179,7 +179,7 @@ def test_volumes_that_only_the_agent_writes_to_need_no_bind_mount(tmp_path: Path
 
 
 def test_volumes_of_clusters_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(VolumeError, match="volumes of type nfs are not supported without a cluster"):
+    with pytest.raises(VolumeError, match="volumes of type nfs are not supported"):
         volume_path(tmp_path, {"name": "x", "nfs": {"server": "s"}})
 
 

@@ -1,24 +1,64 @@
-"""ConfigMaps, Secrets and RuntimeClasses that stand beside manifests, from all sources."""
+"""The objects that pods refer to: those that stand beside manifests, and those of the cluster for its pods."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
 
 from nodewright.agent.agent_state import PodSource
+from nodewright.core.environment.value_sources import ReferenceSources
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import RuntimeClass
+from nodewright.kubernetes.objects import Pod, RuntimeClass
 
 T = TypeVar("T")
 ConfigObject = TypeVar("ConfigObject", ConfigMap, Secret)
+
+
+class ClusterSources(Protocol):
+    """The objects of the API server for the pods of a cluster."""
+
+    async def prepare(self, pod: Pod) -> None:
+        """Waits for the pod's objects and tokens, up to a second."""
+
+    def sources(self, pod: Pod) -> ReferenceSources | None:
+        """What a pod's references resolve to; None: it is no pod of the cluster."""
 
 
 class ConfigObjectCache:
     """Config objects for pods' variables and volumes; of two objects with one name, the first source's counts."""
 
     def __init__(self) -> None:
+        self.cluster: ClusterSources | None = None
+        """None: the agent has joined no cluster."""
+        self.has_changed = asyncio.Event()
+        self._changed_uids: set[str] | None = set()
         self._objects_by_source: dict[str, tuple[tuple[ConfigMap, ...], tuple[Secret, ...]]] = {}
         self._runtime_classes_by_source: dict[str, tuple[RuntimeClass, ...]] = {}
-        self.on_change: Callable[[], None] = lambda: None
-        """Called when an object changes."""
+
+    def note_change(self, uids: Iterable[str] | None = None) -> None:
+        """Notes that objects of these pods have changed; None: of any pod."""
+        self._changed_uids = (
+            None if uids is None or self._changed_uids is None else {*self._changed_uids, *uids}
+        )
+        self.has_changed.set()
+
+    def take_changes(self) -> frozenset[str] | None:
+        """The uids of the pods whose objects have changed since the last call; None: any pod."""
+        uids, self._changed_uids = self._changed_uids, set()
+        self.has_changed.clear()
+        return None if uids is None else frozenset(uids)
+
+    async def prepare(self, pod: Pod) -> None:
+        """Waits until what the pod refers to is known, up to a second."""
+        if self.cluster is not None:
+            await self.cluster.prepare(pod)
+
+    def sources(self, pod: Pod) -> ReferenceSources:
+        """What a pod's references resolve to."""
+        of_cluster = self.cluster.sources(pod) if self.cluster is not None else None
+        if of_cluster is not None:
+            return of_cluster
+        namespace = pod.metadata.namespace or "default"
+        return ReferenceSources(config_maps=self.config_maps(namespace), secrets=self.secrets(namespace))
 
     def put(
         self, source: PodSource, location: str, maps: Iterable[ConfigMap], secrets: Iterable[Secret]
@@ -28,7 +68,7 @@ class ConfigObjectCache:
         if self._objects_by_source.get(key, ((), ())) == now:
             return
         self._objects_by_source[key] = now
-        self.on_change()
+        self.note_change()
 
     def put_runtime_classes(
         self, source: PodSource, location: str, runtime_classes: Iterable[RuntimeClass]

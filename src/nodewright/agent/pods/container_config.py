@@ -1,6 +1,5 @@
 """Builds what configs of all runtimes have in common: environment variables, commands and volumes."""
 
-import asyncio
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.log_rotation import log_directory
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
+from nodewright.core.environment.pod_references import all_containers
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.core.environment.variables import command_and_args, environment_variables, sub_path
 from nodewright.core.environment.volume_payload import volume_payload
@@ -59,7 +59,7 @@ class BaseConfigBuilder:
     """The config parts that both kinds of runtime share."""
 
     def __init__(self, node_context: NodeContext, volumes: Volumes, object_cache: ConfigObjectCache) -> None:
-        self.node_context, self.volumes, self._object_cache = node_context, volumes, object_cache
+        self.node_context, self.volumes, self.object_cache = node_context, volumes, object_cache
 
     async def remove_pod_files(self, pod: Pod) -> None:
         """Removes the pod's volumes and logs."""
@@ -75,16 +75,30 @@ class BaseConfigBuilder:
     async def watch_config_objects(
         self, pods: Callable[[], Iterable[Pod]], on_error: Callable[[str], None]
     ) -> None:
-        """Refreshes the volumes of these pods whenever config objects change, until cancelled; ``on_error`` gets failures."""
-        changed = asyncio.Event()
-        self._object_cache.on_change = changed.set
+        """Refreshes the volumes of these pods whenever their objects change, until cancelled; ``on_error`` gets failures."""
+        cache = self.object_cache
         while True:
-            await changed.wait()
-            changed.clear()
+            await cache.has_changed.wait()
+            uids = cache.take_changes()
             try:
-                await self.refresh_volumes(pods())
+                await self.refresh_volumes(pod for pod in pods() if uids is None or pod.uid in uids)
             except HostError as error:
                 on_error(str(error))
+
+    async def prepare_pod(self, pod: Pod) -> None:
+        """Sets up the pod's volumes, once what they show is known; no container starts before.
+
+        Follows: v1.36, kubelet/kubelet.go, SyncPod; kubelet/volumemanager/volume_manager.go, WaitForAttachAndMount.
+        Errors:  ContainerConfigError; HostError.
+        """
+        check_uid(pod)
+        await self.object_cache.prepare(pod)
+        mounted = {
+            str(entry.get("name") or "") for each in all_containers(pod) for entry in each.volume_mounts
+        }
+        for name, volume in _volumes_by_name(pod).items():
+            if name in mounted:
+                self._set_up_volume(pod, volume)
 
     async def refresh_volumes(self, pods: Iterable[Pod]) -> None:
         """Updates the files in volumes that come from config objects.
@@ -147,13 +161,9 @@ class BaseConfigBuilder:
         return replace(around, pod_ips=ips, env_files=self._env_files(pod, container))
 
     def _object_sources(self, pod: Pod) -> ReferenceSources:
-        namespace = pod.metadata.namespace
-        return ReferenceSources(
-            host_ips=self.node_context.host_ips,
-            allocatable=self.node_context.allocatable,
-            config_maps=self._object_cache.config_maps(namespace),
-            secrets=self._object_cache.secrets(namespace),
-        )
+        context = self.node_context
+        sources = self.object_cache.sources(pod)
+        return replace(sources, host_ips=context.host_ips, allocatable=context.allocatable)
 
     def _env_files(self, pod: Pod, container: Container) -> dict[tuple[str, str], str | UnresolvedReference]:
         """The texts of files in volumes that environment variables refer to."""

@@ -30,6 +30,12 @@ class ContainerConfigError(Exception):
 class ConfigBuilder(Protocol):
     """Builds sandbox and container configs: variables, volumes, images, devices."""
 
+    async def prepare_pod(self, pod: Pod) -> None:
+        """Sets up the pod's volumes.
+
+        Errors: ContainerConfigError; HostError.
+        """
+
     async def sandbox_config(self, pod: Pod, attempt: int, cgroup: str) -> PodSandboxConfig:
         """The config of the pod's sandbox."""
 

@@ -22,6 +22,7 @@ from nodewright.agent.effects import (
 from nodewright.agent.observations import (
     CGROUP_ERROR,
     KILL_ERROR,
+    MOUNT_ERROR,
     SANDBOX_ERROR,
     ContainerUpdateFailed,
     EffectFailure,
@@ -229,12 +230,27 @@ class EffectRunner:
         for container in plan.containers_to_reset:
             await self._stop_container(pod, container, None, 0)
             await self.runtime.remove_container(container.id)
+        if not await self._prepare_pod(effect, failures):
+            return
         sandbox_id = plan.sandbox_id
         if plan.sandbox_attempt is not None:
             path = cgroup.path if cgroup is not None else ""
             sandbox_id = await self._recreate_sandbox(effect, path, runtime_status)
             runtime_status = await self.runtime.pod(pod.uid) or _empty_status(pod)
         failures += await starter.run(sandbox_id, runtime_status)
+
+    async def _prepare_pod(self, effect: SyncPod, failures: list[EffectFailure]) -> bool:
+        """Sets up what the containers to start need; whether they may start."""
+        try:
+            if effect.plan.containers_to_start:
+                await self.config_builder.prepare_pod(effect.pod)
+        except ContainerConfigError as error:
+            failures.append(EffectFailure(reason=error.reason, message=str(error)))
+            return False
+        except HostError as error:
+            failures.append(EffectFailure(reason=MOUNT_ERROR, message=str(error)))
+            return False
+        return True
 
     async def _recreate_sandbox(self, effect: SyncPod, path: str, runtime_status: RuntimePodStatus) -> str:
         for sandbox in runtime_status.sandboxes:

@@ -42,6 +42,7 @@ from nodewright.core.registry_credentials import (
 from nodewright.errors import HostError
 from nodewright.host.ports import Clock, Credentials, ImageStore
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.kubernetes.namespace_objects import Secret
 from nodewright.kubernetes.objects import Container, Pod
 
 IMAGE_GC_PERIOD_S = 300.0
@@ -356,16 +357,19 @@ class PullSecrets:
         return tuple(dict.fromkeys(Credentials(login.username, login.password) for login in logins))
 
     def _logins_of_pod(self, pod: Pod) -> tuple[RegistryLogin, ...]:
-        secrets = self._object_cache.secrets(pod.metadata.namespace or "default")
+        secrets = self._object_cache.sources(pod).secrets
         logins: list[RegistryLogin] = []
         unreadable: list[str] = []
         for secret_reference in pod.spec.image_pull_secrets:
             name = str(secret_reference.get("name") or "")
             if not name:
                 continue
+            secret = secrets.get(name)
             try:
-                logins += logins_of_secret(secrets[name])
-            except (KeyError, ValueError):
+                logins += logins_of_secret(secret) if isinstance(secret, Secret) else ()
+            except ValueError:
+                secret = None
+            if not isinstance(secret, Secret):
                 unreadable.append(name)
         if unreadable:
             message = (

@@ -4,31 +4,49 @@ An env file has one `NAME='value'` per line; a value may span several lines.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.kubernetes.objects import ResourceList
 
+DEFAULT_TOKEN_LIFETIME_S = 3600
+
 
 class UnresolvedReference(msgspec.Struct, frozen=True):
     """A reference in a pod cannot be resolved; the message is the kubelet's if the kubelet has one."""
 
     message: str
+    may_exist: bool = False
+    """Whether the object may exist but could not be read: then an optional reference cannot be resolved either."""
+
+
+class TokenSpec(msgspec.Struct, frozen=True):
+    """A service account token that a projected volume asks for; an empty audience is that of the API server.
+
+    Units: lifetime_s in seconds.
+    """
+
+    audience: str = ""
+    lifetime_s: int = DEFAULT_TOKEN_LIFETIME_S
 
 
 class ReferenceSources(msgspec.Struct, frozen=True, kw_only=True):
     """The objects and values that a pod's references resolve to.
 
-    ``config_maps`` and ``secrets`` are those of the pod's namespace, by name.
+    ``config_maps`` and ``secrets`` are those of the pod's namespace, by name; one that could not be read has the error.
     """
 
     host_ips: tuple[str, ...] = ()
     pod_ips: tuple[str, ...] = ()
     allocatable: ResourceList = {}
     """The node's allocatable: the default limits of containers in the downward API."""
-    config_maps: Mapping[str, ConfigMap] = {}
-    secrets: Mapping[str, Secret] = {}
+    config_maps: Mapping[str, ConfigMap | UnresolvedReference] = {}
+    secrets: Mapping[str, Secret | UnresolvedReference] = {}
+    services: Mapping[str, str] | UnresolvedReference = {}
+    """The variables of Services."""
+    tokens: Mapping[TokenSpec, str | UnresolvedReference] = {}
     env_files: Mapping[tuple[str, str], str | UnresolvedReference] = {}
     """The texts of env files by volume and path."""
 
@@ -44,6 +62,11 @@ def config_map(sources: ReferenceSources, name: str) -> ConfigMap | UnresolvedRe
 def secret(sources: ReferenceSources, name: str) -> Secret | UnresolvedReference:
     """A Secret of the pod's namespace."""
     return sources.secrets.get(name) or UnresolvedReference(f'secret "{name}" not found')
+
+
+def is_omitted(reference: Mapping[str, Any], error: UnresolvedReference) -> bool:
+    """Whether a reference is optional, and its object does not exist."""
+    return bool(reference.get("optional")) and not error.may_exist
 
 
 _BLANKS = " \t"

@@ -14,6 +14,7 @@ from nodewright.core.environment.value_sources import (
     UnresolvedReference,
     config_map,
     env_file_value,
+    is_omitted,
     secret,
 )
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
@@ -107,13 +108,15 @@ def environment_variables(
     """The environment of a container, in the order of first occurrence; or the first unresolved reference.
 
     The variables of `envFrom` precede those of `env`; a later variable replaces an earlier one of the same name, and
-    references resolve to earlier variables only.
+    references resolve to earlier variables and to those of Services, which come last.
 
     Follows: v1.36, pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables.
-    Departs: there are no variables of services, because there are no services; keys of ConfigMaps and Secrets are sorted.
+    Departs: keys of ConfigMaps and Secrets are sorted, and so are the variables of Services.
     """
     variables: dict[str, str] = {}
     length = 0
+    if isinstance(sources.services, UnresolvedReference):
+        return sources.services
     for source in container.env_from:
         entries = _all_entries(source, sources)
         if isinstance(entries, UnresolvedReference):
@@ -128,7 +131,10 @@ def environment_variables(
             length += len(value)
         if length > MAX_EXPANDED_LENGTH:
             return _TOO_LONG
-    return variables
+    return {
+        **variables,
+        **{name: sources.services[name] for name in sources.services if name not in variables},
+    }
 
 
 def _all_entries(
@@ -139,11 +145,9 @@ def _all_entries(
         reference = source.get(key)
         if reference is not None:
             source_object = _object(kind, reference, sources)
-            return (
-                ({} if reference.get("optional") else source_object)
-                if isinstance(source_object, UnresolvedReference)
-                else _texts(source_object)
-            )
+            if not isinstance(source_object, UnresolvedReference):
+                return _texts(source_object)
+            return {} if is_omitted(reference, source_object) else source_object
     return {}
 
 
@@ -153,7 +157,8 @@ def _value(
     """The value of a variable; None: it is omitted, because its reference is missing and optional."""
     reference = variable.value_from or {}
     if variable.value:
-        return expand_references(variable.value, so_far)
+        assert not isinstance(sources.services, UnresolvedReference)
+        return expand_references(variable.value, so_far, sources.services)
     if reference.get("fieldRef") is not None:
         return env_field(reference["fieldRef"], pod, sources)
     if reference.get("resourceFieldRef") is not None:
@@ -173,7 +178,7 @@ def _entry(
     """One entry of a ConfigMap or a Secret; None: it is missing and optional."""
     source_object = _object(kind, reference, sources)
     if isinstance(source_object, UnresolvedReference):
-        return None if reference.get("optional") else source_object
+        return None if is_omitted(reference, source_object) else source_object
     key = reference.get("key") or ""
     texts = _texts(source_object)
     if key in texts:

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nodewright.core.environment.downward_api import volume_field, volume_resource
+from nodewright.core.environment.pod_references import common_user, token_spec
 from nodewright.core.environment.value_sources import (
     ReferenceSources,
     UnresolvedReference,
     config_map,
+    is_omitted,
     secret,
 )
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
@@ -19,10 +21,11 @@ _LONGEST_PATH, _LONGEST_NAME = 4096, 255
 
 
 class FileContent(NamedTuple):
-    """The content and the mode of a file."""
+    """The content and the mode of a file, and the user who owns it; None: root."""
 
     data: bytes
     mode: int = DEFAULT_FILE_MODE
+    owner: int | None = None
 
 
 def volume_payload(
@@ -31,7 +34,7 @@ def volume_payload(
     """The files of a volume by path, or the unresolved references.
 
     Follows: v1.36, pkg/volume/{configmap,secret,downwardapi,projected}, MakePayload and CollectData.
-    Departs: tokens, certificates and trust bundles are refused, because they need an API server.
+    Departs: trust bundles and pod certificates are refused; both are off by default in a kubelet.
     """
     if volume.get("projected") is not None:
         files = _projected(volume["projected"], pod, sources)
@@ -75,15 +78,35 @@ def _source(
         return _of_secret(config, secret(sources, config.get("secretName") or config.get("name") or ""), mode)
     if spec.get("downwardAPI") is not None:
         return _of_pod(spec["downwardAPI"], mode, pod, sources)
+    if spec.get("serviceAccountToken") is not None:
+        return _token(spec["serviceAccountToken"], mode, pod, sources)
     kind = next((name for name, value in spec.items() if name != "name" and value is not None), "nothing")
-    return UnresolvedReference(f"{kind} needs an API server, and there is none")
+    return UnresolvedReference(f"{kind} is not supported")
+
+
+def _token(
+    spec: Mapping[str, Any], mode: int, pod: Pod, sources: ReferenceSources
+) -> dict[str, FileContent] | UnresolvedReference:
+    """A token's file; only the pod's user and group can read it, if the pod has one.
+
+    Follows: v1.36, pkg/volume/projected/projected.go, collectData.
+    """
+    token = sources.tokens.get(token_spec(spec))
+    if token is None:
+        return UnresolvedReference("serviceAccountToken needs an API server, and there is none")
+    if isinstance(token, UnresolvedReference):
+        return token
+    owner, context = common_user(pod), pod.spec.security_context
+    has_group = context is not None and context.fs_group is not None
+    own_mode = 0o600 if owner is not None or has_group else mode
+    return {spec.get("path") or "": FileContent(token.encode(), own_mode, owner)}
 
 
 def _of_config_map(
     spec: Mapping[str, Any], source_object: ConfigMap | UnresolvedReference, mode: int
 ) -> dict[str, FileContent] | UnresolvedReference:
     if isinstance(source_object, UnresolvedReference):
-        if not spec.get("optional"):
+        if not is_omitted(spec, source_object):
             return source_object
         source_object = ConfigMap()
     entries = {
@@ -101,7 +124,7 @@ def _of_secret(
     spec: Mapping[str, Any], source_object: Secret | UnresolvedReference, mode: int
 ) -> dict[str, FileContent] | UnresolvedReference:
     if isinstance(source_object, UnresolvedReference):
-        if not spec.get("optional"):
+        if not is_omitted(spec, source_object):
             return source_object
         source_object = Secret()
     return _files(spec, source_object.content, mode, "references non-existent secret key: ")

@@ -234,13 +234,14 @@ def test_config_objects_beside_manifests_are_cached_and_other_kinds_reported(ben
         "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: "
         "[{name: c, image: i}]}}}\n",
     )
-    changes: list[int] = []
-    bench.published.object_cache.on_change = lambda: changes.append(1)
     published = bench.look()
     assert published.object_cache.config_maps("default")["conf"].data == {"a": "b"}
     assert published.object_cache.config_maps("shop") == {}
     assert published.object_cache.secrets("shop")["key"].content == {"a": b"b", "c": b"d"}
-    assert changes == [1]
+    assert published.object_cache.has_changed.is_set()
+    assert published.object_cache.take_changes() is None
+    bench.look()
+    assert published.object_cache.take_changes() == frozenset()
     assert published.warnings == [
         f"ManifestPassedOver: {bench.directory}/all.yaml: Deployment default/d is ignored: not a Pod, ConfigMap, Secret or RuntimeClass"
     ]

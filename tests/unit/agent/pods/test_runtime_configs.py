@@ -298,7 +298,7 @@ REFUSED: tuple[tuple[dict[str, Any] | None, dict[str, Any], str], ...] = (
     (
         {"nfs": {"server": "s"}},
         {"mountPath": "/x"},
-        'MountVolume.SetUp failed for volume "v" : volumes of type nfs are not supported without a cluster',
+        'MountVolume.SetUp failed for volume "v" : volumes of type nfs are not supported',
     ),
     (
         {"emptyDir": {"medium": "Memory"}},

@@ -97,7 +97,7 @@ LACKING: tuple[tuple[dict[str, Any], str], ...] = (
         {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
         "serviceAccountToken needs an API server, and there is none",
     ),
-    ({"projected": {"sources": [{}]}}, "nothing needs an API server, and there is none"),
+    ({"projected": {"sources": [{}]}}, "nothing is not supported"),
 )
 
 
