@@ -8,6 +8,7 @@ from typing import Any
 
 from nodewright.cluster.api_error import ApiError
 from nodewright.host.ports import Clock
+from nodewright.values.instant import Instant
 
 PODS_OF_ALL, PODS, NODES = "/api/v1/pods", "/api/v1/namespaces/default/pods", "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -33,6 +34,12 @@ class MemoryCluster:
         """Called when the agent has a pod count as ended: with a terminal phase, or without its object."""
         self.requests: list[tuple[str, str]] = []
         """The verbs and paths of all writes."""
+        self.reads: list[str] = []
+        """The paths of all reads and lists, with the name that a list selects."""
+        self.watched: list[str] = []
+        """The paths that are being watched, likewise."""
+        self.tokens: list[Document] = []
+        """All requests for tokens."""
         self.oldest_version = 0
         """Watches from before this version have expired."""
         self._version = 0
@@ -41,18 +48,21 @@ class MemoryCluster:
 
     # ------------------------------------------------------------ as the agent uses it
 
-    async def read(self, path: str, _query: Mapping[str, str]) -> Document:
+    async def read(self, path: str, query: Mapping[str, str]) -> Document:
         """An object or a list."""
+        self.reads.append(_described(path, query))
         await self._travel("GET", path)
         await self._return("GET", path)
-        if path in (PODS_OF_ALL, NODES):
-            items = [document for place, document in self.objects.items() if _is_listed(place, path)]
+        if "limit" in query:
+            items = [document for place, document in self.objects.items() if _is_selected(place, path, query)]
             return {"metadata": {"resourceVersion": str(self._version)}, "items": deepcopy(items)}
         return deepcopy(self._found("GET", path))
 
     async def create(self, path: str, document: Mapping[str, Any]) -> Document:
         """Creates an object."""
         await self._travel("POST", path)
+        if path.endswith("/token"):
+            return self._token(document)
         place = f"{path}/{document['metadata']['name']}"
         if place in self.objects:
             raise ApiError("POST", path, "already exists", status=409, reason="AlreadyExists")
@@ -115,16 +125,30 @@ class MemoryCluster:
         if version < self.oldest_version:
             yield {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
             return
+        self.watched.append(_described(path, query))
+        try:
+            async for event in self._events(path, query, version):
+                yield event
+        finally:
+            self.watched.remove(_described(path, query))
+
+    async def _events(self, path: str, query: Mapping[str, str], version: int) -> AsyncIterator[Document]:
         while True:
             if not self.is_reachable:
                 raise ApiError("WATCH", path, "connection reset")
             later = [entry for entry in self._history if entry[0] > version]
             for number, kind, place, document in later:
                 version = number
-                if _is_listed(place, path):
+                if _is_selected(place, path, query):
                     yield {"type": kind, "object": deepcopy(document)}
             if not later:
                 await self._changed.wait()
+
+    def _token(self, request: Mapping[str, Any]) -> Document:
+        self.tokens.append(deepcopy(dict(request)))
+        expires = Instant(self._clock.now_ns() + request["spec"]["expirationSeconds"] * 10**9)
+        status = {"token": f"token-{len(self.tokens)}", "expirationTimestamp": str(expires.whole_second)}
+        return {**request, "status": status}
 
     async def _travel(self, verb: str, path: str) -> None:
         """The way of a request to the server."""
@@ -222,6 +246,20 @@ class MemoryCluster:
 
 def _is_listed(place: str, path: str) -> bool:
     return place.startswith(f"{PODS}/" if path == PODS_OF_ALL else f"{path}/")
+
+
+def _is_selected(place: str, path: str, query: Mapping[str, str]) -> bool:
+    name = _selected_name(query)
+    return _is_listed(place, path) and (not name or place == f"{path}/{name}")
+
+
+def _selected_name(query: Mapping[str, str]) -> str:
+    field, _, name = query.get("fieldSelector", "").partition("=")
+    return name if field == "metadata.name" else ""
+
+
+def _described(path: str, query: Mapping[str, str]) -> str:
+    return "/".join(filter(None, (path, _selected_name(query))))
 
 
 def merged_document(document: Any, patch: Any) -> Any:

@@ -73,6 +73,16 @@ def test_unchanged_files_are_not_written(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o400
 
 
+def test_a_file_can_be_a_users_and_is_not_written_again(tmp_path: Path) -> None:
+    users = {"a": FileContent(b"1", 0o600, os.getuid())}
+    assert write_volume_files(tmp_path, users)
+    assert (tmp_path / "a").stat().st_uid == os.getuid()
+    assert not write_volume_files(tmp_path, users)
+    if os.geteuid() == 0:
+        assert write_volume_files(tmp_path, {"a": FileContent(b"1", 0o600, 1234)})
+        assert (tmp_path / "a").stat().st_uid == 1234
+
+
 def test_files_of_a_volume_are_readable_for_its_group(tmp_path: Path) -> None:
     write_volume_files(tmp_path, {"a": FileContent(b"1", 0o400)}, os.getgid())
     told = (tmp_path / "a").stat()

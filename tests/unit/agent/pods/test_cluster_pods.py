@@ -5,12 +5,19 @@ from collections.abc import Coroutine
 from typing import Any
 
 from msgspec.structs import replace
-from tests.support.agent_bench import AgentBench
+from tests.support.agent_bench import AgentBench, FakeConfigBuilder
 
 from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
-from nodewright.agent.observations import NodeObjectObserved, SourcePodsListed
+from nodewright.agent.observations import (
+    MOUNT_ERROR,
+    NodeObjectObserved,
+    PodReferencesChanged,
+    SourcePodsListed,
+)
+from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.store.stored_pods import pod_file, read_pod_file
 from nodewright.core.memory.memory_state import MemoryState
+from nodewright.errors import HostError
 from nodewright.kubernetes.objects import Container, Pod, PodStatus
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod
@@ -271,5 +278,51 @@ def test_a_pod_that_waits_for_its_name_is_forgotten_when_it_is_deleted() -> None
             await settle()
             assert bench.loop.state.deferred == ()
             assert bench.record("second").is_cleaned_up
+
+    run(scenario())
+
+
+class WaitingConfigBuilder(FakeConfigBuilder):
+    """Has no volumes until they are there."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = ContainerConfigError('configmap "conf" not found', MOUNT_ERROR)
+
+    async def prepare_pod(self, pod: Pod) -> None:
+        """Fails while there is an error."""
+        del pod
+        if self.error is not None:
+            raise self.error
+
+
+def test_without_its_volumes_a_pod_gets_no_sandbox_and_it_starts_as_soon_as_they_are_there() -> None:
+    async def scenario() -> None:
+        async with AgentBench() as bench:
+            bench.loop.effect_runner.config_builder = builder = WaitingConfigBuilder()
+            await listed(bench, an_api_pod())
+            assert bench.runtime.sandboxes == {}
+            (container,) = bench.record("web").status.container_statuses
+            assert container.state.waiting is not None
+            assert container.state.waiting.reason == "ContainerCreating"
+            assert "FailedMount" in {event.reason for event in bench.event_recorder.events}
+            builder.error = None
+            bench.loop.observe(PodReferencesChanged(frozenset({bench.record("web").pod.uid, "unknown"})))
+            await settle()
+            assert bench.phase("web") == "Running"
+
+    run(scenario())
+
+
+def test_a_volume_that_the_host_refuses_is_an_event_and_tried_again() -> None:
+    async def scenario() -> None:
+        async with AgentBench() as bench:
+            bench.loop.effect_runner.config_builder = builder = WaitingConfigBuilder()
+            builder.error = HostError("make", "/var", "No space left on device")
+            await listed(bench, an_api_pod())
+            messages = [event.message for event in bench.event_recorder.events]
+            assert "make /var: No space left on device" in messages
+            builder.error = None
+            await bench.clock.advance(10)
+            assert bench.phase("web") == "Running"
 
     run(scenario())

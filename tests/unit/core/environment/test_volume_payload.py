@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
+from nodewright.core.environment.value_sources import ReferenceSources, TokenSpec, UnresolvedReference
 from nodewright.core.environment.volume_payload import FileContent, volume_payload
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.testing.objects import a_pod, amounts
@@ -125,3 +125,41 @@ PATHS = {
 def test_no_file_leaves_its_volume(path: str) -> None:
     told = {"name": "conf", "items": [{"key": "a", "path": path}]}
     assert files(configMap=told) == UnresolvedReference(PATHS[path])
+
+
+TOKEN = {"serviceAccountToken": {"path": "token", "expirationSeconds": 600, "audience": "vault"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "content"),
+    [
+        ({}, FileContent(b"abc", 0o440)),
+        ({"securityContext": {"fsGroup": 1000}}, FileContent(b"abc", 0o600)),
+        ({"securityContext": {"runAsUser": 7}}, FileContent(b"abc", 0o600, 7)),
+    ],
+)
+def test_a_token_is_readable_for_the_pods_user_and_group(spec: dict[str, Any], content: FileContent) -> None:
+    pod = a_pod("web", "cpu=1", **spec)
+    volume = {"name": "v", "projected": {"defaultMode": 0o440, "sources": [TOKEN]}}
+    sources = ReferenceSources(tokens={TokenSpec("vault", 600): "abc"})
+    assert volume_payload(volume, pod, sources) == {"token": content}
+
+
+def test_a_token_that_was_not_issued_is_told() -> None:
+    error = UnresolvedReference("failed to fetch token: forbidden", may_exist=True)
+    sources = ReferenceSources(tokens={TokenSpec("vault", 600): error})
+    volume = {"name": "v", "projected": {"sources": [TOKEN]}}
+    answer = volume_payload(volume, POD, sources)
+    assert isinstance(answer, UnresolvedReference)
+    assert answer.message == error.message
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [{"configMap": {"name": "x", "optional": True}}, {"secret": {"secretName": "x", "optional": True}}],
+)
+def test_an_optional_object_is_left_out_only_if_it_does_not_exist(volume: dict[str, Any]) -> None:
+    error = UnresolvedReference("failed to sync", may_exist=True)
+    sources = ReferenceSources(config_maps={"x": error}, secrets={"x": error})
+    assert volume_payload({"name": "v", **volume}, POD, ReferenceSources()) == {}
+    assert volume_payload({"name": "v", **volume}, POD, sources) == error
