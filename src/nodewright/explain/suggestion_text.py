@@ -11,6 +11,7 @@ from nodewright.node.what_if.changes import (
     Change,
     ConditionsPass,
     CPULimitDropped,
+    HugePagesReserved,
     Label,
     LabelsChanged,
     PodLeaves,
@@ -19,6 +20,7 @@ from nodewright.node.what_if.changes import (
     SettingsChanged,
     TaintsRemoved,
     TaintsTolerated,
+    resets_managers,
 )
 from nodewright.node.what_if.counterfactuals import Counterfactuals, Suggestion
 from nodewright.node.what_if.node_changes import MANAGER_KINDS
@@ -51,7 +53,7 @@ def suggestion_text(suggestion: Suggestion) -> str:
     "topologyManagerScope: pod instead of container (reallocates the node's 2 pods in order)"
     """
     side_effects = []
-    if isinstance(suggestion.change, SettingsChanged) and suggestion.change.resets_managers:
+    if resets_managers(suggestion.change):
         count = suggestion.reallocated_pods
         pods = "1 pod" if count == 1 else f"{count} pods"
         if count:
@@ -83,6 +85,8 @@ def change_text(change: Change) -> str:
             return f"the node {', '.join(map(_label, labels))}"
         case SettingsChanged(settings=settings):
             return ", ".join(map(_setting, settings))
+        case HugePagesReserved(numa_node=numa_node, was=was, now=now):
+            return f"{now} pages of {change.resource} on NUMA node {numa_node} instead of {was}"
         case ConditionsPass(conditions=conditions, transition_period=period):
             return f"the node without {' and '.join(conditions)}, {period} after the last observation"
         case PodLeaves(pod=pod, requests=requests):

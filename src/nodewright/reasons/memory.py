@@ -357,10 +357,17 @@ MemoryReason: TypeAlias = MemoryPolicyFault | MemoryStateFault | MemoryRefusal |
 
 
 def _left(left: Iterable[NUMAMemoryLeft]) -> str:
+    """What the NUMA nodes have left; those with equal amounts together."""
+    numa_by_text: dict[str, list[int]] = {}
+    for node in left:
+        text = (
+            f"{readable_amount(node.resource, node.free)} of "
+            f"{readable_amount(node.resource, node.allocatable)} {node.resource} left{_use(node)}"
+        )
+        numa_by_text.setdefault(text, []).append(node.numa)
     return ", ".join(
-        f"{node.numa} has {readable_amount(node.resource, node.free)} of "
-        f"{readable_amount(node.resource, node.allocatable)} {node.resource} left{_use(node)}"
-        for node in left
+        f"{numa[0]} has {text}" if len(numa) == 1 else f"{NUMASet.from_ids(numa)} have {text} each"
+        for text, numa in numa_by_text.items()
     )
 
 

@@ -7,6 +7,8 @@ import msgspec
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
+from nodewright.core.memory.memory_policy import huge_pages_name
+from nodewright.hardware.machine_info import HugePages
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.objects import (
@@ -17,8 +19,8 @@ from nodewright.kubernetes.objects import (
     Taint,
     Toleration,
 )
-from nodewright.kubernetes.resource_names import CPU, PODS, is_in_bytes
-from nodewright.node.node_config import NodeParts
+from nodewright.kubernetes.resource_names import CPU, MEMORY, PODS, is_in_bytes
+from nodewright.node.node_config import NodeParts, resources_from_facts
 from nodewright.values.duration import Duration
 from nodewright.values.quantity import Quantity, QuantityFormat
 
@@ -112,11 +114,6 @@ class SettingsChanged(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: tuple[Setting, ...]
 
-    @property
-    def resets_managers(self) -> bool:
-        """Whether the managers are reset."""
-        return any(setting.name in MANAGER_SETTINGS for setting in self.settings)
-
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
     """A changed label of the node; None: the label is absent."""
@@ -156,8 +153,34 @@ class ConditionsPass(msgspec.Struct, frozen=True, kw_only=True):
     """How long the node keeps reporting the conditions."""
 
 
-NodeChange: TypeAlias = SettingsChanged | LabelsChanged | TaintsRemoved
+class HugePagesReserved(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernel reserves another number of huge pages on a NUMA node; the kubelet sees them after a restart.
+
+    Units: page_size_kib in KiB; was, now in pages.
+    """
+
+    numa_node: int
+    page_size_kib: int
+    was: int
+    now: int
+
+    @property
+    def resource(self) -> str:
+        """The resource of the pages, e.g. `hugepages-1Gi`."""
+        return huge_pages_name(HugePages(self.page_size_kib))
+
+
+NodeChange: TypeAlias = SettingsChanged | LabelsChanged | TaintsRemoved | HugePagesReserved
 Change: TypeAlias = PodChange | NodeChange | PodLeaves | ConditionsPass
+
+
+def resets_managers(change: Change) -> bool:
+    """Whether the change resets the managers, so that all pods of the node are reallocated."""
+    match change:
+        case SettingsChanged(settings=settings):
+            return any(setting.name in MANAGER_SETTINGS for setting in settings)
+        case _:
+            return isinstance(change, HugePagesReserved)
 
 
 # ---------------------------------------------------------------- the changed pod
@@ -261,6 +284,36 @@ def changed_parts(parts: NodeParts, change: NodeChange) -> NodeParts:
         case TaintsRemoved(taints=taints):
             remaining = tuple(taint for taint in parts.facts.taints if taint not in taints)
             return replace(parts, facts=replace(parts.facts, taints=remaining))
+        case HugePagesReserved():
+            return _with_huge_pages(parts, change)
+
+
+def _with_huge_pages(parts: NodeParts, change: HugePagesReserved) -> NodeParts:
+    """The machine with the pages, and the amounts derived from it instead of those that the Node object reports."""
+
+    def counted(pages: tuple[HugePages, ...], added: int) -> tuple[HugePages, ...]:
+        return tuple(
+            HugePages(size.page_size, size.num_pages + added * (size.page_size == change.page_size_kib))
+            for size in pages
+        )
+
+    added = change.now - change.was
+    machine = replace(
+        parts.machine,
+        hugepages=counted(parts.machine.hugepages, added),
+        topology=tuple(
+            replace(node, hugepages=counted(node.hugepages, added * (node.node_id == change.numa_node)))
+            for node in parts.machine.topology
+        ),
+    )
+    reported = {
+        name: amount
+        for name, amount in parts.facts.reported_allocatable.items()
+        if name not in {MEMORY, change.resource}
+    }
+    facts = replace(parts.facts, reported_allocatable=reported)
+    resources = resources_from_facts(machine, parts.kubelet, facts)
+    return replace(parts, machine=machine, facts=facts, resources=resources)
 
 
 def _with_setting(parts: NodeParts, setting: Setting) -> NodeParts:

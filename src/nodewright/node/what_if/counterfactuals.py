@@ -24,6 +24,7 @@ from nodewright.node.what_if.changes import (
     Change,
     ConditionsPass,
     CPULimitDropped,
+    HugePagesReserved,
     LabelsChanged,
     PodChange,
     PodLeaves,
@@ -33,6 +34,7 @@ from nodewright.node.what_if.changes import (
     TaintsTolerated,
     changed_parts,
     changed_pod,
+    resets_managers,
 )
 
 BUDGET = 5_000
@@ -74,7 +76,7 @@ class Trial:
     decisions: int = 0
     is_budget_spent: bool = False
     """Whether the budget was exhausted, so that the last change was not tried."""
-    _replays: dict[SettingsChanged, ReconfiguredNode | None] = field(default_factory=dict)
+    _replays: dict[SettingsChanged | HugePagesReserved, ReconfiguredNode | None] = field(default_factory=dict)
     _fault_count: int | None = None
 
     def admits(self, change: Change) -> bool:
@@ -94,12 +96,12 @@ class Trial:
                 state = step(state, ConditionsObserved(())).state
             case PodLeaves(pod=removed):
                 state = step(state, PodRemoved(removed.uid)).state
-            case SettingsChanged() if change.resets_managers:
+            case SettingsChanged() | HugePagesReserved() if resets_managers(change):
                 reconfigured = self._reconfigured(change)
                 if reconfigured is None:
                     return None
                 state = reconfigured.state
-            case SettingsChanged() | LabelsChanged() | TaintsRemoved():
+            case SettingsChanged() | LabelsChanged() | TaintsRemoved() | HugePagesReserved():
                 parts = changed_parts(state.config.parts, change)
                 if not is_valid_configuration(parts):
                     return None
@@ -124,7 +126,7 @@ class Trial:
             self._fault_count = len(pod_violations(with_defaults(self.pod)))
         return len(pod_violations(with_defaults(pod))) > self._fault_count
 
-    def _reconfigured(self, change: SettingsChanged) -> ReconfiguredNode | None:
+    def _reconfigured(self, change: SettingsChanged | HugePagesReserved) -> ReconfiguredNode | None:
         """The node under the changed configuration; None: the kubelet does not start, or it rejects more pods."""
         replay = self._replay(change)
         if replay is None or replay.rejected <= self._already_rejected():
@@ -136,7 +138,7 @@ class Trial:
         before = self._replay(SettingsChanged(settings=()))
         return before.rejected if before is not None else frozenset()
 
-    def _replay(self, change: SettingsChanged) -> ReconfiguredNode | None:
+    def _replay(self, change: SettingsChanged | HugePagesReserved) -> ReconfiguredNode | None:
         if change not in self._replays:
             parts = changed_parts(self.state.config.parts, change)
             pods = self.state.pods.values()
@@ -212,8 +214,6 @@ def counterfactuals(
 def _suggestion(trial: Trial, kind: str, change: Change) -> Suggestion:
     result = trial.outcome(change)
     assert result is not None
-    reallocated = (
-        len(trial.state.pods) if isinstance(change, SettingsChanged) and change.resets_managers else 0
-    )
+    reallocated = len(trial.state.pods) if resets_managers(change) else 0
     victims = tuple(victim.pod for victim in result.victims.victims) if result.victims else ()
     return Suggestion(kind=kind, change=change, reallocated_pods=reallocated, preempts=victims)

@@ -28,7 +28,12 @@ from nodewright.node.resource_holders import PodNames, ResourceEvidence, resourc
 from nodewright.node.restart.restart_rehearsal import reconfigured_node
 from nodewright.node.step import Decision, Step, step
 from nodewright.node.what_if.counterfactuals import BUDGET, Counterfactuals, SmallestChange, counterfactuals
-from nodewright.node.what_if.node_changes import manager_changes, other_node_changes, pod_removals
+from nodewright.node.what_if.node_changes import (
+    huge_page_changes,
+    manager_changes,
+    other_node_changes,
+    pod_removals,
+)
 from nodewright.node.what_if.pod_request_changes import other_pod_changes, request_changes
 from nodewright.reasons.cpu import (
     CPUAccountingWrong,
@@ -76,6 +81,7 @@ def _kinds(state: NodeState, pod: Pod, because: Sequence[Reason]) -> Iterator[tu
         yield from request_changes(state, pod)
     if all(_depends_on_requests(reason) or _depends_on_other_pods(reason) for reason in _refusals(because)):
         yield from pod_removals(state, pod)
+        yield from huge_page_changes(state, pod)
     if isinstance(because[0], _MANAGERS):
         yield from manager_changes(state)
     yield from other_node_changes(state, because)

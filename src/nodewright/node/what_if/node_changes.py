@@ -5,6 +5,8 @@ from fractions import Fraction
 
 from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.core.cpu.policy_options import POLICY_OPTIONS
+from nodewright.core.memory.memory_policy import KIB, huge_pages_name
+from nodewright.core.memory.memory_state import free_memory
 from nodewright.core.requests.integer_requests import scheduler_requests
 from nodewright.core.topology.manager_config import (
     BEST_EFFORT,
@@ -19,10 +21,11 @@ from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import PODS
 from nodewright.node.managers.hint_providers import CPUProvider
-from nodewright.node.node_state import NodeState
+from nodewright.node.node_state import NodeState, pod_as_stored
 from nodewright.node.what_if.changes import (
     Change,
     ConditionsPass,
+    HugePagesReserved,
     Label,
     LabelsChanged,
     PodLeaves,
@@ -116,6 +119,43 @@ def other_node_changes(state: NodeState, because: Sequence[Reason]) -> Iterator[
         if isinstance(reason, SysctlForbidden) and not reason.host_namespace:
             allowed = _setting("allowedUnsafeSysctls", None, reason.sysctl)
             yield "allowedUnsafeSysctls", first_admitting([SettingsChanged(settings=(allowed,))])
+
+
+def huge_page_changes(state: NodeState, pod: Pod) -> Iterator[tuple[str, SmallestChange]]:
+    """More huge pages on one NUMA node, for each size that the pod requests; the fewest added pages first."""
+    requests = scheduler_requests(pod_as_stored(pod, state.config.gates))
+    for pages in state.config.parts.machine.hugepages:
+        resource, page_bytes = huge_pages_name(pages), pages.page_size * KIB
+        requested = requests.get(resource, 0)
+        if requested and page_bytes:
+            changes = sorted(
+                _added_pages(state, pages.page_size, resource, requested),
+                key=lambda change: (change.now - change.was, change.numa_node),
+            )
+            yield f"more {resource}", first_admitting(changes)
+
+
+def _added_pages(
+    state: NodeState, page_size_kib: int, resource: str, requested: int
+) -> Iterator[HugePagesReserved]:
+    """For each NUMA node the pages that the node as a whole lacks, and those that this NUMA node lacks.
+
+    Units: requested in bytes.
+    """
+    page_bytes = page_size_kib * KIB
+    unused = state.config.view.allocatable.get(resource, 0) - state.usage.requests.get(resource, 0)
+    left = {site.numa: site.free for site in free_memory(state.held.memory.machine, {resource: 0})}
+    for node in state.config.parts.machine.topology:
+        was = sum(pages.num_pages for pages in node.hugepages if pages.page_size == page_size_kib)
+        room = (
+            node.memory - sum(pages.num_pages * pages.page_size * KIB for pages in node.hugepages)
+        ) // page_bytes
+        missing = {requested - unused, requested - left.get(node.node_id, 0)}
+        for added in {-(-amount // page_bytes) for amount in missing if amount > 0}:
+            if added <= room:
+                yield HugePagesReserved(
+                    numa_node=node.node_id, page_size_kib=page_size_kib, was=was, now=was + added
+                )
 
 
 def _size(requests: Mapping[str, int], allocatable: Mapping[str, int]) -> Fraction:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.engine import Node
 from nodewright.explain.suggestion_text import suggestion_text
+from nodewright.hardware.machine_info import HugePages
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod, Taint
 from nodewright.node.what_if.counterfactuals import Counterfactuals
@@ -261,3 +262,44 @@ def test_an_exhausted_budget_is_reported_without_unproved_suggestions() -> None:
     assert "fewer CPUs" in none.cut_short
     some = others(a_profile(**RESTRICTED), asking, *other_pod, budget=1)
     assert [suggestion.kind for suggestion in some.suggestions] == ["fewer CPUs"]
+
+
+def with_huge_pages(profile: NodeProfile, *pages: int, page_size_kib: int = 1 << 20) -> NodeProfile:
+    """The profile whose NUMA nodes have these numbers of huge pages."""
+    machine = profile.spec.machine_info
+    topology = tuple(
+        replace(node, hugepages=(HugePages(page_size_kib, count),))
+        for node, count in zip(machine.topology, pages, strict=True)
+    )
+    machine = replace(machine, topology=topology, hugepages=(HugePages(page_size_kib, sum(pages)),))
+    return with_facts(profile, machine_info=machine)
+
+
+def dpdk_pod(name: str, pages: int) -> Pod:
+    amounts = {"cpu": "1", "memory": "64Mi", "hugepages-1Gi": f"{pages}Gi"}
+    return pod(container("main", amounts, amounts), name=name)
+
+
+PINNED_MEMORY = {**STATIC_MEMORY, "topologyManagerPolicy": "single-numa-node"}
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "pages", "requested", "before", "suggestion"),
+    [
+        ({}, (0, 0), 2, 0, "2 pages of hugepages-1Gi on NUMA node 0 instead of 0"),
+        ({}, (1, 1), 3, 0, "2 pages of hugepages-1Gi on NUMA node 0 instead of 1"),
+        ({}, (2, 2), 2, 3, "3 pages of hugepages-1Gi on NUMA node 0 instead of 2"),
+        (PINNED_MEMORY, (1, 1), 2, 0, "2 pages of hugepages-1Gi on NUMA node 0 instead of 1"),
+        (PINNED_MEMORY, (0, 2), 3, 0, "3 pages of hugepages-1Gi on NUMA node 1 instead of 2"),
+        (PINNED_MEMORY, (2, 2), 2, 2, None),
+        ({}, (0, 0), 5, 0, None),
+    ],
+)
+def test_more_huge_pages_on_one_numa_node(
+    kubelet: dict[str, Any], pages: tuple[int, int], requested: int, before: int, suggestion: str | None
+) -> None:
+    """Of 4 GiB on each NUMA node; `before` pages are used by another pod; the fewest added pages are suggested."""
+    profile = with_huge_pages(a_profile(**kubelet), *pages)
+    earlier = [dpdk_pod("earlier", before)] if before else []
+    suggestions = told(profile, dpdk_pod("dpdk", requested), *earlier)
+    assert suggestions.get("more hugepages-1Gi", "").partition(" (")[0] == (suggestion or "")
