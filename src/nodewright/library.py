@@ -1,4 +1,4 @@
-"""The Python API: nodes and pods from whatever code holds, answers that print and draw themselves, and lint."""
+"""The Python API: nodes and pods from whatever code holds, and answers that print and draw themselves."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,19 +8,14 @@ from typing import Any, Self
 from nodewright.engine import node as engine
 from nodewright.explain.explanation_page import explanation_fragment
 from nodewright.explain.explanation_text import PodExplanation, explanation_text
-from nodewright.formats.api_objects import OtherObjects
 from nodewright.formats.documents import InputFile
-from nodewright.formats.inventory import Inventory, loaded_inventory
 from nodewright.formats.manifests import ManifestLoader, load_files
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.python_objects import ManifestSource, files_and_objects, is_text, mapping_of
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.lint.lint_input import load_lint_input
-from nodewright.lint.lint_report import LintReport, lint_report
-from nodewright.lint.lint_run import lint_result
-from nodewright.lint.rules import RuleSelection
 from nodewright.node.what_if import explanation as what_if
+from nodewright.profiles.node_lookup import find_profile
 from nodewright.profiles.profile_files import load_profile, profile_from_bytes, profile_from_document
 from nodewright.values.custom_policy import CustomPolicy
 
@@ -73,7 +68,7 @@ class InteractiveNode(engine.Node, frozen=True):
         if reference is None or (isinstance(reference, str) and not is_text(reference)):
             return super().open(reference, kubelet_config=kubelet_config, policies=policies)
         return cls.from_profile(
-            _profile(reference), kubelet_config=kubelet_config, policies=policies, source="profile"
+            profile_of(reference), kubelet_config=kubelet_config, policies=policies, source="profile"
         )
 
     def admit(self, pod: Pod) -> InteractiveAdmitResult:
@@ -113,36 +108,12 @@ def load_pods(*sources: ManifestSource, namespace: str = "default") -> tuple[Pod
     ['shop/a']
     """
     loading = ManifestLoader(namespace)
-    _add_sources(loading, sources)
+    add_sources(loading, sources)
     return tuple(workload.pod for workload in loading.result().workloads)
 
 
-def lint(
-    *sources: ManifestSource,
-    nodes: Sequence[str] = (),
-    only: Iterable[str] = (),
-    disable: Iterable[str] = (),
-    namespace: str = "default",
-) -> LintReport:
-    """Problems in manifests and kubelet configurations, as `nodewright lint -o json` reports them.
-
-    Errors: InputError with all faults of the manifests.
-
-    >>> [(finding.rule, finding.line) for finding in lint("examples/lint/shop.yaml", only=["NW102"]).findings]
-    [('NW102', 16)]
-    """
-    lint_input = load_lint_input(_inventory(sources, namespace), nodes)
-    result = lint_result(lint_input, RuleSelection(frozenset(only), frozenset(disable)))
-    return lint_report(result.findings, objects=len(result.subjects), rules=result.rules)
-
-
-def _inventory(sources: tuple[ManifestSource, ...], namespace: str) -> Inventory:
-    loading = ManifestLoader(namespace, other_objects=OtherObjects())
-    _add_sources(loading, sources)
-    return loaded_inventory(loading)
-
-
-def _add_sources(loading: ManifestLoader, sources: tuple[ManifestSource, ...]) -> None:
+def add_sources(loading: ManifestLoader, sources: tuple[ManifestSource, ...]) -> None:
+    """Adds the objects of the sources to those that are loaded."""
     for source in files_and_objects(sources):
         if isinstance(source, str):
             load_files(loading, [source])
@@ -158,11 +129,14 @@ def _location(name: str, value: Mapping[str, Any]) -> ObjectLocation:
     return ObjectLocation(name, json.dumps(value).encode(), 1, 1)
 
 
-def _profile(reference: "ManifestSource | NodeProfile") -> NodeProfile:
+def profile_of(reference: "ManifestSource | NodeProfile") -> NodeProfile:
+    """The NodeProfile that code holds; a string that is no text is a path or a name of the catalogue."""
     if isinstance(reference, NodeProfile):
         return reference
     if isinstance(reference, PathLike):
         return load_profile(str(reference))
+    if isinstance(reference, str) and not is_text(reference):
+        return find_profile(reference)
     if isinstance(reference, str | bytes):
         content = reference.encode() if isinstance(reference, str) else reference
         return profile_from_bytes(content, "text")

@@ -12,7 +12,7 @@ import yaml
 
 import nodewright
 from nodewright import Decision, InputError, Node, load_pods
-from nodewright.library import lint
+from nodewright.features import lint
 
 PODS, WORKER = "examples/admission/pods.yaml", "examples/nodes/worker.yaml"
 TEXT = Path(PODS).read_text("utf-8")

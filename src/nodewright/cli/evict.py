@@ -21,6 +21,7 @@ from nodewright.engine.policy_registry import load_policies
 from nodewright.errors import Fault, InputError
 from nodewright.evict.evict_report import eviction_report
 from nodewright.evict.evict_text import evict_text, evicted_names
+from nodewright.evict.node_usage import NodeWithUsage
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.node.previews import node_eviction_forecast
@@ -210,7 +211,7 @@ def command(  # noqa: PLR0913 - one argument an option
 
 
 def _report_timeline(
-    observed: usage_options.NodeWithUsage,
+    observed: NodeWithUsage,
     timeline: TimelineOptions,
     output: str | None,
     warnings: Sequence[str],

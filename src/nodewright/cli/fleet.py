@@ -21,7 +21,7 @@ from nodewright.fleet.engines import Engine
 from nodewright.fleet.fleet_summary import FleetSummary, fleet_summary
 from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_page import fleet_page
-from nodewright.fleet.report.fleet_report import FleetAssumptions, fleet_report, pod_columns, write_parquet
+from nodewright.fleet.report.fleet_report import fleet_assumptions, fleet_report, pod_columns, write_parquet
 from nodewright.fleet.report.fleet_text import fleet_text, pods_text
 from nodewright.fleet.report.sweep_report import SweepReport, SweepSummaries, sweep_runs_report, sweep_text
 from nodewright.fleet.run_progress import RunProgress, interrupts_noted
@@ -312,17 +312,6 @@ def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, h
         print_text(assumptions_text(fleet, columns))
     has_unplaced = any(summary.outcomes.get(outcome) for _, summary in summaries for outcome in _UNPLACED)
     return YES if is_complete and not has_unplaced else NO
-
-
-def fleet_assumptions(fleet: FleetInput) -> FleetAssumptions:
-    """The facts that are not in the files: assumed, or from --shapes."""
-    nodes = fleet.assembled
-    return FleetAssumptions(
-        shapes=dict(nodes.assumed_shapes),
-        shapes_by_rule=dict(nodes.configured_shapes),
-        nodes_with_system_core=nodes.with_system_core,
-        nodes_with_system_memory=nodes.with_system_memory,
-    )
 
 
 def assumptions_text(fleet: FleetInput, columns: int) -> str:

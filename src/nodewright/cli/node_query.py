@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from nodewright.admit.admission_report import AdmissionEntry
 from nodewright.admit.arriving_pods import ArrivingPods, arriving_pods
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
-from nodewright.cli.workload_input import ignored_field_warnings, print_input_notes, read_workloads
+from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.engine import AdmitResult, Node
 from nodewright.engine.policy_notices import policy_notices
-from nodewright.formats.workloads import LoadedWorkloads, Workload
+from nodewright.formats.workloads import LoadedWorkloads, Workload, ignored_field_warnings
 from nodewright.kubernetes.node_profile import NodeProfile, PolicyNames
 from nodewright.node.node_config import NodeConfig
 from nodewright.node.step import Decision

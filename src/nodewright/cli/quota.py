@@ -5,7 +5,6 @@ from importlib.metadata import version
 import click
 from msgspec.structs import replace
 
-from nodewright.api_server.apply import apply
 from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
@@ -17,25 +16,21 @@ from nodewright.cli.workload_input import (
     print_skipped,
     print_warnings,
     reading_options,
-    release_warnings,
 )
 from nodewright.formats.inventory import Inventory, InventoryObject, load_inventory, without_duplicates
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.sarif import SourcePosition
 from nodewright.output.terminal import print_text, print_workflow_commands
-from nodewright.quota.fixes import pod_headroom, smallest_fixes
+from nodewright.quota.applied_inventory import applied_inventory
 from nodewright.quota.manifest_overrides import inventory_with_overrides, parsed_override
 from nodewright.quota.quota_report import quota_commands, quota_junit, quota_report, quota_sarif
 from nodewright.quota.quota_text import (
-    AppliedObject,
     QuotaReport,
     quota_text,
     refused_object_names,
     what_if_text,
 )
 from nodewright.releases.feature_gates import default_gates
-from nodewright.releases.release import AppliedRules
 from nodewright.releases.release_table import NEWEST
 
 
@@ -103,7 +98,7 @@ def command(  # noqa: PLR0913 - one argument an option
         nodes=nodes, surge=surge, from_status=from_status, gates=default_gates(rules.table)
     )
     needs_position = output in ("junit", "sarif", "github")
-    report = _report(inventory, expansion, rules, needs_position=needs_position)
+    report = applied_inventory(inventory, expansion, rules, needs_position=needs_position)
     changed_report = None
     if what_if or sets:
         additions: tuple[InventoryObject, ...] = ()
@@ -113,7 +108,7 @@ def command(  # noqa: PLR0913 - one argument an option
             ).objects
         overrides = [parsed_override(text) for text in sets]
         changed = inventory_with_overrides(inventory, additions, overrides)
-        changed_report = _report(changed, expansion, rules, needs_position=needs_position)
+        changed_report = applied_inventory(changed, expansion, rules, needs_position=needs_position)
     print_warnings(report.warnings, strict=strict)
     if output == "github":
         print_workflow_commands(quota_commands(changed_report or report))
@@ -133,38 +128,6 @@ def _text(report: QuotaReport, changed: QuotaReport | None, output: str | None) 
     if output in ("json", "yaml"):
         return (as_json if output == "json" else as_yaml)(quota_report(report, changed))
     return quota_text(report) if changed is None else what_if_text(report, changed)
-
-
-def _report(
-    inventory: Inventory, expansion: ExpansionOptions, rules: AppliedRules, *, needs_position: bool
-) -> QuotaReport:
-    manifests = [entry.manifest for entry in inventory.objects]
-    applied = apply(manifests, expansion)
-    return QuotaReport(
-        subjects=tuple(_subject(entry, needs_position=needs_position) for entry in inventory.objects),
-        applied=applied,
-        headroom=pod_headroom(manifests, applied, expansion),
-        fixes=smallest_fixes(manifests, applied, expansion),
-        rules_of=rules.rules_of,
-        warnings=(
-            *inventory.warnings,
-            *release_warnings(rules, (entry.workload for entry in inventory.objects if entry.workload)),
-        ),
-    )
-
-
-def _subject(entry: InventoryObject, *, needs_position: bool) -> AppliedObject:
-    """The name and the source of the object; its position only if needed, because that parses the file again."""
-    manifest = entry.manifest
-    line, column = (entry.location.position() if needs_position else None) or (0, 0)
-    return AppliedObject(
-        kind=manifest.kind,
-        namespace=manifest.namespace,
-        name=manifest.name,
-        source=entry.location.name,
-        position=SourcePosition(file=entry.location.source, line=line, column=column),
-        field="parallelism" if manifest.kind in ("Job", "CronJob") else "replicas",
-    )
 
 
 def _read_inventory(manifests: ManifestOptions, namespace: str) -> Inventory:

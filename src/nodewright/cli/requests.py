@@ -16,10 +16,10 @@ from nodewright.admit.requests_text import (
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
-from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads, release_warnings
+from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads
 from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.errors import Fault, InputError
-from nodewright.formats.workloads import Workload
+from nodewright.formats.workloads import Workload, release_warnings
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_text

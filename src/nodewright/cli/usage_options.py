@@ -1,6 +1,6 @@
 """The options that describe a node's usage, and the usage that results from them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -11,32 +11,16 @@ from msgspec.structs import replace
 from nodewright.cli.manifest_options import ManifestOptions
 from nodewright.cli.workload_input import nothing_found, print_skipped, read_workloads
 from nodewright.core.admission_plugins import with_uid
-from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
-from nodewright.core.eviction.usage_inputs import (
-    SignalCapacities,
-    inferred_filesystems,
-    matched_usage,
-    usage_from_table,
-    usage_with_available,
-)
 from nodewright.engine import Node
-from nodewright.errors import Fault, InputError
+from nodewright.evict.node_usage import FILESYSTEMS, NodeWithUsage, pod_count_text, usage_of_node
 from nodewright.kubernetes.eviction_thresholds import Signal
-from nodewright.kubernetes.scenario import UsageTable
 from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.node.events import PodRecovered
-from nodewright.node.eviction_pass import eviction_capacities, eviction_claims
 from nodewright.node.node_state import pod_as_stored
 from nodewright.node.step import step
 from nodewright.profiles.machine.machine_usage import usage_of_this_machine
 from nodewright.profiles.usage_files import UsageReading, load_usage
 from nodewright.values.quantity import Quantity, QuantityError
-
-_FILESYSTEMS = {
-    "one": NodeFilesystems(),
-    "images": NodeFilesystems(dedicated_image_fs=True),
-    "split": NodeFilesystems(dedicated_image_fs=True, dedicated_container_fs=True),
-}
 
 
 class UsageOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,18 +31,6 @@ class UsageOptions(msgspec.Struct, frozen=True, kw_only=True):
     live: bool
     available: Mapping[Signal, int]
     filesystems: str | None
-
-
-class NodeWithUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """A node with its pods, and its usage."""
-
-    node: Node
-    usage: StatsSummary
-    usage_after_reclaim: StatsSummary | None
-    """The usage after the node has reclaimed what it can; None: not given."""
-    filesystems: NodeFilesystems
-    warnings: tuple[str, ...] = ()
-    """Irregularities of the usage."""
 
 
 def _available_amounts(
@@ -105,7 +77,7 @@ _OPTIONS = (
     ),
     click.option(
         "--filesystems",
-        type=click.Choice(list(_FILESYSTEMS)),
+        type=click.Choice(list(FILESYSTEMS)),
         help="File systems: one for all; one for images and writable layers; one for images only. "
         "Default: inferred from their sizes.",
     ),
@@ -141,17 +113,11 @@ def node_with_usage(node: Node, options: UsageOptions, manifests: ManifestOption
         reading = load_usage(options.usage, max_bytes=max_bytes)
     name = reading.node.node_name if isinstance(reading, StatsSummary) else ""
     node, pod_warnings = _with_pods(node, manifests, name or node.name)
-    usage, usage_warnings = _as_usage(node, reading, options.available)
-    usage_after_reclaim = None
-    if options.after is not None:
-        usage_after_reclaim, _ = _as_usage(node, load_usage(options.after, max_bytes=max_bytes), {})
-    return NodeWithUsage(
-        node=node,
-        usage=usage,
-        usage_after_reclaim=usage_after_reclaim,
-        filesystems=_filesystems(node, usage, options.filesystems),
-        warnings=(*pod_warnings, *usage_warnings, *_irregularities(node, usage)),
+    after = None if options.after is None else load_usage(options.after, max_bytes=max_bytes)
+    observed = usage_of_node(
+        node, reading, available=options.available, after=after, filesystems=options.filesystems
     )
+    return replace(observed, warnings=(*pod_warnings, *observed.warnings))
 
 
 def _with_pods(node: Node, manifests: ManifestOptions, name: str) -> tuple[Node, tuple[str, ...]]:
@@ -176,77 +142,8 @@ def _with_pods(node: Node, manifests: ManifestOptions, name: str) -> tuple[Node,
         state = step(state, PodRecovered(pod, is_allocated=True)).state
     warnings = loaded.warnings
     if elsewhere_count:
-        warnings = (*warnings, f"{_pod_count(elsewhere_count)} of the manifests on other nodes than {name}")
+        warnings = (
+            *warnings,
+            f"{pod_count_text(elsewhere_count)} of the manifests on other nodes than {name}",
+        )
     return replace(node, state=state), warnings
-
-
-def _as_usage(
-    node: Node, reading: UsageReading, available: Mapping[Signal, int]
-) -> tuple[StatsSummary, tuple[str, ...]]:
-    capacities = eviction_capacities(node.config)
-    if isinstance(reading, UsageTable):
-        _check_capacities(reading, capacities)
-        reading = usage_from_table(reading, capacities, eviction_claims(node.state))
-    match = matched_usage(usage_with_available(reading, available, capacities), node.state.pods.values())
-    warnings = [
-        f"{reference.namespace}/{reference.name} has a different uid in the usage, {reference.uid}: "
-        "matched by name"
-        for reference in match.matched_by_name
-        if reference.uid
-    ]
-    if match.unknown_pods:
-        names = ", ".join(
-            f"{pod.namespace}/{pod.name}" if pod.name else pod.uid for pod in match.unknown_pods[:3]
-        )
-        ellipsis = ", ..." if len(match.unknown_pods) > 3 else ""
-        warnings.append(
-            f"{_pod_count(len(match.unknown_pods))} of the usage not on the node, ignored: {names}{ellipsis}"
-        )
-    return match.usage, tuple(warnings)
-
-
-def _check_capacities(table: UsageTable, capacities: SignalCapacities) -> None:
-    """Checks that each available amount has a capacity and does not exceed it.
-
-    Errors: InputError.
-    """
-    faults = []
-    for name, available in table.available.items():
-        written = table.capacity.get(name)
-        capacity = capacities.of(Signal(name)) if written is None else written.value()
-        path = f"spec.available[{name}]"
-        if not capacity and written is None:
-            rule = f"the capacity is not in the node's profile: specify spec.capacity[{name}]"
-            faults.append(Fault(path=path, value=str(available), rule=rule))
-        elif available.value() > capacity:
-            faults.append(Fault(path=path, value=str(available), rule=f"exceeds the capacity, {capacity}"))
-    if faults:
-        raise InputError(faults)
-
-
-def _filesystems(node: Node, usage: StatsSummary, choice: str | None) -> NodeFilesystems:
-    if choice is not None:
-        return _FILESYSTEMS[choice]
-    inferred = inferred_filesystems(usage)
-    if inferred == NodeFilesystems() and node.config.facts.image_fs is not None:
-        return _FILESYSTEMS["images"]
-    return inferred
-
-
-def _irregularities(node: Node, usage: StatsSummary) -> Iterator[str]:
-    """Warnings about likely mistakes: pods without stats, signals with an impossible capacity."""
-    uids_with_stats = {stats.pod_ref.uid for stats in usage.pods}
-    without_stats = [pod for uid, pod in node.state.pods.items() if uid not in uids_with_stats]
-    if without_stats and usage.pods:
-        names = ", ".join(pod.full_name for pod in without_stats[:3])
-        names += ", ..." if len(without_stats) > 3 else ""
-        yield f"{_pod_count(len(without_stats))} without stats, ranked first as the kubelet does: {names}"
-    for signal, observation in signal_observations(usage).items():
-        if observation.capacity.value() == 0:
-            yield f"{signal} has a capacity of 0: thresholds in percent are never met"
-        elif observation.available.compare(observation.capacity) > 0:
-            yield f"{signal} has more available than its capacity: {observation.available} of {observation.capacity}"
-
-
-def _pod_count(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number} pods"

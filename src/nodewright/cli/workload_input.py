@@ -1,6 +1,6 @@
 """Reading the workloads of a command, and printing what its input leaves to say."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 import click
@@ -11,10 +11,9 @@ from nodewright.formats.custom_kinds import parsed_template_path
 from nodewright.formats.documents import InputFile, skipped_text
 from nodewright.formats.manifests import load_workloads
 from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection, parsed_selector
-from nodewright.formats.workloads import LoadedWorkloads, Workload
+from nodewright.formats.workloads import LoadedWorkloads
 from nodewright.output.terminal import print_message
-from nodewright.releases.feature_gates import FeatureGates, default_gates
-from nodewright.releases.release import AppliedRules, Release, ReleaseError, applied_rules, release_warning
+from nodewright.releases.release import AppliedRules, Release, ReleaseError, applied_rules
 
 
 def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkloads:
@@ -68,30 +67,6 @@ def option_rules(text: str) -> AppliedRules:
         return applied_rules(Release.parse(text))
     except ReleaseError as error:
         raise InputError([Fault(source="--release", value=text, rule=str(error))]) from None
-
-
-def release_warnings(rules: AppliedRules, workloads: Iterable[Workload] = ()) -> tuple[str, ...]:
-    """Warnings that another release's rules apply, and of pods whose fields the release ignores."""
-    foreign = release_warning(rules)
-    ignored = ignored_field_warnings(workloads, default_gates(rules.table), rules.rules_of)
-    return (*((foreign,) if foreign else ()), *ignored)
-
-
-def ignored_field_warnings(
-    workloads: Iterable[Workload], gates: FeatureGates, release: str
-) -> tuple[str, ...]:
-    """Warnings of pods with pod-level resources that API server and kubelet drop because the gate is off.
-
-    Later kubelets refuse such pods, which is their verdict.
-    """
-    if gates["PodLevelResources"] or gates.rules.pod_features_checked:
-        return ()
-    return tuple(
-        f"{workload.kind} {workload.namespace}/{workload.name}: spec.resources of the pod is dropped: the feature "
-        f"gate PodLevelResources is off in {release}"
-        for workload in workloads
-        if workload.pod.spec.resources is not None
-    )
 
 
 def print_input_notes(loaded: LoadedWorkloads, warnings: Sequence[str], *, strict: bool = False) -> None:

@@ -1,6 +1,6 @@
 """The workloads of manifests, and what the API server makes of them once the objects of all files are known."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 import msgspec
@@ -35,6 +35,8 @@ from nodewright.kubernetes.objects import ObjectMeta, Pod
 from nodewright.reasons.api_errors import forbidden_error, terminating_error
 from nodewright.reasons.pod_creation import APIServerRefusal
 from nodewright.reasons.reason import NotJudged
+from nodewright.releases.feature_gates import FeatureGates, default_gates
+from nodewright.releases.release import AppliedRules, release_warning
 
 _ABSENCE_ERRORS = (ErrorType.REQUIRED, ErrorType.FORBIDDEN)  # "HugePages require cpu or memory"
 
@@ -237,3 +239,27 @@ def class_warnings(creation: PodCreation) -> Iterator[str]:
     for warning in creation.warnings:
         if isinstance(warning, UnknownPriorityClass | UnknownRuntimeClass):
             yield defaulting_warning_text(creation.defaulted, warning)
+
+
+def release_warnings(rules: AppliedRules, workloads: Iterable[Workload] = ()) -> tuple[str, ...]:
+    """Warnings that another release's rules apply, and of pods whose fields the release ignores."""
+    foreign = release_warning(rules)
+    ignored = ignored_field_warnings(workloads, default_gates(rules.table), rules.rules_of)
+    return (*((foreign,) if foreign else ()), *ignored)
+
+
+def ignored_field_warnings(
+    workloads: Iterable[Workload], gates: FeatureGates, release: str
+) -> tuple[str, ...]:
+    """Warnings of pods with pod-level resources that API server and kubelet drop because the gate is off.
+
+    Later kubelets refuse such pods, which is their verdict.
+    """
+    if gates["PodLevelResources"] or gates.rules.pod_features_checked:
+        return ()
+    return tuple(
+        f"{workload.kind} {workload.namespace}/{workload.name}: spec.resources of the pod is dropped: the feature "
+        f"gate PodLevelResources is off in {release}"
+        for workload in workloads
+        if workload.pod.spec.resources is not None
+    )

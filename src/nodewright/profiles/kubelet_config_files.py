@@ -10,6 +10,7 @@ from nodewright.core.config.complete_config import CompleteConfig, complete_conf
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
 from nodewright.formats.kubelet_json import Decoded, decode_as_go
+from nodewright.formats.object_location import ObjectLocation
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
 from nodewright.kubernetes.kubelet_configuration import GROUP_VERSION, KIND, KubeletConfiguration
@@ -56,12 +57,25 @@ def load_kubelet_config(
     """
     warnings: list[str] = []
     host = host or ConfigHost()
+    if config_dir is None and file is not None:
+        try:
+            return _loaded(_read_file(Path(file), warnings, host.release), str(file), host, warnings)
+        except InputError as error:
+            raise _located(error, str(file)) from None
     config = KubeletConfiguration() if file is None else _read_file(Path(file), warnings, host.release)
     if config_dir is not None:
         base = _to_document(config, host.release, with_eviction=file is not None)
         merged, sources = _with_drop_ins(base, Path(config_dir), warnings)
         config = _checked(_decoded(merged, host.release), sources, warnings, host.release)
     return _loaded(config, str(file or config_dir or ""), host, warnings)
+
+
+def _located(error: InputError, file: str) -> InputError:
+    """The error, with the line and column of each field at fault."""
+    if not any(fault.path and fault.source == file for fault in error.faults):
+        return error
+    location = ObjectLocation(file, read_file(file).content, 1, 1)
+    return InputError([location.locate(fault) if fault.source == file else fault for fault in error.faults])
 
 
 def kubelet_config_from(

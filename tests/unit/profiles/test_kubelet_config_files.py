@@ -359,3 +359,17 @@ def test_numbers_beyond_all_floats_are_refused() -> None:
         "json: cannot unmarshal number +Inf",
     ]
     assert decode_kubelet_config({**yaml.safe_load(HEAD), "maxPods": 5.0}, "").value.max_pods == 5
+
+
+def test_a_fault_has_the_line_of_its_field(tmp_path: Path) -> None:
+    file = tmp_path / "kubelet.yaml"
+    file.write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -1\n"
+        "evictionHard:\n  memory.available: 1GiB\n"
+    )
+    with pytest.raises(InputError) as raised:
+        load_kubelet_config(file)
+    assert {fault.path: fault.source for fault in raised.value.faults} == {
+        "maxPods": f"{file}:3:1",
+        "evictionHard[memory.available]": f"{file}:5:3",
+    }

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType, field
 from nodewright.errors import HostError
 from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, total_capacity
 from nodewright.fleet.fleet_summary import FleetSummary, Fragments, ResourceUse, ShapeSummary
+from nodewright.fleet.load.fleet_input import FleetInput
 from nodewright.fleet.report.fleet_text import (
     cpus_text,
     devices_text,
@@ -145,6 +146,17 @@ class FleetAssumptions(Report, frozen=True, kw_only=True):
     shapes_by_rule: Mapping[str, int]
     nodes_with_system_core: int
     nodes_with_system_memory: int
+
+
+def fleet_assumptions(fleet: FleetInput) -> FleetAssumptions:
+    """The facts that are not in the files: assumed, or from --shapes."""
+    nodes = fleet.assembled
+    return FleetAssumptions(
+        shapes=dict(nodes.assumed_shapes),
+        shapes_by_rule=dict(nodes.configured_shapes),
+        nodes_with_system_core=nodes.with_system_core,
+        nodes_with_system_memory=nodes.with_system_memory,
+    )
 
 
 class FleetReport(ReportDocument, frozen=True, kw_only=True):

@@ -91,13 +91,14 @@ def _cpu_reservation(config: ConfigSubject, _context: LintContext) -> Iterator[F
 
 
 def _managers(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
-    """Policies and options that are checked only when the managers are created."""
+    """Policies and options that are checked only when the managers are created, unless validation refuses the field."""
+    refused = {fault.path for fault in (*config.faults, *config.settled.faults)}
     for field, reason in (
         ("topologyManagerPolicy", _topology_reason(config)),
         ("cpuManagerPolicy", _cpu_reason(config)),
         ("memoryManagerPolicy", _memory_reason(config)),
     ):
-        if reason is not None and not isinstance(reason, _OF_MEMORY | _OF_CPUS):
+        if reason is not None and field not in refused and not isinstance(reason, _OF_MEMORY | _OF_CPUS):
             yield FieldViolation(path=f"{config.prefix}{field}", facts={"field": field, "fault": reason})
 
 
