@@ -159,7 +159,7 @@ class ReportedFailure(Report, frozen=True, kw_only=True):
     id: str
     family: str
     differences: tuple[ReportedMismatch, ...]
-    trouble: str | UnsetType = UNSET
+    failure: str | UnsetType = UNSET
     """Why there is no answer."""
 
 
@@ -170,7 +170,7 @@ class VerificationReport(ReportDocument, frozen=True, kw_only=True):
     families: Mapping[str, FamilyCounts]
     mismatches: tuple[ReportedFailure, ...]
     """As many as --show allows."""
-    troubles: tuple[ReportedFailure, ...]
+    failures: tuple[ReportedFailure, ...]
     """The first error of each family."""
     faults: tuple[str, ...]
     """Malformed lines."""
@@ -247,7 +247,7 @@ class ConformanceReport:
                 for family in self._families()
             },
             mismatches=tuple(map(_reported_failure, self.failures)),
-            troubles=tuple(map(_reported_failure, self.errors.values())),
+            failures=tuple(map(_reported_failure, self.errors.values())),
             faults=tuple(map(str, self.faults)),
             passed=self.passed_count,
             failed=self.failed_count,
@@ -289,5 +289,5 @@ def _reported_failure(failure: VectorOutcome) -> ReportedFailure:
             )
             for path, expected, got in failure.mismatches
         ),
-        trouble=failure.error or UNSET,
+        failure=failure.error or UNSET,
     )

@@ -199,7 +199,7 @@ class EvictionReport(ReportDocument, frozen=True, kw_only=True):
     filesystems: DedicatedFilesystems
     thresholds: tuple[ReportedThreshold, ...]
     conditions: tuple[TaintingCondition, ...]
-    taken_up: Signal | None
+    handled_signal: Signal | None
     """The signal of the threshold that the kubelet acts on; null: none."""
     at_random: tuple[Signal, ...]
     """Signals that the kubelet might have picked instead."""
@@ -211,7 +211,7 @@ class EvictionReport(ReportDocument, frozen=True, kw_only=True):
     relieved: bool
     stopped: StopReason | None
     changes: tuple[ReportedReprieve, ...]
-    not_looked_at: IgnoredUsage
+    ignored_usage: IgnoredUsage
     warnings: tuple[str, ...]
 
 
@@ -233,7 +233,7 @@ def eviction_report(forecast: NodeEvictionForecast, *, warnings: Sequence[str] =
             )
             for condition in first.state.conditions
         ),
-        taken_up=None if acting.target is None else acting.target.signal,
+        handled_signal=None if acting.target is None else acting.target.signal,
         at_random=tuple(target.signal for target in acting.other_targets),
         reclaim_first=ReportedReclaim(
             steps=() if acting.target is None else reclaim_steps(acting.target.signal, forecast.filesystems),
@@ -245,7 +245,7 @@ def eviction_report(forecast: NodeEvictionForecast, *, warnings: Sequence[str] =
         relieved=outlook.is_relieved,
         stopped=first.stopped,
         changes=tuple(map(_reprieve, forecast.reprieves)),
-        not_looked_at=_ignored_usage(forecast),
+        ignored_usage=_ignored_usage(forecast),
         warnings=tuple(warnings),
     )
 

@@ -88,7 +88,7 @@ class ResourceHintsReport(Report, frozen=True, kw_only=True):
     """`hints`, or why there are none."""
     asked: int | None
     """null: the manager gave no hints at all."""
-    silence: NoHintReason | UnsetType = UNSET
+    no_hint_reason: NoHintReason | UnsetType = UNSET
     preferred: tuple[tuple[int, ...], ...] | UnsetType = UNSET
     """The preferred hints, each as NUMA nodes."""
     narrowest: tuple[int, ...] | UnsetType | None = UNSET
@@ -164,7 +164,7 @@ class PodSuggestion(Report, frozen=True, kw_only=True):
     """A change that lets the pod in."""
 
     suggestion: ReportedSuggestion
-    placed_anew: int
+    reallocated_pods: int
     """Number of the node's pods that are reallocated, because the change resets the managers."""
     preempts: tuple[PodName, ...]
 
@@ -206,7 +206,7 @@ class ExplainedPod(Report, frozen=True, kw_only=True):
     defects: tuple[ReportedDefect, ...]
     without_defects: VerdictWithoutDefects | UnsetType = UNSET
     suggestions: tuple[PodSuggestion, ...]
-    in_vain: tuple[str, ...]
+    ineffective: tuple[str, ...]
     """Kinds of change of which none lets the pod in."""
     cut_short: tuple[str, ...]
     """Kinds that were not searched completely, because the budget was exhausted."""
@@ -262,7 +262,7 @@ def explained_pod(entry: PodExplanation) -> ExplainedPod:
         defects=tuple(map(_defect, explanation.defects)),
         without_defects=_without_defects(explanation.without_defects),
         suggestions=tuple(map(_suggestion, counterfactuals.suggestions)),
-        in_vain=counterfactuals.ineffective,
+        ineffective=counterfactuals.ineffective,
         cut_short=counterfactuals.cut_short,
         decisions=counterfactuals.decisions,
     )
@@ -276,7 +276,7 @@ def _stall(explanation: Explanation) -> MergeStall:
 def _suggestion(suggestion: Suggestion) -> PodSuggestion:
     return PodSuggestion(
         suggestion=reported_suggestion(suggestion),
-        placed_anew=suggestion.reallocated_pods,
+        reallocated_pods=suggestion.reallocated_pods,
         preempts=_names(suggestion.preempts),
     )
 
@@ -325,7 +325,7 @@ def _resource_hints(view: ResourceView) -> ResourceHintsReport:
         resource=hints.resource or None,
         says=hints.says,
         asked=view.requested,
-        silence=UNSET if view.no_hint_reason is None else view.no_hint_reason,
+        no_hint_reason=UNSET if view.no_hint_reason is None else view.no_hint_reason,
         preferred=tuple(tuple(numa) for numa in hints.preferred) if has_hints else UNSET,
         narrowest=(None if hints.narrowest is None else tuple(hints.narrowest)) if has_hints else UNSET,
         enough_if_empty=view.enough_if_empty if has_hints else UNSET,

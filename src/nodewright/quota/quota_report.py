@@ -161,7 +161,7 @@ class AppliedQuotasReport(ReportDocument, frozen=True, kw_only=True):
     objects: tuple[QuotaObject, ...]
     first_refused: QuotaRefusal | None
     still_fits: tuple[ReportedHeadroom, ...]
-    mending: ReportedFixes
+    fixes: ReportedFixes
     warnings: tuple[str, ...]
     what_if: "AppliedQuotasReport | UnsetType" = UNSET
     """With --set or --add: the same with the changes."""
@@ -184,7 +184,7 @@ def quota_report(report: QuotaReport, other: QuotaReport | None = None) -> Appli
             )
             for headroom in report.headroom
         ),
-        mending=_fixes(report),
+        fixes=_fixes(report),
         warnings=report.warnings,
         what_if=UNSET if other is None else quota_report(other),
     )

@@ -188,7 +188,7 @@ class RestartedPod(Report, frozen=True, kw_only=True):
 
     pod: ReferencedPod
     verdict: str
-    makes_way_for: str | UnsetType = UNSET
+    preempted_by: str | UnsetType = UNSET
     """The critical pod that preempts it."""
     reason: str | UnsetType = UNSET
     message: str | UnsetType = UNSET
@@ -205,7 +205,7 @@ class StartOutcome(Inlined, frozen=True, kw_only=True):
     starts: bool
     errors: tuple[StartError, ...]
     """The kubelet reports the first."""
-    passed_over: tuple[IgnoredFault, ...]
+    ignored_faults: tuple[IgnoredFault, ...]
     pods: tuple[RestartedPod, ...]
     """In the order in which the kubelet handles them."""
     leftovers: tuple[str, ...]
@@ -287,7 +287,7 @@ def _start_outcome(rehearsal: RestartRehearsal) -> StartOutcome:
             )
             for failure in rehearsal.start_failures
         ),
-        passed_over=tuple(
+        ignored_faults=tuple(
             IgnoredFault(error=kubelet_fatal_error(reason), because=reason) for reason in rehearsal.warnings
         ),
         pods=tuple(map(_restarted_pod, rehearsal.outcomes)),
@@ -303,7 +303,7 @@ def _restarted_pod(outcome: PodRestartOutcome) -> RestartedPod:
     return RestartedPod(
         pod=referenced_pod(outcome.pod),
         verdict=_verdict_word(outcome),
-        makes_way_for=UNSET if preempting is None else preempting.full_name,
+        preempted_by=UNSET if preempting is None else preempting.full_name,
         reason=kubelet.reason if kubelet else UNSET,
         message=kubelet.message if kubelet else UNSET,
         why=tuple(map(sentence, because)) or UNSET,

@@ -285,7 +285,7 @@ class ReportedEvictionPass(Inlined, frozen=True, kw_only=True):
     conditions: tuple[NodeCondition, ...]
     met: tuple[Signal, ...]
     """The signals of the thresholds that are met."""
-    taken_up: Signal | None
+    handled_signal: Signal | None
     """The signal of the threshold acted on; null: none."""
     evicted: tuple[Pod, ...]
     stopped: StopReason | UnsetType = UNSET
@@ -366,7 +366,7 @@ def _eviction_pass(relief: EvictionPass) -> ReportedEvictionPass:
     return ReportedEvictionPass(
         conditions=tuple(relief.state.conditions),
         met=tuple(met.threshold.signal for met in relief.met),
-        taken_up=None if relief.target is None else relief.target.signal,
+        handled_signal=None if relief.target is None else relief.target.signal,
         evicted=tuple(eviction.active_pod.pod for eviction in relief.evictions),
         stopped=UNSET if relief.stopped is None else relief.stopped,
     )

@@ -94,7 +94,7 @@ class EvictionTimelineReport(ReportDocument, frozen=True, kw_only=True):
     advice: AdviceReport | None
     model: str
     """What the simulation assumes."""
-    not_played: tuple[str, ...] = ("nodefs", "imagefs", "containerfs", "inodes", "pid")
+    not_simulated: tuple[str, ...] = ("nodefs", "imagefs", "containerfs", "inodes", "pid")
     """Signals that are not simulated."""
     warnings: tuple[str, ...]
 

@@ -36,7 +36,7 @@ def test_the_qos_class_does_not_determine_the_ranking(capsys: pytest.CaptureFixt
     ]
     (gone,) = found["evictions"]
     assert (gone["name"], gone["frees"], gone["gracePeriodSeconds"]) == ("web", 2 << 30, 1)
-    assert found["takenUp"] == "memory.available"
+    assert found["handledSignal"] == "memory.available"
     assert found["relieved"]
 
 

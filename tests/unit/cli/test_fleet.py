@@ -188,7 +188,7 @@ def test_parquet_holds_a_row_a_pod(capsys: pytest.CaptureFixture[str], tmp_path:
     assert asked(capsys, *TABLES, "--parquet", str(path))[0] == 0
     frame = polars.read_parquet(path)
     assert frame.height == 40
-    assert frame["fate"].to_list() == ["ended"] * 40
+    assert frame["outcome"].to_list() == ["ended"] * 40
 
 
 def test_ctrl_c_ends_the_run_and_reports_the_results_so_far(
@@ -312,7 +312,7 @@ def test_pods_are_evicted_when_a_node_runs_short(capsys: pytest.CaptureFixture[s
     kubelet.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
     fleet = ("--nodes", str(nodes), "--pods", str(pods), "--kubelet-config", str(kubelet))
     _, out, _ = asked(capsys, *fleet, "--usage", str(usage), "-o", "json")
-    assert {one["name"]: one["fate"] for one in json.loads(out)["pods"]} == {
+    assert {one["name"]: one["outcome"] for one in json.loads(out)["pods"]} == {
         "greedy": "evicted",
         "modest": "ended",
     }

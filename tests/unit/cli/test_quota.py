@@ -65,13 +65,13 @@ def test_the_document_has_charges_totals_refusals_headroom_and_fixes(
     assert first["message"].startswith('pods "report-0" is forbidden: exceeded quota: team, requested: ')
     assert first["reasons"][0]["type"] == "QuotaExceeded"
     assert [room["morePods"] for room in found["stillFits"]] == [0, 0, 0]
-    mending = found["mending"]
-    assert mending["raise"][0]["to"] == "3900m"
-    assert [(one["name"], one["from"], one["to"]) for one in mending["lowerOne"]] == [
+    fixes = found["fixes"]
+    assert fixes["raise"][0]["to"] == "3900m"
+    assert [(one["name"], one["from"], one["to"]) for one in fixes["lowerOne"]] == [
         ("web", 5, 3),
         ("db", 2, 1),
     ]
-    assert mending["lowerAll"] == []
+    assert fixes["lowerAll"] == []
 
 
 def test_yaml_equals_json(capsys: pytest.CaptureFixture[str]) -> None:

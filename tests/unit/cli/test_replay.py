@@ -65,7 +65,7 @@ def test_a_scenario_drives_evictions_and_conditions(capsys: Captured) -> None:
     assert "7 events: 3 admitted, 1 refused, 1 evicted, 2 pods on the node" in lines
     assert run(["replay", PRESSURE, "-o", "json"]) == NO
     look = json.loads(capsys.readouterr().out)["events"][3]
-    assert (look["takenUp"], look["conditions"]) == ("memory.available", ["MemoryPressure"])
+    assert (look["handledSignal"], look["conditions"]) == ("memory.available", ["MemoryPressure"])
     announced, ended = look["actions"]
     assert announced == {"action": "AnnounceReclaim", "resource": "memory"}
     assert (ended["podUid"], ended["gracePeriodS"]) == ("default/web", 1)

@@ -73,8 +73,8 @@ def test_the_document_equals_the_lines() -> None:
         "mismatches": [
             {"id": "b", "family": "quota", "differences": [{"path": "x[0]", "expected": 1, "got": "1"}]}
         ],
-        "troubles": [
-            {"id": "c", "family": "node", "differences": [], "trouble": "KeyError: 'x' (node.py:1, step)"}
+        "failures": [
+            {"id": "c", "family": "node", "differences": [], "failure": "KeyError: 'x' (node.py:1, step)"}
         ],
         "faults": [],
         "passed": 1,

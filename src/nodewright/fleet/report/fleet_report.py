@@ -126,7 +126,7 @@ class ReportedFleetPod(Report, frozen=True, kw_only=True):
 
     namespace: str
     name: str
-    fate: str
+    outcome: str
     node: str | UnsetType = UNSET
     arrived_seconds: float
     placed_seconds: float | UnsetType = UNSET
@@ -237,7 +237,7 @@ def reported_capacity(probe: Sequence[ShapeCapacity]) -> ReportedCapacity:
 POD_COLUMNS = (
     "namespace",
     "name",
-    "fate",
+    "outcome",
     "node",
     "arrived_s",
     "placed_s",

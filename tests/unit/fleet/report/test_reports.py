@@ -86,7 +86,7 @@ def test_a_document_and_columns_hold_every_pod(manifests: tuple[FleetSummary, Fl
     assert by_name["train-0"] == {
         "namespace": "ml",
         "name": "train-0",
-        "fate": "running",
+        "outcome": "running",
         "node": "gpu-0",
         "arrivedSeconds": 0.0,
         "placedSeconds": 0.0,
