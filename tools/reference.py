@@ -87,6 +87,7 @@ LAYERS = (
     "evict",
     "upgrade",
     "policies",
+    "features",
     "library",
     "api",
     "testing",
