@@ -1,6 +1,6 @@
 """A cluster of a real API server and `nodewright agent` as its node `worker`."""
 
-import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support.agent_command import AgentCommand
 from tests.support.live_agent import private_cgroups
-from tests.support.real_api_server import NODE_TOKEN, RealAPIServer, real_api_server
+from tests.support.real_api_server import ASSETS, NODE_TOKEN, RealAPIServer, real_api_server
 
 NODE, PODS = "/api/v1/nodes/worker", "/api/v1/namespaces/default/pods"
 _LIMIT_S = 60
@@ -61,6 +61,18 @@ class ClusterBench:
         answer = self.server.request("DELETE", f"{PODS}/{name}")
         assert answer.code == 200, answer.message
 
+    def kubectl(self, *words: str) -> list[str]:
+        """The command line of kubectl as the administrator."""
+        return [f"{ASSETS}/kubectl", f"--kubeconfig={self.agent.folder}/admin.kubeconfig", *words]
+
+    def kubectl_output(self, *words: str, stdin: str = "") -> str:
+        """What kubectl prints; it must succeed."""
+        ran = subprocess.run(
+            self.kubectl(*words), input=stdin, capture_output=True, text=True, check=False, timeout=_LIMIT_S
+        )
+        assert ran.returncode == 0, (ran.stdout, ran.stderr, self.agent.log_tail())
+        return ran.stdout
+
     def wait_until(self, holds: Callable[[], bool]) -> None:
         """Waits until something is so; says otherwise what the agent has logged."""
         deadline = time.monotonic() + _LIMIT_S
@@ -70,20 +82,14 @@ class ClusterBench:
 
 
 @contextmanager
-def cluster_bench(folder: Path, *options: str, checks_rights: bool = True) -> Iterator[ClusterBench]:
+def cluster_bench(
+    folder: Path, *options: str, checks_rights: bool = True, server_options: tuple[str, ...] = ()
+) -> Iterator[ClusterBench]:
     """The server, and an agent that is to be started; nothing of the pods is left afterwards."""
-    with real_api_server(folder, checks_rights=checks_rights) as server, private_cgroups() as cgroups:
-        kubeconfig = folder / "kubeconfig"
-        cluster = {"server": f"https://127.0.0.1:{server.port}", "insecure-skip-tls-verify": True}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "users": [{"name": "worker", "user": {"token": NODE_TOKEN}}],
-            "clusters": [{"name": "test", "cluster": cluster}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "worker"}}],
-            "current-context": "test",
-        }
-        kubeconfig.write_text(json.dumps(config), "utf-8")
+    running_server = real_api_server(folder, checks_rights=checks_rights, flags=server_options)
+    with running_server as server, private_cgroups() as cgroups:
+        kubeconfig = server.write_kubeconfig(folder / "kubeconfig", NODE_TOKEN)
+        server.write_kubeconfig(folder / "admin.kubeconfig")
         options = (*options, "--kubeconfig", str(kubeconfig), "--hostname-override", "worker")
         agent = AgentCommand(folder, cgroups.root, *options)
         try:

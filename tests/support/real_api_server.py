@@ -61,6 +61,20 @@ class RealAPIServer:
             raise
         return APIAnswer(response.status, json.loads(text) if text[:1] == b"{" else {"text": text.decode()})
 
+    def write_kubeconfig(self, path: Path, token: str = _TOKEN) -> Path:
+        """The file as a kubeconfig of the token's user."""
+        cluster = {"server": f"https://127.0.0.1:{self.port}", "insecure-skip-tls-verify": True}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "users": [{"name": "user", "user": {"token": token}}],
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
+            "current-context": "test",
+        }
+        path.write_text(json.dumps(config), "utf-8")
+        return path
+
     def close(self) -> None:
         """Closes the connection."""
         if self._connection is not None:
