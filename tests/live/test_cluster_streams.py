@@ -1,21 +1,24 @@
 """`kubectl exec`, `attach`, `cp`, `port-forward`, `logs` through a real API server, on containers of containerd."""
 
+import http.client
 import os
 import pty
 import re
 import select
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.live.containerd import APP, Containerd, lacking
 from tests.support.cluster_bench import ClusterBench, cluster_bench
 from tests.support.kubelet_api import CertificateAuthority
-from tests.support.real_api_server import ASSETS
+from tests.support.real_api_server import ASSETS, NODE_TOKEN
 
 pytestmark = [
     pytest.mark.live,
@@ -44,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterBench]:
         f"port: {free_port()}\nhealthzPort: 0\nevictionHard: {{}}\n"
         f"authentication: {{x509: {{clientCAFile: {authority.file}}}}}\n"
     )
-    options = ("--config", f"{folder}/kubelet.yaml", "--kubelet-api", "--grant=write=group:system:masters")
+    options = ("--config", f"{folder}/kubelet.yaml", "--kubelet-api")
     server_options = (
         f"--kubelet-client-certificate={client.certificate}",
         f"--kubelet-client-key={client.key}",
@@ -68,6 +71,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterBench]:
 
 def container(name: str, script: str, **fields: object) -> dict[str, object]:
     return {"name": name, "image": APP, "imagePullPolicy": "Never", "command": ["sh", "-c", script], **fields}
+
+
+def test_the_api_server_decides_who_may_do_what(cluster: ClusterBench) -> None:
+    endpoint = cluster.node_status()["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def status(token: str, path: str) -> int:
+        connection = http.client.HTTPSConnection("127.0.0.1", endpoint, context=context, timeout=30)
+        with closing(connection):
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+            return connection.getresponse().status
+
+    assert status("admin", "/pods") == 200
+    assert status("admin", "/exec/default/web/main") == 400
+    assert status(NODE_TOKEN, "/exec/default/web/main") == 403
+    assert status("unknown", "/pods") == 401
 
 
 @pytest.mark.parametrize("websockets", ["true", "false"])

@@ -1,38 +1,48 @@
 """The settings of the kubelet's HTTP API, from the configuration and the command line."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.api.access import Authorizer, Grants
 from nodewright.api.kubelet_serving import KubeletServingConfig
 from nodewright.api.routes import AccessRole
 from nodewright.api.tls import ReloadingTLS
+from nodewright.api.webhooks import AccessReviews, CacheTimes, TokenReviews
 from nodewright.errors import Fault, InputError
 from nodewright.host.key_pair import KeyPair, ensure_key_pair
 from nodewright.host.tokens import TokenFile
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+
+if TYPE_CHECKING:
+    from nodewright.cluster.access import ClusterAccess
 
 _ALWAYS_ALLOW, _WEBHOOK = "AlwaysAllow", "Webhook"
 _NO_API_SERVER = "this agent has no API server for webhooks; "
 
 
 def serving_config(
-    settings: AgentSettings, document: Mapping[str, Any], config: KubeletConfiguration, host: tuple[str, str]
+    settings: AgentSettings,
+    document: Mapping[str, Any],
+    config: KubeletConfiguration,
+    host: tuple[str, str],
+    access: "ClusterAccess | None" = None,
 ) -> KubeletServingConfig | None:
     """The settings of the HTTP API; None: it is not served.
 
-    ``document`` is the configuration as written, because an explicit webhook setting is an error here.
-    ``host`` is the name and the address of this machine.
+    ``document`` is the configuration as written, because without an API server (``access``) an explicit webhook
+    setting is an error. ``host`` is the name and the address of this machine.
 
     Errors:  InputError with all unsupported settings; HostError.
     Follows: v1.36, cmd/kubelet/app/auth.go, BuildAuth.
-    Departs: webhooks that are on by default are off; --grant authorizes users instead.
+    Departs: without an API server, webhooks that are on by default are off. --grant and --token-auth-file authorize
+        users besides the API server.
     """
     if not settings.kubelet_api or not config.enable_server:
         return None
-    faults = [*_webhook_faults(document)]
+    faults = [*_webhook_faults(document)] if access is None else []
     grants = _grants(settings.grants, faults)
     tokens = None
     if settings.token_auth_file is not None:
@@ -44,13 +54,35 @@ def serving_config(
         raise InputError(faults)
     name, address = host
     key_pair = _key_pair(settings, config, name, address)
-    access = Authorizer(
+    client, reviews = _reviews(config, name, access)
+    authorizer = Authorizer(
         grants,
         tokens,
         takes_anonymous=config.authentication.anonymous.enabled,
         allows_all=_authorization_mode(document) == _ALWAYS_ALLOW,
+        token_reviews=reviews[0],
+        access_reviews=reviews[1],
     )
-    return KubeletServingConfig(config=config, access=access, tls=ReloadingTLS(key_pair, config))
+    tls = ReloadingTLS(key_pair, config)
+    return KubeletServingConfig(config=config, access=authorizer, tls=tls, review_client=client)
+
+
+def _reviews(
+    config: KubeletConfiguration, name: str, access: "ClusterAccess | None"
+) -> tuple[AbstractAsyncContextManager[Any] | None, tuple[TokenReviews | None, AccessReviews | None]]:
+    """The client for reviews, on a connection of its own, and the reviews that the configuration enables."""
+    if access is None:
+        return None, (None, None)
+    from nodewright.cluster.api_client import ApiClient  # noqa: PLC0415 - needs the extra `cluster`
+    from nodewright.cluster_node.api_access import ApiAccess  # noqa: PLC0415 - as above
+
+    client = ApiClient(access)
+    api, times = ApiAccess(client), CacheTimes.from_config(config)
+    has_tokens, has_access = config.authentication.webhook.enabled, config.authorization.mode == _WEBHOOK
+    return client, (
+        TokenReviews(api, times) if has_tokens else None,
+        AccessReviews(api, name, times) if has_access else None,
+    )
 
 
 def _authorization_mode(document: Mapping[str, Any]) -> str:

@@ -99,8 +99,8 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
     ShortCollections().install()
     prepare_root_directory(settings.root_dir)
     raise_descriptor_limit()
-    kubelet_api = _kubelet_serving_config(settings, agent_node)
     access = cluster_access(settings)
+    kubelet_api = _kubelet_serving_config(settings, agent_node, access)
     opened_store = _opened_store(settings, agent_node)
     if opened_store is None:
         return ERROR
@@ -168,7 +168,9 @@ async def _servers(parts: AgentParts, kubelet_api: "KubeletServingConfig | None"
         yield
 
 
-def _kubelet_serving_config(settings: AgentSettings, agent_node: AgentNode) -> "KubeletServingConfig | None":
+def _kubelet_serving_config(
+    settings: AgentSettings, agent_node: AgentNode, access: "ClusterAccess | None"
+) -> "KubeletServingConfig | None":
     """The settings of the kubelet's HTTP API; None: it is not served.
 
     Errors: InputError, HostError.
@@ -178,9 +180,8 @@ def _kubelet_serving_config(settings: AgentSettings, agent_node: AgentNode) -> "
     from nodewright.agent_main.kubelet_serving_config import serving_config  # noqa: PLC0415 - 3 MiB, if it is not used
 
     document = agent_node.profile.spec.kubelet_configuration
-    return serving_config(
-        settings, document, agent_node.node.config.parts.kubelet, (agent_node.node.name, host_address())
-    )
+    host = (agent_node.node.name, host_address())
+    return serving_config(settings, document, agent_node.node.config.parts.kubelet, host, access)
 
 
 async def _serve_kubelet_api(

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from nodewright.api.request_user import RequestAttributes, User
 from nodewright.api.routes import AccessRole
+from nodewright.api.webhooks import AccessReviews, ReviewError, TokenReviews
 from nodewright.host.tokens import TokenFile
 from nodewright.values.instant import Instant
 
@@ -15,17 +17,21 @@ Certificate: TypeAlias = Mapping[str, Any]
 """A verified client certificate, as `ssl` shows it."""
 
 
-class User(NamedTuple):
-    """An authenticated user."""
-
-    name: str
-    groups: tuple[str, ...]
-
-
 class Unauthenticated(NamedTuple):
     """A request that could not be authenticated."""
 
     reason: str
+
+
+class AuthorizationError(Exception):
+    """The API server has not decided about a request; the text is the body of the response."""
+
+    def __init__(self, user: User, attributes: RequestAttributes, subresource: str, reason: str) -> None:
+        super().__init__(
+            f"Authorization error (user={user.name}, verb={attributes.verb}, resource=nodes,"
+            f" subresource={subresource})"
+        )
+        self.reason = reason
 
 
 class Grants(NamedTuple):
@@ -50,12 +56,18 @@ class Authorizer:
         *,
         takes_anonymous: bool = False,
         allows_all: bool = False,
+        token_reviews: TokenReviews | None = None,
+        access_reviews: AccessReviews | None = None,
     ) -> None:
-        """With ``allows_all`` every authenticated user is authorized (authorization mode AlwaysAllow)."""
+        """With ``allows_all`` every authenticated user is authorized (authorization mode AlwaysAllow).
+
+        The reviews ask the API server where the file and the grants give no answer; None: it is not asked.
+        """
         self.grants, self.tokens = grants, tokens
         self._takes_anonymous, self._allows_all = takes_anonymous, allows_all
+        self._token_reviews, self._access_reviews = token_reviews, access_reviews
 
-    def authenticate(
+    async def authenticate(
         self, certificate: Certificate | None, authorization: str, now: Instant
     ) -> User | Unauthenticated:
         """The user: by client certificate, else by bearer token.
@@ -68,14 +80,32 @@ class Authorizer:
             if user is not None:
                 return user
         if authorization[: len(_BEARER)].lower() == _BEARER:
-            return self._token_user(authorization[len(_BEARER) :].strip(), now)
+            token = authorization[len(_BEARER) :].strip()
+            user_or_refusal = self._token_user(token, now)
+            if isinstance(user_or_refusal, User) or self._token_reviews is None or not token:
+                return user_or_refusal
+            return await _reviewed_user(self._token_reviews, token)
         if self._takes_anonymous:
             return User(ANONYMOUS, (_UNAUTHENTICATED,))
         return Unauthenticated("no token and no client certificate")
 
-    def is_authorized(self, user: User, role: AccessRole) -> bool:
-        """Whether the user is authorized for the role."""
-        return self._allows_all or self.grants.allows(user, role)
+    async def is_authorized(self, user: User, role: AccessRole, attributes: RequestAttributes) -> bool:
+        """Whether the user has the role, or may do this as the API server decides.
+
+        Follows: v1.36, kubelet/server/server.go, InstallAuthFilter: one of the subresources suffices.
+        Errors:  AuthorizationError.
+        """
+        if self._allows_all or self.grants.allows(user, role):
+            return True
+        if self._access_reviews is None:
+            return False
+        for subresource in attributes.subresources:
+            try:
+                if await self._access_reviews.is_allowed(user, attributes, subresource):
+                    return True
+            except ReviewError as error:
+                raise AuthorizationError(user, attributes, subresource, str(error)) from None
+        return False
 
     def _token_user(self, token: str, now: Instant) -> User | Unauthenticated:
         if self.tokens is None:
@@ -90,6 +120,18 @@ class Authorizer:
         return Unauthenticated("unknown token")
 
 
+async def _reviewed_user(reviews: TokenReviews, token: str) -> User | Unauthenticated:
+    try:
+        user = await reviews.user(token)
+    except ReviewError as error:
+        return Unauthenticated(f"the API server does not verify the token: {error}")
+    if user is None:
+        return Unauthenticated("unknown token")
+    if {_AUTHENTICATED, _UNAUTHENTICATED}.isdisjoint(user.groups):
+        return user._replace(groups=(*user.groups, _AUTHENTICATED))
+    return user
+
+
 def _certificate_user(certificate: Certificate) -> User | None:
     """The user of a certificate: its common name, with its organizations as groups.
 
@@ -99,27 +141,3 @@ def _certificate_user(certificate: Certificate) -> User | None:
     names = [value for key, value in pairs if key == "commonName"]
     groups = tuple(value for key, value in pairs if key == "organizationName")
     return User(names[-1], (*groups, _AUTHENTICATED)) if names and names[-1] else None
-
-
-_SUBRESOURCES = {
-    "/stats": "stats",
-    "/metrics": "metrics",
-    "/logs": "log",
-    "/checkpoint": "checkpoint",
-    "/statusz": "statusz",
-    "/flagz": "configz",
-}
-_FINE_SUBRESOURCES = {"/pods": "pods", "/healthz": "healthz", "/configz": "configz", "/runningpods": "pods"}
-_VERBS = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-
-
-def forbidden_text(user: User, method: str, path: str, *, is_fine: bool) -> str:
-    """The body of a 403 response; ``is_fine``: the gate KubeletFineGrainedAuthz.
-
-    Follows: v1.36, kubelet/server/auth.go, GetRequestAttributes; server.go, InstallAuthFilter.
-    """
-    root = "/" + path.lstrip("/").partition("/")[0]
-    subresources = [_FINE_SUBRESOURCES[root]] if is_fine and root in _FINE_SUBRESOURCES else []
-    subresources.append(_SUBRESOURCES.get(root, "proxy"))
-    verb = _VERBS.get(method, "")
-    return f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource(s)=[{' '.join(subresources)}])\n"

@@ -1,9 +1,10 @@
 """Serving the kubelet's HTTP API on its ports, with its metrics."""
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -29,6 +30,8 @@ class KubeletServingConfig(msgspec.Struct, frozen=True, kw_only=True):
     config: KubeletConfiguration
     access: Authorizer
     tls: ReloadingTLS
+    review_client: AbstractAsyncContextManager[Any] | None = None
+    """The client through which ``access`` asks the API server; None: it does not."""
 
 
 class LoopMetrics:
@@ -75,6 +78,8 @@ async def serve_kubelet_api(
     Errors: HostError if an address is in use.
     """
     config = serving.config
+    if serving.review_client is not None:
+        await stack.enter_async_context(serving.review_client)
     refusals = RefusalLog(partial(agent.event_recorder.record_warning, "RequestRefused"))
     requests = RequestMetrics()
     metrics_pages = AgentMetricsPages(

@@ -10,7 +10,8 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from nodewright.agent.observe.metric_names import DEFAULT_BOUNDS, HistogramBuckets
-from nodewright.api.access import Authorizer, Unauthenticated, forbidden_text
+from nodewright.api.access import AuthorizationError, Authorizer, Unauthenticated
+from nodewright.api.request_user import forbidden_text, request_attributes
 from nodewright.api.routes import AccessRole, AuthorizedRoute
 from nodewright.values.instant import Instant
 
@@ -129,14 +130,22 @@ class AuthMiddleware:
         assert self._access is not None
         source, method, path = _source(scope), scope["method"], scope["path"]
         certificate = scope.get("state", {}).get(PEER_CERTIFICATE)
-        user = self._access.authenticate(certificate, _authorization(scope), Instant(time.time_ns()))
+        now = Instant(time.time_ns())
+        user = await self._access.authenticate(certificate, _authorization(scope), now)
         if isinstance(user, Unauthenticated):
             kind = f"unauthorized {user.reason}"
             self._refusals.record(source, kind, f"401 for {method} {path}: {user.reason}")
             await _send_text(send, 401, "Unauthorized")
             return False
-        if not self._access.is_authorized(user, self._role(scope)):
-            text = forbidden_text(user, method, path, is_fine=self._is_fine)
+        attributes = request_attributes(method, path, is_fine=self._is_fine)
+        try:
+            is_authorized = await self._access.is_authorized(user, self._role(scope), attributes)
+        except AuthorizationError as error:
+            self._refusals.record(source, "undecided", f"500 for {method} {path}: {error}: {error.reason}")
+            await _send_text(send, 500, str(error))
+            return False
+        if not is_authorized:
+            text = forbidden_text(user, attributes)
             self._refusals.record(source, f"forbidden {user.name}", f"403 for {path}: {text.strip()}")
             await _send_text(send, 403, text)
             return False
