@@ -29,6 +29,7 @@ CLASSES = """
 ---
 {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 5, preemptionPolicy: Never}
 """
+RECORDED = Path(__file__).parents[1] / "golden/errors/workloads.jsonl"
 RESOURCES = {
     "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -93,6 +94,16 @@ def test_pods_under_limit_ranges_get_the_real_verdict(server: RealAPIServer) -> 
         if real != ours:
             differences.append((pod, limits, real, ours))
     assert not differences
+
+
+def test_recorded_errors_of_workloads_are_the_real_ones(server: RealAPIServer) -> None:
+    for line in RECORDED.read_text("utf-8").splitlines():
+        case = json.loads(line)
+        version, kind = case["object"]["apiVersion"], case["object"]["kind"]
+        prefix = "/api/v1" if version == "v1" else f"/apis/{version}"
+        path = f"{prefix}/namespaces/default/{kind.lower()}s"
+        _, texts = real_verdict(server.create(path, case["object"], is_dry_run=True))
+        assert sorted(texts) == case["errors"]
 
 
 TEMPLATE_KINDS = {

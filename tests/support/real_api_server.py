@@ -142,6 +142,7 @@ def real_api_server(
     server += [f"--secure-port={port}", "--bind-address=127.0.0.1", f"--cert-dir={folder}/certificates"]
     modes, plugins = ("Node,RBAC", "NodeRestriction") if checks_rights else ("AlwaysAllow", "")
     server += [f"--token-auth-file={folder}/tokens.csv", f"--authorization-mode={modes}"]
+    server += ["--allow-privileged=true"]
     server += [f"--enable-admission-plugins={plugins}"] if plugins else []
     server += ["--service-account-issuer=https://tests", f"--service-account-signing-key-file={key}"]
     server += [f"--service-account-key-file={key}", "--disable-admission-plugins=ServiceAccount"]

@@ -6,18 +6,14 @@ from uuid import NAMESPACE_URL, uuid5
 
 from msgspec.structs import replace
 
-from nodewright.core.validation.rolling_updates import rolling_update_violations
 from nodewright.core.validation.violation import Violation
-from nodewright.core.validation.workload_spec import workload_violations
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.api_request import APIObject, GroupResource, RollingUpdate, WorkloadController
+from nodewright.kubernetes.api_request import APIObject, GroupResource, WorkloadController
 from nodewright.kubernetes.namespace_objects import PartialObjectMetadata, PersistentVolumeClaim
 from nodewright.kubernetes.objects import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus, Toleration
 
 _REPLICA_SETS, _JOBS = GroupResource("replicasets", "apps"), GroupResource("jobs", "batch")
 _REVISIONS = GroupResource("controllerrevisions", "apps")
-_ROLLING = "RollingUpdate"
-_QUARTER = "25%"
 
 T = TypeVar("T")
 
@@ -39,6 +35,8 @@ def controller_of(value: dict[str, Any], pod: Pod) -> WorkloadController | None:
     kind, spec = value["kind"], value.get("spec") or {}
     if kind in ("Pod", "PodTemplate"):
         return None
+    from nodewright.core.validation.rolling_updates import rolling_update  # noqa: PLC0415 - start-up time
+
     if kind == "CronJob":
         job = (spec.get("jobTemplate") or {}).get("spec") or {}
         is_suspended = bool(spec.get("suspend"))
@@ -50,13 +48,13 @@ def controller_of(value: dict[str, Any], pod: Pod) -> WorkloadController | None:
     if kind == "Job":
         return WorkloadController(pod=pod, replicas=_active_pods(spec))
     if kind == "DaemonSet":
-        update = _rolling_update(spec.get("updateStrategy"), 0, 1)
+        update = rolling_update(kind, spec)
         return WorkloadController(
             pod=pod, replicas=None, intermediate_resources=(_REVISIONS,), rolling_update=update
         )
     replicas = _value_or(spec.get("replicas"), 1)
     if kind == "Deployment":
-        update = _rolling_update(spec.get("strategy"), _QUARTER, _QUARTER)
+        update = rolling_update(kind, spec)
         return WorkloadController(
             pod=pod, replicas=replicas, intermediate_resources=(_REPLICA_SETS,), rolling_update=update
         )
@@ -76,22 +74,10 @@ def controller_of(value: dict[str, Any], pod: Pod) -> WorkloadController | None:
 
 def controller_violations(value: dict[str, Any]) -> tuple[Violation, ...]:
     """The API server's validation errors of the object, without its metadata and its template."""
+    from nodewright.core.validation.workload_spec import workload_violations  # noqa: PLC0415 - start-up time
+
     kind, spec = value["kind"], value.get("spec") or {}
-    return (*workload_violations(kind, spec), *_strategy_violations(kind, spec))
-
-
-def _strategy_violations(kind: str, spec: dict[str, Any]) -> tuple[Violation, ...]:
-    if kind == "Deployment":
-        field, update = "strategy", _rolling_update(spec.get("strategy"), _QUARTER, _QUARTER)
-    elif kind == "DaemonSet":
-        field, update = "updateStrategy", _rolling_update(spec.get("updateStrategy"), 0, 1)
-    else:
-        return ()
-    if update is None:
-        return ()
-    return tuple(
-        rolling_update_violations(update, f"spec.{field}.rollingUpdate", one_only=kind == "DaemonSet")
-    )
+    return tuple(workload_violations(kind, spec))
 
 
 def ephemeral_claims(pod: Pod) -> tuple[PersistentVolumeClaim, ...]:
@@ -116,19 +102,6 @@ def _active_pods(job: dict[str, Any]) -> int:
     parallelism: int = _value_or(job.get("parallelism"), 1)
     completions: int = _value_or(job.get("completions"), parallelism)
     return min(parallelism, completions)
-
-
-def _rolling_update(
-    strategy: dict[str, Any] | None, surge: int | str, unavailable: int | str
-) -> RollingUpdate | None:
-    strategy = strategy or {}
-    if strategy.get("type") not in (None, "", _ROLLING):
-        return None
-    update = strategy.get("rollingUpdate") or {}
-    return RollingUpdate(
-        max_surge=_value_or(update.get("maxSurge"), surge),
-        max_unavailable=_value_or(update.get("maxUnavailable"), unavailable),
-    )
 
 
 def _value_or(value: T | None, default: T) -> T:

@@ -70,6 +70,9 @@ class _YAMLPosition(NamedTuple):
     children: "dict[str, _YAMLPosition]"
 
 
+_OF_METADATA = ("labels", "annotations")
+
+
 @dataclass
 class _YAMLPositions:
     """The positions of all fields of a text."""
@@ -85,6 +88,9 @@ class _YAMLPositions:
         end = path.rfind("]") + 1
         for key, name in (*_STEP.findall(path[:end]), *_STEP.findall(path[end:].replace("[", "."))):
             child = position.children.get(key or name)
+            if child is None and name in _OF_METADATA and (meta := position.children.get("metadata")):
+                # The API server leaves out `metadata` in the paths of pod templates.
+                child = meta.children.get(name)
             if child is None:
                 break
             position = child

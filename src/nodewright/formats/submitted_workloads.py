@@ -9,7 +9,7 @@ from nodewright.core.admission_plugins import with_default_ports
 from nodewright.core.requests.resource_defaults import rounded_pod
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.core.validation.restarts import template_restart_violations
-from nodewright.core.validation.violation import Violation, metadata_violations
+from nodewright.core.validation.violation import Violation
 from nodewright.formats.controllers import POD_TEMPLATES, first_pod, with_identity
 from nodewright.formats.decode import decode
 from nodewright.formats.object_location import ObjectLocation
@@ -55,6 +55,9 @@ def submitted_controller(
     value: dict[str, Any], namespace: str, location: ObjectLocation
 ) -> SubmittedController:
     """The controller of a document that passed the schema check."""
+    from nodewright.core.validation.label_selectors import is_template_judged  # noqa: PLC0415 - start-up time
+    from nodewright.core.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415
+
     meta = decode(value.get("metadata") or {}, ObjectMeta)
     pod, replicas = first_pod(value, meta.namespace or namespace)
     workload = _workload(value, location, pod, meta, replicas=replicas, is_stored=False)
@@ -64,12 +67,15 @@ def submitted_controller(
     if value["kind"] == "StatefulSet":
         # Its pods have other host names, so those of the template are not validated.
         template = replace(template, spec=replace(template.spec, hostname="", subdomain=""))
-    in_template = tuple(pod_violations(template, is_template=True))
+    spec = value.get("spec") or {}
+    in_template = (
+        tuple(pod_violations(template, is_template=True)) if is_template_judged(value["kind"], spec) else ()
+    )
     read = UnadmittedWorkload(workload=workload, value=value, is_stored=False)
     return SubmittedController(
         replace(read, valid=None if in_template else template),
         (
-            *metadata_violations(meta),
+            *workload_metadata_violations(value["kind"], meta, spec),
             *template_restart_violations(value["kind"], template.spec, f"{prefix}.spec"),
             *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
         ),

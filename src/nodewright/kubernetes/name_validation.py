@@ -7,10 +7,13 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _KEY = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
 
+_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+
 _LABEL_RE = re.compile(_LABEL, re.ASCII)
 _SUBDOMAIN_RE = re.compile(_SUBDOMAIN, re.ASCII)
 _KEY_RE = re.compile(_KEY, re.ASCII)
 _VALUE_RE = re.compile(_VALUE, re.ASCII)
+_PATH_RE = re.compile(_PATH, re.ASCII)
 _PORT_RE = re.compile(r"[-a-z0-9]+", re.ASCII)
 
 _LABEL_RULE = (
@@ -89,6 +92,14 @@ def label_key_errors(text: str) -> list[str]:
 
 def _in_bytes(rules: list[str]) -> list[str]:
     return [rule.replace("253 characters", "253 bytes") for rule in rules]
+
+
+def http_path_errors(text: str) -> list[str]:
+    """Why the text is not the path of a name such as `example.com/path`.
+
+    Follows: v1.36, apimachinery/pkg/util/validation/validation.go, IsDomainPrefixedPath.
+    """
+    return [] if _PATH_RE.fullmatch(text) else [f"Invalid path (regex used for validation is '{_PATH}')"]
 
 
 def label_value_errors(text: str) -> list[str]:

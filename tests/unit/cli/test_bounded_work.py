@@ -39,7 +39,10 @@ spec:
     spec: {containers: [{name: a, image: x}]}
 """
 JOB = (
-    DEPLOYMENT.replace("apps/v1", "batch/v1").replace("Deployment", "Job").replace("replicas", "parallelism")
+    DEPLOYMENT.replace("apps/v1", "batch/v1")
+    .replace("Deployment", "Job")
+    .replace("replicas", "parallelism")
+    .replace("  selector: {matchLabels: {a: b}}\n", "")
 )
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a%d}, spec: {containers: [{name: a, image: x}]}}\n"
 FORECAST = """apiVersion: nodewright.dev/v1alpha1

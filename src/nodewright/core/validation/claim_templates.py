@@ -14,7 +14,7 @@ from nodewright.core.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
 from nodewright.values.quantity import Quantity
 
 Fields = Mapping[str, Any]
@@ -101,3 +101,5 @@ def _data_source_violations(source: Fields, path: str) -> Iterator[Violation]:
         yield invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
     if group:
         yield from each_invalid(f"{path}.apiGroup", group, dns1123_subdomain_errors(group))
+    if (namespace := source.get("namespace")) and path.endswith("Ref"):
+        yield from each_invalid(f"{path}.namespace", namespace, dns1123_label_errors(namespace))

@@ -118,6 +118,8 @@ def _ephemeral_violations(spec: PodSpec, scope: _Scope, path: str) -> Iterator[V
     for index, container in enumerate(spec.ephemeral_containers):
         container_path = f"{path}[{index}]"
         yield from _common_violations(container, container_path, scope, _NOTHING_CHECKED)
+        if not container.image:
+            yield required(f"{container_path}.image")
         yield from image_space_violations((container,), path, index)
         if container.name in names:
             yield duplicate(f"{container_path}.name", container.name)

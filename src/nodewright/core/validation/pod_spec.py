@@ -71,9 +71,7 @@ def pod_violations(
     [('spec.containers[0].resources.requests', 'must be less than or equal to cpu limit of 1')]
     """
     violations = list(
-        label_violations(pod.metadata.labels, "metadata.labels")
-        if is_template
-        else metadata_violations(pod.metadata)
+        label_violations(pod.metadata.labels, "labels") if is_template else metadata_violations(pod.metadata)
     )
     if pod.metadata.annotations:
         violations.extend(_annotation_violations(pod, is_template=is_template))
@@ -109,9 +107,10 @@ def pod_violations(
 
 
 def _annotation_violations(pod: Pod, *, is_template: bool) -> Iterator[Violation]:
+    path = "annotations" if is_template else "metadata.annotations"  # The API server leaves out `metadata`.
     if is_template:
-        yield from annotation_violations(pod.metadata.annotations, "metadata.annotations")
-    yield from pod_annotation_violations(pod, "metadata.annotations", is_template=is_template)
+        yield from annotation_violations(pod.metadata.annotations, path)
+    yield from pod_annotation_violations(pod, path, is_template=is_template)
 
 
 def _pod_level(pod: Pod, pod_level: ResourceRequirements) -> Iterator[Violation]:

@@ -235,7 +235,7 @@ def resource_claim_violations(pod: Pod, path: str, *, is_template: bool) -> Iter
     names: set[str] = set()
     for index, reference in enumerate(pod.spec.resource_claims):
         if "kubernetes.io/config.mirror" in pod.metadata.annotations and not is_template:
-            yield forbidden("", "static pods do not support resource claims")
+            yield forbidden("[]", "static pods do not support resource claims")
             continue
         name, claim_path = reference.get("name") or "", f"{path}[{index}]"
         if not name:

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nodewright.core.validation.violation import (
-    ErrorType,
     Violation,
     duplicate,
     forbidden,
     invalid,
     not_supported,
     required,
+    too_many,
 )
 from nodewright.kubernetes.objects import Container, PodSpec
 from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy
@@ -72,7 +72,7 @@ def restart_violations(container: Container, path: str, *, is_init: bool) -> Ite
         yield not_supported(f"{path}.restartPolicy", policy, _POLICIES)
     rules_path = f"{path}.restartPolicyRules"
     if len(rules) > _MOST_RULES:
-        yield _too_many(rules_path, len(rules), _MOST_RULES)
+        yield too_many(rules_path, len(rules), _MOST_RULES)
     for index, fields in enumerate(rules):
         yield from _rule_violations(fields, f"{rules_path}[{index}]")
 
@@ -89,11 +89,7 @@ def _rule_violations(fields: Mapping[str, Any], path: str) -> Iterator[Violation
     if operator not in _EXIT_CODE_OPERATORS:
         yield not_supported(f"{path}.exitCodes.operator", operator, _EXIT_CODE_OPERATORS)
     if len(values) > _MOST_EXIT_CODES:
-        yield _too_many(f"{path}.exitCodes.values", len(values), _MOST_EXIT_CODES)
-
-
-def _too_many(path: str, count: int, most: int) -> Violation:
-    return Violation(path, ErrorType.TOO_MANY, count, f"must have at most {most} items")
+        yield too_many(f"{path}.exitCodes.values", len(values), _MOST_EXIT_CODES)
 
 
 def resize_policy_violations(

@@ -1,18 +1,95 @@
-"""Validation of `maxSurge` and `maxUnavailable` of rolling updates."""
+"""Validation of how a workload replaces its pods: the type of its strategy, and the numbers of rolling updates."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from nodewright.core.validation.violation import Violation, invalid, required
+from nodewright.core.validation.violation import Violation, forbidden, invalid, not_supported, required
 from nodewright.kubernetes.api_request import RollingUpdate
 from nodewright.values.golang import saturated_int
 
+Fields = Mapping[str, Any]
+
+_ROLLING, _RECREATE, _ON_DELETE = "RollingUpdate", "Recreate", "OnDelete"
+_QUARTER = "25%"
+_FIELDS = {"Deployment": "strategy", "StatefulSet": "updateStrategy", "DaemonSet": "updateStrategy"}
+_DEFAULTS: Mapping[str, tuple[int | str, int | str]] = {
+    "Deployment": (_QUARTER, _QUARTER),
+    "DaemonSet": (0, 1),
+}
 _PERCENT = re.compile("[0-9]+%", re.ASCII)
 _WHOLE = re.compile("[+-]?[0-9]+", re.ASCII)
 _NO_PERCENT = (
     "a valid percent string must be a numeric string followed by an ending '%' "
     "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
 )
+
+
+def rolling_update(kind: str, spec: Fields) -> RollingUpdate | None:
+    """The numbers of the rolling update of a Deployment or DaemonSet, with their defaults; None: it has another strategy.
+
+    Follows: v1.36, pkg/apis/apps/v1/defaults.go, SetDefaults_Deployment, SetDefaults_DaemonSet.
+    """
+    strategy: Fields = spec.get(_FIELDS[kind]) or {}
+    if strategy.get("type") not in (None, "", _ROLLING):
+        return None
+    update = strategy.get("rollingUpdate") or {}
+    surge, unavailable = _DEFAULTS[kind]
+    written_surge, written_unavailable = update.get("maxSurge"), update.get("maxUnavailable")
+    return RollingUpdate(
+        max_surge=surge if written_surge is None else written_surge,
+        max_unavailable=unavailable if written_unavailable is None else written_unavailable,
+    )
+
+
+def strategy_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator[Violation]:
+    """The violations in the update strategy of a workload; none for kinds without one.
+
+    Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidateDeploymentStrategy,
+        ValidateDaemonSetUpdateStrategy, ValidateStatefulSetSpec and validateRollingUpdateStatefulSet; the gate
+        MaxUnavailableStatefulSet is off, so that the field is dropped.
+    """
+    if kind not in _FIELDS:
+        return
+    path = f"{path}.{_FIELDS[kind]}"
+    strategy: Fields = spec.get(_FIELDS[kind]) or {}
+    written, update = strategy.get("type") or _ROLLING, strategy.get("rollingUpdate")
+    if kind == "StatefulSet":
+        yield from _stateful_set_violations(written, update, path)
+    elif written == _ROLLING:
+        numbers = rolling_update(kind, spec)
+        assert numbers is not None
+        yield from rolling_update_violations(numbers, f"{path}.rollingUpdate", one_only=kind == "DaemonSet")
+    elif kind == "Deployment" and written == _RECREATE:
+        if update is not None:
+            yield forbidden(
+                f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"
+            )
+    elif (kind, written) != ("DaemonSet", _ON_DELETE):
+        known = (_RECREATE, _ROLLING) if kind == "Deployment" else (_ROLLING, _ON_DELETE)
+        shown = {"Type": written, "RollingUpdate": _shown_numbers(update)}
+        yield not_supported(path, shown, known)
+
+
+def _stateful_set_violations(written: str, update: Fields | None, path: str) -> Iterator[Violation]:
+    partition = 0 if update is None else update.get("partition") or 0
+    shown = None if update is None else {"Partition": partition, "MaxUnavailable": None}
+    if written == _ON_DELETE:
+        if shown is not None:
+            rule = "only allowed for updateStrategy 'RollingUpdate'"
+            yield invalid(f"{path}.rollingUpdate", shown, rule)
+    elif written != _ROLLING:
+        rule = "must be 'RollingUpdate' or 'OnDelete'"
+        yield invalid(path, {"Type": written, "RollingUpdate": shown}, rule)
+    elif partition < 0:
+        yield invalid(f"{path}.rollingUpdate.partition", partition, "must be greater than or equal to 0")
+
+
+def _shown_numbers(update: Fields | None) -> dict[str, int | str] | None:
+    """The numbers as the API server prints them, where absent ones are 0."""
+    if update is None:
+        return None
+    return {"MaxUnavailable": update.get("maxUnavailable") or 0, "MaxSurge": update.get("maxSurge") or 0}
 
 
 def rolling_update_violations(

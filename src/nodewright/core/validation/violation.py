@@ -1,7 +1,7 @@
 """A violation of one of the API server's validation rules, and the validation of metadata."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -36,8 +36,8 @@ class ErrorType(StrEnum):
 
 _MAX_ANNOTATIONS = 256 * 1024
 
-ShownValue: TypeAlias = str | int | tuple[str, ...] | dict[str, Any]
-"""A value as displayed: structures and lists as JSON, an empty list as null."""
+ShownValue: TypeAlias = str | int | tuple[str, ...] | list[Any] | dict[str, Any]
+"""A value as displayed: structures and lists as JSON, an empty tuple as null."""
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def violation_fault(violation: Violation) -> Fault:
     Follows: v1.36, apimachinery/pkg/util/validation/field/errors.go, Error.ErrorBody.
     """
     error, value = str(violation.type), violation.value
-    if isinstance(value, tuple | dict):  # as Go prints it; an absent list is null
+    if isinstance(value, tuple | list | dict):  # as Go prints it; an absent list is null
         json_text = json.dumps(
             value or None if isinstance(value, tuple) else value, ensure_ascii=False, separators=(",", ":")
         )
@@ -73,7 +73,7 @@ def required(path: str, rule: str = "") -> Violation:
     return Violation(path, ErrorType.REQUIRED, None, rule)
 
 
-def duplicate(path: str, value: str) -> Violation:
+def duplicate(path: str, value: str | int) -> Violation:
     """The value is already used."""
     return Violation(path, ErrorType.DUPLICATE, value)
 
@@ -83,10 +83,20 @@ def forbidden(path: str, rule: str) -> Violation:
     return Violation(path, ErrorType.FORBIDDEN, None, rule)
 
 
-def not_supported(path: str, value: str, supported: Iterable[str]) -> Violation:
+def not_supported(path: str, value: ShownValue, supported: Iterable[str]) -> Violation:
     """The value is not one of the supported ones."""
     values = ", ".join(f'"{name}"' for name in supported)
     return Violation(path, ErrorType.NOT_SUPPORTED, value, f"supported values: {values}")
+
+
+def too_many(path: str, count: int, most: int) -> Violation:
+    """The list is too long."""
+    return Violation(path, ErrorType.TOO_MANY, count, f"must have at most {most} items")
+
+
+def too_long(path: str, most: int) -> Violation:
+    """The text is too long."""
+    return Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {most} bytes")
 
 
 def each_invalid(path: str, value: str, rules: Sequence[str]) -> Sequence[Violation]:
@@ -94,8 +104,12 @@ def each_invalid(path: str, value: str, rules: Sequence[str]) -> Sequence[Violat
     return [invalid(path, value, rule) for rule in rules] if rules else ()
 
 
-def metadata_violations(meta: ObjectMeta, path: str = "metadata") -> Iterator[Violation]:
-    """The violations in the metadata.
+def metadata_violations(
+    meta: ObjectMeta,
+    path: str = "metadata",
+    name_errors: Callable[[str], Sequence[str]] = dns1123_subdomain_errors,
+) -> Iterator[Violation]:
+    """The violations in the metadata; ``name_errors`` is the rule for names of the kind.
 
     Follows: v1.36, apimachinery/pkg/api/validation/objectmeta.go, ValidateObjectMetaWithOpts.
     """
@@ -103,11 +117,11 @@ def metadata_violations(meta: ObjectMeta, path: str = "metadata") -> Iterator[Vi
         # A trailing dash is usual and allowed, because a random suffix follows.
         base = meta.generate_name
         whole = f"{base[:-1]}a" if base.endswith("-") and len(base) > 1 else base
-        yield from each_invalid(f"{path}.generateName", base, dns1123_subdomain_errors(whole))
+        yield from each_invalid(f"{path}.generateName", base, name_errors(whole))
     if not meta.name and not meta.generate_name:
         yield required(f"{path}.name", "name or generateName is required")
     elif meta.name:
-        yield from each_invalid(f"{path}.name", meta.name, dns1123_subdomain_errors(meta.name))
+        yield from each_invalid(f"{path}.name", meta.name, name_errors(meta.name))
     if meta.namespace:
         yield from each_invalid(f"{path}.namespace", meta.namespace, dns1123_label_errors(meta.namespace))
     yield from label_violations(meta.labels, f"{path}.labels")
@@ -124,7 +138,7 @@ def annotation_violations(annotations: Mapping[str, str], path: str) -> Iterator
         for rule in _annotation_key_rules(key):
             yield invalid(path, key, rule)
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS:
-        yield Violation(path, ErrorType.TOO_LONG, None, f"may not be more than {_MAX_ANNOTATIONS} bytes")
+        yield too_long(path, _MAX_ANNOTATIONS)
 
 
 @lru_cache(maxsize=4096)

@@ -3,9 +3,23 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from nodewright.core.validation.claim_templates import claim_spec_violations
-from nodewright.core.validation.placement import label_selector_violations
-from nodewright.core.validation.violation import Violation, invalid, not_supported, required
+from nodewright.core.validation.cron_job_spec import cron_job_violations
+from nodewright.core.validation.job_spec import job_selector_violations, job_violations
+from nodewright.core.validation.label_selectors import WITH_SELECTORS, selector_violations, template_labels
+from nodewright.core.validation.rolling_updates import strategy_violations
+from nodewright.core.validation.violation import (
+    Violation,
+    each_invalid,
+    invalid,
+    metadata_violations,
+    not_supported,
+    required,
+)
+from nodewright.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
+from nodewright.kubernetes.objects import ObjectMeta
 
 Fields = Mapping[str, Any]
 """A mapping of a manifest that passed the schema check."""
@@ -23,80 +37,76 @@ _COUNTS = {
     "CronJob": ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
 }  # fmt: skip
 _NEGATIVE = "must be greater than or equal to 0"
-_OF_SELECTORS = {
-    "Deployment": "deployment", "ReplicaSet": "deployment", "StatefulSet": "statefulset", "DaemonSet": "daemonset",
-}  # fmt: skip
 _POD_MANAGEMENT = ("OrderedReady", "Parallel")
-_CONCURRENCY = ("Allow", "Forbid", "Replace")
-_COMPLETION_MODES = ("NonIndexed", "Indexed")
+_TAKES_TEMPLATE_LABELS = ("ReplicationController", "Job")
+"""Kinds whose own labels are by default those of their template."""
+_RETENTION = ("Retain", "Delete")
+_MOST_CRON_JOB_BYTES = 52
+"""A Job of a CronJob has eleven characters more in its name."""
 
 
 def workload_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator[Violation]:
-    """The violations in the spec of a workload, without those in its template and its update strategy.
+    """The violations in the spec of a workload, without those in its template.
 
     Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidateDeploymentSpec, ValidateReplicaSetSpec,
         ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/batch/validation/validation.go, validateJobSpec,
         validateCronJobSpec.
-    Departs: a workload without a selector is accepted, because no decision here depends on it; schedules, time zones
-        and policies for failures and success of Jobs are not checked.
+    Departs: a workload without a selector is accepted, because no decision here depends on it.
     """
     for field in _COUNTS.get(kind, ()):
         if (number := spec.get(field)) is not None and number < 0:
             yield invalid(f"{path}.{field}", number, _NEGATIVE)
-    if kind in _OF_SELECTORS and spec.get("selector") is not None:
-        yield from _selector_violations(kind, spec, path)
+    if kind == "ReplicationController" and spec.get("template") is None:
+        yield required(f"{path}.template")
+    elif kind in WITH_SELECTORS and spec.get("selector") is not None:
+        yield from selector_violations(kind, spec, path)
+    yield from strategy_violations(kind, spec, path)
     if kind == "Deployment" and (deadline := spec.get("progressDeadlineSeconds")) is not None:
         if deadline <= (spec.get("minReadySeconds") or 0):
             yield invalid(f"{path}.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     elif kind == "StatefulSet":
         yield from _stateful_set_violations(spec, path)
     elif kind == "Job":
-        mode = spec.get("completionMode")
-        if mode is not None and mode not in _COMPLETION_MODES:
-            yield not_supported(f"{path}.completionMode", mode, _COMPLETION_MODES)
-        # Without both numbers, one pod is the default.
-        if mode == "Indexed" and spec.get("completions") is None and spec.get("parallelism") is not None:
-            yield required(f"{path}.completions", "when completion mode is Indexed")
+        yield from job_violations(spec, path)
     elif kind == "CronJob":
-        yield from _cron_job_violations(spec, path)
+        job = (spec.get("jobTemplate") or {}).get("spec") or {}
+        for field in _COUNTS["Job"]:
+            if (number := job.get(field)) is not None and number < 0:
+                yield invalid(f"{path}.jobTemplate.spec.{field}", number, _NEGATIVE)
+        yield from cron_job_violations(spec, path)
 
 
-def _selector_violations(kind: str, spec: Fields, path: str) -> Iterator[Violation]:
-    selector = spec["selector"]
-    violations = [*label_selector_violations(selector, f"{path}.selector")]
-    yield from violations
-    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        yield invalid(
-            f"{path}.selector", dict(selector), f"empty selector is invalid for {_OF_SELECTORS[kind]}"
-        )
-        return
-    labels: Mapping[str, str] = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    if not violations and not _selects(selector, labels):
-        rule = "`selector` does not match template `labels`"
-        yield invalid(f"{path}.template.metadata.labels", dict(sorted(labels.items())) or (), rule)
+def workload_metadata_violations(kind: str, meta: ObjectMeta, spec: Fields) -> Iterator[Violation]:
+    """The violations in the metadata of a workload, and what its spec and its name must not be together.
 
-
-def _selects(selector: Fields, labels: Mapping[str, str]) -> bool:
-    """Whether a valid label selector matches the labels."""
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    for expression in selector.get("matchExpressions") or ():
-        key, values = expression["key"], expression.get("values") or ()
-        matches = {
-            "In": labels.get(key) in values,
-            "NotIn": labels.get(key) not in values,
-            "Exists": key in labels,
-            "DoesNotExist": key not in labels,
-        }
-        if not matches[expression["operator"]]:
-            return False
-    return True
+    Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidateStatefulSetName;
+        pkg/apis/batch/validation/validation.go, ValidateCronJobCreate and ValidateJob.
+    """
+    if kind in _TAKES_TEMPLATE_LABELS and not meta.labels:
+        meta = replace(meta, labels=template_labels(spec))
+    is_label = kind == "StatefulSet"
+    yield from metadata_violations(
+        meta, name_errors=dns1123_label_errors if is_label else dns1123_subdomain_errors
+    )
+    name, path = meta.name, "metadata.name"
+    if kind == "CronJob" and len(name.encode()) > _MOST_CRON_JOB_BYTES:
+        yield invalid(path, name, f"must be no more than {_MOST_CRON_JOB_BYTES} characters")
+    if kind == "Job":
+        yield from job_selector_violations(meta, spec)
+        if name and spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
+            hostname = f"{name}-{spec['completions'] - 1}"
+            if dns1123_label_errors(hostname):
+                yield invalid(path, name, f"will not able to create pod with invalid DNS label: {hostname}")
 
 
 def _stateful_set_violations(spec: Fields, path: str) -> Iterator[Violation]:
     policy = spec.get("podManagementPolicy")
     if policy and policy not in _POD_MANAGEMENT:
         yield invalid(f"{path}.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+    retention: Fields = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    for field in ("whenDeleted", "whenScaled"):
+        if (kept := retention.get(field)) and kept not in _RETENTION:
+            yield not_supported(f"{path}.persistentVolumeClaimRetentionPolicy.{field}", kept, _RETENTION)
     for index, template in enumerate(spec.get("volumeClaimTemplates") or ()):
         yield from claim_spec_violations(
             template.get("spec") or {}, f"{path}.volumeClaimTemplates[{index}].spec"
@@ -104,13 +114,5 @@ def _stateful_set_violations(spec: Fields, path: str) -> Iterator[Violation]:
     start = (spec.get("ordinals") or {}).get("start") or 0
     if start < 0:
         yield invalid(f"{path}.ordinals.start", start, _NEGATIVE)
-
-
-def _cron_job_violations(spec: Fields, path: str) -> Iterator[Violation]:
-    if not spec.get("schedule"):
-        yield required(f"{path}.schedule")
-    policy = spec.get("concurrencyPolicy")
-    if policy and policy not in _CONCURRENCY:
-        yield not_supported(f"{path}.concurrencyPolicy", policy, _CONCURRENCY)
-    job = (spec.get("jobTemplate") or {}).get("spec") or {}
-    yield from workload_violations("Job", job, f"{path}.jobTemplate.spec")
+    if service := spec.get("serviceName"):
+        yield from each_invalid(f"{path}.serviceName", service, dns1123_label_errors(service))

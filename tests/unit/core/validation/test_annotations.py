@@ -58,7 +58,7 @@ def test_annotations_are_judged_as_the_api_server_does(
 def test_templates_have_annotations_too_and_may_be_of_mirror_pods() -> None:
     annotations = {COST: "x", "-a": "", MIRROR: "a"}
     texts = found({}, {"annotations": annotations}, is_template=True)
-    assert [text.partition(" Invalid")[0] for text in texts] == [AT, f"{AT}[{COST}]"]
+    assert [text.partition(" Invalid")[0] for text in texts] == ["annotations", f"annotations[{COST}]"]
 
 
 LOCAL = {"type": "Localhost", "localhostProfile": "a"}
@@ -147,5 +147,5 @@ def test_claims_have_names_of_objects(field: str) -> None:
 def test_mirror_pods_have_no_claims() -> None:
     meta = {"name": "web", "annotations": {MIRROR: "a"}}
     assert found({"nodeName": "n", **claim()}, meta) == [
-        " Forbidden: static pods do not support resource claims"
+        "[] Forbidden: static pods do not support resource claims"
     ]

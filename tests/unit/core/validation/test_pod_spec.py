@@ -183,7 +183,7 @@ def test_the_rest_of_a_spec_is_judged_as_the_api_server_does(spec: dict[str, Any
 def test_a_template_needs_no_name_but_sound_labels() -> None:
     assert found({}, {}, is_template=True) == []
     (one,) = found({}, {"labels": {"a": "-"}}, is_template=True)
-    assert one.startswith("metadata.labels Invalid value -")
+    assert one.startswith("labels Invalid value -")
 
 
 def metadata(**fields: Any) -> list[str]:

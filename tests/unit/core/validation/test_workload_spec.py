@@ -60,8 +60,8 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("CronJob", {"schedule": "* * * * *"}, []),
     ("CronJob", {}, ["spec.schedule: Required value"]),
     ("CronJob", {"schedule": "@daily", "concurrencyPolicy": "Queue", "jobTemplate": {"spec": {"parallelism": -1}}},
-     ['spec.concurrencyPolicy: Unsupported value: "Queue": supported values: "Allow", "Forbid", "Replace"',
-      f"spec.jobTemplate.spec.parallelism: Invalid value: -1: {NEGATIVE}"]),
+     [f"spec.jobTemplate.spec.parallelism: Invalid value: -1: {NEGATIVE}",
+      'spec.concurrencyPolicy: Unsupported value: "Queue": supported values: "Allow", "Forbid", "Replace"']),
     ("PodTemplate", {"replicas": -1}, []),
 ]  # fmt: skip
 
