@@ -221,7 +221,8 @@ def _with_claimed_volumes(spec: PodSpec, templates: Iterable[dict[str, Any]], po
 
     Follows: v1.36, pkg/controller/statefulset/stateful_set_utils.go, updateStorage.
     """
-    names = [str((template.get("metadata") or {}).get("name") or "") for template in templates]
+    # Templates of the same name are one volume.
+    names = dict.fromkeys(str((template.get("metadata") or {}).get("name") or "") for template in templates)
     claimed = tuple(
         {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod_name}"}} for name in names
     )

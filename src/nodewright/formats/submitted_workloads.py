@@ -63,20 +63,33 @@ def submitted_controller(
     workload = _workload(value, location, pod, meta, replicas=replicas, is_stored=False)
     prefix = POD_TEMPLATES[value["apiVersion"], value["kind"]].dotted_path
     # A template has its amounts rounded, but no defaults from its limits.
-    template = rounded_pod(pod)
+    template, spec = rounded_pod(pod), value.get("spec") or {}
     if value["kind"] == "StatefulSet":
         # Its pods have other host names, so those of the template are not validated.
-        template = replace(template, spec=replace(template.spec, hostname="", subdomain=""))
-    spec = value.get("spec") or {}
-    in_template = (
-        tuple(pod_violations(template, is_template=True)) if is_template_judged(value["kind"], spec) else ()
-    )
+        # The names of claims are validated as those of their templates.
+        claims = {
+            (claim.get("metadata") or {}).get("name") or ""
+            for claim in spec.get("volumeClaimTemplates") or ()
+        }
+        volumes = tuple(
+            {"name": name, "persistentVolumeClaim": {"claimName": name}}
+            if (name := volume.get("name") or "") in claims
+            else volume
+            for volume in template.spec.volumes
+        )
+        template = replace(template, spec=replace(template.spec, hostname="", subdomain="", volumes=volumes))
+    is_judged = is_template_judged(value["kind"], spec)
+    in_template = tuple(pod_violations(template, is_template=True)) if is_judged else ()
     read = UnadmittedWorkload(workload=workload, value=value, is_stored=False)
     return SubmittedController(
         replace(read, valid=None if in_template else template),
         (
             *workload_metadata_violations(value["kind"], meta, spec),
-            *template_restart_violations(value["kind"], template.spec, f"{prefix}.spec"),
+            *(
+                template_restart_violations(value["kind"], template.spec, f"{prefix}.spec")
+                if is_judged or value["kind"] == "StatefulSet"
+                else ()
+            ),
             *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
         ),
     )

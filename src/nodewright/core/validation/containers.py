@@ -85,7 +85,8 @@ def all_container_violations(
         yield from restart_violations(container, container_path, is_init=True)
         if container.name in names:
             yield duplicate(f"{container_path}.name", container.name)
-        names.add(container.name)
+        elif container.name:
+            names.add(container.name)
         # Init containers run one after another, so only ports of the same container can conflict.
         # The API server numbers them from 0 each time.
         yield from _port_conflicts([(f"{path}.initContainers[0]", container)])

@@ -41,7 +41,7 @@ _UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
 
 
 def job_violations(spec: Fields, path: str) -> Iterator[Violation]:
-    """The violations in the spec of a Job, without its template and negative numbers.
+    """The violations in the spec of a Job with its default numbers, without its template and negative numbers.
 
     Follows: v1.36, pkg/apis/batch/validation/validation.go, validateJobSpec.
     """
@@ -73,6 +73,16 @@ def job_violations(spec: Fields, path: str) -> Iterator[Violation]:
         yield invalid(f"{path}.template.spec.restartPolicy", "OnFailure", rule)
 
 
+def with_default_numbers(spec: Fields) -> Fields:
+    """The spec of a Job with one pod if it names no number; the template of a Job has no defaults.
+
+    Follows: v1.36, pkg/apis/batch/v1/defaults.go, SetDefaults_Job.
+    """
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        return {**spec, "completions": 1, "parallelism": 1}
+    return spec
+
+
 def job_selector_violations(meta: ObjectMeta, spec: Fields) -> Iterator[Violation]:
     """The violations in the selector of a Job, which the API server generates unless the Job asks for a manual one.
 
@@ -99,7 +109,7 @@ def job_selector_violations(meta: ObjectMeta, spec: Fields) -> Iterator[Violatio
         elif not problems and not selects(selector, generated):
             yield invalid("spec.selector", shown_selector(selector), "`selector` not auto-generated")
     if not problems and (selector is None or not selects(selector, {**generated, **labels})):
-        yield mismatch(labels, "spec")
+        yield mismatch(spec, "spec")
 
 
 def _manager_violations(manager: str, path: str) -> Iterator[Violation]:
@@ -122,15 +132,12 @@ def _manager_violations(manager: str, path: str) -> Iterator[Violation]:
 def _index_violations(spec: Fields, path: str) -> Iterator[Violation]:
     completions, parallelism = spec.get("completions"), spec.get("parallelism")
     most_failed, failed_path = spec.get("maxFailedIndexes"), f"{path}.maxFailedIndexes"
-    # Without both numbers, one pod is the default.
-    if completions is None and parallelism is not None:
+    if completions is None:
         yield required(f"{path}.completions", "when completion mode is Indexed")
     if parallelism is not None and parallelism > _MOST_INDEXES:
         rule = f"must be less than or equal to {_MOST_INDEXES} when completion mode is Indexed"
         yield invalid(f"{path}.parallelism", parallelism, rule)
     if most_failed is not None:
-        if completions is None:
-            completions = 1 if parallelism is None else None
         if completions is not None and most_failed > completions:
             yield invalid(failed_path, most_failed, "must be less than or equal to completions")
         if most_failed > _MOST_INDEXES:
@@ -229,8 +236,6 @@ def _success_policy_violations(spec: Fields, path: str) -> Iterator[Violation]:
     if len(rules) > _MOST_RULES:
         yield too_many(f"{path}.rules", len(rules), _MOST_RULES)
     completions = spec.get("completions")
-    if completions is None:
-        completions = 1 if spec.get("parallelism") is None else None
     for index, fields in enumerate(rules):
         # Without a number of completions the API server refuses the Job before its rules.
         if completions is not None:

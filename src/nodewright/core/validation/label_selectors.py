@@ -32,7 +32,7 @@ def selector_violations(kind: str, spec: Fields, path: str) -> Iterator[Violatio
     labels = template_labels(spec)
     if kind == "ReplicationController":
         if selector and not selects({"matchLabels": selector}, labels):
-            yield mismatch(labels, path)
+            yield mismatch(spec, path)
         return
     violations = [*label_selector_violations(selector, f"{path}.selector")]
     yield from violations
@@ -41,7 +41,7 @@ def selector_violations(kind: str, spec: Fields, path: str) -> Iterator[Violatio
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         yield invalid(f"{path}.selector", {}, f"empty selector is invalid for {_EMPTY[kind]}")
     elif not violations and not selects(selector, labels):
-        yield mismatch(labels, path)
+        yield mismatch(spec, path)
 
 
 def is_template_judged(kind: str, spec: Fields) -> bool:
@@ -55,13 +55,19 @@ def is_template_judged(kind: str, spec: Fields) -> bool:
 
 def template_labels(spec: Fields) -> Mapping[str, str]:
     """The labels of the template."""
-    return ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return _written_labels(spec) or {}
 
 
-def mismatch(labels: Mapping[str, str], path: str) -> Violation:
+def _written_labels(spec: Fields) -> Mapping[str, str] | None:
+    labels: Mapping[str, str] | None = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    return labels
+
+
+def mismatch(spec: Fields, path: str) -> Violation:
     """The selector does not select the template's own pods."""
-    rule = "`selector` does not match template `labels`"
-    return invalid(f"{path}.template.metadata.labels", dict(sorted(labels.items())) or (), rule)
+    labels = _written_labels(spec)
+    shown = () if labels is None else dict(sorted(labels.items()))
+    return invalid(f"{path}.template.metadata.labels", shown, "`selector` does not match template `labels`")
 
 
 def selects(selector: Fields, labels: Mapping[str, str]) -> bool:

@@ -101,7 +101,7 @@ def _source_violations(volume: Fields, path: str, pod_name: str) -> Iterator[Vio
 def _source_kinds(volume: Fields) -> Sequence[str]:
     """The types of the volume's sources, in the order in which the API server looks at them."""
     kinds = [kind for kind, source in volume.items() if source is not None and kind in _SOURCE_RULES]
-    return kinds if len(kinds) < 2 else [kind for kind in _SOURCE_RULES if kind in kinds]
+    return kinds if len(kinds) < 2 else sorted(kinds, key=_SOURCE_ORDER.index)
 
 
 def _iscsi_name_violations(name: str, source: Fields, path: str) -> Iterator[Violation]:
@@ -275,6 +275,14 @@ _SOURCE_RULES: Mapping[str, Rule] = {
     "projected": _projected,
     **PLUGIN_RULES,
 }
+_SOURCE_ORDER = (
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
+    "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
+    "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
+    "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
+)  # fmt: skip
+"""The API server's order: a volume with two sources has the first of them, and the others are errors."""
+assert set(_SOURCE_ORDER) == set(_SOURCE_RULES)
 
 
 # ---------------------------------------------------------------- files of variables

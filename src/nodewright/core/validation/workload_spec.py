@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.core.validation.claim_templates import claim_spec_violations
 from nodewright.core.validation.cron_job_spec import cron_job_violations
-from nodewright.core.validation.job_spec import job_selector_violations, job_violations
+from nodewright.core.validation.job_spec import job_selector_violations, job_violations, with_default_numbers
 from nodewright.core.validation.label_selectors import WITH_SELECTORS, selector_violations, template_labels
 from nodewright.core.validation.rolling_updates import strategy_violations
 from nodewright.core.validation.violation import (
@@ -67,7 +67,7 @@ def workload_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator
     elif kind == "StatefulSet":
         yield from _stateful_set_violations(spec, path)
     elif kind == "Job":
-        yield from job_violations(spec, path)
+        yield from job_violations(with_default_numbers(spec), path)
     elif kind == "CronJob":
         job = (spec.get("jobTemplate") or {}).get("spec") or {}
         for field in _COUNTS["Job"]:

@@ -38,6 +38,8 @@ CONTAINERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"containers": [{}]}, ["containers[0].name Required value"]),
     ({"containers": [{"name": "a.b"}]}, ["containers[0].name Invalid value a.b: must not contain dots"]),
     ({"containers": [MAIN, MAIN]}, ["containers[1].name Duplicate value main"]),
+    ({"initContainers": [{"image": "x"}, {"image": "x"}]},
+     ["initContainers[0].name Required value", "initContainers[1].name Required value"]),
     ({"initContainers": [MAIN, {"name": "a"}, {"name": "a"}]},
      ["initContainers[0].name Duplicate value main", "initContainers[2].name Duplicate value a"]),
     ({"containers": [{**MAIN, "restartPolicy": "Maybe"}]},
