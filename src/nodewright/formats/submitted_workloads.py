@@ -14,7 +14,7 @@ from nodewright.formats.controllers import POD_TEMPLATES, first_pod, with_identi
 from nodewright.formats.decode import decode
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.workloads import UnadmittedWorkload, Workload
-from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec
 
 
 class SubmittedPod(NamedTuple):
@@ -56,7 +56,7 @@ def submitted_controller(
 ) -> SubmittedController:
     """The controller of a document that passed the schema check."""
     from nodewright.core.validation.label_selectors import is_template_judged  # noqa: PLC0415 - start-up time
-    from nodewright.core.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415
+    from nodewright.core.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415 - as above
 
     meta = decode(value.get("metadata") or {}, ObjectMeta)
     pod, replicas = first_pod(value, meta.namespace or namespace)
@@ -65,19 +65,7 @@ def submitted_controller(
     # A template has its amounts rounded, but no defaults from its limits.
     template, spec = rounded_pod(pod), value.get("spec") or {}
     if value["kind"] == "StatefulSet":
-        # Its pods have other host names, so those of the template are not validated.
-        # The names of claims are validated as those of their templates.
-        claims = {
-            (claim.get("metadata") or {}).get("name") or ""
-            for claim in spec.get("volumeClaimTemplates") or ()
-        }
-        volumes = tuple(
-            {"name": name, "persistentVolumeClaim": {"claimName": name}}
-            if (name := volume.get("name") or "") in claims
-            else volume
-            for volume in template.spec.volumes
-        )
-        template = replace(template, spec=replace(template.spec, hostname="", subdomain="", volumes=volumes))
+        template = replace(template, spec=_stateful_set_pod(template.spec, spec))
     is_judged = is_template_judged(value["kind"], spec)
     in_template = tuple(pod_violations(template, is_template=True)) if is_judged else ()
     read = UnadmittedWorkload(workload=workload, value=value, is_stored=False)
@@ -93,6 +81,25 @@ def submitted_controller(
             *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
         ),
     )
+
+
+def _stateful_set_pod(pod: PodSpec, spec: dict[str, Any]) -> PodSpec:
+    """The pod of a StatefulSet as its template is validated.
+
+    Its pods have other host names, so those of the template are not validated; claims have the names of their templates.
+    """
+    pod = replace(pod, hostname="", subdomain="")
+    claims = spec.get("volumeClaimTemplates") or ()
+    if not claims:
+        return pod
+    names = {(claim.get("metadata") or {}).get("name") or "" for claim in claims}
+    volumes = tuple(
+        {"name": name, "persistentVolumeClaim": {"claimName": name}}
+        if (name := volume.get("name") or "") in names
+        else volume
+        for volume in pod.volumes
+    )
+    return replace(pod, volumes=volumes)
 
 
 def _workload(

@@ -87,8 +87,7 @@ def all_container_violations(
             yield duplicate(f"{container_path}.name", container.name)
         elif container.name:
             names.add(container.name)
-        # Init containers run one after another, so only ports of the same container can conflict.
-        # The API server numbers them from 0 each time.
+        # Init containers run one after another: only ports of the same one can conflict, at index 0.
         yield from _port_conflicts([(f"{path}.initContainers[0]", container)])
         yield from _sidecar_field_violations(container, container_path, checked_init[index], scope)
         yield from init_resize_policy_violations(container, container_path)
