@@ -90,6 +90,7 @@ _NAMESPACE = ("v1", "Namespace")
 _WITHOUT_TEMPLATES = ("apiextensions.k8s.io", "rbac.authorization.k8s.io")
 """Groups of large or frequent objects that hold no pod templates."""
 _API_GROUPS = (".k8s.io", "nodewright.dev")
+_OWN_GROUPS = ("apps", "autoscaling", "batch", "policy", _FORMER_GROUP)
 _POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
 
 
@@ -304,7 +305,12 @@ class ManifestLoader:
         """Adds an object of a kind that is none of the workloads: a policy, a custom resource, or any other one."""
         group = version.rpartition("/")[0]
         objects = self.other_objects or (self._policies() if (version, kind) in _POLICIES else None)
-        if "." in group and not group.endswith(_API_GROUPS) and not value.get("metadata"):
+        if (
+            group
+            and group not in _OWN_GROUPS
+            and not group.endswith(_API_GROUPS)
+            and not value.get("metadata")
+        ):
             # A file for a program, e.g. KubeAPIServerConfig: objects have names.
             self.count_skipped(_kind_text(kind, group))
             return

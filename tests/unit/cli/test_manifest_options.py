@@ -198,12 +198,12 @@ def test_every_command_descends_and_builds_kustomizations(
     assert run([*command, "-k", "overlay"]) == YES
 
 
-def test_configuration_of_a_program_is_no_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("version", ["kubecontrolplane.config.openshift.io/v1", "release-notes/v2"])
+def test_configuration_of_a_program_is_no_object(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(
-        "apiVersion: kubecontrolplane.config.openshift.io/v1\nkind: KubeAPIServerConfig\n---\n"
-        + POD % ("a", "a")
-    )
+    path.write_text(f"apiVersion: {version}\nkind: KubeAPIServerConfig\n---\n" + POD % ("a", "a"))
     for command in ("lint", "quota", "requests"):
         assert run([command, "-f", str(path)]) == YES
         assert "1 KubeAPIServerConfig" in capsys.readouterr().err
