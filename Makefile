@@ -138,7 +138,7 @@ shots: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m tools.reference
 	@$(BIN)/python -c 'import material' 2>/dev/null || $(call add,mkdocs-material==9.8.1)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Made with a tool of 2024 on purpose: what it makes loads with every protobuf since. It is not needed to run anything.
 PROTOC := $(VENV)/protoc
