@@ -95,7 +95,7 @@ class RealAPIServer:
         return self.request("POST", path + ("?dryRun=All" if is_dry_run else ""), body)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -121,7 +121,7 @@ def real_api_server(
     folder: Path, *, checks_rights: bool = False, flags: Sequence[str] = ()
 ) -> Iterator[RealAPIServer]:
     """A running server with empty storage; its logs are in the folder."""
-    client, peer, port = _free_port(), _free_port(), _free_port()
+    client, peer, port = free_port(), free_port(), free_port()
     key = folder / "service-account.key"
     subprocess.run(
         ["openssl", "genrsa", "-out", str(key), "2048"],

@@ -1,10 +1,7 @@
 """The agent's shutdown: signals, and the drain of all pods by priority."""
 
 import asyncio
-import signal
-import sys
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, TypeVar
 
 from nodewright.agent.effects import RecordEvent
@@ -22,20 +19,6 @@ from nodewright.core.node_shutdown import (
 from nodewright.host.ports import Clock
 
 T = TypeVar("T")
-
-
-def stop_event() -> asyncio.Event:
-    """An event that SIGTERM or SIGINT sets; a second signal exits at once."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def request_stop(number: int) -> None:
-        if stop.is_set():
-            sys.exit(128 + number)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, partial(request_stop, number))
-    return stop
 
 
 async def run_unless_stopped(stop: asyncio.Event, operation: Coroutine[Any, Any, T]) -> T | None:

@@ -19,7 +19,6 @@ from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.supervision import run_supervised
 from nodewright.agent_main.agent_node import WATCHED_SOURCES, node_system_info, watch_sources
 from nodewright.agent_main.agent_settings import AgentSettings
-from nodewright.agent_main.agent_shutdown import stop_event
 from nodewright.api.agent_server import serve_agent_api
 from nodewright.api.dashboard.agent_view import AgentView
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes
@@ -31,6 +30,7 @@ from nodewright.engine import Node
 from nodewright.host.clock import HostClock
 from nodewright.host.memory_readings import HostStatsProvider
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig
+from nodewright.host.stop_signal import stop_event
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.output.exit_codes import NO, YES

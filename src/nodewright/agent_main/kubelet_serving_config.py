@@ -1,14 +1,13 @@
 """The settings of the kubelet's HTTP API, from the configuration and the command line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodewright.agent_main.agent_settings import AgentSettings
-from nodewright.api.access import Authorizer, Grants
+from nodewright.api.access import Authorizer, read_grants
 from nodewright.api.kubelet_serving import KubeletServingConfig
-from nodewright.api.routes import AccessRole
 from nodewright.api.tls import ReloadingTLS
 from nodewright.api.webhooks import AccessReviews, CacheTimes, TokenReviews
 from nodewright.errors import Fault, InputError
@@ -43,7 +42,7 @@ def serving_config(
     if not settings.kubelet_api or not config.enable_server:
         return None
     faults = [*_webhook_faults(document)] if access is None else []
-    grants = _grants(settings.grants, faults)
+    grants = read_grants(settings.grants, faults)
     tokens = None
     if settings.token_auth_file is not None:
         try:
@@ -99,21 +98,6 @@ def _webhook_faults(document: Mapping[str, Any]) -> list[Fault]:
         rule = f"{_NO_API_SERVER}remove it, and authorize users with --grant"
         faults.append(Fault(path="authorization.mode", value=_WEBHOOK, rule=rule))
     return faults
-
-
-def _grants(texts: Sequence[str], faults: list[Fault]) -> Grants:
-    users, groups = dict[str, AccessRole](), dict[str, AccessRole]()
-    for text in texts:
-        role, _, subject = text.partition("=")
-        kind, _, name = subject.partition(":")
-        if role not in set(AccessRole) or kind not in ("user", "group") or not name:
-            rule = "must be read=user:NAME, write=user:NAME, read=group:NAME or write=group:NAME"
-            faults.append(Fault(source="--grant", value=text, rule=rule))
-            continue
-        roles = users if kind == "user" else groups
-        if roles.get(name) is not AccessRole.WRITE:
-            roles[name] = AccessRole(role)
-    return Grants(users, groups)
 
 
 def _key_pair(settings: AgentSettings, config: KubeletConfiguration, name: str, address: str) -> KeyPair:

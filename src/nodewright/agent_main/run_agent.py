@@ -34,7 +34,7 @@ from nodewright.agent_main.agent_node import (
     watch_sources,
 )
 from nodewright.agent_main.agent_settings import AgentSettings, pod_resources_socket
-from nodewright.agent_main.agent_shutdown import drain, run_unless_stopped, stop_event
+from nodewright.agent_main.agent_shutdown import drain, run_unless_stopped
 from nodewright.agent_main.cluster_tasks import cluster_access, cluster_tasks
 from nodewright.agent_main.plugin_setup import create_plugin_endpoints, serve_registration
 from nodewright.agent_main.runtime_setup import RuntimeParts, create_runtime_parts, log_root, wait_for_runtime
@@ -54,6 +54,7 @@ from nodewright.host.clock import HostClock
 from nodewright.host.descriptors import raise_descriptor_limit
 from nodewright.host.prober import HostProber
 from nodewright.host.root_directory import prepare_root_directory
+from nodewright.host.stop_signal import stop_event
 from nodewright.host.systemd import is_shutting_down, notify, notify_watchdog
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.node_profile import NodeProfile

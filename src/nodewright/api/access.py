@@ -1,11 +1,12 @@
 """Authentication by client certificates and bearer tokens, and authorization by roles of users and groups."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from nodewright.api.request_user import RequestAttributes, User
 from nodewright.api.routes import AccessRole
 from nodewright.api.webhooks import AccessReviews, ReviewError, TokenReviews
+from nodewright.errors import Fault
 from nodewright.host.tokens import TokenFile
 from nodewright.values.instant import Instant
 
@@ -44,6 +45,22 @@ class Grants(NamedTuple):
         """Whether the user has the role; write includes read."""
         roles = [self.users.get(user.name), *(self.groups.get(group) for group in user.groups)]
         return AccessRole.WRITE in roles or (role is AccessRole.READ and AccessRole.READ in roles)
+
+
+def read_grants(texts: Sequence[str], faults: list[Fault]) -> Grants:
+    """The grants of `--grant`; adds the faults of invalid ones."""
+    users, groups = dict[str, AccessRole](), dict[str, AccessRole]()
+    for text in texts:
+        role, _, subject = text.partition("=")
+        kind, _, name = subject.partition(":")
+        if role not in set(AccessRole) or kind not in ("user", "group") or not name:
+            rule = "must be read=user:NAME, write=user:NAME, read=group:NAME or write=group:NAME"
+            faults.append(Fault(source="--grant", value=text, rule=rule))
+            continue
+        roles = users if kind == "user" else groups
+        if roles.get(name) is not AccessRole.WRITE:
+            roles[name] = AccessRole(role)
+    return Grants(users, groups)
 
 
 class Authorizer:

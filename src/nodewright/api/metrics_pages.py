@@ -1,22 +1,18 @@
 """Metrics pages as bytes, cached for a short time so that frequent scrapes are cheap."""
 
 import asyncio
-import os
-import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metrics import AgentMetrics
 from nodewright.api.middleware import RefusalLog, RequestMetrics
 from nodewright.api.node_metrics import GaugeInputs, node_metrics, probe_metrics
+from nodewright.api.process_metrics import own_process_metrics
 from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
 
 FRESH_S, STEADY_FRESH_S = 0.1, 1.0
 """How long a page is served from the cache: after a change of state, and without one."""
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _BY_REQUEST = ("long_running", "method", "path", "server_type")
 _REQUESTS = MetricFamily(
     "kubelet_http_requests_total", MetricType.COUNTER, "Requests over HTTP.", _BY_REQUEST
@@ -60,7 +56,7 @@ class AgentMetricsPages:
         parts = [
             node_metrics(self._event_recorder.state, self._metrics, self._gauge_inputs()),
             *_server_metrics(self._requests, self._refusals),
-            *_own_process_metrics(),
+            *own_process_metrics(),
         ]
         text = "".join(parts).encode()
         self._cached = (now_s, change_signal, text)
@@ -91,26 +87,3 @@ def _server_metrics(requests: RequestMetrics, refusals: RefusalLog) -> Iterator[
 def _labels(key: tuple[str, str, str]) -> tuple[str, ...]:
     method, path, server = key
     return "true" if path in _LONG_RUNNING else "false", method, path, server
-
-
-def _own_process_metrics() -> Iterator[str]:
-    """The metrics of this process, named as in Prometheus' client libraries."""
-    fields = Path("/proc/self/stat").read_text("ascii").rpartition(")")[2].split()
-    started = next(
-        int(line.split()[1]) for line in Path("/proc/stat").read_text("ascii").splitlines() if "btime" in line
-    )
-    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    for name, kind, help_text, value in (
-        ("cpu_seconds_total", MetricType.COUNTER, "CPU time used.", time.process_time()),
-        ("max_fds", MetricType.GAUGE, "How many files may be open.", most_files),
-        ("open_fds", MetricType.GAUGE, "How many files are open.", len(os.listdir("/proc/self/fd"))),  # noqa: PTH208 - thrice as fast
-        ("resident_memory_bytes", MetricType.GAUGE, "Memory in use.", int(fields[21]) * _PAGE_BYTES),
-        (
-            "start_time_seconds",
-            MetricType.GAUGE,
-            "When it was started, since 1970.",
-            started + int(fields[19]) / _TICKS,
-        ),
-        ("virtual_memory_bytes", MetricType.GAUGE, "Address space in use.", int(fields[20])),
-    ):
-        yield family_text(MetricFamily(f"process_{name}", kind, help_text), [MetricSample((), value)])

@@ -38,12 +38,14 @@ from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.node_cgroups import CgroupOverrides, cgroup_rules, cgroup_tree
 from nodewright.node.node_config import NodeConfig
+from nodewright.pod_resources.snapshot import read_snapshot
 from nodewright.profiles.capture.from_cluster import read_configz
 from nodewright.profiles.capture.from_pod_resources import PodResourcesSnapshot
 from nodewright.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
 from nodewright.profiles.kubelet_config_files import ConfigHost, config_document
 from nodewright.profiles.kubelet_root import (
     CONFIG_FILE,
+    POD_RESOURCES_SOCKET,
     KubeletRoot,
     PresentStateFile,
     RootReadOptions,
@@ -62,13 +64,11 @@ def read_pod_resources(socket: Path) -> PodResourcesSnapshot:
     Errors: HostError if nothing answers, or the gRPC client is not installed.
     """
     try:
-        from nodewright.pod_resources.lister import PodResourcesClient  # noqa: PLC0415 - an extra
+        return read_snapshot(socket)
     except ImportError as error:
         raise HostError(
             "ask PodResources at", str(socket), f"{error}: pip install 'nodewright[agent]'"
         ) from None
-    client = PodResourcesClient(socket)
-    return PodResourcesSnapshot(pods=client.pods(), allocatable=client.allocatable())
 
 
 def read_agent_profile(socket: Path) -> NodeProfile:
@@ -85,7 +85,6 @@ def read_agent_profile(socket: Path) -> NodeProfile:
 
 T = TypeVar("T")
 
-SOCKET_BELOW_ROOT = Path("pod-resources") / "kubelet.sock"
 _SLICE = "kubepods.slice"
 
 
@@ -354,7 +353,7 @@ def _holders(root: KubeletRoot) -> set[str]:
 def _resources_socket(options: AuditOptions) -> Path | None:
     if options.pod_resources:
         return options.pod_resources
-    default = options.root / SOCKET_BELOW_ROOT if options.root else None
+    default = options.root / POD_RESOURCES_SOCKET if options.root else None
     return default if default and default.exists() else None
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodewright.agent_main.agent_shutdown import stop_event
+from nodewright.host.stop_signal import stop_event
 from nodewright.output.terminal import print_log_line, print_message
 
 if TYPE_CHECKING:

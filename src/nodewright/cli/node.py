@@ -20,11 +20,14 @@ from nodewright.engine import Node
 from nodewright.engine.policy_notices import policy_notices
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.pod_placement import placement_of
-from nodewright.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.node_report.allocation_tables import placement_tables
 from nodewright.node_report.cpu_legend import CPUOwner, cpu_owners
 from nodewright.node_report.machine_drawing import bytes_text, node_picture
-from nodewright.node_report.node_resource_topology import TopologySource, node_resource_topology
+from nodewright.node_report.node_resource_topology import (
+    TopologySource,
+    node_resource_topology,
+    topology_source,
+)
 from nodewright.node_report.report_parts import remaining_text
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
@@ -97,15 +100,7 @@ def _of_profile(profile: NodeProfile, source: str) -> TopologySource:
     node = Node.from_profile(profile, source=source)
     for warning in node.warnings:
         print_message(f"warning: {warning}")
-    kubelet, state = node.config.parts.kubelet, node.state
-    return TopologySource(
-        name=node.name,
-        machine=node.config.parts.machine,
-        allocatable=allocatable_resources(state),
-        pods=tuple(pod_resources_of(state, pod) for pod in state.pods.values()),
-        policy=kubelet.topology_manager_policy,
-        scope=kubelet.topology_manager_scope,
-    )
+    return topology_source(node)
 
 
 def _of_kubelet(machine: NodeProfile, socket: Path, policies: tuple[str, str]) -> TopologySource:

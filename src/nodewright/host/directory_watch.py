@@ -19,11 +19,11 @@ _POLL_PERIOD_S = 1.0
 
 
 class DirectoryWatch:
-    """Waits for changes in a directory, and in `depth` levels of subdirectories; without inotify, for one second."""
+    """Waits for changes in a directory, and in `depth` levels of subdirectories; without inotify, for `poll_period_s`."""
 
-    def __init__(self, directory: Path, depth: int = 0) -> None:
+    def __init__(self, directory: Path, depth: int = 0, *, poll_period_s: float = _POLL_PERIOD_S) -> None:
         self._directory = directory.parent if directory.is_file() else directory
-        self._depth = depth
+        self._depth, self._poll_period_s = depth, poll_period_s
         self._changed = asyncio.Event()
         self._descriptor = -1
         self._watches: list[int] = []
@@ -37,7 +37,7 @@ class DirectoryWatch:
             self._start()
         if self._descriptor >= 0:
             self._watch_subdirectories(self._directory, self._depth)
-        limit = timeout_s if self._descriptor >= 0 else min(timeout_s, _POLL_PERIOD_S)
+        limit = timeout_s if self._descriptor >= 0 else min(timeout_s, self._poll_period_s)
         try:
             async with asyncio.timeout(limit):
                 await self._changed.wait()
@@ -45,6 +45,11 @@ class DirectoryWatch:
             # A program may keep its file open forever, so an open file does not count after a timeout.
             self.being_written.clear()
         self._changed.clear()
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether changes are noticed when they happen; False before the first wait."""
+        return self._descriptor >= 0
 
     def close(self) -> None:
         """Stops watching."""

@@ -13,11 +13,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
 from nodewright.errors import HostError
 from nodewright.host.file_store import write_atomically
 
@@ -77,6 +72,11 @@ VALIDITY_DAYS = 365
 
 def make_key_pair(directory: Path, name: str, addresses: list[str]) -> None:
     """Creates a key, readable only by its owner, and a certificate; each file is replaced atomically."""
+    from cryptography import x509  # noqa: PLC0415 - 10 MiB, which only the process that makes a key needs
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - as above
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415 - as above
+
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
     now = dt.datetime.now(dt.UTC)

@@ -5,10 +5,12 @@ from typing import Any
 
 import msgspec
 
+from nodewright.engine import Node
 from nodewright.hardware.machine_info import MachineInfo, NUMANode
 from nodewright.kubernetes.node_profile import MemoryBlock
 from nodewright.kubernetes.pod_resources_api import AllocatableResources, PodResources
 from nodewright.kubernetes.resource_names import CPU, HUGE_PAGES_PREFIX, MEMORY, is_huge_page
+from nodewright.node.pod_resources_view import allocatable_resources, pod_resources_of
 from nodewright.values.quantity import Quantity, QuantityFormat
 
 API_VERSION, KIND = "topology.node.k8s.io/v1alpha2", "NodeResourceTopology"
@@ -31,6 +33,19 @@ class TopologySource(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = ""
     """The topology manager's policy; empty: unknown."""
     scope: str = "container"
+
+
+def topology_source(node: Node) -> TopologySource:
+    """The inputs for a node with its pods."""
+    kubelet, state = node.config.parts.kubelet, node.state
+    return TopologySource(
+        name=node.name,
+        machine=node.config.parts.machine,
+        allocatable=allocatable_resources(state),
+        pods=tuple(pod_resources_of(state, pod) for pod in state.pods.values()),
+        policy=kubelet.topology_manager_policy,
+        scope=kubelet.topology_manager_scope,
+    )
 
 
 def node_resource_topology(source: TopologySource) -> dict[str, Any]:

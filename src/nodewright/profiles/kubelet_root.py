@@ -35,6 +35,7 @@ DEFAULT_ROOT_DIRECTORY = Path("/var/lib/kubelet")
 CONFIG_FILE = "config.yaml"
 DEVICE_PLUGINS_DIRECTORY = "device-plugins"
 PODS_DIRECTORY = "pods"
+POD_RESOURCES_SOCKET = Path("pod-resources") / "kubelet.sock"
 _TYPE_META = ("apiVersion", "kind")
 _POD_LEVEL = "PodLevelResourceManagers"
 

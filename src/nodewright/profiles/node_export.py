@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
@@ -17,15 +18,15 @@ from nodewright.formats.documents import parse_documents
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
 from nodewright.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
+from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import MEMORY
 from nodewright.kubernetes.secret_fields import without_secret_fields
-from nodewright.profiles.node_shape import shape_document
-from nodewright.profiles.profile_files import KIND as PROFILE_KIND
-from nodewright.profiles.profile_files import profile_from_document
+from nodewright.output.json_yaml import plain_value
+from nodewright.profiles.node_shape import pod_shape, shape_document
 from nodewright.profiles.profile_yaml import object_document, profile_document
 from nodewright.values.instant import Instant
 
-KIND = "NodeExport"
+KIND, PROFILE_KIND = "NodeExport", "NodeProfile"
 MAX_EXPORT_BYTES = 32 << 20
 _DIGEST = "sha256:"
 
@@ -80,8 +81,59 @@ class NodeExport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     profile: NodeProfile
 
 
+class _ExportedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod of a profile, and what an export has of it."""
+
+    original: Pod
+    document: dict[str, Any]
+    """Without fields that may hold secrets."""
+    pod: Pod
+    shape: dict[str, Any]
+
+    @classmethod
+    def of(cls, pod: Pod) -> "_ExportedPod":
+        document = plain_value(without_secret_fields(object_document(pod)))
+        return cls(original=pod, document=document, pod=decode(document, Pod), shape=pod_shape(document))
+
+
+class ExportedProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile as exports have it: without fields of pods that may hold secrets and without the times of its sources."""
+
+    profile: NodeProfile
+    content: bytes
+    """The profile as JSON."""
+    digest: str
+    shape_digest: str
+    pods: dict[str, _ExportedPod]
+    """The pods by uid, to be used again for the next profile."""
+
+    @classmethod
+    def of(cls, profile: NodeProfile, before: "ExportedProfile | None" = None) -> "ExportedProfile":
+        """The profile with its digests; ``before`` spares the work for pods that have not changed."""
+        known = before.pods if before is not None else {}
+        pods = {}
+        for pod in profile.spec.pods:
+            exported = known.get(pod.uid)
+            is_known = exported is not None and exported.original == pod
+            pods[pod.uid] = exported if exported is not None and is_known else _ExportedPod.of(pod)
+        spec = replace(profile.spec, sources=(), pods=())
+        document: dict[str, Any] = without_secret_fields(profile_document(replace(profile, spec=spec)))
+        without_pods = decode(document, NodeProfile)
+        if profile.spec.pods:
+            document["spec"]["pods"] = [pods[pod.uid].document for pod in profile.spec.pods]
+        shape = shape_document(document, [pods[pod.uid].shape for pod in profile.spec.pods])
+        exported_pods = tuple(pods[pod.uid].pod for pod in profile.spec.pods)
+        return cls(
+            profile=replace(without_pods, spec=replace(without_pods.spec, pods=exported_pods)),
+            content=msgspec.json.encode(document),
+            digest=profile_digest(document),
+            shape_digest=profile_digest(shape),
+            pods=pods,
+        )
+
+
 def node_export(
-    profile: NodeProfile,
+    profile: NodeProfile | ExportedProfile,
     *,
     generation: int,
     observed_time: Instant,
@@ -89,37 +141,33 @@ def node_export(
     warnings: Sequence[str] = (),
     assumed: Sequence[str] = (),
 ) -> NodeExport:
-    """The export of a node with this profile, without fields of pods that may hold secrets."""
-    document = _exported_profile(profile)
+    """The export of a node with this profile."""
+    exported = profile if isinstance(profile, ExportedProfile) else ExportedProfile.of(profile)
     return NodeExport(
-        node_name=profile.metadata.name,
+        node_name=exported.profile.metadata.name,
         generation=generation,
-        digest=profile_digest(document),
-        shape_digest=profile_digest(shape_document(document)),
+        digest=exported.digest,
+        shape_digest=exported.shape_digest,
         observed_time=observed_time,
         sources=tuple(sources),
         warnings=tuple(warnings),
         assumed=tuple(assumed),
-        profile=decode(document, NodeProfile),
+        profile=exported.profile,
     )
 
 
-def encode_node_export(export: NodeExport) -> bytes:
-    """The export as JSON, which `read_node_export` reads back."""
-    profile = _exported_profile(export.profile)
-    document = object_document(msgspec.structs.replace(export, profile=NodeProfile()))
+def encode_node_export(export: NodeExport, profile: bytes = b"") -> bytes:
+    """The export as JSON, which `read_node_export` reads back; ``profile`` is its profile, if that is encoded already."""
+    content = profile or ExportedProfile.of(export.profile).content
+    document = object_document(replace(export, profile=NodeProfile()))
     return msgspec.json.encode(
-        {"apiVersion": export.api_version, "kind": export.kind, **document, "profile": profile}
+        {
+            "apiVersion": export.api_version,
+            "kind": export.kind,
+            **document,
+            "profile": msgspec.Raw(content),
+        }
     )
-
-
-def _exported_profile(profile: NodeProfile) -> dict[str, Any]:
-    """The profile as a document; when each source was read is not part of it."""
-    spec = msgspec.structs.replace(profile.spec, sources=())
-    document: dict[str, Any] = without_secret_fields(
-        profile_document(msgspec.structs.replace(profile, spec=spec))
-    )
-    return document
 
 
 def profile_digest(document: dict[str, Any]) -> str:
@@ -149,8 +197,10 @@ def read_node_export(content: bytes, source: str = "export") -> NodeExport:
     document: dict[str, Any] = value.get("profile") or {}
     if faults := [*checked({**value, "profile": None}, KIND).faults, *_frame_faults(value)]:
         raise InputError(location.locate_all(faults))
-    profile = profile_from_document(document, msgspec.structs.replace(location, prefix="profile"))
-    export = msgspec.structs.replace(decode({**value, "profile": {}}, NodeExport), profile=profile)
+    from nodewright.profiles.profile_files import profile_from_document  # noqa: PLC0415 - 3 MiB that writers do not need
+
+    profile = profile_from_document(document, replace(location, prefix="profile"))
+    export = replace(decode({**value, "profile": {}}, NodeExport), profile=profile)
     if faults := [*_export_faults(export, document), *_memory_faults(profile.spec)]:
         raise InputError(location.locate_all(faults))
     return export

@@ -1,6 +1,6 @@
 """The shape of a node: its profile without what does not decide about the next pod, so that equal nodes share answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodewright.formats.decode import without_nulls
@@ -31,14 +31,17 @@ _IDLE_POD_FIELDS = frozenset(
 )
 
 
-def shape_document(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document of a NodeProfile without names, uids and times.
+def shape_document(
+    document: Mapping[str, Any], pod_shapes: Sequence[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """The document of a NodeProfile without names, uids and times; ``pod_shapes`` are those of its pods, if known.
 
     Allocations name pods by their position, and devices by their rank among those of the resource: device managers
     choose by the order of ids. Not equal are nodes with other labels, except the host name. So the shape does not decide
     about a pod that selects its node by name; and which of several equal pods is preempted is not part of the answer.
     """
-    document = without_nulls(document)
+    if pod_shapes is None:
+        document = without_nulls(document)
     spec = document.get("spec", {})
     pods = spec.get("pods", ())
     positions = {name: str(index) for index, pod in enumerate(pods) for name in _references(pod)}
@@ -54,7 +57,7 @@ def shape_document(document: Mapping[str, Any]) -> dict[str, Any]:
                 if key != _HOSTNAME or value != name
             },
             "taints": [_without(taint, ("timeAdded",)) for taint in spec.get("taints", ())],
-            "pods": [_pod_shape(pod) for pod in pods],
+            "pods": [pod_shape(pod) for pod in pods] if pod_shapes is None else pod_shapes,
             "allocations": [
                 _allocation_shape(entry, positions, ranks) for entry in spec.get("allocations") or ()
             ],
@@ -112,7 +115,8 @@ def _allocation_shape(
     return {**entry, "pod": positions.get(entry["pod"], entry["pod"]), "devices": devices}
 
 
-def _pod_shape(pod: Mapping[str, Any]) -> dict[str, Any]:
+def pod_shape(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """What matters of a pod to the next one: it holds and requests resources, and may be preempted."""
     meta = pod.get("metadata", {})
     return {
         # The kubelet's own annotations tell static pods from others; their values are hashes and times.

@@ -1,6 +1,7 @@
 """NodeProfiles as documents and YAML, without fields at their default, and with one line a core."""
 
 import sys
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -57,9 +58,10 @@ def object_document(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         kind: type[msgspec.Struct] = type(value)
         members = {
-            field.encode_name: object_document(getattr(value, field.name))
-            for field in msgspec.structs.fields(kind)
-            if _is_written(kind, field, getattr(value, field.name))
+            name: object_document(item)
+            for field, name, default in _fields(kind)
+            if (item := getattr(value, field)) != default
+            and not (default is _EXPANDED and isinstance(item, tuple) and not item)
         }
         return _InlineObject(members) if isinstance(value, _INLINE_FIELDS) else members
     if isinstance(value, dict):
@@ -71,17 +73,25 @@ def object_document(value: Any) -> Any:
     return plain_value(value)
 
 
-def _is_written(kind: type, field: msgspec.structs.FieldInfo, value: Any) -> bool:
-    if issubclass(kind, _EXPANDED_FIELDS):
-        return not (isinstance(value, tuple) and not value)
-    if field.name in _ALWAYS_WRITTEN.get(kind, ()):
-        return True
-    default = (
-        field.default_factory()
-        if field.default_factory is not msgspec.NODEFAULT and field.default is msgspec.NODEFAULT
-        else field.default
-    )
-    return bool(value != default)
+_ALWAYS, _EXPANDED = object(), object()
+"""Defaults that no value equals: of fields that are always written, and of those that are written unless they are empty lists."""
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, Any], ...]:
+    """Name, JSON name and default of each field; to find them out takes longer than to write them."""
+    fields = []
+    for field in msgspec.structs.fields(kind):
+        if issubclass(kind, _EXPANDED_FIELDS):
+            default = _EXPANDED
+        elif field.name in _ALWAYS_WRITTEN.get(kind, ()):
+            default = _ALWAYS
+        elif field.default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        else:
+            default = field.default
+        fields.append((field.name, field.encode_name, default))
+    return tuple(fields)
 
 
 class _Dumper(KubectlYAMLDumper):

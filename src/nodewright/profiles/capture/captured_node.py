@@ -27,7 +27,6 @@ from nodewright.profiles.capture.from_pod_resources import (
     inferred_policies,
 )
 from nodewright.profiles.capture.from_state_files import CapturedAllocations, allocations_from_state_files
-from nodewright.profiles.capture.from_topology_object import assumed_machine, zone_allocations, zone_devices
 from nodewright.profiles.capture.node_pods import NodePods
 from nodewright.profiles.capture.static_pods import StaticPods, matched_static_pods
 from nodewright.profiles.capture.warnings import (
@@ -65,7 +64,7 @@ class NodeSources(msgspec.Struct, frozen=True, kw_only=True):
     node: ReportedNode | None = None
     topology: ResourceTopology | None = None
     pod_resources: PodResourcesSnapshot | None = None
-    """The responses of a PodResources socket; not used if there is a `kubelet_root`."""
+    """The responses of a PodResources socket; beside a `kubelet_root` only the NUMA nodes of devices are used."""
 
 
 class CapturedNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,8 +88,9 @@ def captured_node(sources: NodeSources) -> CapturedNode:
     spec = _with_version(_with_machine(sources, loaded.config, unknown), sources.node, warnings)
     spec = replace(spec, kubelet_configuration=document)
     if sources.kubelet_root:
+        allocatable = sources.pod_resources.allocatable.devices if sources.pod_resources else ()
         captured = allocations_from_state_files(
-            sources.kubelet_root, _pods_with_static(sources, sources.kubelet_root)
+            sources.kubelet_root, _pods_with_static(sources, sources.kubelet_root), allocatable
         )
         spec = _with_allocations(spec, captured, sources.node)
         warnings += captured.warnings
@@ -224,6 +224,8 @@ def _with_machine(
     if sources.base is not None:
         spec = sources.base.spec
     else:
+        from nodewright.profiles.capture.from_topology_object import assumed_machine  # noqa: PLC0415 - 1 MiB
+
         spec = NodeProfileSpec(machine_info=assumed_machine(sources.topology, node, kubelet))
         unknown.append(
             UnknownNodePart(part=NodePart.CPU_LAYOUT, because="no description of the machine was given")
@@ -285,6 +287,11 @@ def _with_pods_from_topology(
     sources: NodeSources, spec: NodeProfileSpec, kubelet: KubeletConfiguration, unknown: list[UnknownNodePart]
 ) -> NodeProfileSpec:
     """The spec with its pods, whose allocations can only be inferred from a NodeResourceTopology object."""
+    from nodewright.profiles.capture.from_topology_object import (  # noqa: PLC0415 - memory of exporters
+        zone_allocations,
+        zone_devices,
+    )
+
     pods = sources.pods.pods if sources.pods else ()
     devices, advertised, unplaced = zone_devices(sources.topology, sources.node)
     allocations = None

@@ -17,6 +17,7 @@ from nodewright.kubernetes.node_profile import (
     UnknownNodePart,
 )
 from nodewright.kubernetes.objects import Pod, ResourceRequirements
+from nodewright.kubernetes.pod_resources_api import ContainerDevices
 from nodewright.kubernetes.resource_names import CPU
 from nodewright.profiles.capture.node_pods import STATIC_POD_UID, NodePods, admitted_pods, placeholder_pod
 from nodewright.profiles.capture.warnings import (
@@ -64,13 +65,16 @@ class BrokenStateError(Exception):
         self.reasons = tuple(reasons)
 
 
-def allocations_from_state_files(root: KubeletRoot, pods: NodePods) -> CapturedAllocations:
+def allocations_from_state_files(
+    root: KubeletRoot, pods: NodePods, allocatable: Sequence[ContainerDevices] = ()
+) -> CapturedAllocations:
     """The allocations in the state files, of the given pods and of placeholders for pods that were not given.
 
     A placeholder has the resources in `allocated_pods_state` or, without them, the minimum for its allocations.
     Allocations of terminated and of removed pods are left out, because the kubelet releases them when the next pod is
     added; a pod is removed if the given pods are complete and do not have its uid. The uids of static pods may be
-    unknown, so these have placeholders in any case.
+    unknown, so these have placeholders in any case. ``allocatable`` are the devices that the kubelet's PodResources
+    reports, with their NUMA nodes, which the checkpoint has only of devices that pods hold.
 
     Follows: v1.36, cpumanager/cpu_manager.go, removeStaleState; memorymanager/memory_manager.go,
         removeStaleState; devicemanager/manager.go, UpdateAllocatedDevices.
@@ -93,7 +97,7 @@ def allocations_from_state_files(root: KubeletRoot, pods: NodePods) -> CapturedA
         warnings.append(PodsRemoved(uids=removed))
     if stale:
         warnings.append(ContainersStale(names=stale))
-    devices, unplaced = _devices(files.devices)
+    devices, unplaced = _devices(files.devices, allocatable)
     unknown = [*files.unknown]
     if unplaced:
         because = "the checkpoint has the NUMA nodes only of devices that pods hold"
@@ -322,7 +326,9 @@ def minimum_resources(allocation: ContainerAllocation) -> ResourceRequirements:
     return ResourceRequirements(requests=exact, limits=exact)
 
 
-def _devices(file: DeviceCheckpoint) -> tuple[dict[str, tuple[Device, ...]], tuple[str, ...]]:
+def _devices(
+    file: DeviceCheckpoint, allocatable: Sequence[ContainerDevices]
+) -> tuple[dict[str, tuple[Device, ...]], tuple[str, ...]]:
     """The devices by resource, and the resources with devices whose NUMA nodes are unknown.
 
     Held devices that no plugin lists as healthy are unhealthy.
@@ -333,6 +339,10 @@ def _devices(file: DeviceCheckpoint) -> tuple[dict[str, tuple[Device, ...]], tup
         for numa, ids in entry.devices.items():
             for id_ in ids:
                 nodes_of_device.setdefault(id_, set()).add(numa)
+    placed: dict[tuple[str, str], set[int]] = {}
+    for listed in allocatable:
+        for id_ in listed.ids:
+            placed.setdefault((listed.resource, id_), set()).update(listed.numa_nodes or ())
     devices: dict[str, tuple[Device, ...]] = {}
     unplaced = []
     for resource in sorted({*numa_nodes, *file.registered}):
@@ -340,11 +350,12 @@ def _devices(file: DeviceCheckpoint) -> tuple[dict[str, tuple[Device, ...]], tup
         devices[resource] = tuple(
             Device(
                 id=name,
-                numa_nodes=tuple(sorted(held.get(name, set()) - {UNKNOWN_NUMA})) or None,
+                numa_nodes=tuple(sorted(placed.get((resource, name), held.get(name, set())) - {UNKNOWN_NUMA}))
+                or None,
                 healthy=name in healthy,
             )
             for name in sorted({*held, *healthy})
         )
-        if healthy - {*held}:
+        if any(name not in held and (resource, name) not in placed for name in healthy):
             unplaced.append(resource)
     return devices, tuple(unplaced)

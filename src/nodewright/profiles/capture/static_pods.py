@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from nodewright.core.requests.qos_and_priority import CONFIG_SOURCE
 from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.errors import Fault, InputError
-from nodewright.formats.manifests import load_workloads
 from nodewright.kubernetes.objects import Pod, ResourceRequirements, Toleration
 from nodewright.profiles.capture.node_pods import STATIC_POD_UID
 from nodewright.profiles.state_files.pod_resource_state import PodResourceInfo
@@ -32,6 +31,8 @@ def read_static_pods(path: Path, node: str) -> StaticPods:
     Follows: v1.36, pkg/kubelet/config/file.go, listConfig, extractFromDir; config/common.go, applyDefaults.
     Errors:  InputError if the path cannot be read.
     """
+    from nodewright.formats.manifests import load_workloads  # noqa: PLC0415 - 3 MiB that an exporter does not need
+
     try:
         files = [path] if path.is_file() else sorted(entry for entry in path.iterdir() if entry.is_file())
     except OSError as error:

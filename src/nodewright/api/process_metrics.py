@@ -1,0 +1,35 @@
+"""The metrics of this process, named as in Prometheus' client libraries."""
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def own_process_metrics() -> Iterator[str]:
+    """CPU time, memory and files of this process."""
+    fields = Path("/proc/self/stat").read_text("ascii").rpartition(")")[2].split()
+    started = next(
+        int(line.split()[1]) for line in Path("/proc/stat").read_text("ascii").splitlines() if "btime" in line
+    )
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    for name, kind, help_text, value in (
+        ("cpu_seconds_total", MetricType.COUNTER, "CPU time used.", time.process_time()),
+        ("max_fds", MetricType.GAUGE, "How many files may be open.", most_files),
+        ("open_fds", MetricType.GAUGE, "How many files are open.", len(os.listdir("/proc/self/fd"))),  # noqa: PTH208 - thrice as fast
+        ("resident_memory_bytes", MetricType.GAUGE, "Memory in use.", int(fields[21]) * _PAGE_BYTES),
+        (
+            "start_time_seconds",
+            MetricType.GAUGE,
+            "When it was started, since 1970.",
+            started + int(fields[19]) / _TICKS,
+        ),
+        ("virtual_memory_bytes", MetricType.GAUGE, "Address space in use.", int(fields[20])),
+    ):
+        yield family_text(MetricFamily(f"process_{name}", kind, help_text), [MetricSample((), value)])

@@ -1,0 +1,25 @@
+"""`nodewright export`: serve what a node really holds, beside its kubelet."""
+
+import asyncio
+import sys
+
+import click
+
+from nodewright.errors import Fault, InputError
+from nodewright.export_main.export_options import ExportOptions, export_options
+
+
+@click.command("export")
+@export_options
+def command(options: ExportOptions) -> int:
+    """Serve what this node really holds, beside its kubelet, for schedulers.
+
+    The export is a NodeExport at /v1/state: the machine, the kubelet's configuration and release, its pods and their
+    CPUs, memory and devices. It follows a change of the kubelet's state files within 100 ms. Nothing is written on the
+    machine, except a self-signed certificate if none is given.
+    """
+    if sys.platform != "linux":
+        raise InputError([Fault(rule="not Linux: a kubelet's node is exported on Linux only")])
+    from nodewright.export_main.run_export import print_once, run_export  # noqa: PLC0415 - needs the extra `agent`
+
+    return asyncio.run(print_once(options) if options.once else run_export(options))

@@ -1,0 +1,1 @@
+"""Assembles `nodewright export`: the sources of a node, its server, and what it publishes in a cluster."""

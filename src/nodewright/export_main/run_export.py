@@ -1,0 +1,205 @@
+"""Runs the exporter: reads the node, serves its export, and publishes it in a cluster."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import platform
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+from starlette.routing import Router
+
+from nodewright.api.access import Authorizer, read_grants
+from nodewright.api.export_routes import ExportMetricsRoutes, ExportRoutes, HealthRoutes
+from nodewright.api.http_server import ListenAddress, log_to_stderr, serve_network
+from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
+from nodewright.api.routes import bare_routes
+from nodewright.api.tls import ReloadingTLS
+from nodewright.errors import Fault, InputError
+from nodewright.export_main.export_options import ExportOptions
+from nodewright.host.clock import HostClock
+from nodewright.host.key_pair import KeyPair, ensure_key_pair
+from nodewright.host.stop_signal import stop_event
+from nodewright.host.tokens import TokenFile
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.node_export.export_feed import ExportFeed
+from nodewright.node_export.exporter import Exporter
+from nodewright.node_export.kubelet_client import KubeletClient
+from nodewright.node_export.node_reader import NodeReader, PodListSource
+from nodewright.output.exit_codes import ERROR, YES
+from nodewright.output.terminal import print_log_line, print_message, print_text
+
+if TYPE_CHECKING:
+    from nodewright.host.ports import Clock
+
+NICE_VALUE = -10
+"""The exporter's nice value, where it may set one."""
+_COLLECTIONS = (10_000, 20, 50)
+
+
+async def print_once(options: ExportOptions) -> int:
+    """Prints the export of this moment."""
+    clock = HostClock()
+    async with _exporter(options, clock) as (exporter, _):
+        await exporter.read_once()
+        served = exporter.feed.current()
+    if served is None:
+        print_message(f"error: {exporter.feed.error}")
+        return ERROR
+    print_text(served.content.decode() + "\n")
+    return YES
+
+
+async def run_export(options: ExportOptions) -> int:
+    """Follows the node until the process is asked to stop.
+
+    Errors: InputError with all faults of the options; HostError for addresses and files that cannot be used.
+    """
+    log_to_stderr()
+    with contextlib.suppress(OSError):
+        # Pods that use all CPUs must not delay the export.
+        os.setpriority(os.PRIO_PROCESS, 0, NICE_VALUE)
+    clock, stop = HostClock(), stop_event()
+    refusals = RefusalLog(print_log_line)
+    access, tls = _access(options), _tls(options)
+    async with _exporter(options, clock) as (exporter, tasks), AsyncExitStack() as stack:
+        feed = exporter.feed
+        entries = [
+            *ExportRoutes(feed).authorized_routes(),
+            *HealthRoutes(feed).authorized_routes(),
+            *ExportMetricsRoutes(feed, refusals, exporter).authorized_routes(),
+        ]
+        app = AuthMiddleware(
+            Router(routes=bare_routes(entries)),
+            entries,
+            access,
+            refusals=refusals,
+            requests=RequestMetrics(),
+        )
+        address = _address(options.listen)
+        server = serve_network(app, address, lambda: tls.context(print_log_line), refusals)
+        bound = await stack.enter_async_context(server)
+        if options.health_port:
+            await stack.enter_async_context(_health_server(options, feed, refusals))
+        print_log_line(f"the export of {exporter.node_name} is served at https://{bound}/v1/state")
+        # Everything that is loaded now stays: collections need not look at it.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_COLLECTIONS)
+        running = [asyncio.ensure_future(exporter.run()), *tasks]
+        stopped = asyncio.ensure_future(_wait(stop))
+        try:
+            ended, _ = await asyncio.wait([stopped, *running], return_when=asyncio.FIRST_COMPLETED)
+            for task in ended - {stopped}:
+                task.result()
+        finally:
+            for task in (stopped, *running):
+                task.cancel()
+            await asyncio.gather(stopped, *running, return_exceptions=True)
+    return YES
+
+
+@asynccontextmanager
+async def _health_server(
+    options: ExportOptions, feed: ExportFeed, refusals: RefusalLog
+) -> AsyncIterator[None]:
+    """Serves the health checks without TLS."""
+    entries = HealthRoutes(feed).authorized_routes()
+    app = AuthMiddleware(
+        Router(routes=bare_routes(entries)), entries, None, refusals=refusals, requests=RequestMetrics()
+    )
+    address = ListenAddress(_address(options.listen).address, options.health_port)
+    async with serve_network(app, address, None, refusals):
+        yield
+
+
+@asynccontextmanager
+async def _exporter(
+    options: ExportOptions, clock: "Clock"
+) -> AsyncIterator[tuple[Exporter, list["asyncio.Future[None]"]]]:
+    """The exporter, and the tasks that run beside it.
+
+    Errors: InputError, HostError.
+    """
+    settings, endpoint = options.settings(), options.endpoint()
+    kubelet = KubeletClient(endpoint) if endpoint is not None else None
+    feed = ExportFeed(clock)
+    async with AsyncExitStack() as stack:
+        pods: PodListSource | None = None
+        member = None
+        if options.joins_cluster:
+            if find_spec("aiohttp") is None:
+                rule = "no module named 'aiohttp': pip install 'nodewright[agent,cluster]'"
+                raise InputError([Fault(source="--kubeconfig", rule=rule)])
+            from nodewright.export_main.cluster_member import cluster_member  # noqa: PLC0415 - 10 MiB
+
+            member = await stack.enter_async_context(cluster_member(options, settings.node_name, feed, clock))
+            pods = member.pods
+        reader = NodeReader(settings, clock, kubelet, pods)
+        exporter = Exporter(settings, reader, feed, poll_period_s=options.poll_period)
+        exporter.log = print_log_line
+        tasks = []
+        if member is not None:
+            member.pods.on_change = exporter.notice_change
+            tasks = member.tasks()
+        yield exporter, tasks
+
+
+def _access(options: ExportOptions) -> Authorizer:
+    """Who may read.
+
+    Errors: InputError.
+    """
+    faults: list[Fault] = []
+    grants, tokens = read_grants(options.grants, faults), None
+    if options.token_auth_file is not None:
+        try:
+            tokens = TokenFile(options.token_auth_file)
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    return Authorizer(grants, tokens)
+
+
+def _tls(options: ExportOptions) -> ReloadingTLS:
+    """The server's certificate and the authorities of its clients.
+
+    Errors: InputError, HostError.
+    """
+    config = KubeletConfiguration()
+    if options.client_ca_file is not None:
+        x509 = replace(config.authentication.x509, client_ca_file=str(options.client_ca_file))
+        config = replace(config, authentication=replace(config.authentication, x509=x509))
+    if options.tls_cert_file is not None and options.tls_private_key_file is not None:
+        return ReloadingTLS(KeyPair(options.tls_cert_file, options.tls_private_key_file), config)
+    directory = options.cert_dir or Path(tempfile.gettempdir(), f"nodewright-export-{os.getuid()}")
+    addresses = tuple(dict.fromkeys(("127.0.0.1", "::1", *_own_addresses(options))))
+    return ReloadingTLS(ensure_key_pair(directory, platform.node() or "localhost", addresses), config)
+
+
+def _own_addresses(options: ExportOptions) -> Iterable[str]:
+    address = _address(options.listen).address
+    return () if address in ("0.0.0.0", "::") else (address,)  # noqa: S104 - compares
+
+
+def _address(text: str) -> ListenAddress:
+    """The address and port of a text.
+
+    Errors: InputError.
+    """
+    host, _, port = text.rpartition(":")
+    with contextlib.suppress(ValueError):
+        if host and port.isascii() and 0 <= int(port) <= 65535:
+            return ListenAddress(host.strip("[]"), int(port))
+    raise InputError([Fault(source="--listen", value=text, rule="must be ADDRESS:PORT")])
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()

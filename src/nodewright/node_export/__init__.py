@@ -1,0 +1,1 @@
+"""Reads what a node really holds, beside a kubelet, and follows its changes."""
