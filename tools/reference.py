@@ -85,6 +85,7 @@ LAYERS = (
     "lint",
     "quota",
     "evict",
+    "node_export",
     "upgrade",
     "policies",
     "features",
@@ -93,6 +94,7 @@ LAYERS = (
     "testing",
     "conformance",
     "agent_main",
+    "export_main",
     "cli",
 )
 

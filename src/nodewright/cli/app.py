@@ -213,7 +213,7 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     "`nodewright dashboard` needs the package starlette: pip install 'nodewright[dashboard]'"
     """
     package = (error.name or "").partition(".")[0]
-    extra = "agent" if arguments[:1] in (["agent"], ["kubelet"]) else _EXTRAS.get(package)
+    extra = "agent" if arguments[:1] in (["agent"], ["kubelet"], ["export"]) else _EXTRAS.get(package)
     if extra is None or package not in _EXTRAS:
         return None
     words = " ".join(word for word in arguments[:1] if not word.startswith("-"))

@@ -6,7 +6,7 @@ import gc
 import os
 import platform
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -88,21 +88,25 @@ async def run_export(options: ExportOptions) -> int:
         if options.health_port:
             await stack.enter_async_context(_health_server(options, feed, refusals))
         print_log_line(f"the export of {exporter.node_name} is served at https://{bound}/v1/state")
-        # Everything that is loaded now stays: collections need not look at it.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_COLLECTIONS)
-        running = [asyncio.ensure_future(exporter.run()), *tasks]
-        stopped = asyncio.ensure_future(_wait(stop))
-        try:
-            ended, _ = await asyncio.wait([stopped, *running], return_when=asyncio.FIRST_COMPLETED)
-            for task in ended - {stopped}:
-                task.result()
-        finally:
-            for task in (stopped, *running):
-                task.cancel()
-            await asyncio.gather(stopped, *running, return_exceptions=True)
+        await _run_until(stop, [asyncio.ensure_future(exporter.run()), *tasks])
     return YES
+
+
+async def _run_until(stop: asyncio.Event, tasks: Sequence["asyncio.Future[None]"]) -> None:
+    """Runs the tasks until the event is set; the error of a task that fails is raised."""
+    # Everything that is loaded now stays: collections need not look at it.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTIONS)
+    stopped = asyncio.ensure_future(_wait(stop))
+    try:
+        ended, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in ended - {stopped}:
+            task.result()
+    finally:
+        for task in (stopped, *tasks):
+            task.cancel()
+        await asyncio.gather(stopped, *tasks, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -137,9 +141,9 @@ async def _exporter(
             if find_spec("aiohttp") is None:
                 rule = "no module named 'aiohttp': pip install 'nodewright[agent,cluster]'"
                 raise InputError([Fault(source="--kubeconfig", rule=rule)])
-            from nodewright.export_main.cluster_member import cluster_member  # noqa: PLC0415 - 10 MiB
+            from nodewright.export_main.export_member import export_member  # noqa: PLC0415 - 10 MiB
 
-            member = await stack.enter_async_context(cluster_member(options, settings.node_name, feed, clock))
+            member = await stack.enter_async_context(export_member(options, settings.node_name, feed, clock))
             pods = member.pods
         reader = NodeReader(settings, clock, kubelet, pods)
         exporter = Exporter(settings, reader, feed, poll_period_s=options.poll_period)

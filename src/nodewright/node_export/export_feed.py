@@ -54,7 +54,7 @@ class SourceReading(msgspec.Struct, frozen=True, kw_only=True):
         return self.name, self.state, self.error, self.assumed
 
 
-class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
+class ExportReading(msgspec.Struct, frozen=True, kw_only=True):
     """A node as its sources describe it."""
 
     profile: NodeProfile
@@ -75,7 +75,7 @@ class ExportFeed:
 
     def __init__(self, clock: "Clock") -> None:
         self._clock = clock
-        self._reading: NodeReading | None = None
+        self._reading: ExportReading | None = None
         self._exported: ExportedProfile | None = None
         self._changed = asyncio.Event()
         self.generation = 0
@@ -89,7 +89,7 @@ class ExportFeed:
         """Why there is no export, or why the latest is old; empty: it is current."""
         self.on_change: Callable[[], None] = lambda: None
 
-    def publish(self, reading: NodeReading) -> bool:
+    def publish(self, reading: ExportReading) -> bool:
         """Takes over a reading; whether it differs from the one before."""
         before, self._reading, self.error = self._reading, reading, ""
         if before is not None and _facts(before) == _facts(reading):
@@ -148,6 +148,6 @@ class ExportFeed:
         self.on_change()
 
 
-def _facts(reading: NodeReading) -> tuple[object, ...]:
+def _facts(reading: ExportReading) -> tuple[object, ...]:
     sources = tuple(source.facts for source in reading.sources)
     return reading.profile, sources, reading.warnings, reading.assumed

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.formats.documents import InputFile
 from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.node_export.export_feed import NodeReading, SourceReading
+from nodewright.node_export.export_feed import ExportReading, SourceReading
 from nodewright.node_export.kubelet_client import KubeletClient
 from nodewright.pod_resources.snapshot import read_snapshot_apart
 from nodewright.profiles.capture.captured_node import NodeSources, captured_node
@@ -120,7 +120,7 @@ class NodeReader:
         self._devices: PodResourcesSnapshot | None = None
         self._last_pods: tuple[PodList, float] | None = None
         self._fingerprint = b""
-        self._reading: NodeReading | None = None
+        self._reading: ExportReading | None = None
         self._read_s: float | None = None
         self._absent_since_s: dict[str, float] = {}
 
@@ -135,7 +135,7 @@ class NodeReader:
         failed = replace(_FAILED, error=error, read_s=self._read_s)
         return (*(source for source in sources if source.name != _FAILED.name), failed)
 
-    async def read(self, *, are_files_watched: bool) -> NodeReading:
+    async def read(self, *, are_files_watched: bool) -> ExportReading:
         """The node as its sources are now.
 
         Errors: InputError for sources that contradict each other or cannot be, and for a directory that cannot be read.
@@ -183,7 +183,7 @@ class NodeReader:
         )
         return False
 
-    def last_reading(self) -> NodeReading | None:
+    def last_reading(self) -> ExportReading | None:
         """The last reading, with the time when the pods were compared last."""
         return self._reading
 
@@ -291,7 +291,7 @@ class NodeReader:
         root: KubeletRoot,
         listed: PodList | None,
         devices: PodResourcesSnapshot | None,
-    ) -> NodeReading:
+    ) -> ExportReading:
         """The node that the sources describe.
 
         Errors: InputError.
@@ -310,7 +310,7 @@ class NodeReader:
             )
         except BrokenStateError as error:
             raise InputError([Fault(rule=line) for line in broken_state_text(error.reasons)]) from None
-        return NodeReading(
+        return ExportReading(
             profile=captured.profile,
             warnings=tuple(map(capture_warning_sentence, captured.warnings)),
             assumed=(*steady.notes, *map(not_judged_sentence, captured.profile.spec.not_judged)),

@@ -48,36 +48,35 @@ def shape_document(
     ranks = _device_ranks(spec)
     name = document.get("metadata", {}).get("name", "")
     shape = {key: value for key, value in spec.items() if key not in _REPLACED}
+    labels = spec.get("labels", {})
+    shape |= {
+        "labels": {key: value for key, value in labels.items() if key != _HOSTNAME or value != name},
+        "taints": [_without(taint, ("timeAdded",)) for taint in spec.get("taints", ())],
+        "pods": [pod_shape(pod) for pod in pods] if pod_shapes is None else pod_shapes,
+        "allocations": [
+            _allocation_shape(entry, positions, ranks) for entry in spec.get("allocations") or ()
+        ],
+        "isReplayed": spec.get("allocations") is None,
+        "notJudged": [_unknown_shape(entry, positions) for entry in spec.get("notJudged", ())],
+        **_device_shapes(spec, ranks),
+    }
+    return {"spec": shape}
+
+
+def _unknown_shape(entry: Mapping[str, Any], positions: Mapping[str, str]) -> dict[str, Any]:
+    return {"part": entry["part"], "names": [positions.get(name, name) for name in entry.get("names", ())]}
+
+
+def _device_shapes(spec: Mapping[str, Any], ranks: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    devices, gone = spec.get("devices", {}), spec.get("goneDevices", {})
     return {
-        "spec": {
-            **shape,
-            "labels": {
-                key: value
-                for key, value in spec.get("labels", {}).items()
-                if key != _HOSTNAME or value != name
-            },
-            "taints": [_without(taint, ("timeAdded",)) for taint in spec.get("taints", ())],
-            "pods": [pod_shape(pod) for pod in pods] if pod_shapes is None else pod_shapes,
-            "allocations": [
-                _allocation_shape(entry, positions, ranks) for entry in spec.get("allocations") or ()
-            ],
-            "isReplayed": spec.get("allocations") is None,
-            "devices": {
-                resource: [{**device, "id": ranks[resource][device["id"]]} for device in devices]
-                for resource, devices in spec.get("devices", {}).items()
-            },
-            "goneDevices": {
-                resource: [ranks[resource][name] for name in names]
-                for resource, names in spec.get("goneDevices", {}).items()
-            },
-            "notJudged": [
-                {
-                    "part": entry["part"],
-                    "names": [positions.get(name, name) for name in entry.get("names", ())],
-                }
-                for entry in spec.get("notJudged", ())
-            ],
-        }
+        "devices": {
+            resource: [{**device, "id": ranks[resource][device["id"]]} for device in listed]
+            for resource, listed in devices.items()
+        },
+        "goneDevices": {
+            resource: [ranks[resource][name] for name in names] for resource, names in gone.items()
+        },
     }
 
 

@@ -13,7 +13,7 @@ from nodewright.api.middleware import RefusalLog
 from nodewright.api.routes import bare_routes
 from nodewright.host.clock import HostClock
 from nodewright.kubernetes.objects import ObjectMeta
-from nodewright.node_export.export_feed import ExportFeed, NodeReading, SourceReading
+from nodewright.node_export.export_feed import ExportFeed, ExportReading, SourceReading
 from nodewright.profiles.node_export import SourceState, read_node_export
 from nodewright.testing.nodes import a_profile
 
@@ -32,10 +32,10 @@ def served(*, is_empty: bool = False) -> ExportFeed:
     return feed
 
 
-def named(cpus: int) -> NodeReading:
+def named(cpus: int) -> ExportReading:
     profile = a_profile(1, cpus)
 
-    return NodeReading(profile=replace(profile, metadata=ObjectMeta(name="n1")), sources=SOURCES)
+    return ExportReading(profile=replace(profile, metadata=ObjectMeta(name="n1")), sources=SOURCES)
 
 
 async def get(feed: ExportFeed, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:

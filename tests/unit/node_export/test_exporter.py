@@ -15,7 +15,7 @@ from nodewright.host.clock import HostClock
 from nodewright.kubernetes.objects import ResourceRequirements
 from nodewright.kubernetes.pod_resources_api import AllocatableResources, ContainerDevices
 from nodewright.node_export import node_reader
-from nodewright.node_export.export_feed import ExportFeed, NodeReading, SourceReading
+from nodewright.node_export.export_feed import ExportFeed, ExportReading, SourceReading
 from nodewright.node_export.exporter import Exporter
 from nodewright.node_export.node_reader import LAG_S, ExportSettings, NodeReader, PodList
 from nodewright.profiles.capture.from_pod_resources import PodResourcesSnapshot
@@ -116,15 +116,15 @@ def reader(root: Path, pods: FakePods | None = None, clock: FakeClock | None = N
     return NodeReader(settings, clock or FakeClock(), None, pods)
 
 
-def read(from_reader: NodeReader) -> NodeReading:
+def read(from_reader: NodeReader) -> ExportReading:
     return asyncio.run(from_reader.read(are_files_watched=True))
 
 
-def held(reading: NodeReading) -> dict[str, str | None]:
+def held(reading: ExportReading) -> dict[str, str | None]:
     return {allocation.pod: allocation.cpus for allocation in reading.profile.spec.allocations or ()}
 
 
-def source(reading: NodeReading, name: str) -> SourceReading:
+def source(reading: ExportReading, name: str) -> SourceReading:
     return next(source for source in reading.sources if source.name == name)
 
 
@@ -212,12 +212,12 @@ def test_generations_grow_also_where_the_clock_does_not() -> None:
     clock = FakeClock()
     feed = ExportFeed(clock)
     profile = a_profile()
-    assert feed.publish(NodeReading(profile=profile))
-    assert not feed.publish(NodeReading(profile=profile))
+    assert feed.publish(ExportReading(profile=profile))
+    assert not feed.publish(ExportReading(profile=profile))
     first = feed.generation
     assert first == 1_000_000
     clock.now_s -= 500
-    assert feed.publish(NodeReading(profile=replace(profile, spec=replace(profile.spec, pid_max=7))))
+    assert feed.publish(ExportReading(profile=replace(profile, spec=replace(profile.spec, pid_max=7))))
     assert feed.generation == first + 1
 
 

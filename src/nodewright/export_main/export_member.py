@@ -153,7 +153,7 @@ class Publisher:
             await self._api.update(path, topology)
 
 
-class ClusterMember:
+class ExportMember:
     """The exporter's tasks in its cluster."""
 
     def __init__(self, pods: ClusterPods, publisher: Publisher | None) -> None:
@@ -168,9 +168,9 @@ class ClusterMember:
 
 
 @asynccontextmanager
-async def cluster_member(
+async def export_member(
     options: ExportOptions, node_name: str, feed: ExportFeed, clock: Clock
-) -> AsyncIterator[ClusterMember]:
+) -> AsyncIterator[ExportMember]:
     """The exporter in its cluster.
 
     Errors: InputError with the faults of the kubeconfig.
@@ -180,4 +180,4 @@ async def cluster_member(
         api = ApiAccess(client)
         pods = ClusterPods(api, node_name, clock)
         publisher = Publisher(api, options, pods, feed, clock) if options.publish else None
-        yield ClusterMember(pods, publisher)
+        yield ExportMember(pods, publisher)
