@@ -159,3 +159,22 @@ def test_labels_in_a_volume_follow_the_pods(cluster: ClusterBench, tmp_path: Pat
     labels = {"metadata": {"labels": {"color": "blue"}}}
     assert cluster.server.request("PATCH", f"{PODS}/labelled", labels).code == 200
     cluster.wait_until(lambda: 'color="blue"' in (tmp_path / "labels").read_text())
+
+
+def test_events_are_a_kubelets(cluster: ClusterBench, tmp_path: Path) -> None:
+    create(cluster, "eventful", "true", tmp_path)
+    cluster.wait_until(lambda: cluster.phase("eventful") == "Running")
+    uid = cluster.pod("eventful")["metadata"]["uid"]
+    path = f"{CORE}/events?fieldSelector=involvedObject.kind=Pod,involvedObject.uid={uid},source=kubelet"
+
+    def reasons() -> set[str]:
+        return {event["reason"] for event in cluster.server.request("GET", path).body["items"]}
+
+    cluster.wait_until(lambda: {"Created", "Started"} <= reasons())
+    events_of_node = f"{CORE}/events?fieldSelector=involvedObject.kind=Node,involvedObject.name=worker"
+    cluster.wait_until(
+        lambda: any(
+            event["reason"] == "Starting"
+            for event in cluster.server.request("GET", events_of_node).body["items"]
+        )
+    )

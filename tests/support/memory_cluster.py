@@ -28,6 +28,8 @@ class MemoryCluster:
         self.is_reachable = True
         self.failure_rate = 0.0
         """The share of requests that fail; of writes half are carried out all the same."""
+        self.refused = ""
+        """Writes to paths that begin so are forbidden; empty: none."""
         self.delay_s = 0.0
         """The longest delay of an answer."""
         self.on_end: Callable[[str, str], None] = lambda _uid, _how: None
@@ -157,6 +159,8 @@ class MemoryCluster:
         await self._clock.sleep(self.delay_s * self._random.random())
         if not self.is_reachable or self._random.random() < self.failure_rate / 2:
             raise ApiError(verb, path, "connection refused")
+        if self.refused and path.startswith(self.refused):
+            raise ApiError(verb, path, "forbidden", status=403, reason="Forbidden")
 
     async def _return(self, verb: str, path: str) -> None:
         """The way of an answer from the server."""

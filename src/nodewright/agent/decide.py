@@ -272,7 +272,9 @@ def _record_probe_result(iteration: Iteration, observation: ProbeCompleted) -> N
     if observation.health is not ProbeResult.SUCCESS:
         outcome = "failed" if observation.health is not None else "errored and resulted in unknown state"
         message = f"{observation.probe.kind.value.capitalize()} probe {outcome}: {observation.output}"
-        iteration.record_event(observation.uid, "Unhealthy", message, warning=True)
+        iteration.record_event(
+            observation.uid, "Unhealthy", message, warning=True, container=observation.container
+        )
     elif observation.is_warning:
         kind = observation.probe.kind.value.capitalize()
         iteration.record_event(

@@ -111,6 +111,8 @@ class RecordEvent(msgspec.Struct, frozen=True, kw_only=True):
     is_warning: bool
     reason: str
     message: str
+    container: str = ""
+    """The container that it is about; empty: all of the pod."""
 
 
 QueryEffect: TypeAlias = RunProbe | device_observations.QueryPreferredAllocation

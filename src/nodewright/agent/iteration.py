@@ -102,9 +102,12 @@ class Iteration:
         """Adds effects, which run in this order."""
         self._effects += effects
 
-    def record_event(self, uid: str, reason: str, message: str, *, warning: bool = False) -> None:
-        """Adds an event about a pod; an empty uid: about the node."""
-        self.add_effects(RecordEvent(uid=uid, is_warning=warning, reason=reason, message=message))
+    def record_event(
+        self, uid: str, reason: str, message: str, *, warning: bool = False, container: str = ""
+    ) -> None:
+        """Adds an event about a pod or one of its containers; an empty uid: about the node."""
+        event = RecordEvent(uid=uid, is_warning=warning, reason=reason, message=message, container=container)
+        self.add_effects(event)
 
     def cancel_effect(self, uid: str) -> None:
         """Stops the running effect of a pod."""

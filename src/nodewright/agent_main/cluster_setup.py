@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from nodewright.agent.effects import RecordEvent
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observations import NodeObjectObserved
 from nodewright.agent.observe.event_recorder import EventRecorder
@@ -29,6 +30,7 @@ from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.cluster.access import ClusterAccess
 from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster_node.api_access import ApiAccess
+from nodewright.cluster_node.event_writer import EventWriter
 from nodewright.cluster_node.mirror_pods import MirrorPods
 from nodewright.cluster_node.node_lease import NodeLease
 from nodewright.cluster_node.node_object import NodeIdentity, NodeReadings, image_names
@@ -65,6 +67,7 @@ class ClusterMember(msgspec.Struct, frozen=True, kw_only=True):
     writer: PodStatusWriter
     mirrors: MirrorPods
     pod_objects: PodObjects
+    event_writer: EventWriter
 
     def tasks(self) -> Iterator[BackgroundTask]:
         """The tasks that run beside the agent's loop."""
@@ -74,6 +77,7 @@ class ClusterMember(msgspec.Struct, frozen=True, kw_only=True):
         yield BackgroundTask("follow the pods of the node", self.pod_reflector.run)
         yield BackgroundTask("report the statuses of pods", self.writer.run)
         yield BackgroundTask("show the static pods", self._show_static_pods)
+        yield BackgroundTask("write events", self.event_writer.run)
         yield BackgroundTask("follow the Services", self.pod_objects.services.reflector.run)
         yield BackgroundTask("follow the RuntimeClasses", self.pod_objects.runtime_classes.reflector.run)
         yield BackgroundTask("follow what pods refer to", self.pod_objects.objects.run)
@@ -128,6 +132,7 @@ async def cluster_member(
             writer=writer,
             mirrors=mirrors,
             pod_objects=pod_objects,
+            event_writer=_event_writer(api, identity.name, parts),
         )
 
 
@@ -190,6 +195,23 @@ def _pod_objects(api: ApiAccess, parts: tuple[AgentLoop, EventRecorder, RuntimeP
     pod_objects.observe = loop.observe
     cache.cluster = pod_objects
     return pod_objects
+
+
+def _event_writer(
+    api: ApiAccess, node_name: str, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]
+) -> EventWriter:
+    """What writes the events of the recorder, those so far included."""
+    loop, event_recorder, _ = parts
+    kubelet = loop.state.node.config.parts.kubelet
+    writer = EventWriter(api, node_name, (kubelet.event_record_qps, kubelet.event_burst), loop.clock)
+    for event in event_recorder.events():
+        early = RecordEvent(
+            uid=event.uid, is_warning=event.is_warning, reason=event.reason, message=event.message
+        )
+        writer.record(early, event_recorder.state.pods.get(event.uid))
+    event_recorder.on_record = writer.record
+    writer.on_error = partial(event_recorder.record_warning, "EventsRefused")
+    return writer
 
 
 def _publish(

@@ -45,6 +45,8 @@ class EventRecorder:
         self.on_reclaim: Callable[[ReclaimNodeResources], None] = lambda _: None
         self.on_event: Callable[[RecordEvent, str], None] = lambda _event, _name: None
         """Called with each event and its pod: `namespace/name`, or empty for the node."""
+        self.on_record: Callable[[RecordEvent, PodRecord | None], None] = lambda _event, _record: None
+        """Called with each event and the record of its pod; None: it is about the node, or the pod is not known."""
         self.on_result: Callable[[IterationResult], None] = lambda _: None
         self._clock = clock
         self._since_ns = clock.now_ns()
@@ -79,6 +81,7 @@ class EventRecorder:
         # Insertion order is the order of the last occurrence: the first entry is always the oldest.
         self._events[key] = recorded
         self._evict_old(now_ns)
+        self.on_record(event, record)
         self.on_event(event, f"{recorded.namespace}/{recorded.name}" if recorded.name else "")
         self._wake()
 

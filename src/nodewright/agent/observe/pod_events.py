@@ -49,7 +49,7 @@ def pod_events(
                 yield effect
             case TerminatePod(uid=uid):
                 for name in _running(after.get(uid) or before.get(uid)):
-                    yield _normal(uid, KILLING, f"Stopping container {name}")
+                    yield _normal(uid, KILLING, f"Stopping container {name}", name)
             case SyncPod(uid=uid, plan=plan):
                 if plan.sandbox_attempt:
                     what = "Pod sandbox changed, it will be killed and re-created."
@@ -61,7 +61,7 @@ def pod_events(
                         if reason_text
                         else f"Stopping container {name}"
                     )
-                    yield _normal(uid, KILLING, message)
+                    yield _normal(uid, KILLING, message, name)
             case _:
                 pass
 
@@ -71,21 +71,21 @@ def failure_events(record: PodRecord, failure: EffectFailure) -> Iterator[Record
 
     Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, startContainer, recordContainerEvent; kubelet.go, SyncPod.
     """
-    uid, message = record.pod.uid, failure.message
+    uid, message, name = record.pod.uid, failure.message, failure.container
     for container in _containers(record):
         message = message.replace(container.id, container.name)
     match failure.reason:
         case reason if reason in (CONFIG_ERROR, CREATE_ERROR, RUN_ERROR):
-            yield _warning(uid, FAILED, f"Error: {message}")
+            yield _warning(uid, FAILED, f"Error: {message}", name)
         case reason if reason in IMAGE_MISSING_REASONS:
-            yield _warning(uid, FAILED, f"Error: {reason}")
+            yield _warning(uid, FAILED, f"Error: {reason}", name)
         case reason if reason == SANDBOX_ERROR:
             yield _warning(uid, reason, f"Failed to create pod sandbox: {message}")
         case reason if reason == CGROUP_ERROR:
             yield _warning(uid, reason, f"unable to ensure pod container exists: {message}")
         case reason if reason == HOOK_ERROR:
-            yield _warning(uid, "FailedPostStartHook", "PostStartHook failed")
-            yield _normal(uid, KILLING, "FailedPostStartHook")
+            yield _warning(uid, "FailedPostStartHook", "PostStartHook failed", name)
+            yield _normal(uid, KILLING, "FailedPostStartHook", name)
         case reason if reason == KILL_ERROR:
             yield _warning(uid, "FailedKillPod", f"error killing pod: {message}")
         case reason:
@@ -98,9 +98,9 @@ def _start_events(record_before: PodRecord | None, record: PodRecord, since_ns: 
     for container in reversed(_containers(record)):
         known = before.get(container.id)
         if known is None and container.created_ns >= since_ns:
-            yield _normal(record.pod.uid, CREATED, f"Container created: {container.name}")
+            yield _normal(record.pod.uid, CREATED, f"Container created: {container.name}", container.name)
         if container.started_ns >= since_ns and (known is None or not known.started_ns):
-            yield _normal(record.pod.uid, STARTED, f"Container started: {container.name}")
+            yield _normal(record.pod.uid, STARTED, f"Container started: {container.name}", container.name)
 
 
 def _back_off_events(record_before: PodRecord | None, record: PodRecord) -> Iterator[RecordEvent]:
@@ -108,7 +108,7 @@ def _back_off_events(record_before: PodRecord | None, record: PodRecord) -> Iter
     for name, reason_text in record.container_waiting.items():
         if reason_text.reason == CRASH_LOOP and before.get(name) != reason_text:
             message = f"Back-off restarting failed container {name} in pod {_title(record.pod)}"
-            yield _warning(record.pod.uid, BACK_OFF, message)
+            yield _warning(record.pod.uid, BACK_OFF, message, name)
 
 
 def _containers(record: PodRecord | None) -> tuple[RuntimeContainerStatus, ...]:
@@ -125,9 +125,9 @@ def _title(pod: Pod) -> str:
     return f"{pod.metadata.name}_{pod.metadata.namespace}({pod.uid})"
 
 
-def _normal(uid: str, reason: str, message: str) -> RecordEvent:
-    return RecordEvent(uid=uid, is_warning=False, reason=reason, message=message)
+def _normal(uid: str, reason: str, message: str, container: str = "") -> RecordEvent:
+    return RecordEvent(uid=uid, is_warning=False, reason=reason, message=message, container=container)
 
 
-def _warning(uid: str, reason: str, message: str) -> RecordEvent:
-    return RecordEvent(uid=uid, is_warning=True, reason=reason, message=message)
+def _warning(uid: str, reason: str, message: str, container: str = "") -> RecordEvent:
+    return RecordEvent(uid=uid, is_warning=True, reason=reason, message=message, container=container)
