@@ -38,7 +38,6 @@ class KubeletStatusText:
         """The pod's resources as JSON.
 
         Follows: v1.36, pkg/kubelet/events/resize.go, makeResourceSummaryFromSpec.
-        Departs: pods have no generation.
         """
         summary: dict[str, Any] = {}
         for name, containers in (
@@ -50,7 +49,7 @@ class KubeletStatusText:
                     {"name": container.name, "resources": plain_value(object_document(container.resources))}
                     for container in containers
                 ]
-        summary["generation"] = 0
+        summary["generation"] = pod.metadata.generation
         if error:
             summary["error"] = error
         return json.dumps(summary, separators=(",", ":"))

@@ -7,6 +7,7 @@ from nodewright.agent.agent_state import PodRecord, PodStage
 from nodewright.cluster_node.merge_patch import POD_LISTS, merge_patch
 from nodewright.core.lifecycle.pod_conditions import DISRUPTION_TARGET, KUBELET_CONDITIONS
 from nodewright.core.lifecycle.pod_status import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE
+from nodewright.kubernetes.objects import Container
 from nodewright.kubernetes.runtime_status import ContainerPhase
 from nodewright.values.instant import Instant
 
@@ -18,11 +19,18 @@ _OWNED_FIELDS = (
     "conditions",
     "containerStatuses",
     "initContainerStatuses",
+    "ephemeralContainerStatuses",
     "resources",
     "allocatedResources",
     "resize",
 )
 """The fields that the agent clears when it has nothing for them; addresses of ended pods stay, as with a kubelet."""
+_CONTAINER_FIELDS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_MAX_MESSAGE_BYTES = 12 * 1024
+"""The termination messages of all containers together.
+
+Follows: v1.36, kubelet/container/runtime.go, MaxPodTerminationMessageLogLength.
+"""
 _TIMES = frozenset({"startTime", "startedAt", "finishedAt", "lastTransitionTime"})
 _LOST_CONTAINER = {
     "terminated": {
@@ -45,17 +53,17 @@ def may_run(record: PodRecord) -> bool:
 
 
 def merged_status(
-    before: Mapping[str, Any], reported: Mapping[str, Any], record: PodRecord, generation: int
+    before: Mapping[str, Any], reported: Mapping[str, Any], record: PodRecord
 ) -> dict[str, Any]:
     """The status to store: what the agent reports, over what the API server has.
 
-    No phase is terminal while a container may run, and a terminal phase never changes. ``generation`` is that of the
-    pod's spec, as the agent last saw it.
+    No phase is terminal while a container may run, and a terminal phase never changes. The observed generation is that
+    of the record, on which the agent has decided: the API server may have a newer one.
 
     Follows: v1.36, kubelet/status/status_manager.go, mergePodStatus, updateStatusInternal, TerminatePod.
     """
     running = may_run(record)
-    status = _whole_seconds(dict(reported))
+    status = _normalized(_whole_seconds(dict(reported)), record)
     if not running and not record.source.is_static_pod_source:
         status = _ended(status)
     was_terminal, is_terminal = (
@@ -65,7 +73,7 @@ def merged_status(
     if (is_terminal and not was_terminal and running) or (was_terminal and not is_terminal):
         status |= {name: before.get(name) for name in ("phase", "reason", "message")}
     becomes_terminal = is_terminal and not was_terminal and not running
-    generation = max(generation, before.get("observedGeneration") or 0)
+    generation = max(record.pod.metadata.generation, before.get("observedGeneration") or 0)
     conditions = _conditions(before, status, generation, with_disruption=becomes_terminal)
     if status.get("phase") in TERMINAL_PHASES:
         conditions = [_not_ready(condition, status["phase"]) for condition in conditions]
@@ -76,6 +84,50 @@ def merged_status(
         status["observedGeneration"] = generation
     kept = {name: value for name, value in before.items() if name not in _OWNED_FIELDS}
     return {name: value for name, value in {**kept, **status}.items() if value is not None}
+
+
+def _normalized(status: dict[str, Any], record: PodRecord) -> dict[str, Any]:
+    """The status with containers by name, their mounts, and messages that are together not too long.
+
+    Follows: v1.36, kubelet/status/status_manager.go, normalizeStatus; kubelet_pods.go, convertToAPIContainerStatuses.
+    """
+    spec = record.pod.spec
+    containers = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    mounts = {container.name: _mounts(container) for container in containers}
+    longest = _MAX_MESSAGE_BYTES // max(1, len(containers))
+    for field in _CONTAINER_FIELDS:
+        if status.get(field):
+            statuses = [_with_bounded_messages(container, longest) for container in status[field]]
+            if field != "initContainerStatuses":
+                statuses.sort(key=lambda container: str(container["name"]))
+            status[field] = [
+                {**container, "volumeMounts": mounts[container["name"]]}
+                if mounts.get(container["name"])
+                else container
+                for container in statuses
+            ]
+    return status
+
+
+def _mounts(container: Container) -> list[dict[str, Any]]:
+    """What is mounted into a container; no read-only mount is recursively read-only."""
+    mounts = []
+    for mount in container.volume_mounts:
+        status = {"name": mount.get("name"), "mountPath": mount.get("mountPath")}
+        if mount.get("readOnly"):
+            status |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
+        mounts.append(status)
+    return mounts
+
+
+def _with_bounded_messages(container: dict[str, Any], longest: int) -> dict[str, Any]:
+    bounded = dict(container)
+    for field in ("state", "lastState"):
+        message = ((container.get(field) or {}).get("terminated") or {}).get("message") or ""
+        if len(message.encode()) > longest:
+            text = message.encode()[:longest].decode(errors="ignore")
+            bounded[field] = {"terminated": {**container[field]["terminated"], "message": text}}
+    return bounded
 
 
 def _ended(status: dict[str, Any]) -> dict[str, Any]:

@@ -114,9 +114,8 @@ class PodStatusWriter:
         document = self._reflector.objects.get(self.target_of(record))
         if document is None:
             return None
-        generation = document["metadata"].get("generation") or 0
         reported = pod_status_document(record, state.node)
-        return record, document, merged_status(document.get("status") or {}, reported, record, generation)
+        return record, document, merged_status(document.get("status") or {}, reported, record)
 
     async def _write(self, uid: str) -> None:
         try:

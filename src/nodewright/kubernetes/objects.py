@@ -48,6 +48,8 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
     resource_version: str = ""
+    generation: int = 0
+    """Which version of the spec it is; 0: the object is not from an API server."""
     creation_timestamp: Instant | None = None
     deletion_timestamp: Instant | None = None
     deletion_grace_period_seconds: int | None = None

@@ -18,6 +18,11 @@ ACTIVE = replace(ENDED, stage=PodStage.ACTIVE, is_cleaned_up=False)
 RUNNING: dict[str, Any] = {"phase": "Running", "reason": "r", "message": "m"}
 
 
+def of_generation(generation: int) -> PodRecord:
+    pod = replace(ACTIVE.pod, metadata=replace(ACTIVE.pod.metadata, generation=generation))
+    return replace(ACTIVE, pod=pod)
+
+
 def running_container(record: PodRecord) -> PodRecord:
     container = RuntimeContainerStatus(
         id="c", name="main", sandbox_id="s", attempt=0, phase=ContainerPhase.RUNNING, created_ns=1
@@ -30,24 +35,24 @@ def running_container(record: PodRecord) -> PodRecord:
     "record", [ACTIVE, replace(ACTIVE, stage=PodStage.TERMINATING), running_container(ENDED)]
 )
 def test_no_phase_is_terminal_while_anything_may_run(record: PodRecord) -> None:
-    status = merged_status(RUNNING, {"phase": "Failed", "reason": "Evicted"}, record, 0)
+    status = merged_status(RUNNING, {"phase": "Failed", "reason": "Evicted"}, record)
     assert {name: status[name] for name in RUNNING} == RUNNING
 
 
 def test_a_terminal_phase_never_changes() -> None:
-    status = merged_status({"phase": "Succeeded"}, {"phase": "Running"}, ACTIVE, 0)
+    status = merged_status({"phase": "Succeeded"}, {"phase": "Running"}, ACTIVE)
     assert status["phase"] == "Succeeded"
 
 
 @pytest.mark.parametrize("stage", [PodStage.TERMINATED, PodStage.REJECTED])
 def test_the_end_is_reported_once_nothing_runs(stage: PodStage) -> None:
-    status = merged_status(RUNNING, {"phase": "Failed", "reason": "Evicted"}, replace(ENDED, stage=stage), 0)
+    status = merged_status(RUNNING, {"phase": "Failed", "reason": "Evicted"}, replace(ENDED, stage=stage))
     assert (status["phase"], status["reason"], "message" in status) == ("Failed", "Evicted", False)
 
 
 def test_a_pod_that_ended_without_a_phase_has_failed_and_its_containers_are_lost() -> None:
     waiting = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}, "lastState": {}}
-    status = merged_status({}, {"phase": "Pending", "containerStatuses": [waiting]}, ENDED, 0)
+    status = merged_status({}, {"phase": "Pending", "containerStatuses": [waiting]}, ENDED)
     assert status["phase"] == "Failed"
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
@@ -56,21 +61,21 @@ def test_containers_that_init_containers_kept_from_starting_stay_as_they_are() -
     waiting = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}, "lastState": {}}
     init = {"name": "init", "state": {"terminated": {"exitCode": 1}}}
     reported = {"phase": "Pending", "containerStatuses": [waiting], "initContainerStatuses": [init]}
-    assert merged_status({}, reported, ENDED, 0)["containerStatuses"] == [waiting]
+    assert merged_status({}, reported, ENDED)["containerStatuses"] == [waiting]
 
 
 def test_a_static_pod_that_ended_has_no_phase_of_its_end() -> None:
     record = replace(ENDED, pod=a_static_pod(), source=PodSource.FILE)
-    assert merged_status({}, {"phase": "Running"}, record, 0)["phase"] == "Running"
+    assert merged_status({}, {"phase": "Running"}, record)["phase"] == "Running"
 
 
 def test_conditions_of_others_stay_and_a_disruption_comes_with_the_end() -> None:
     disruption = {"type": "DisruptionTarget", "status": "True"}
     before = {"phase": "Running", "conditions": [{"type": "gate/ready", "status": "True"}]}
     reported = {"phase": "Failed", "conditions": [disruption, {"type": "Ready", "status": "True"}]}
-    early = merged_status(before, reported, ACTIVE, 0)
+    early = merged_status(before, reported, ACTIVE)
     assert [condition["type"] for condition in early["conditions"]] == ["gate/ready", "Ready"]
-    ended = merged_status(before, reported, ENDED, 0)
+    ended = merged_status(before, reported, ENDED)
     assert ended["conditions"] == [
         {"type": "gate/ready", "status": "True"},
         disruption,
@@ -94,7 +99,7 @@ def test_times_are_whole_seconds_and_those_of_the_api_server_stay() -> None:
         ],
         "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": new}}}],
     }
-    status = merged_status(before, reported, ACTIVE, 3)
+    status = merged_status(before, reported, of_generation(3))
     assert status["startTime"] == old
     assert [condition["lastTransitionTime"] for condition in status["conditions"]] == [
         old,
@@ -113,7 +118,7 @@ def test_the_observed_generation_never_falls_and_fields_of_others_stay() -> None
         "resize": "Deferred",
         "extra": 1,
     }
-    status = merged_status(before, {"phase": "Running"}, ACTIVE, 2)
+    status = merged_status(before, {"phase": "Running"}, of_generation(2))
     assert status == {
         "phase": "Running",
         "observedGeneration": 5,
@@ -145,3 +150,17 @@ DELETED = {"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}, "status": 
 )
 def test_an_object_is_deleted_last(pod: dict[str, Any], record: PodRecord, answer: bool) -> None:
     assert can_be_deleted(pod, record) is answer
+
+
+def test_containers_are_sorted_have_their_mounts_and_messages_of_bounded_length() -> None:
+    mounts = [{"name": "v", "mountPath": "/v", "readOnly": True}, {"name": "w", "mountPath": "/w"}]
+    pod = a_pod(containers=[{"name": "b", "volumeMounts": mounts}, {"name": "a"}])
+    ended = {"state": {"terminated": {"exitCode": 1, "message": "ä" * 6000}}, "lastState": {}}
+    reported = {"phase": "Running", "containerStatuses": [{"name": "b", "state": {}}, {"name": "a", **ended}]}
+    first, second = merged_status({}, reported, replace(ACTIVE, pod=pod))["containerStatuses"]
+    assert (first["name"], second["name"]) == ("a", "b")
+    assert first["state"]["terminated"]["message"] == "ä" * 3072
+    assert second["volumeMounts"] == [
+        {"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": "Disabled"},
+        {"name": "w", "mountPath": "/w"},
+    ]
