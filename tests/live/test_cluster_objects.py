@@ -178,3 +178,31 @@ def test_events_are_a_kubelets(cluster: ClusterBench, tmp_path: Path) -> None:
             for event in cluster.server.request("GET", events_of_node).body["items"]
         )
     )
+
+
+def test_an_ephemeral_container_looks_into_a_running_pod(cluster: ClusterBench, tmp_path: Path) -> None:
+    create(cluster, "debugged", "true", tmp_path)
+    cluster.wait_until(lambda: cluster.phase("debugged") == "Running")
+    debugger = {
+        "name": "debugger",
+        "image": APP,
+        "imagePullPolicy": "Never",
+        "command": [*SHELL, "tr '\\0' ' ' < /proc/1/cmdline; exit 4"],
+        "targetContainerName": "main",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    added = {"spec": {"ephemeralContainers": [debugger]}}
+    answer = cluster.server.request("PATCH", f"{PODS}/debugged/ephemeralcontainers", added)
+    assert answer.code == 200, answer.message
+
+    def terminated() -> dict[str, Any]:
+        (status,) = cluster.pod("debugged")["status"].get("ephemeralContainerStatuses") or [{}]
+        return dict(status.get("state", {}).get("terminated", {}))
+
+    cluster.wait_until(lambda: bool(terminated()))
+    assert terminated()["exitCode"] == 4
+    # The first process that it sees is the target's.
+    assert terminated()["message"].strip() == "sleep 1000000"
+    pod = cluster.pod("debugged")
+    assert pod["status"]["phase"] == "Running"
+    assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"]

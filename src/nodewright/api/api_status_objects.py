@@ -105,6 +105,7 @@ def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState)
     for key, statuses in (
         ("containerStatuses", record.status.container_statuses),
         ("initContainerStatuses", record.status.init_container_statuses),
+        ("ephemeralContainerStatuses", record.status.ephemeral_container_statuses),
     ):
         if statuses:
             status[key] = [_with_required_fields(container) for container in statuses]

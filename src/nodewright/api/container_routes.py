@@ -112,7 +112,12 @@ def container_attempt(record: PodRecord, name: str, *, previous: bool) -> Runtim
             raise APIError(BAD_REQUEST, f'previous terminated container "{name}" in pod "{pod}" not found')
         return attempts[1]
     if not attempts:
-        reported = (*record.status.container_statuses, *record.status.init_container_statuses)
+        status = record.status
+        reported = (
+            *status.container_statuses,
+            *status.init_container_statuses,
+            *status.ephemeral_container_statuses,
+        )
         waiting = next((container.state.waiting for container in reported if container.name == name), None)
         reason = waiting.reason if waiting is not None else "not started"
         raise APIError(BAD_REQUEST, f'container "{name}" in pod "{pod}" is waiting to start: {reason}')
@@ -301,10 +306,7 @@ class _Options:
 
 
 def _names(record: PodRecord) -> set[str]:
-    spec = record.pod.spec
-    return {
-        container.name for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
-    }
+    return {container.name for container in record.pod.spec.all_containers}
 
 
 async def _limited(text: AsyncIterator[Any] | Iterator[Any], max_bytes: int | None) -> AsyncIterator[bytes]:

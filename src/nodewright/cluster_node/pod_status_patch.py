@@ -92,7 +92,7 @@ def _normalized(status: dict[str, Any], record: PodRecord) -> dict[str, Any]:
     Follows: v1.36, kubelet/status/status_manager.go, normalizeStatus; kubelet_pods.go, convertToAPIContainerStatuses.
     """
     spec = record.pod.spec
-    containers = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    containers = spec.all_containers
     mounts = {container.name: _mounts(container) for container in containers}
     longest = _MAX_MESSAGE_BYTES // max(1, len(containers))
     for field in _CONTAINER_FIELDS:

@@ -92,6 +92,8 @@ class ContainerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The same values as cgroup files, for runtimes that write them."""
     stop_signal: str = ""
     """The stop signal in Kubernetes' notation; empty: the default of the runtime or the image."""
+    target_id: str = ""
+    """The container whose processes this one sees; empty: only its own."""
 
 
 class ExecResult(msgspec.Struct, frozen=True):

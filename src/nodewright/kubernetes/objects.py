@@ -194,6 +194,11 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     readiness_gates: tuple[dict[str, Any], ...] = ()
     scheduling_gates: tuple[dict[str, Any], ...] = ()
 
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """The init, regular and ephemeral containers."""
+        return (*self.init_containers, *self.containers, *self.ephemeral_containers)
+
 
 class ContainerStateWaiting(msgspec.Struct, frozen=True, rename="camel"):
     """Why a container is not running yet, or is not restarted yet."""
@@ -288,6 +293,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
     resize: str = ""
     """The state of a resize, as kubelets up to 1.32 report it."""
     resources: ResourceRequirements | None = None

@@ -123,10 +123,11 @@ def container_cpusets(pod: Pod, state: NodeState, memory: MemoryState) -> dict[s
     """The cpuset of each container by name; the shared pool is the current one.
 
     Follows: v1.36, kubelet/cm/internal_container_lifecycle_linux.go, PreCreateContainer.
+    Departs: ephemeral containers follow the shared pool; a kubelet leaves them on CPUs that have become exclusive.
     """
     cpusets = {}
     policy = _cpu_policy(state.config)
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
+    for container in (*pod.spec.containers, *pod.spec.init_containers, *pod.spec.ephemeral_containers):
         cpus = state.held.cpu.usable(pod.uid, container.name)
         exclusive_cpus = state.held.cpu.exclusive(pod.uid, container.name)
         is_exclusive = exclusive_cpus is not None and _is_exclusive(

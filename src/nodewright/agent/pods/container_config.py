@@ -15,7 +15,6 @@ from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.log_rotation import log_directory
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.core.environment.pod_references import all_containers
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.core.environment.variables import command_and_args, environment_variables, sub_path
 from nodewright.core.environment.volume_payload import volume_payload
@@ -27,7 +26,7 @@ from nodewright.host.local_storage import PodDirectories
 from nodewright.host.openat2 import path_beneath, read_beneath
 from nodewright.host.ports import ContainerConfig, Mount
 from nodewright.host.volumes import OBJECT_VOLUME_TYPES, VolumeError, Volumes, volume_path
-from nodewright.kubernetes.objects import Container, Pod, ResourceList
+from nodewright.kubernetes.objects import Container, EphemeralContainer, Pod, ResourceList
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.values.quantity import ZERO, Quantity
 
@@ -94,7 +93,7 @@ class BaseConfigBuilder:
         check_uid(pod)
         await self.object_cache.prepare(pod)
         mounted = {
-            str(entry.get("name") or "") for each in all_containers(pod) for entry in each.volume_mounts
+            str(entry.get("name") or "") for each in pod.spec.all_containers for entry in each.volume_mounts
         }
         for name, volume in _volumes_by_name(pod).items():
             if name in mounted:
@@ -130,7 +129,7 @@ class BaseConfigBuilder:
                     path = volume_path(self.volumes.pod_directory(pod.uid), volume)
                     volumes[path.name] = path
         logs = {}
-        for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for container in pod.spec.all_containers:
             with suppress(HostError):
                 logs[container.name] = self.container_log_directory(pod, container)
         return PodDirectories(volumes=volumes, logs=logs)
@@ -239,6 +238,7 @@ class BaseConfigBuilder:
             settings=settings[0],
             cgroup_files=settings[1],
             stop_signal=str(signal or "") if self.node_context.has_stop_signals else "",
+            target_id=_target_id(container, runtime_status),
         )
 
     def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> list[Mount]:
@@ -298,6 +298,18 @@ class BaseConfigBuilder:
         return Mount(
             host_path=str(host_path), container_path=container.termination_message_path or _TERMINATION_LOG
         )
+
+
+def _target_id(container: Container, runtime_status: RuntimePodStatus) -> str:
+    """The id of the container whose processes an ephemeral container sees; empty: none is named.
+
+    Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, getTargetID.
+    """
+    name = container.target_container_name if isinstance(container, EphemeralContainer) else ""
+    target = runtime_status.newest_attempt(name) if name else None
+    if name and target is None:
+        raise ContainerConfigError(f"unable to find target container {name}")
+    return target.id if target is not None else ""
 
 
 def _volumes_by_name(pod: Pod) -> dict[str, dict[str, Any]]:

@@ -91,9 +91,7 @@ class ContainerStarter:
     async def run(self, sandbox_id: str, runtime_status: RuntimePodStatus) -> tuple[EffectFailure, ...]:
         """Starts them in order; an init container that fails stops the sequence."""
         pod, failures = self._effect.pod, list[EffectFailure]()
-        by_name = {
-            container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)
-        }
+        by_name = {container.name: container for container in pod.spec.all_containers}
         for name in self._effect.post_start_retries:
             failures += await self._rerun_post_start(by_name[name], runtime_status)
         for name in self._effect.plan.containers_to_start:

@@ -72,7 +72,7 @@ async def run_probe(prober: Prober, effect: RunProbe, container: Container, cloc
 
 def container_named(pod: Pod, name: str) -> Container:
     """The pod's container of this name; an empty one if the spec no longer has it."""
-    by_name = {container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)}
+    by_name = {container.name: container for container in pod.spec.all_containers}
     return by_name.get(name, Container(name=name))
 
 

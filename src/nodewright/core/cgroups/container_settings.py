@@ -55,14 +55,14 @@ UNRESTRICTED = ContainerCpuset()
 def settings_by_container(
     pod: Pod, rules: CgroupConfig, cpusets: Mapping[str, ContainerCpuset] | None = None
 ) -> dict[str, ContainerSettings]:
-    """The cgroup settings of each container by name: containers in order, then init containers.
+    """The cgroup settings of each container by name: containers in order, then init and ephemeral containers.
 
     Follows: v1.36, kubelet/kuberuntime/kuberuntime_container_linux.go, generateLinuxContainerResources;
         kubelet/cm/internal_container_lifecycle_linux.go, PreCreateContainer.
     """
     settings = {}
     scores = {score.container: score for score in oom_scores(pod, rules.memory_capacity, rules.gates)}
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
+    for container in (*pod.spec.containers, *pod.spec.init_containers, *pod.spec.ephemeral_containers):
         cpuset = (cpusets or {}).get(container.name, UNRESTRICTED)
         settings[container.name] = _container_settings(pod, container, rules, cpuset, scores[container.name])
     return settings

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from nodewright.core.environment.value_sources import DEFAULT_TOKEN_LIFETIME_S, TokenSpec
-from nodewright.kubernetes.objects import Container, Pod
+from nodewright.kubernetes.objects import Pod
 
 CONFIG_MAPS, SECRETS = "configmaps", "secrets"
 _DAY_S = 24 * 3600.0
@@ -19,11 +19,6 @@ class ObjectReference(msgspec.Struct, frozen=True, order=True):
     resource: str
     namespace: str
     name: str
-
-
-def all_containers(pod: Pod) -> tuple[Container, ...]:
-    """The init, regular and ephemeral containers."""
-    return (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
 
 
 def referenced_objects(pod: Pod) -> frozenset[ObjectReference]:
@@ -48,7 +43,7 @@ def volume_objects(pod: Pod) -> frozenset[ObjectReference]:
 
 
 def _of_variables(pod: Pod) -> Iterator[tuple[str, Any]]:
-    for container in all_containers(pod):
+    for container in pod.spec.all_containers:
         for source in container.env_from:
             yield CONFIG_MAPS, (source.get("configMapRef") or {}).get("name")
             yield SECRETS, (source.get("secretRef") or {}).get("name")
@@ -121,7 +116,7 @@ def common_user(pod: Pod) -> int | None:
     context = pod.spec.security_context
     pod_user = context.run_as_user if context is not None else None
     users = set[int | None]()
-    for container in all_containers(pod):
+    for container in pod.spec.all_containers:
         own_user = (container.security_context or {}).get("runAsUser")
         users.add(pod_user if own_user is None else own_user)
     return users.pop() if len(users) == 1 else None

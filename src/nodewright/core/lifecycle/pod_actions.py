@@ -89,7 +89,7 @@ def pod_actions(
     """The next actions for the pod, back-offs not considered: they only delay starts.
 
     Follows: v1.36, kubelet/kuberuntime/kuberuntime_manager.go, computePodActions.
-    Departs: no ephemeral containers; in-place resizes are planned elsewhere.
+    Departs: in-place resizes are planned elsewhere.
     """
     runtime_status = runtime_status or RuntimePodStatus(
         uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name
@@ -105,9 +105,21 @@ def pod_actions(
             pod, newest, PodActions(kill_pod=True, sandbox_attempt=sandbox_attempt, sandbox_id=sandbox_id)
         )
     actions = _with_init_containers(pod, newest, probe_results, PodActions(sandbox_id=sandbox_id))
-    if actions.kill_pod or not actions.is_initialized:
-        return actions
-    return _with_main_containers(pod, newest, probe_results, actions)
+    if not actions.kill_pod and actions.is_initialized:
+        actions = _with_main_containers(pod, newest, probe_results, actions)
+    return actions if actions.kill_pod else _with_ephemeral_containers(pod, runtime_status, actions)
+
+
+def _with_ephemeral_containers(pod: Pod, runtime_status: RuntimePodStatus, actions: PodActions) -> PodActions:
+    """Starts the ephemeral containers that were never started, before all others."""
+    starts = tuple(
+        container.name
+        for container in pod.spec.ephemeral_containers
+        if runtime_status.newest_attempt(container.name) is None
+    )
+    return (
+        replace(actions, containers_to_start=(*starts, *actions.containers_to_start)) if starts else actions
+    )
 
 
 def spec_hash(container: Container) -> str:

@@ -175,6 +175,7 @@ def pod_status(
     builder = _StatusBuilder(pod, runtime_status, context)
     mains = builder.statuses(pod.spec.containers, previous.container_statuses)
     inits = builder.statuses(pod.spec.init_containers, previous.init_container_statuses)
+    ephemerals = builder.statuses(pod.spec.ephemeral_containers, previous.ephemeral_container_statuses)
     phase = pod_phase(
         pod.spec,
         (*mains, *inits),
@@ -201,6 +202,7 @@ def pod_status(
         pod_ip=_sandbox_ip(runtime_status) or (context.host_ip if pod.spec.host_network else ""),
         container_statuses=mains,
         init_container_statuses=inits,
+        ephemeral_container_statuses=ephemerals,
     )
     has_sandbox = any(sandbox.is_ready for sandbox in runtime_status.sandboxes)
     conditions = pod_conditions(pod, status, has_sandbox=has_sandbox)

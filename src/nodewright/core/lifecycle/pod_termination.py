@@ -55,7 +55,7 @@ def termination_ordering(pod: Pod, running: Collection[str]) -> Mapping[str, tup
     ordering: dict[str, tuple[str, ...]] = dict.fromkeys(mains, ())
     for index, name in enumerate(sidecars):
         ordering[name] = (*mains, *sidecars[index + 1 : index + 2])
-    for container in pod.spec.init_containers:
+    for container in (*pod.spec.init_containers, *pod.spec.ephemeral_containers):
         if container.name in running:
             ordering.setdefault(container.name, ())
     return ordering

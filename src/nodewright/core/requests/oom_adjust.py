@@ -56,7 +56,7 @@ class OOMScore(msgspec.Struct, frozen=True):
 
 
 def oom_score_adjs(pod: Pod, memory_capacity: int, gates: FeatureGates = DEFAULT_GATES) -> dict[str, int]:
-    """The oom_score_adj of each container and init container by name.
+    """The oom_score_adj of each container by name.
 
     Units:   bytes of the node's memory, at least 1.
     Follows: v1.36, pkg/kubelet/qos/policy.go, GetContainerOOMScoreAdjust.
@@ -66,7 +66,7 @@ def oom_score_adjs(pod: Pod, memory_capacity: int, gates: FeatureGates = DEFAULT
 
 def oom_scores(pod: Pod, memory_capacity: int, gates: FeatureGates = DEFAULT_GATES) -> tuple[OOMScore, ...]:
     """As `oom_score_adjs`, in the order of the spec, with the arithmetic."""
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    containers = (*pod.spec.containers, *pod.spec.init_containers, *pod.spec.ephemeral_containers)
     if is_node_critical(pod):
         return tuple(OOMScore(container.name, GUARANTEED_ADJ, NodeCritical()) for container in containers)
     pod_class = qos_class(pod, gates["PodLevelResources"])
@@ -88,6 +88,10 @@ def oom_scores(pod: Pod, memory_capacity: int, gates: FeatureGates = DEFAULT_GAT
                 sidecar_score if has_sidecars and container.is_sidecar else None,
             )
             for container in pod.spec.init_containers
+        ),
+        *(
+            _burstable(container, pod_level_share, memory_capacity)
+            for container in pod.spec.ephemeral_containers
         ),
     )
 

@@ -123,7 +123,9 @@ def container_config(
         tty=container.tty,
         linux=cri.LinuxContainerConfig(
             resources=linux_container_resources(config.settings),
-            security_context=container_security(config.pod, container, image_user, seccomp_root),
+            security_context=container_security(
+                config.pod, container, image_user, seccomp_root, target_id=config.target_id
+            ),
         ),
     )
 

@@ -56,9 +56,16 @@ def sandbox_security(pod: Pod) -> cri.LinuxSandboxSecurityContext:
 
 
 def container_security(
-    pod: Pod, container: Container, image_user: tuple[int | None, str], seccomp_root: str
+    pod: Pod,
+    container: Container,
+    image_user: tuple[int | None, str],
+    seccomp_root: str,
+    *,
+    target_id: str = "",
 ) -> cri.LinuxContainerSecurityContext:
     """The security context of a container: its own settings, then the pod's, then the image's.
+
+    ``target_id``: the container whose processes it sees.
 
     Errors: HostError where it must not run as root and would, or may.
     """
@@ -75,7 +82,7 @@ def container_security(
         privileged=_has_flag(container, "privileged"),
         readonly_rootfs=_has_flag(container, "readOnlyRootFilesystem"),
         no_new_privs=container_context.get("allowPrivilegeEscalation") is False,
-        namespace_options=namespaces(pod),
+        namespace_options=namespaces(pod, target_id),
         supplemental_groups=_supplemental_groups(pod_context),
         supplemental_groups_policy=_supplemental_groups_policy(pod_context),
         masked_paths=() if is_unmasked else masked_paths(),
@@ -101,7 +108,7 @@ def container_security(
     return security_context
 
 
-def namespaces(pod: Pod) -> cri.NamespaceOption:
+def namespaces(pod: Pod, target_id: str = "") -> cri.NamespaceOption:
     """The namespaces that the pod has for itself, and those that it shares with the host.
 
     Follows: v1.36, kubelet/kuberuntime/util/util.go, NamespacesForPod.
@@ -113,7 +120,11 @@ def namespaces(pod: Pod) -> cri.NamespaceOption:
             "run pod", pod.full_name, "hostUsers: false needs user namespaces, which are not supported"
         )
     pid = cri.POD if spec.share_process_namespace else cri.CONTAINER
+    is_targeted = bool(target_id) and not spec.host_pid and not spec.share_process_namespace
+    if is_targeted:
+        pid = cri.TARGET
     return cri.NamespaceOption(
+        target_id=target_id if is_targeted else "",
         network=cri.NODE if spec.host_network else cri.POD,
         ipc=cri.NODE if spec.host_ipc else cri.POD,
         pid=cri.NODE if spec.host_pid else pid,

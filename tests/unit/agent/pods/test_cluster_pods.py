@@ -16,9 +16,10 @@ from nodewright.agent.observations import (
 )
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.store.stored_pods import pod_file, read_pod_file
+from nodewright.api.api_status_objects import pod_status_document
 from nodewright.core.memory.memory_state import MemoryState
 from nodewright.errors import HostError
-from nodewright.kubernetes.objects import Container, Pod, PodStatus
+from nodewright.kubernetes.objects import Container, EphemeralContainer, Pod, PodStatus
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod
 from nodewright.values.instant import Instant
@@ -278,6 +279,33 @@ def test_a_pod_that_waits_for_its_name_is_forgotten_when_it_is_deleted() -> None
             await settle()
             assert bench.loop.state.deferred == ()
             assert bench.record("second").is_cleaned_up
+
+    run(scenario())
+
+
+def test_an_ephemeral_container_is_started_in_the_running_pod_and_never_again() -> None:
+    async def scenario() -> None:
+        async with AgentBench(debug=ContainerScript(runs_for_s=5, exit_code=3)) as bench:
+            pod = an_api_pod()
+            await listed(bench, pod)
+            ephemeral = (EphemeralContainer(name="debug", image="tools"),)
+            debugged = replace(pod, spec=replace(pod.spec, ephemeral_containers=ephemeral))
+            await listed(bench, debugged)
+            record = bench.record("web")
+            (status,) = record.status.ephemeral_container_statuses
+            assert status.state.running is not None
+            assert [each.restart_count for each in record.status.container_statuses] == [0]
+            await bench.clock.advance(60)
+            record = bench.record("web")
+            (status,) = record.status.ephemeral_container_statuses
+            assert status.state.terminated is not None
+            assert (status.state.terminated.exit_code, status.restart_count) == (3, 0)
+            assert bench.phase("web") == "Running"
+            document = pod_status_document(record, bench.loop.state.node)
+            assert document["ephemeralContainerStatuses"][0]["name"] == "debug"
+            await listed(bench, deleted(debugged, 5))
+            await bench.clock.advance(10)
+            assert bench.runtime.containers == {}
 
     run(scenario())
 

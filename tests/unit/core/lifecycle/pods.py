@@ -1,11 +1,11 @@
 """Pods and their runtime status, in a notation that fits in a table.
 
 A pod: `Always: init a, ~proxy, app` (`~` a sidecar, `init` an init container that ends, `?` after a name: a liveness and a
-startup probe). What runs: `a=0` (ended with 0), `a=137!` (killed for want of memory), `app=run`, `app=made`, `app=lost`; `no sandbox`, `dead sandbox`.
+startup probe, `+` an ephemeral container). What runs: `a=0` (ended with 0), `a=137!` (killed for want of memory), `app=run`, `app=made`, `app=lost`; `no sandbox`, `dead sandbox`.
 """
 
 from nodewright.core.lifecycle.pod_actions import PodActions, spec_hash
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec
+from nodewright.kubernetes.objects import Container, EphemeralContainer, ObjectMeta, Pod, PodSpec
 from nodewright.kubernetes.runtime_status import (
     ContainerPhase,
     RuntimeContainerStatus,
@@ -19,14 +19,21 @@ _ASKS = {"exec": {"command": ["check"]}}
 
 def pod_of(text: str) -> Pod:
     policy, _, names = text.partition(":")
-    inits, mains = [], []
+    inits, mains, ephemerals = [], [], []
     for word in names.split(","):
         name = word.strip()
         if name.startswith(("~", "init ")):
             inits.append(_container(name.removeprefix("init "), "Always" if name.startswith("~") else None))
+        elif name.startswith("+"):
+            ephemerals.append(EphemeralContainer(name=name[1:]))
         else:
             mains.append(_container(name, None))
-    spec = PodSpec(containers=tuple(mains), init_containers=tuple(inits), restart_policy=policy)
+    spec = PodSpec(
+        containers=tuple(mains),
+        init_containers=tuple(inits),
+        ephemeral_containers=tuple(ephemerals),
+        restart_policy=policy,
+    )
     return Pod(ObjectMeta(name="web", namespace="default", uid="u"), spec)
 
 

@@ -60,6 +60,17 @@ CASES = """
     OnFailure: app                    | dead sandbox app=0            | end
     OnFailure: app, helper            | dead sandbox app=0 helper=1   | end, sandbox 1, start helper
     Always: init a, app               | dead sandbox a=0 app=137      | end, sandbox 1, start a
+
+    Always: app, +debug               | app=run                       | start debug
+    Always: app, +debug, +more        | app=run debug=run             | start more
+    Always: app, +debug               | app=run debug=1               | nothing
+    Always: app, +debug               | app=1 debug=lost              | start app
+    Always: app, +debug               | app=1                         | start debug, start app
+    Always: init a, app, +debug       | a=run                         | start debug
+    Always: app, +debug               | no sandbox                    | end, sandbox 0, start app
+    Always: app, +debug               | dead sandbox app=1 debug=0    | end, sandbox 1, start app
+    Never: app, +debug                | app=0                         | end
+    Never: app, +debug                | app=0 debug=run               | end
 """
 
 

@@ -255,6 +255,24 @@ def test_what_a_pod_shares_with_its_host(spec: dict[str, bool], expected: tuple[
     assert (found.network, found.pid, found.ipc) == expected
 
 
+@pytest.mark.parametrize(
+    ("spec", "mode", "target"),
+    [
+        ({}, cri.TARGET, "id"),
+        ({"host_pid": True}, cri.NODE, ""),
+        ({"share_process_namespace": True}, cri.POD, ""),
+    ],
+)
+def test_an_ephemeral_container_sees_the_processes_of_its_target(
+    spec: dict[str, bool], mode: int, target: str
+) -> None:
+    pod = a_pod(**spec)
+    options = container_security(
+        pod, pod.spec.containers[0], (None, ""), "/seccomp", target_id="id"
+    ).namespace_options
+    assert (options.pid, options.target_id) == (mode, target)
+
+
 def test_a_pod_with_user_namespaces_is_rejected() -> None:
     with pytest.raises(HostError, match="hostUsers: false"):
         namespaces(a_pod(host_users=False))
