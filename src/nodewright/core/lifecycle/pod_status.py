@@ -169,13 +169,10 @@ def pod_status(
 
     Follows: v1.36, kubelet/kubelet_pods.go, generateAPIPodStatus.
     """
-    runtime_status = runtime_status or RuntimePodStatus(
-        uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name
-    )
+    runtime_status = runtime_status or _no_status(pod)
     builder = _StatusBuilder(pod, runtime_status, context)
     mains = builder.statuses(pod.spec.containers, previous.container_statuses)
     inits = builder.statuses(pod.spec.init_containers, previous.init_container_statuses)
-    ephemerals = builder.statuses(pod.spec.ephemeral_containers, previous.ephemeral_container_statuses)
     phase = pod_phase(
         pod.spec,
         (*mains, *inits),
@@ -202,11 +199,17 @@ def pod_status(
         pod_ip=_sandbox_ip(runtime_status) or (context.host_ip if pod.spec.host_network else ""),
         container_statuses=mains,
         init_container_statuses=inits,
-        ephemeral_container_statuses=ephemerals,
+        ephemeral_container_statuses=builder.statuses(
+            pod.spec.ephemeral_containers, previous.ephemeral_container_statuses
+        ),
     )
     has_sandbox = any(sandbox.is_ready for sandbox in runtime_status.sandboxes)
     conditions = pod_conditions(pod, status, has_sandbox=has_sandbox)
     return replace(status, conditions=_dated_conditions(conditions, previous, context))
+
+
+def _no_status(pod: Pod) -> RuntimePodStatus:
+    return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
 
 
 def _sandbox_ip(runtime_status: RuntimePodStatus) -> str:

@@ -89,14 +89,7 @@ def container_security(
         readonly_paths=() if is_unmasked else READONLY_PATHS,
         seccomp=_seccomp_profile(effective_setting(pod, container, "seccompProfile"), seccomp_root),
     )
-    if uid is not None:
-        security_context.run_as_user.value = uid
-    elif image_user[0] is not None:
-        security_context.run_as_user.value = image_user[0]
-    else:
-        security_context.run_as_username = image_user[1]
-    if gid is not None:
-        security_context.run_as_group.value = gid
+    _set_user(security_context, (uid, gid), image_user)
     capabilities = container_context.get("capabilities")
     if capabilities is not None:
         security_context.capabilities.add_capabilities.extend(capabilities.get("add") or ())
@@ -106,6 +99,21 @@ def container_security(
         security_context.selinux_options.CopyFrom(cri.SELinuxOption(**labels))
     _set_app_armor_profile(security_context, effective_setting(pod, container, "appArmorProfile"))
     return security_context
+
+
+def _set_user(
+    security_context: cri.LinuxContainerSecurityContext,
+    ids: tuple[int | None, int | None],
+    image_user: tuple[int | None, str],
+) -> None:
+    """Sets user and group; without them those of the image."""
+    uid = image_user[0] if ids[0] is None else ids[0]
+    if uid is not None:
+        security_context.run_as_user.value = uid
+    else:
+        security_context.run_as_username = image_user[1]
+    if ids[1] is not None:
+        security_context.run_as_group.value = ids[1]
 
 
 def namespaces(pod: Pod, target_id: str = "") -> cri.NamespaceOption:

@@ -1,8 +1,15 @@
-"""How much files in memory may take."""
+"""How much files in memory may take, and whose processes an ephemeral container sees."""
+
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from tests.unit.agent.pods.test_runtime_configs import SETTINGS, Bench, a_pod_with, facts, run
 
 from nodewright.agent.pods.container_config import tmpfs_size_bytes
+from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.kubernetes.objects import EphemeralContainer
+from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.testing.objects import a_pod, amounts
 
 SIZES = """
@@ -22,3 +29,19 @@ def test_memory_for_files_is_what_the_pod_may_use(line: str) -> None:
     assert tmpfs_size_bytes(pod, volume, amounts(f"memory={node}")) == int(expected) * 2**20
     whole = a_pod("web", resources={"limits": {"memory": "1Mi"}})
     assert tmpfs_size_bytes(whole, {"emptyDir": {}}, {}) == 2**20
+
+
+def test_an_ephemeral_container_needs_its_target(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    pod = a_pod_with()
+    debugger = EphemeralContainer(name="debug", image="i", target_container_name="main")
+    status = facts(pod, "10.0.0.7")
+    with pytest.raises(ContainerConfigError, match="unable to find target container main"):
+        run(bench.containers.container_config(pod, debugger, 0, SETTINGS, status))
+    running = RuntimeContainerStatus(
+        id="c1", name="main", attempt=0, phase=ContainerPhase.RUNNING, sandbox_id="s"
+    )
+    config = run(
+        bench.containers.container_config(pod, debugger, 0, SETTINGS, replace(status, containers=(running,)))
+    )
+    assert config.target_id == "c1"

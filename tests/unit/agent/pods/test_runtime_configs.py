@@ -20,10 +20,8 @@ from nodewright.host.local_storage import DiskStorageStats
 from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.host.volumes import Volumes
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Container, EphemeralContainer, ObjectMeta, Pod
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.kubernetes.runtime_status import (
-    ContainerPhase,
-    RuntimeContainerStatus,
     RuntimePodStatus,
     RuntimeSandboxStatus,
 )
@@ -106,21 +104,6 @@ def mounted(path: str, **more: Any) -> list[dict[str, Any]]:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-def test_an_ephemeral_container_needs_its_target(bench: Bench) -> None:
-    pod = a_pod_with()
-    debugger = EphemeralContainer(name="debug", image="i", target_container_name="main")
-    status = facts(pod, "10.0.0.7")
-    with pytest.raises(ContainerConfigError, match="unable to find target container main"):
-        run(bench.containers.container_config(pod, debugger, 0, SETTINGS, status))
-    running = RuntimeContainerStatus(
-        id="c1", name="main", attempt=0, phase=ContainerPhase.RUNNING, sandbox_id="s"
-    )
-    config = run(
-        bench.containers.container_config(pod, debugger, 0, SETTINGS, replace(status, containers=(running,)))
-    )
-    assert config.target_id == "c1"
 
 
 # ---------------------------------------------------------------- plain processes
