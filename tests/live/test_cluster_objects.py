@@ -206,3 +206,47 @@ def test_an_ephemeral_container_looks_into_a_running_pod(cluster: ClusterBench, 
     pod = cluster.pod("debugged")
     assert pod["status"]["phase"] == "Running"
     assert pod["status"]["observedGeneration"] == pod["metadata"]["generation"]
+
+
+def test_a_claim_is_mounted_once_it_is_bound(cluster: ClusterBench, tmp_path: Path) -> None:
+    server, disk = cluster.server, tmp_path / "disk"
+    disk.mkdir()
+    (disk / "known").write_text("kept", "utf-8")
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "volumeName": "disk",
+    }
+    claims = f"{CORE}/persistentvolumeclaims"
+    claim = server.create(
+        claims, {"metadata": {"name": "data"}, "spec": {**spec, "storageClassName": ""}}
+    ).body
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    create(
+        cluster,
+        "claimant",
+        "cat /data/known > /out/known; echo > /data/new",
+        tmp_path,
+        mounts=mounts,
+        volumes=volumes,
+    )
+    cluster.wait_until(lambda: "error processing PVC default/data: PVC is not bound" in events(cluster))
+    reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "data"}
+    worker = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["worker"]}]}
+    persistent = {
+        "metadata": {"name": "disk"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": str(disk)},
+            "claimRef": {**reference, "uid": claim["metadata"]["uid"]},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [worker]}},
+        },
+    }
+    answer = server.create("/api/v1/persistentvolumes", persistent)
+    assert answer.code == 201, answer.message
+    bound = server.request("PATCH", f"{claims}/data/status", {"status": {"phase": "Bound"}})
+    assert bound.code == 200, bound.message
+    cluster.wait_until(lambda: (tmp_path / "known").exists() and (tmp_path / "known").read_text() == "kept")
+    cluster.wait_until((disk / "new").exists)

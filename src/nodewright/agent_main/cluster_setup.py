@@ -35,6 +35,7 @@ from nodewright.cluster_node.mirror_pods import MirrorPods
 from nodewright.cluster_node.node_lease import NodeLease
 from nodewright.cluster_node.node_object import NodeIdentity, NodeReadings, image_names
 from nodewright.cluster_node.node_registration import NODES, NodeRegistration, ReportTimes
+from nodewright.cluster_node.persistent_volumes import PersistentVolumes
 from nodewright.cluster_node.pod_informer import PodInformer, is_mirror
 from nodewright.cluster_node.pod_objects import PodObjects, reduced_service
 from nodewright.cluster_node.pod_status_writer import PodStatusWriter
@@ -186,7 +187,11 @@ def _pod_objects(api: ApiAccess, parts: tuple[AgentLoop, EventRecorder, RuntimeP
     services.record_event = runtime_classes.record_event = event_recorder.record
     cache = runtime_parts.config_builder.object_cache
     pod_objects = PodObjects(
-        (ReferencedObjects(api, loop.clock), ServiceAccountTokens(api, loop.clock)),
+        (
+            ReferencedObjects(api, loop.clock),
+            ServiceAccountTokens(api, loop.clock),
+            PersistentVolumes(api),
+        ),
         (services, runtime_classes),
         cache,
         lambda: event_recorder.state,

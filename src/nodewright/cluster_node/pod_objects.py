@@ -11,6 +11,7 @@ from nodewright.agent.observations import Observation, PodReferencesChanged
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.outcome import IterationResult
 from nodewright.agent.timing import elapsed_s
+from nodewright.cluster_node.persistent_volumes import PersistentVolumes
 from nodewright.cluster_node.referenced_objects import WAIT_S, ReferencedObjects
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
@@ -60,13 +61,13 @@ class PodObjects:
 
     def __init__(
         self,
-        parts: tuple[ReferencedObjects, ServiceAccountTokens],
+        parts: tuple[ReferencedObjects, ServiceAccountTokens, PersistentVolumes],
         reflectors: tuple[Reflector, Reflector],
         cache: ConfigObjectCache,
         state: Callable[[], AgentState],
         clock: Clock,
     ) -> None:
-        self.objects, self.tokens = parts
+        self.objects, self.tokens, self.persistent_volumes = parts
         services, runtime_classes = reflectors
         self._cache, self._state, self._clock = cache, state, clock
         self.observe: Callable[[Observation], None] = lambda _observation: None
@@ -96,7 +97,7 @@ class PodObjects:
         self._changed.discard(pod.uid)
         self.objects.register(pod)
         self.tokens.register(pod)
-        waits = [self.objects.wait_for(pod), self.tokens.wait_for(pod)]
+        waits = [self.objects.wait_for(pod), self.tokens.wait_for(pod), self._read_claims(pod)]
         if not self.services.has_listed.is_set():
             waits.append(self._listed(self.services))
         if pod.spec.runtime_class_name and not self.runtime_classes.has_listed.is_set():
@@ -117,6 +118,7 @@ class PodObjects:
             config_maps=by_resource[CONFIG_MAPS],
             secrets=by_resource[SECRETS],
             tokens=self.tokens.of_pod(pod),
+            volumes=self.persistent_volumes.of_pod(pod),
             services=self._service_variables(pod),
         )
 
@@ -128,6 +130,10 @@ class PodObjects:
         return service_variables(
             self.services.objects.values(), pod.metadata.namespace, has_service_links=has_links
         )
+
+    async def _read_claims(self, pod: Pod) -> None:
+        facts = self._state().node.config.facts
+        await self.persistent_volumes.read(pod, (facts.name, facts.labels))
 
     async def _listed(self, objects: DecodedObjects[Any]) -> None:
         await elapsed_s(self._clock, objects.has_listed.wait(), WAIT_S)
@@ -153,6 +159,7 @@ class PodObjects:
     def _forget(self, uid: str) -> None:
         self.objects.forget(uid)
         self.tokens.forget(uid)
+        self.persistent_volumes.forget(uid)
         self._changed.discard(uid)
 
     def _note_change(self, uids: frozenset[str]) -> None:

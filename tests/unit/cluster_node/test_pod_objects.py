@@ -13,6 +13,7 @@ from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.observations import Observation, PodReferencesChanged
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.outcome import IterationResult, StateChanges
+from nodewright.cluster_node.persistent_volumes import PersistentVolumes
 from nodewright.cluster_node.pod_objects import PodObjects, reduced_service
 from nodewright.cluster_node.referenced_objects import ReferencedObjects
 from nodewright.cluster_node.reflector import Reflector
@@ -59,7 +60,11 @@ class ObjectBench:
         services.reduce = reduced_service
         runtime_classes = Reflector(self.cluster, "/apis/node.k8s.io/v1/runtimeclasses", "", self.clock)
         self.objects = PodObjects(
-            (ReferencedObjects(self.cluster, self.clock), ServiceAccountTokens(self.cluster, self.clock)),
+            (
+                ReferencedObjects(self.cluster, self.clock),
+                ServiceAccountTokens(self.cluster, self.clock),
+                PersistentVolumes(self.cluster),
+            ),
             (services, runtime_classes),
             self.cache,
             lambda: self.state,

@@ -9,26 +9,23 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.agent.observations import MOUNT_ERROR
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.log_rotation import log_directory
+from nodewright.agent.pods.volume_setup import VolumeSetup
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.core.environment.variables import command_and_args, environment_variables, sub_path
-from nodewright.core.environment.volume_payload import volume_payload
 from nodewright.core.lifecycle.pod_actions import spec_hash
-from nodewright.core.requests.effective_resources import pod_limits
 from nodewright.errors import HostError
 from nodewright.formats.pod_files import is_safe_uid
 from nodewright.host.local_storage import PodDirectories
 from nodewright.host.openat2 import path_beneath, read_beneath
 from nodewright.host.ports import ContainerConfig, Mount
-from nodewright.host.volumes import OBJECT_VOLUME_TYPES, VolumeError, Volumes, volume_path
+from nodewright.host.volumes import VolumeError, Volumes, volume_path
 from nodewright.kubernetes.objects import Container, EphemeralContainer, Pod, ResourceList
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
-from nodewright.values.quantity import ZERO, Quantity
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOSTS, _TERMINATION_LOG = "/etc/hosts", "/dev/termination-log"
@@ -59,6 +56,7 @@ class BaseConfigBuilder:
 
     def __init__(self, node_context: NodeContext, volumes: Volumes, object_cache: ConfigObjectCache) -> None:
         self.node_context, self.volumes, self.object_cache = node_context, volumes, object_cache
+        self._volume_setup = VolumeSetup(volumes, self._object_sources)
 
     async def remove_pod_files(self, pod: Pod) -> None:
         """Removes the pod's volumes and logs."""
@@ -97,28 +95,14 @@ class BaseConfigBuilder:
         }
         for name, volume in _volumes_by_name(pod).items():
             if name in mounted:
-                self._set_up_volume(pod, volume)
+                await self._volume_setup.prepare(pod, volume)
 
     async def refresh_volumes(self, pods: Iterable[Pod]) -> None:
         """Updates the files in volumes that come from config objects.
 
         Errors: HostError, the first, after all others have been refreshed.
         """
-        errors: list[HostError] = []
-        for pod in pods:
-            for volume in pod.spec.volumes:
-                if not _is_object_volume(volume):
-                    continue
-                try:
-                    if volume_path(self.volumes.pod_directory(pod.uid), volume).is_dir():
-                        self._set_up_object_volume(pod, volume)
-                except VolumeError:
-                    # A missing object leaves the volume as it is.
-                    continue
-                except HostError as error:
-                    errors.append(error)
-        if errors:
-            raise errors[0]
+        await self._volume_setup.refresh(pods)
 
     def storage_paths(self, pod: Pod) -> PodDirectories:
         """Where the pod's files that count as its local ephemeral storage are; volumes in memory do not count."""
@@ -174,37 +158,12 @@ class BaseConfigBuilder:
             if entry is None or volume is None:
                 continue
             key = (str(entry.get("volumeName") or ""), str(entry.get("path") or ""))
-            host_path = self._set_up_volume(pod, volume)
+            host_path, _ = self._volume_setup.set_up(pod, volume)
             try:
                 texts[key] = read_beneath(host_path, key[1], _MAX_ENV_FILE_BYTES).decode()
             except (OSError, ValueError) as error:
                 texts[key] = UnresolvedReference(str(error))
         return texts
-
-    def _set_up_volume(self, pod: Pod, volume: Mapping[str, Any]) -> Path:
-        """The path of a volume, set up if it does not exist.
-
-        Errors: ContainerConfigError; HostError.
-        """
-        try:
-            if volume.get("hostPath") is not None:
-                return self.volumes.host_path(volume)
-            if _is_object_volume(volume):
-                return self._set_up_object_volume(pod, volume)
-            # A volume of an unknown kind fails here, before its size is read.
-            volume_path(self.volumes.pod_directory(pod.uid), volume)
-            size = tmpfs_size_bytes(pod, volume, self.node_context.allocatable)
-            return self.volumes.set_up_empty_dir(pod.uid, volume, _fs_group(pod), size)
-        except VolumeError as error:
-            name = volume.get("name") or ""
-            message = f'MountVolume.SetUp failed for volume "{name}" : {error}'
-            raise ContainerConfigError(message, MOUNT_ERROR) from None
-
-    def _set_up_object_volume(self, pod: Pod, volume: Mapping[str, Any]) -> Path:
-        files = volume_payload(volume, pod, self._object_sources(pod))
-        if isinstance(files, UnresolvedReference):
-            raise VolumeError(files.message)
-        return self.volumes.set_up_files(pod.uid, volume, files, _fs_group(pod))
 
     def base_config(
         self,
@@ -255,7 +214,7 @@ class BaseConfigBuilder:
                     f'cannot find volume "{name}" to mount into container "{container.name}"'
                 )
             path = _checked_value(sub_path(entry, env))
-            host_path = self._set_up_volume(pod, volumes[name])
+            host_path, is_read_only = self._volume_setup.set_up(pod, volumes[name])
             if path:
                 host_path = self.resolve_subpath(pod, host_path, path, (name, container.name, number))
             mount_path = str(entry.get("mountPath") or "")
@@ -263,7 +222,7 @@ class BaseConfigBuilder:
                 Mount(
                     host_path=str(host_path),
                     container_path=mount_path if mount_path.startswith("/") else f"/{mount_path}",
-                    is_read_only=bool(entry.get("readOnly")) or _is_object_volume(volumes[name]),
+                    is_read_only=bool(entry.get("readOnly")) or is_read_only,
                     propagation=str(entry.get("mountPropagation") or ""),
                 )
             )
@@ -314,39 +273,6 @@ def _target_id(container: Container, runtime_status: RuntimePodStatus) -> str:
 
 def _volumes_by_name(pod: Pod) -> dict[str, dict[str, Any]]:
     return {str(volume.get("name") or ""): volume for volume in pod.spec.volumes}
-
-
-def tmpfs_size_bytes(pod: Pod, volume: Mapping[str, Any], allocatable: ResourceList) -> int:
-    """The size of an emptyDir in memory: the smaller of the pod's memory limit and the volume's sizeLimit.
-
-    Follows: v1.36, pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize.
-    """
-    size = allocatable.get("memory", ZERO).value()
-    own = str((volume.get("emptyDir") or {}).get("sizeLimit") or "0")
-    for limit in (_memory_limit(pod), Quantity.parse(own).value()):
-        if limit > 0 and (limit <= size or not size):
-            size = limit
-    return size
-
-
-def _memory_limit(pod: Pod) -> int:
-    """The pod's memory limit in bytes; 0: none."""
-    pod_limit = pod.spec.resources.limits.get("memory") if pod.spec.resources is not None else None
-    if pod_limit is not None:
-        return pod_limit.value()
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
-    limits = [container.resources.limits.get("memory", ZERO).value() for container in containers]
-    if not all(limits):
-        return 0
-    return pod_limits(pod).get("memory", ZERO).value()
-
-
-def _is_object_volume(volume: Mapping[str, Any]) -> bool:
-    return any(volume.get(kind) is not None for kind in OBJECT_VOLUME_TYPES)
-
-
-def _fs_group(pod: Pod) -> int | None:
-    return pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
 
 
 def _checked_value(value: Any) -> Any:

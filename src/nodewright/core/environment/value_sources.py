@@ -32,6 +32,17 @@ class TokenSpec(msgspec.Struct, frozen=True):
     lifetime_s: int = DEFAULT_TOKEN_LIFETIME_S
 
 
+class NodeVolume(msgspec.Struct, frozen=True, kw_only=True):
+    """A directory or file of the node that a claim of a pod is bound to."""
+
+    path: str
+    path_type: str = ""
+    """The type that it must have, as of `hostPath`; empty: any."""
+    is_read_only: bool = False
+    has_group: bool = False
+    """Whether its files get the group of the pod."""
+
+
 class ReferenceSources(msgspec.Struct, frozen=True, kw_only=True):
     """The objects and values that a pod's references resolve to.
 
@@ -47,6 +58,8 @@ class ReferenceSources(msgspec.Struct, frozen=True, kw_only=True):
     services: Mapping[str, str] | UnresolvedReference = {}
     """The variables of Services."""
     tokens: Mapping[TokenSpec, str | UnresolvedReference] = {}
+    volumes: Mapping[str, NodeVolume | UnresolvedReference] = {}
+    """What the pod's claims are bound to, by the names of its volumes."""
     env_files: Mapping[tuple[str, str], str | UnresolvedReference] = {}
     """The texts of env files by volume and path."""
 

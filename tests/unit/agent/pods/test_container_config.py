@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.agent.pods.test_runtime_configs import SETTINGS, Bench, a_pod_with, facts, run
 
-from nodewright.agent.pods.container_config import tmpfs_size_bytes
 from nodewright.agent.pods.container_start import ContainerConfigError
+from nodewright.agent.pods.volume_setup import tmpfs_size_bytes
 from nodewright.kubernetes.objects import EphemeralContainer
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
 from nodewright.testing.objects import a_pod, amounts
