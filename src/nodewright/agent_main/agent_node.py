@@ -99,8 +99,12 @@ def _profile_of_settings(settings: AgentSettings, document: dict[str, Any]) -> N
     return replace(profile, spec=replace(profile.spec, kubelet_configuration=document))
 
 
-def node_system_info(started_ns: int, runtime: RuntimeFacts | None, release: str) -> NodeSystemInfo:
+def node_system_info(
+    started_ns: int, runtime: RuntimeFacts | None, release: str, address: str = ""
+) -> NodeSystemInfo:
     """The system info of this machine, for an agent with the rules of this release; no runtime: a dry run.
+
+    ``address``: the node's; empty: the machine's own.
 
     Units: started_ns in nanoseconds since 1970.
     """
@@ -111,8 +115,20 @@ def node_system_info(started_ns: int, runtime: RuntimeFacts | None, release: str
         container_runtime_version=f"{runtime.name}://{runtime.version}" if runtime else "dry-run://0",
         kernel_version=machine.release,
         os_image=_os_image(),
-        host_ip=host_address(),
+        host_ip=address or host_address(),
     )
+
+
+def node_address(settings: AgentSettings) -> str:
+    """The node's first address: that of --node-ip, or the machine's; empty without either.
+
+    Errors: InputError.
+    """
+    if not settings.node_ip:
+        return host_address()
+    from nodewright.agent_main.node_options import node_addresses  # noqa: PLC0415 - not without a cluster
+
+    return next(iter(node_addresses(settings)), "") or host_address()
 
 
 def host_address() -> str:

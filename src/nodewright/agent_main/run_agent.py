@@ -30,6 +30,7 @@ from nodewright.agent_main.agent_node import (
     WATCHED_SOURCES,
     AgentNode,
     host_address,
+    node_address,
     node_system_info,
     watch_sources,
 )
@@ -264,7 +265,7 @@ async def _assembled_parts(
         runtime_parts, clock, partial(_report_wait, event_recorder)
     )
     _report_limitations(event_recorder, runtime_facts.limitations)
-    system_info = node_system_info(started_ns, runtime_facts, config.release.rules_of)
+    system_info = node_system_info(started_ns, runtime_facts, config.release.rules_of, node_address(settings))
     loop = _create_loop(opened_store, event_recorder, runtime_parts, cgroups, system_info)
     plugin_endpoints = create_plugin_endpoints(settings, loop, event_recorder)
     storage_paths, image_manager = runtime_parts.config_builder.storage_paths, runtime_parts.image_manager

@@ -10,7 +10,7 @@ from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.image_manager import ImageManager, PullSecrets
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, ProcessConfigBuilder
-from nodewright.agent_main.agent_node import host_address
+from nodewright.agent_main.agent_node import node_address
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.host.cgroupfs import CgroupFS
@@ -131,7 +131,7 @@ def _endpoint_error(settings: AgentSettings, rule: str) -> InputError:
 
 
 def _node_context(settings: AgentSettings, config: NodeConfig) -> NodeContext:
-    address, kubelet = host_address(), config.parts.kubelet
+    address, kubelet = node_address(settings), config.parts.kubelet
     return NodeContext(
         host_ips=(address,) if address else ("127.0.0.1",),
         log_root=log_root(settings, config),

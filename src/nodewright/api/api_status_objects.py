@@ -99,9 +99,8 @@ def pod_status_document(record: PodRecord, node: NodeState) -> dict[str, Any]:
 
 def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState) -> None:
     """Adds the fields that the API server includes even if they are zero, IP lists, and device health."""
-    for key, address in (("hostIPs", record.status.host_ip), ("podIPs", record.status.pod_ip)):
-        if address:
-            status[key] = [{"ip": address}]
+    if record.status.host_ip:
+        status["hostIPs"] = [{"ip": record.status.host_ip}]
     for key, statuses in (
         ("containerStatuses", record.status.container_statuses),
         ("initContainerStatuses", record.status.init_container_statuses),

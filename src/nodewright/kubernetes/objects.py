@@ -290,6 +290,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     start_time: str = ""
     host_ip: str = msgspec.field(default="", name="hostIP")
     pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[dict[str, str], ...] = msgspec.field(default=(), name="podIPs")
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()

@@ -57,6 +57,13 @@ class RuntimeSandboxStatus(msgspec.Struct, frozen=True, kw_only=True):
     created_ns: int = 0
     ip: str = ""
     """Empty: the host's, or not known."""
+    other_ips: tuple[str, ...] = ()
+    """Its addresses of other families."""
+
+    @property
+    def ips(self) -> tuple[str, ...]:
+        """All its addresses; none: those of the host, or not known."""
+        return (self.ip, *self.other_ips) if self.ip else ()
 
 
 class RuntimePodStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
 from nodewright.core.environment.variables import command_and_args, environment_variables, sub_path
 from nodewright.core.lifecycle.pod_actions import spec_hash
+from nodewright.core.lifecycle.pod_addresses import sorted_pod_ips
 from nodewright.errors import HostError
 from nodewright.formats.pod_files import is_safe_uid
 from nodewright.host.local_storage import PodDirectories
@@ -139,8 +140,9 @@ class BaseConfigBuilder:
         self, pod: Pod, container: Container, runtime_status: RuntimePodStatus
     ) -> ReferenceSources:
         around = self._object_sources(pod)
-        ip = runtime_status.sandboxes[0].ip if runtime_status.sandboxes else ""
-        ips = (ip,) if ip else self.node_context.host_ips
+        host_ips = self.node_context.host_ips
+        own_ips = runtime_status.sandboxes[0].ips if runtime_status.sandboxes else ()
+        ips = sorted_pod_ips(own_ips, host_ips[0]) or host_ips
         return replace(around, pod_ips=ips, env_files=self._env_files(pod, container))
 
     def _object_sources(self, pod: Pod) -> ReferenceSources:

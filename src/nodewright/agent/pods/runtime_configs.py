@@ -29,6 +29,7 @@ from nodewright.core.environment.hosts_and_dns import (
     pod_hostname,
     resolv_conf_text,
 )
+from nodewright.core.lifecycle.pod_addresses import sorted_pod_ips
 from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.host.root_directory import CLOSED
 from nodewright.host.volumes import Volumes
@@ -181,12 +182,13 @@ class ContainerConfigBuilder(BaseConfigBuilder):
 
         Follows: v1.36, pkg/kubelet/kubelet_pods.go, shouldMountHostsFile and makeHostsMount.
         """
-        ip = runtime_status.sandboxes[0].ip if runtime_status.sandboxes else ""
+        own_ips = runtime_status.sandboxes[0].ips if runtime_status.sandboxes else ()
+        ips = sorted_pod_ips(own_ips, self.node_context.host_ips[0])
         if pod.spec.host_network:
             text = node_hosts_file(read_text(Path(_HOSTS)), pod.spec.host_aliases)
-        elif ip:
+        elif ips:
             text = managed_hosts_file(
-                pod_hostname(pod, self.node_context.cluster_domain), [ip], pod.spec.host_aliases
+                pod_hostname(pod, self.node_context.cluster_domain), ips, pod.spec.host_aliases
             )
         else:
             return []

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.lifecycle.pod_actions import ProbeResult, ProbeResults
+from nodewright.core.lifecycle.pod_addresses import with_addresses
 from nodewright.core.lifecycle.pod_conditions import (
     NO_RESIZE,
     PodResizeStatus,
@@ -196,13 +197,13 @@ def pod_status(
         start_time=previous.start_time or str(context.now.whole_second),
         conditions=previous.conditions,
         host_ip=context.host_ip,
-        pod_ip=_sandbox_ip(runtime_status) or (context.host_ip if pod.spec.host_network else ""),
         container_statuses=mains,
         init_container_statuses=inits,
         ephemeral_container_statuses=builder.statuses(
             pod.spec.ephemeral_containers, previous.ephemeral_container_statuses
         ),
     )
+    status = with_addresses(status, pod, runtime_status)
     has_sandbox = any(sandbox.is_ready for sandbox in runtime_status.sandboxes)
     conditions = pod_conditions(pod, status, has_sandbox=has_sandbox)
     return replace(status, conditions=_dated_conditions(conditions, previous, context))
@@ -210,11 +211,6 @@ def pod_status(
 
 def _no_status(pod: Pod) -> RuntimePodStatus:
     return RuntimePodStatus(uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name)
-
-
-def _sandbox_ip(runtime_status: RuntimePodStatus) -> str:
-    """The IP address of the ready sandbox; empty if it has none."""
-    return next((sandbox.ip for sandbox in runtime_status.sandboxes if sandbox.is_ready and sandbox.ip), "")
 
 
 def _dated_conditions(

@@ -57,6 +57,7 @@ def sandbox_facts(listed: cri.PodSandbox, status: cri.PodSandboxStatus | None) -
         is_ready=is_ready,
         created_ns=listed.created_at,
         ip=ip,
+        other_ips=tuple(other.ip for other in status.network.additional_ips) if status is not None else (),
     )
 
 
