@@ -7,7 +7,7 @@ import click
 
 from nodewright.admit.admission_report import AdmissionReport, admission_text, admitted_names, pod_admission
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
+from nodewright.cli.cluster_options import cluster_options, current_session, is_about_cluster
 from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.node_report.report_parts import node_of_report, remaining_resources
@@ -41,6 +41,9 @@ def command(
 ) -> int:
     """Show whether the node admits each pod, in order: the kubelet's verdict, reason and message.
 
+    With --node nodes: which nodes of the cluster admit each pod now, after which change, and never; so does `kubectl
+    nodewright admit`, and --context or --kubeconfig, without --node.
+
     Of a workload object (Deployment, DaemonSet, Job, ...) one pod is evaluated. With --resize: whether the resize
     of each pod is Done, Deferred or Infeasible, and how it is carried out. Exit code 0 if all pods are admitted or
     resized, 3 if any is not.
@@ -51,6 +54,12 @@ def command(
         from nodewright.cli.admit_page import serve_admission_page  # noqa: PLC0415 - needed only for a page
 
         return serve_admission_page(query, serve)
+    if is_about_cluster(query.node, query.shape):
+        if resize or journal is not None:
+            raise click.UsageError("--resize and --journal are about one node: name it with --node")
+        from nodewright.cli.admit_cluster import report_cluster_admission  # noqa: PLC0415 - start-up time
+
+        return report_cluster_admission(current_session(), query, output)
     loaded = load_query(query, as_arrivals=not resize)
     if resize:
         from nodewright.cli.admit_resize import report_resizes  # noqa: PLC0415 - start-up time

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _META_KEY = "nodewright.cluster"
 _NODE_PREFIXES = ("node/", "nodes/", "no/")
+ALL_NODES = "nodes"
+"""The name of all nodes of the cluster, as kubectl has it."""
+PLUGIN_NAME = "kubectl nodewright"
 DEFAULT_TIMEOUT = "30s"
 
 T = TypeVar("T")
@@ -147,6 +150,16 @@ def current_session() -> ClusterSession:
     session = click.get_current_context().meta[_META_KEY]
     assert isinstance(session, ClusterSession)
     return session
+
+
+def is_about_cluster(node: str | None, shape: str | None = None) -> bool:
+    """Whether a command is about all nodes of a cluster: they are named, or a cluster is and no node."""
+    if node is not None or shape is not None:
+        return node == ALL_NODES and not is_file_word(ALL_NODES)
+    context = click.get_current_context()
+    session = current_session()
+    is_plugin = context.find_root().info_name == PLUGIN_NAME
+    return is_plugin or session.options.context is not None or session.options.kubeconfig is not None
 
 
 def cluster_options(command: Callable[..., int], *, takes_node: bool = False) -> Callable[..., int]:

@@ -22,6 +22,9 @@ class ReportSource(NamedTuple):
 REPORTS = {
     "RequestsReport": ReportSource("requests", "admit.requests_report:RequestsReport"),
     "AdmissionReport": ReportSource("admit", "admit.admission_report:AdmissionReport"),
+    "ClusterAdmissionReport": ReportSource(
+        "admit --node nodes", "admit.cluster_admission_report:ClusterAdmissionReport"
+    ),
     "ResizeReport": ReportSource("admit --resize", "admit.resize_report:PodResizeReport"),
     "ExplanationReport": ReportSource("explain", "explain.explanation_report:ExplanationReport"),
     "StatusReport": ReportSource("explain --pod", "explain.failed_pod_report:StatusReport"),

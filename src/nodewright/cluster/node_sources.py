@@ -29,7 +29,7 @@ from nodewright.profiles.capture.warnings import capture_warning_sentence, not_j
 _NRT_VERSIONS = ("v1alpha2", "v1alpha1")
 _NRT_PATH = "/apis/{group}/{version}/noderesourcetopologies/{name}"
 _READY = "Ready"
-_KUBELET_PODS, _CONFIGZ = "/pods of the kubelet", "/configz of the kubelet"
+_KUBELET_PODS, CONFIGZ = "/pods of the kubelet", "/configz of the kubelet"
 _TOPOLOGY = "NodeResourceTopology"
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ async def node_reading(reader: ClusterReader, name: str) -> NodeReading:
     sources = [ReadSource(name="Node", time=_heartbeat(node) or now)]
     sources.append(_source("pods of the API", pods, now, _WITHOUT_API_PODS))
     sources.append(_source(_KUBELET_PODS, kubelet_pods, now, _WITHOUT_KUBELET_PODS))
-    sources.append(_source(_CONFIGZ, configz, now, _WITHOUT_CONFIGZ))
+    sources.append(_source(CONFIGZ, configz, now, WITHOUT_CONFIGZ))
     if not (isinstance(topology, ApiError) and topology.status == NOT_FOUND):
         time = now if isinstance(topology, ApiError) else _changed(topology) or now
         sources.append(_source(_TOPOLOGY, topology, time, _WITHOUT_TOPOLOGY))
@@ -137,7 +137,7 @@ async def node_reading(reader: ClusterReader, name: str) -> NodeReading:
 
 _WITHOUT_API_PODS = "the node has no pods besides those that its kubelet reports"
 _WITHOUT_KUBELET_PODS = "the kubelet runs the pods that the API server has for it"
-_WITHOUT_CONFIGZ = "the kubelet's defaults, with reservations inferred from the Node object"
+WITHOUT_CONFIGZ = "the kubelet's defaults, with reservations inferred from the Node object"
 _WITHOUT_TOPOLOGY = "the NUMA nodes of the machine and what pods hold on each"
 
 
@@ -172,7 +172,7 @@ class _ReadingParts:
         self._reading = reading
 
     def configuration(self) -> dict[str, Any] | None:
-        return self._part(_CONFIGZ, self._reading.configz, _WITHOUT_CONFIGZ, read_configz)
+        return self._part(CONFIGZ, self._reading.configz, WITHOUT_CONFIGZ, read_configz)
 
     def kubelet_pods(self) -> tuple[msgspec.Raw, ...] | None:
         return self._part(_KUBELET_PODS, self._reading.kubelet_pods, _WITHOUT_KUBELET_PODS, _kubelet_items)

@@ -1,6 +1,7 @@
 """Applies the API server's admission plugins to a pod: priority, runtime class, tolerations, host ports."""
 
 from collections.abc import Iterable, Iterator
+from operator import is_
 from typing import TypeAlias
 
 import msgspec
@@ -192,30 +193,39 @@ def with_canonical_quantities(pod: Pod) -> Pod:
     Follows: v1.36, apimachinery/pkg/api/resource/quantity.go, Quantity.MarshalJSON.
     """
     spec = pod.spec
-    changed = replace(
-        spec,
-        containers=tuple(map(_stored_container, spec.containers)),
-        init_containers=tuple(map(_stored_container, spec.init_containers)),
-        overhead=None if spec.overhead is None else _stored_amounts(spec.overhead),
-        resources=None if spec.resources is None else _stored_resources(spec.resources),
-    )
-    return replace(pod, spec=changed)
+    parts = {
+        "containers": _unless_equal(spec.containers, tuple(map(_stored_container, spec.containers))),
+        "init_containers": _unless_equal(
+            spec.init_containers, tuple(map(_stored_container, spec.init_containers))
+        ),
+        "overhead": None if spec.overhead is None else _stored_amounts(spec.overhead),
+        "resources": None if spec.resources is None else _stored_resources(spec.resources),
+    }
+    # A pod that has this form stays the same object, for which much is cached.
+    if all(getattr(spec, name) is part for name, part in parts.items()):
+        return pod
+    return replace(pod, spec=replace(spec, **parts))
+
+
+def _unless_equal(before: tuple[Container, ...], after: tuple[Container, ...]) -> tuple[Container, ...]:
+    return before if all(map(is_, before, after)) else after
 
 
 def _stored_container(container: Container) -> Container:
-    return replace(container, resources=_stored_resources(container.resources))
+    resources = _stored_resources(container.resources)
+    return container if resources is container.resources else replace(container, resources=resources)
 
 
 def _stored_resources(resources: ResourceRequirements) -> ResourceRequirements:
-    return replace(
-        resources,
-        requests=_stored_amounts(resources.requests),
-        limits=_stored_amounts(resources.limits),
-    )
+    requests, limits = _stored_amounts(resources.requests), _stored_amounts(resources.limits)
+    if requests is resources.requests and limits is resources.limits:
+        return resources
+    return replace(resources, requests=requests, limits=limits)
 
 
 def _stored_amounts(amounts: ResourceList) -> ResourceList:
-    return {name: amount.as_stored() for name, amount in amounts.items()}
+    stored = {name: amount.as_stored() for name, amount in amounts.items()}
+    return amounts if all(stored[name] is amount for name, amount in amounts.items()) else stored
 
 
 def _with_priority(

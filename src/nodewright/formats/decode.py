@@ -24,6 +24,17 @@ def decode(document: Any, kind: type[T], *, may_have_nulls: bool = True) -> T:
     return msgspec.convert(plain, kind, dec_hook=_decode_custom_type)
 
 
+def decode_json(content: bytes, kind: type[T]) -> T:
+    """The JSON as an object of that kind; otherwise as `decode`.
+
+    Errors: msgspec.DecodeError.
+    """
+    try:
+        return msgspec.json.decode(content, type=kind, dec_hook=_decode_custom_type)
+    except msgspec.ValidationError:  # As of a null that means "absent".
+        return decode(msgspec.json.decode(content), kind)
+
+
 def without_nulls(document: Any) -> Any:
     """The document without its null members, which mean "absent" in Kubernetes."""
     # Most values are scalars: checking the type here is cheaper than a call for each.

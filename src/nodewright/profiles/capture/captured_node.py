@@ -243,6 +243,7 @@ def _with_machine(
         root_fs_capacity=_value(node.capacity, _EPHEMERAL) or spec.root_fs_capacity,
         labels={**spec.labels, **node.labels} if sources.kubelet_root else dict(node.labels) or spec.labels,
         taints=node.taints,
+        conditions=node.conditions,
     )
 
 

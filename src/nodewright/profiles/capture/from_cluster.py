@@ -10,6 +10,7 @@ import msgspec
 from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode, parse_quantity
 from nodewright.formats.documents import InputFile, parse_documents, read_file
+from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.kubernetes.objects import Taint
 from nodewright.kubernetes.resource_names import CPU, HUGE_PAGE_RULE, MEMORY, huge_page_bytes, is_huge_page
@@ -46,6 +47,8 @@ class ReportedNode(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     capacity: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
     allocatable: Mapping[str, Quantity] = msgspec.field(default_factory=dict)
+    conditions: tuple[NodeCondition, ...] = ()
+    """Pressure conditions that are true."""
 
 
 class ZoneResource(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,9 +102,16 @@ def read_node(path: Path | InputFile) -> ReportedNode:
         taints=tuple(decode(taint, Taint) for taint in spec.get("taints") or () if isinstance(taint, dict)),
         capacity=document.amounts(status, "status.capacity"),
         allocatable=document.amounts(status, "status.allocatable"),
+        conditions=_pressure(document.items(status, "conditions", "status")),
     )
     document.end()
     return reported
+
+
+def _pressure(conditions: Sequence[dict[str, Any]]) -> tuple[NodeCondition, ...]:
+    """The pressure conditions that are true."""
+    types = {each.get("type") for each in conditions if each.get("status") == "True"}
+    return tuple(condition for condition in NodeCondition if condition in types)
 
 
 def read_configz(path: Path | InputFile) -> dict[str, Any]:

@@ -1,0 +1,110 @@
+"""`nodewright admit` for all nodes of a cluster, grouped by answers: now, after a change, never."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from nodewright.admit.cluster_admission import ClusterAdmission, ClusterAnswers
+from nodewright.admit.cluster_admission_report import (
+    ClusterAdmissionReport,
+    cluster_admission_text,
+    pod_of_cluster,
+    taking_nodes,
+)
+from nodewright.cli.cluster_options import ClusterSession
+from nodewright.cli.options import NodeQuery
+from nodewright.cli.read_progress import ReadProgressLine
+from nodewright.cli.workload_input import print_input_notes, read_workloads
+from nodewright.cluster.all_nodes import AllNodes, read_all_nodes
+from nodewright.cluster.listed_nodes import ListedNodes
+from nodewright.engine import Node
+from nodewright.errors import Fault, InputError
+from nodewright.formats.workloads import LoadedWorkloads
+from nodewright.kubernetes.node_profile import ReadSource
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_message, print_text
+
+
+def report_cluster_admission(session: ClusterSession, query: NodeQuery, output: str | None) -> int:
+    """Prints which nodes admit each pod of the manifests; the exit code is 3 if a pod has none.
+
+    Errors: HostError, InputError if the nodes or the pods cannot be read.
+    """
+    loaded = read_workloads(query.manifests, query.namespace)
+    print_input_notes(loaded, loaded.warnings, strict=query.strict)
+    cluster = read_nodes(session)
+    time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    sources = tuple(_sources(cluster, time))
+    if output not in ("json", "yaml"):
+        print_sources(session, sources)
+    admissions = cluster_admissions(cluster, loaded)
+    if output in ("json", "yaml"):
+        report = ClusterAdmissionReport(
+            context=session.access.context,
+            time=time,
+            nodes=len(cluster.nodes),
+            sources=sources,
+            pods=tuple(map(pod_of_cluster, admissions)),
+            skipped=loaded.skipped,
+            warnings=loaded.warnings,
+        )
+        text = (as_json if output == "json" else as_yaml)(report)
+    elif output == "name":
+        text = taking_nodes(admissions)
+    else:
+        columns = shutil.get_terminal_size().columns
+        text = cluster_admission_text(admissions, width=columns, wide=output == "wide")
+    print_text(text)
+    return YES if all(admission.takers for admission in admissions) else NO
+
+
+def read_nodes(session: ClusterSession) -> AllNodes:
+    """All nodes of the cluster, with a progress line on terminals.
+
+    Errors: HostError as of the API server; InputError if there is no node.
+    """
+    with ReadProgressLine() as progress:
+        cluster = session.read(lambda reader: read_all_nodes(reader, progress.show))
+    if not cluster.nodes:
+        raise InputError([Fault(source=session.place, rule="the cluster has no nodes")])
+    return cluster
+
+
+def cluster_admissions(cluster: AllNodes, loaded: LoadedWorkloads) -> tuple[ClusterAdmission, ...]:
+    """The answers of all nodes about each pod."""
+    answers, profiles = ClusterAnswers(loaded.workloads), ListedNodes(cluster)
+    with ReadProgressLine() as progress:
+        for number, listed in enumerate(cluster.nodes, 1):
+            try:
+                node = Node.from_profile(profiles.profile(listed), source=f"node/{listed.name}")
+            except InputError as error:
+                answers.add_unread_node(listed.name, str(error.faults[0]))
+                continue
+            answers.add_node(node, is_unschedulable=listed.is_unschedulable)
+            progress.show(f"{number:,} of {len(cluster.nodes):,} nodes judged")
+    return answers.admissions()
+
+
+def print_sources(session: ClusterSession, sources: tuple[ReadSource, ...]) -> None:
+    """Prints on stderr what was read, and what could not be read and is therefore assumed."""
+    read = ", ".join(source.name for source in sources if not source.error)
+    print_message(f"{session.place}: {read}")
+    for source in sources:
+        if source.error:
+            print_message(f"warning: {source.name}: not read: {source.error}; assumed: {source.assumed}")
+
+
+def _sources(cluster: AllNodes, time: str) -> Iterator[ReadSource]:
+    yield ReadSource(name=f"{len(cluster.nodes):,} nodes", time=time)
+    yield ReadSource(name=f"{cluster.pod_count:,} pods", time=time)
+    for name, objects in (
+        ("/configz of kubelets", cluster.configurations),
+        ("NodeResourceTopology", cluster.topologies),
+    ):
+        if objects:
+            yield ReadSource(name=f"{len(objects):,} {name}", time=time)
+    failures = Counter((source.error, source.assumed) for source in cluster.failures.values())
+    for (error, assumed), count in failures.items():
+        yield ReadSource(name=f"/configz of {count:,} kubelets", error=error, assumed=assumed)
