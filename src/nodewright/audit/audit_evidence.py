@@ -30,6 +30,10 @@ class EvidenceSource(StrEnum):
     """The cgroup files: what the kernel enforces."""
     PODS = "pods"
     """The API's pods: the specs."""
+    KUBELET = "kubelet"
+    """The pods that the kubelet of a cluster's node reports."""
+    NODE = "node"
+    """The Node object of a cluster."""
     CONFIGURATION = "configuration"
     """What follows from the machine and the kubelet's configuration alone."""
 
@@ -101,14 +105,14 @@ class DeviceIdSet(msgspec.Struct, frozen=True):
     ids: frozenset[str]
 
 
-class CgroupFileText(msgspec.Struct, frozen=True):
-    """The content of a file, actual or expected."""
+class SourceText(msgspec.Struct, frozen=True):
+    """The content of a file or a field, actual or expected."""
 
     text: str
 
 
 EvidenceValue: TypeAlias = (
-    CPUSet | NUMASet | ResourceCount | MemorySizes | MemoryBlockSet | DeviceIdSet | CgroupFileText | Presence
+    CPUSet | NUMASet | ResourceCount | MemorySizes | MemoryBlockSet | DeviceIdSet | SourceText | Presence
 )
 
 
@@ -125,6 +129,8 @@ class DiscrepancyKind(StrEnum):
     """CPUs or devices that several containers hold as exclusive."""
     SHARED_POOL = "pool"
     """The shared CPU pool."""
+    REQUESTS = "requests"
+    """What a pod requests."""
     ALLOCATABLE = "allocatable"
     """The resources that containers can have exclusively."""
     STALE_ALLOCATION = "holder"

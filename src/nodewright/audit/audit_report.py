@@ -7,7 +7,6 @@ from msgspec import UNSET, UnsetType
 
 from nodewright.audit.audit_evidence import (
     AuditResult,
-    CgroupFileText,
     DeviceIdSet,
     Discrepancy,
     DiscrepancyKind,
@@ -17,6 +16,7 @@ from nodewright.audit.audit_evidence import (
     MemorySizes,
     Presence,
     ResourceCount,
+    SourceText,
     UncomparedItem,
     UncomparedReason,
 )
@@ -33,6 +33,8 @@ _HEADERS = {
     EvidenceSource.RESOURCES: "PODRESOURCES",
     EvidenceSource.CGROUPS: "CGROUPS",
     EvidenceSource.PODS: "PODS",
+    EvidenceSource.KUBELET: "KUBELET",
+    EvidenceSource.NODE: "NODE OBJECT",
     EvidenceSource.CONFIGURATION: "CONFIGURATION",
 }
 _NAMES = {
@@ -40,6 +42,8 @@ _NAMES = {
     EvidenceSource.RESOURCES: "PodResources",
     EvidenceSource.CGROUPS: "cgroups",
     EvidenceSource.PODS: "pods",
+    EvidenceSource.KUBELET: "pods of the kubelet",
+    EvidenceSource.NODE: "Node object",
     EvidenceSource.CONFIGURATION: "configuration",
 }
 _OPTIONS = {
@@ -47,6 +51,8 @@ _OPTIONS = {
     EvidenceSource.RESOURCES: "--pod-resources",
     EvidenceSource.CGROUPS: "--cgroups",
     EvidenceSource.PODS: "--pods, --socket",
+    EvidenceSource.KUBELET: "node/NAME",
+    EvidenceSource.NODE: "node/NAME",
     EvidenceSource.CONFIGURATION: "--kubelet-config",
 }
 _WRITER = (
@@ -103,7 +109,12 @@ def meaning(finding: Discrepancy) -> str:
             return "the kubelet was started with another configuration, or on another machine"
         case DiscrepancyKind.STALE_ALLOCATION:
             return "it is allocated to a pod that no longer exists"
-        case DiscrepancyKind.POD_PRESENCE if finding.values.get(EvidenceSource.RESOURCES) is Presence.PRESENT:
+        case DiscrepancyKind.REQUESTS:
+            return "the kubelet has allocated other amounts than the spec requests: a resize is pending"
+        case DiscrepancyKind.POD_PRESENCE if Presence.PRESENT in (
+            finding.values.get(EvidenceSource.RESOURCES),
+            finding.values.get(EvidenceSource.KUBELET),
+        ):
             return "the kubelet runs a pod that is not in the list of pods: it is new, or was force-deleted"
         case DiscrepancyKind.POD_PRESENCE:
             return "the pod is Running in the API, but the kubelet does not have it"
@@ -140,6 +151,8 @@ def advice(finding: Discrepancy) -> str:
             return "restart the kubelet, or specify its configuration (--kubelet-config)"
         case DiscrepancyKind.STALE_ALLOCATION:
             return "nothing"
+        case DiscrepancyKind.REQUESTS:
+            return "ask why: `nodewright explain pod/NAME`"
         case DiscrepancyKind.POD_PRESENCE:
             return "run the audit again with a fresh list of pods; if it persists, restart the kubelet"
         case DiscrepancyKind.CGROUP_PRESENCE if (
@@ -246,7 +259,7 @@ def _encoded(value: EvidenceValue) -> EncodedValue:
             )
         case DeviceIdSet(ids=ids):
             return tuple(sorted(ids))
-        case CgroupFileText(text=text):
+        case SourceText(text=text):
             return text
         case CPUSet() | NUMASet() | Presence():
             return str(value)
@@ -287,7 +300,7 @@ def _cell(value: EvidenceValue | None, kind: DiscrepancyKind) -> str:
             return ", ".join(map(_block, blocks)) or "none"
         case DeviceIdSet(ids=ids):
             return ",".join(sorted(ids)) or "none"
-        case CgroupFileText(text=text):
+        case SourceText(text=text):
             return text or "(empty)"
         case Presence():
             return str(value)
@@ -324,7 +337,7 @@ def _allocation_meaning(finding: Discrepancy) -> str:
             return "the kubelet's view differs from its state file and the kernel"
         case EvidenceSource.PODS:
             return "the allocation differs from the pod spec"
-        case EvidenceSource.CONFIGURATION | None:
+        case EvidenceSource.KUBELET | EvidenceSource.NODE | EvidenceSource.CONFIGURATION | None:
             return "it is unknown which source is right"
         case _:
             assert_never(finding.outlier)

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from nodewright.audit.audit_evidence import (
     AuditEvidence,
     CgroupEvidence,
-    CgroupFileText,
     CgroupsToRead,
     Discrepancy,
     DiscrepancyKind,
     EvidenceSource,
     EvidenceValue,
     Presence,
+    SourceText,
 )
 from nodewright.core.cgroups.cgroup_comparison import FileDifference, cgroup_comparison, files_to_read
 from nodewright.core.cgroups.cgroup_config import CgroupConfig
@@ -187,8 +187,8 @@ def _finding(difference: FileDifference) -> Discrepancy:
     if difference.file:
         expected = EvidenceSource.PODS if group.pod else EvidenceSource.CONFIGURATION
         values = {
-            EvidenceSource.CGROUPS: CgroupFileText(difference.actual or ""),
-            expected: CgroupFileText(difference.expected),
+            EvidenceSource.CGROUPS: SourceText(difference.actual or ""),
+            expected: SourceText(difference.expected),
         }
     return Discrepancy(
         kind=DiscrepancyKind.CGROUP_FILE if difference.file else DiscrepancyKind.CGROUP_PRESENCE,

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from nodewright.audit.audit_evidence import (
     AuditEvidence,
-    CgroupFileText,
     DeviceIdSet,
     Discrepancy,
     DiscrepancyKind,
@@ -15,6 +14,7 @@ from nodewright.audit.audit_evidence import (
     MemoryBlockSet,
     MemorySizes,
     ResourceCount,
+    SourceText,
 )
 from nodewright.audit.cgroup_check import CPUS, MEMS
 from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
@@ -109,7 +109,7 @@ def cpus_agree(
         owned = next(iter(pair.values()), None)
         if len(pair) == 2:
             return values[one] == values[other]
-        if isinstance(runs_on, CgroupFileText):
+        if isinstance(runs_on, SourceText):
             return False
         if isinstance(runs_on, CPUSet):
             if isinstance(owned, CPUSet) and owned:
@@ -163,7 +163,7 @@ def memory_agree(
         owned = next(iter(pair.values()), None)
         if len(pair) == 2:
             return values[one] == values[other]
-        if isinstance(takes_from, CgroupFileText):
+        if isinstance(takes_from, SourceText):
             return False
         if isinstance(takes_from, NUMASet):
             nodes = NUMASet()
@@ -275,17 +275,17 @@ def _sizes(blocks: MemoryBlockSet) -> dict[str, int]:
     return sizes
 
 
-def _cpus_read(texts: Mapping[str, str]) -> CPUSet | CgroupFileText | None:
+def _cpus_read(texts: Mapping[str, str]) -> CPUSet | SourceText | None:
     """None: the file does not exist or is empty."""
     text = texts.get(CPUS, "")
     try:
         return CPUSet.parse(text) or None
     except IdSetError:
-        return CgroupFileText(text)
+        return SourceText(text)
 
 
-def _numa_read(texts: Mapping[str, str]) -> NUMASet | CgroupFileText | None:
+def _numa_read(texts: Mapping[str, str]) -> NUMASet | SourceText | None:
     try:
         return NUMASet.parse(texts[MEMS]) if MEMS in texts else None
     except IdSetError:
-        return CgroupFileText(texts[MEMS])
+        return SourceText(texts[MEMS])

@@ -85,6 +85,8 @@ def read_agent_profile(socket: Path) -> NodeProfile:
 
 T = TypeVar("T")
 
+_NOT_OPTIONAL = frozenset({EvidenceSource.CONFIGURATION, EvidenceSource.KUBELET, EvidenceSource.NODE})
+"""Sources that no option names."""
 _SLICE = "kubepods.slice"
 
 
@@ -101,6 +103,11 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     kubelet_config: Path | None
     configz: Path | None
     node: str | None
+
+    @property
+    def names_machine(self) -> bool:
+        """Whether files or sockets of this machine are named."""
+        return any((self.root, self.pod_resources, self.pods, self.socket, self.cgroup_root))
 
     @property
     def is_agent_directory(self) -> bool:
@@ -198,7 +205,7 @@ class _SourceReader:
         yield from self.gaps
         specified = self.read_sources | {gap.source for gap in self.gaps}
         for source in EvidenceSource:
-            if source not in specified and source is not EvidenceSource.CONFIGURATION:
+            if source not in specified | _NOT_OPTIONAL:
                 yield UncomparedItem(reason=UncomparedReason.NOT_GIVEN, source=source)
 
     def _value(self, present: PresentStateFile[T] | None, name: str) -> T | None:

@@ -7,7 +7,7 @@ import click
 
 from nodewright.admit.admission_report import AdmissionReport, admission_text, admitted_names, pod_admission
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session, is_about_cluster
+from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes
 from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.node_report.report_parts import node_of_report, remaining_resources
@@ -54,7 +54,7 @@ def command(
         from nodewright.cli.admit_page import serve_admission_page  # noqa: PLC0415 - needed only for a page
 
         return serve_admission_page(query, serve)
-    if is_about_cluster(query.node, query.shape):
+    if is_about_all_nodes(query.node, query.shape):
         if resize or journal is not None:
             raise click.UsageError("--resize and --journal are about one node: name it with --node")
         from nodewright.cli.admit_cluster import report_cluster_admission  # noqa: PLC0415 - start-up time
@@ -65,6 +65,13 @@ def command(
         from nodewright.cli.admit_resize import report_resizes  # noqa: PLC0415 - start-up time
 
         return report_resizes(query, loaded, journal, output)
+    return _report_node(query, loaded, journal, output)
+
+
+def _report_node(
+    query: NodeQuery, loaded: LoadedQuery, journal: JournalOptions | None, output: str | None
+) -> int:
+    """Prints the decisions of one node about the pods, in order."""
     node = loaded.node
     entries = []
     with nullcontext() if journal is None else _open_journal(journal, query, loaded) as journal_file:

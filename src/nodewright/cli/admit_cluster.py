@@ -12,7 +12,7 @@ from nodewright.admit.cluster_admission_report import (
     pod_of_cluster,
     taking_nodes,
 )
-from nodewright.cli.cluster_options import ClusterSession
+from nodewright.cli.cluster_session import ClusterSession
 from nodewright.cli.options import NodeQuery
 from nodewright.cli.read_progress import ReadProgressLine
 from nodewright.cli.workload_input import print_input_notes, read_workloads

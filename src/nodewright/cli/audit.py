@@ -9,11 +9,15 @@ from msgspec.structs import replace
 
 from nodewright.agent.agent_client import DEFAULT_SOCKET
 from nodewright.audit.audit_comparison import audit_of
-from nodewright.audit.audit_evidence import UncomparedReason
+from nodewright.audit.audit_evidence import AuditResult, EvidenceSource, UncomparedReason
 from nodewright.audit.audit_report import audit_report, audit_text, uncompared_sentence
+from nodewright.audit.cluster_check import ClusterEvidence, cluster_audit
 from nodewright.audit.evidence_sources import AuditOptions, gather_evidence
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
+from nodewright.cli.cluster_options import cluster_options, current_session
+from nodewright.cluster.node_sources import API_PODS, CONFIGZ, KUBELET_PODS, ClusterNode
+from nodewright.engine import Node
+from nodewright.kubernetes.resource_names import CPU, is_extended
 from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text
@@ -51,15 +55,24 @@ AGENT_ROOT = Path("/var/lib/nodewright")
 def command(*, output: str | None, kubelet_root: Path | None, **sources: Any) -> int:
     """Compare the sources of a live node: state files, PodResources, cgroup files and the API's pods.
 
+    Of a cluster's node (`audit node/worker-3`): the API's pods, the kubelet's pods, the Node object, the configuration.
     Prints each discrepancy, what it means and what to do. Nothing is written; it works while a kubelet runs, and with
     a nodewright agent, running or not. Each source is optional; comparisons that were not made are listed. Without
     options it looks for an agent on this machine, then for a kubelet. Exit code 3 for a discrepancy; 1 if there is
     none, but a specified source could not be read; else 0.
     """
-    audit_options = _with_defaults(AuditOptions(root=kubelet_root, **sources))
-    gathered = gather_evidence(audit_options)
+    audit_options = AuditOptions(root=kubelet_root, **sources)
+    node = current_session().nodes.get(audit_options.node or "")
+    if node is not None and not audit_options.names_machine:
+        return _report(cluster_audit(_cluster_evidence(node)), output)
+    gathered = gather_evidence(_with_defaults(audit_options))
     audit = audit_of(gathered.evidence)
     audit = replace(audit, uncompared=(*gathered.gaps, *audit.uncompared))
+    return _report(audit, output, has_unreadable_source=gathered.has_unreadable_source)
+
+
+def _report(audit: AuditResult, output: str | None, *, has_unreadable_source: bool = False) -> int:
+    """Prints the audit and returns the exit code."""
     if output:
         print_text((as_json if output == "json" else as_yaml)(audit_report(audit)))
     else:
@@ -71,7 +84,36 @@ def command(*, output: str | None, kubelet_root: Path | None, **sources: Any) ->
         return NO
     if not audit.compared_count:
         print_message("error: nothing to compare: specify at least two sources")
-    return YES if audit.compared_count and not gathered.has_unreadable_source else ERROR
+    return YES if audit.compared_count and not has_unreadable_source else ERROR
+
+
+def _cluster_evidence(node: ClusterNode) -> ClusterEvidence:
+    """What the cluster reports about the node."""
+    profile = node.profile
+    without_reported = replace(profile, spec=replace(profile.spec, allocatable={}, pods=(), allocations=None))
+    computed = Node.from_profile(without_reported, source=profile.metadata.name).config.view.allocatable
+    return ClusterEvidence(
+        pods=node.api_pods,
+        kubelet_pods=node.kubelet_pods,
+        reported_allocatable={
+            name: amount.milli_value() if name == CPU else amount.value()
+            for name, amount in node.allocatable.items()
+            if not is_extended(name)
+        },
+        computed_allocatable=computed,
+        errors={
+            _SOURCES[source.name]: source.error
+            for source in profile.spec.sources
+            if source.error and source.name in _SOURCES
+        },
+    )
+
+
+_SOURCES = {
+    API_PODS: EvidenceSource.PODS,
+    KUBELET_PODS: EvidenceSource.KUBELET,
+    CONFIGZ: EvidenceSource.CONFIGURATION,
+}
 
 
 def _with_defaults(audit_options: AuditOptions) -> AuditOptions:

@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cli.cluster_options import ClusterSession
+from nodewright.cli.cluster_session import ClusterSession
 from nodewright.cli.manifest_options import ManifestOptions
 from nodewright.cli.node_query import LoadedQuery, load_query
 from nodewright.cli.options import NodeQuery

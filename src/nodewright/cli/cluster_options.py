@@ -4,24 +4,21 @@ The decorator reads `node/worker-3`, `pod/web-0`, `deploy -n shop` and the like 
 them under their names; the command then reads them as files.
 """
 
-import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 from click.core import ParameterSource
+from msgspec.structs import replace
 
+from nodewright.cli.cluster_session import ClusterOptions, ClusterSession
 from nodewright.formats.documents import STDIN, is_url
 from nodewright.formats.provided_files import provide_files
 from nodewright.formats.regular_files import is_there
-from nodewright.output.terminal import print_message
 
 if TYPE_CHECKING:
-    from nodewright.cluster.access import ClusterAccess
     from nodewright.cluster.object_names import ClusterName
-    from nodewright.cluster.reader import ClusterReader, Selection
 
 _META_KEY = "nodewright.cluster"
 _NODE_PREFIXES = ("node/", "nodes/", "no/")
@@ -29,120 +26,8 @@ ALL_NODES = "nodes"
 """The name of all nodes of the cluster, as kubectl has it."""
 PLUGIN_NAME = "kubectl nodewright"
 DEFAULT_TIMEOUT = "30s"
-
-T = TypeVar("T")
-
-
-class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a command line that name a cluster, named as its parameters.
-
-    Units: request_timeout in seconds.
-    """
-
-    kubeconfig: str | None
-    context: str | None
-    impersonate: str
-    impersonate_groups: tuple[str, ...]
-    request_timeout: float
-    all_namespaces: bool = False
-
-
-class ClusterSession:
-    """The cluster that a command names; its kubeconfig is read when something is read from the cluster."""
-
-    def __init__(self, options: ClusterOptions, namespace: str | None, selector: str) -> None:
-        self.options = options
-        self._namespace = namespace
-        self._selector = selector
-        self.words: set[str] = set()
-        """The names that were read from the cluster."""
-        self.notes: dict[str, tuple[str, ...]] = {}
-        """What the capture of each node has to say, by word."""
-
-    @cached_property
-    def access(self) -> "ClusterAccess":
-        """The access to the cluster.
-
-        Errors: InputError with the faults of the kubeconfig.
-        """
-        from nodewright.cluster.access import AccessOptions  # noqa: PLC0415 - start-up time
-        from nodewright.cluster.kubeconfig import load_access  # noqa: PLC0415 - as above
-
-        options = AccessOptions(
-            kubeconfig=self.options.kubeconfig,
-            context=self.options.context,
-            impersonate=self.options.impersonate,
-            impersonate_groups=self.options.impersonate_groups,
-            request_timeout=self.options.request_timeout,
-        )
-        return load_access(options, os.environ)
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of -n, otherwise that of the context."""
-        return self._namespace or self.access.namespace
-
-    @property
-    def selection(self) -> "Selection":
-        """The objects of lists."""
-        from nodewright.cluster.reader import Selection  # noqa: PLC0415 - start-up time
-
-        namespace = "" if self.options.all_namespaces else self.namespace
-        return Selection(namespace=namespace, labels=self._selector)
-
-    def read(self, request: "Callable[[ClusterReader], Awaitable[T]]") -> T:
-        """What the request reads from the cluster.
-
-        Errors: HostError, InputError as of the request and of the kubeconfig.
-        """
-        import asyncio  # noqa: PLC0415 - start-up time
-
-        from nodewright.cluster.api_client import ApiClient  # noqa: PLC0415 - an extra
-
-        access = self.access
-
-        async def answer() -> T:
-            async with ApiClient(access) as client:
-                return await request(client)
-
-        return asyncio.run(answer())
-
-    def documents(self, names: "Sequence[ClusterName]", nodes: Iterable[str]) -> Mapping[str, bytes]:
-        """The objects and the nodes as documents by their words; nodes are NodeProfiles.
-
-        Prints on stderr what each node was read from.
-        """
-        from nodewright.cluster.reader import read_objects  # noqa: PLC0415 - start-up time
-
-        async def files(reader: "ClusterReader") -> dict[str, bytes]:
-            objects = await read_objects(reader, names, self.selection) if names else ()
-            contents = {file.source: file.content for file in objects}
-            for word in nodes:
-                contents[word] = await self._node_document(reader, word)
-            return contents
-
-        contents = self.read(files)
-        self.words |= contents.keys()
-        return contents
-
-    async def _node_document(self, reader: "ClusterReader", word: str) -> bytes:
-        from datetime import UTC, datetime  # noqa: PLC0415 - start-up time
-
-        from nodewright.cluster.node_sources import read_cluster_node, source_sentence  # noqa: PLC0415 - as above
-        from nodewright.output.json_yaml import as_json  # noqa: PLC0415 - as above
-        from nodewright.profiles.profile_yaml import profile_document  # noqa: PLC0415 - as above
-
-        node = await read_cluster_node(reader, word.partition("/")[2])
-        now = datetime.now(UTC)
-        read = [source_sentence(source, now) for source in node.profile.spec.sources if not source.error]
-        print_message(f"{word} of {self.place}: {', '.join(read)}")
-        self.notes[word] = node.notes
-        return as_json(profile_document(node.profile)).encode()
-
-    @property
-    def place(self) -> str:
-        """The context, or the server of a pod's service account."""
-        return f"context {self.access.context}" if self.access.context else self.access.server
+_USAGE = "/stats/summary of the kubelet"
+_FILE_PARAMETERS = ("operands", "filenames", "kustomizations", "pods")
 
 
 def current_session() -> ClusterSession:
@@ -152,20 +37,31 @@ def current_session() -> ClusterSession:
     return session
 
 
-def is_about_cluster(node: str | None, shape: str | None = None) -> bool:
+def names_cluster(context: click.Context, options: ClusterOptions) -> bool:
+    """Whether the command line is about a cluster, whatever else it names."""
+    is_plugin = context.find_root().info_name == PLUGIN_NAME
+    return is_plugin or options.context is not None or options.kubeconfig is not None
+
+
+def is_about_all_nodes(node: str | None, shape: str | None = None) -> bool:
     """Whether a command is about all nodes of a cluster: they are named, or a cluster is and no node."""
     if node is not None or shape is not None:
         return node == ALL_NODES and not is_file_word(ALL_NODES)
-    context = click.get_current_context()
-    session = current_session()
-    is_plugin = context.find_root().info_name == PLUGIN_NAME
-    return is_plugin or session.options.context is not None or session.options.kubeconfig is not None
+    return names_cluster(click.get_current_context(), current_session().options)
 
 
-def cluster_options(command: Callable[..., int], *, takes_node: bool = False) -> Callable[..., int]:
+def cluster_options(
+    command: Callable[..., int],
+    *,
+    takes_node: bool = False,
+    whole: dict[str, tuple[str, ...]] | None = None,
+    is_cluster_wide: bool = False,
+) -> Callable[..., int]:
     """Adds the options that name a cluster, and lets the command take its objects where it takes files.
 
     ``takes_node``: the command takes no manifests; a word `node/NAME` without an option is its node.
+    ``whole``: what the parameters name if the command line names a cluster or namespaces of it, but no objects.
+    ``is_cluster_wide``: objects of all namespaces are meant, unless -n names one.
     """
 
     @wraps(command)
@@ -175,15 +71,23 @@ def cluster_options(command: Callable[..., int], *, takes_node: bool = False) ->
         context = click.get_current_context()
         is_default = context.get_parameter_source("namespace") in (None, ParameterSource.DEFAULT)
         namespace = None if is_default else parameters["namespace"]
+        if is_cluster_wide and is_default:
+            options = replace(options, all_namespaces=True)
         session = ClusterSession(options, namespace, parameters.get("selector", ""))
         context.meta[_META_KEY] = session
+        has_files = any(parameters.get(name) for name in (*_FILE_PARAMETERS, *(whole or ())))
+        is_named = names_cluster(context, options) or options.all_namespaces or not is_default
+        if whole and not has_files and is_named and (not is_cluster_wide or names_cluster(context, options)):
+            session.lists_whole = True
+            parameters |= whole
         references = _References(parameters, has_node_word=takes_node)
-        if not references.are_named:
+        if not references.are_named and not is_about_all_nodes(
+            parameters.get("node"), parameters.get("shape")
+        ):
             return command(**parameters)
-        contents = session.documents(references.objects, references.nodes)
         if "namespace" in parameters:
             parameters["namespace"] = session.namespace
-        with provide_files(contents):
+        with provide_files(_contents(session, references, parameters)):
             return command(**parameters)
 
     with_options: Callable[..., int] = with_cluster
@@ -194,6 +98,21 @@ def cluster_options(command: Callable[..., int], *, takes_node: bool = False) ->
     for option in _OPTIONS:
         with_options = option(with_options)
     return with_options
+
+
+def _contents(
+    session: ClusterSession, references: "_References", parameters: dict[str, Any]
+) -> dict[str, bytes]:
+    """What the command line names; with the usage of its node, if the command needs one and none is given."""
+    if not references.are_named:
+        return {}
+    contents = dict(session.documents(references.objects, references.nodes))
+    node = parameters.get("node")
+    needs_usage = "live" in parameters and not parameters["live"] and parameters["usage"] is None
+    if node in references.nodes and needs_usage:
+        contents[_USAGE] = session.usage_document(str(node))
+        parameters["usage"] = _USAGE
+    return contents
 
 
 def is_file_word(word: str) -> bool:
@@ -209,6 +128,9 @@ class _References:
         self.nodes: dict[str, None] = {}
         if has_node_word:
             self._take_node_words(parameters, parameters.pop("node_words"))
+        if parameters.get("node") == ALL_NODES and "shape" not in parameters and not is_file_word(ALL_NODES):
+            rule = "this command is about one node: name it as node/NAME"
+            raise click.BadParameter(rule, param_hint="--node")
         self._take_manifests(parameters, "operands", one_by_one=False)
         for option in ("filenames", "pods", "nodes"):
             if isinstance(parameters.get(option), tuple):

@@ -4,6 +4,7 @@ import csv
 import io
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.fleet_capacity import capacity, minimise
 from nodewright.cli.fleet_options import FleetQuery, fleet_query_options, parse_seconds
 from nodewright.cli.options import output_file_option, output_option
@@ -197,6 +199,7 @@ def _run_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 @command.command("run")
+@partial(cluster_options, whole={"filenames": ("nodes", "pods", "pdb")}, is_cluster_wide=True)
 @fleet_query_options
 @_run_options
 def run(
@@ -209,7 +212,8 @@ def run(
 ) -> int:
     """Simulate a fleet over time.
 
-    Report placements, utilization and unschedulable pods.
+    Report placements, utilization and unschedulable pods. With --context or --kubeconfig and without files: the
+    nodes and pods of that cluster; with --nodes nodes: its nodes.
 
     Pods that fit on no node are reported at the start. Ctrl-C ends the run and prints the results so far.
     Exit code 0 if every pod was placed, 3 if not.

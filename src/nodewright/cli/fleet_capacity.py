@@ -1,10 +1,12 @@
 """`nodewright fleet capacity`: how many more pods of a kind fit; `fleet minimise`: the fewest nodes for a workload."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import click
 from msgspec.structs import replace
 
+from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.fleet_options import FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
 from nodewright.cli.workload_input import nothing_found
@@ -41,6 +43,7 @@ from nodewright.printable import printable_line
 
 
 @click.command("capacity")
+@partial(cluster_options, whole={"nodes": ("nodes",), "pods": ("pods",)}, is_cluster_wide=True)
 @fleet_node_query_options
 @click.option(
     "-f", "--filename", "filename", required=True, metavar="FILE", help="The pod whose copies are counted."
@@ -111,6 +114,7 @@ _PLACED = (PodOutcome.RUNNING, PodOutcome.ENDED)
 
 
 @click.command("minimise")
+@partial(cluster_options, whole={"nodes": ("nodes",), "pods": ("pods",)}, is_cluster_wide=True)
 @fleet_node_query_options
 @click.option("--exact", is_flag=True, help="Compute a tighter lower bound with HiGHS (extra: exact).")
 @click.option("--most", default=1000, show_default=True, help="Maximum number of nodes of a kind.")

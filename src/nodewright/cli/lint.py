@@ -1,6 +1,7 @@
 """`nodewright lint`: finds resource problems in manifests and kubelet configuration."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def _print_rules(context: click.Context, _option: click.Parameter, name: str | N
 
 
 @click.command("lint")
-@cluster_options
+@partial(cluster_options, whole={"operands": ("all,quota,limits,priorityclasses,runtimeclasses",)})
 @filename_options
 @options.node_option(
     "A node on which pods may run: a NodeProfile, or a shape of `node catalogue`. Repeatable.", multiple=True

@@ -153,7 +153,7 @@ def capture(requested: CaptureOptions, *, node: str | None, output: str | None) 
         raise click.UsageError("--pod-resources excludes --kubelet-root; `nodewright audit` compares them")
     if node is not None:
         _check_alone(requested, node)
-        notes, profile = [*current_session().notes[node]], find_profile(node)
+        notes, profile = [*current_session().nodes[node].notes], find_profile(node)
     elif requested.names_cluster_source:
         notes, profile = _of_cluster(requested)
     else:

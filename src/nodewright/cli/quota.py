@@ -1,5 +1,6 @@
 """`nodewright quota`: applies manifests under the quotas and limit ranges of their namespaces."""
 
+from functools import partial
 from importlib.metadata import version
 
 import click
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options
+from nodewright.cli.cluster_options import cluster_options, current_session
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import (
     manifest_inputs,
@@ -17,6 +18,7 @@ from nodewright.cli.workload_input import (
     print_warnings,
     reading_options,
 )
+from nodewright.errors import Fault, InputError
 from nodewright.formats.inventory import Inventory, InventoryObject, load_inventory, without_duplicates
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
@@ -35,7 +37,7 @@ from nodewright.releases.release_table import NEWEST
 
 
 @click.command("quota")
-@cluster_options
+@partial(cluster_options, whole={"operands": ("quota,limits",)})
 @filename_options
 @options.namespace_option
 @options.strict_option
@@ -85,17 +87,25 @@ def command(  # noqa: PLR0913 - one argument an option
 ) -> int:
     """Show what quotas and limit ranges charge and refuse, what still fits, and changes that make everything fit.
 
+    With -n, -A or a context and without manifests: the quotas of the cluster, with what is in use now.
+
     The manifests are applied in order, as the API server admits them: limit ranges set defaults first, controllers
     create all their pods. Quotas and limit ranges apply from the start, wherever they are in the files. Exit code 0
     if everything fits (with --what-if and --set: after the changes), else 3.
     """
     inventory = without_duplicates(_read_inventory(manifests, namespace))
     print_skipped(inventory.skipped)
+    if not inventory.objects and current_session().lists_whole:
+        rule = "the cluster shows no ResourceQuota and no LimitRange here"
+        raise InputError([Fault(source=f"namespace {namespace}", rule=rule)])
     if not inventory.objects:
         raise nothing_found("objects", inventory.skipped)
     rules = option_rules(release or NEWEST.name)
     expansion = ExpansionOptions(
-        nodes=nodes, surge=surge, from_status=from_status, gates=default_gates(rules.table)
+        nodes=nodes,
+        surge=surge,
+        from_status=from_status or current_session().lists_whole,
+        gates=default_gates(rules.table),
     )
     needs_position = output in ("junit", "sarif", "github")
     report = applied_inventory(inventory, expansion, rules, needs_position=needs_position)

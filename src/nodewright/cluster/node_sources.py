@@ -15,6 +15,7 @@ from nodewright.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import InputFile
 from nodewright.kubernetes.node_profile import NodeProfile, ReadSource
+from nodewright.kubernetes.objects import Pod
 from nodewright.profiles.capture.captured_node import NodeSources, captured_node
 from nodewright.profiles.capture.from_cluster import (
     NRT_GROUP,
@@ -25,11 +26,13 @@ from nodewright.profiles.capture.from_cluster import (
 )
 from nodewright.profiles.capture.node_pods import NodePods, read_pods
 from nodewright.profiles.capture.warnings import capture_warning_sentence, not_judged_sentence
+from nodewright.values.quantity import Quantity
 
 _NRT_VERSIONS = ("v1alpha2", "v1alpha1")
 _NRT_PATH = "/apis/{group}/{version}/noderesourcetopologies/{name}"
 _READY = "Ready"
-_KUBELET_PODS, CONFIGZ = "/pods of the kubelet", "/configz of the kubelet"
+API_PODS = "pods of the API"
+KUBELET_PODS, CONFIGZ = "/pods of the kubelet", "/configz of the kubelet"
 _TOPOLOGY = "NodeResourceTopology"
 
 T = TypeVar("T")
@@ -41,6 +44,12 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
     profile: NodeProfile
     """Its `spec.sources` name what was read, when, and what could not be read."""
     notes: tuple[str, ...] = ()
+    api_pods: tuple[Pod, ...] | None = None
+    """The API server's pods that have not ended; None: they could not be read."""
+    kubelet_pods: tuple[Pod, ...] | None = None
+    """The kubelet's; None: they could not be read."""
+    allocatable: Mapping[str, Quantity] = {}
+    """As the Node object has it."""
 
 
 class _ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -119,8 +128,8 @@ async def node_reading(reader: ClusterReader, name: str) -> NodeReading:
     )
     now = _text(datetime.now(UTC))
     sources = [ReadSource(name="Node", time=_heartbeat(node) or now)]
-    sources.append(_source("pods of the API", pods, now, _WITHOUT_API_PODS))
-    sources.append(_source(_KUBELET_PODS, kubelet_pods, now, _WITHOUT_KUBELET_PODS))
+    sources.append(_source(API_PODS, pods, now, _WITHOUT_API_PODS))
+    sources.append(_source(KUBELET_PODS, kubelet_pods, now, _WITHOUT_KUBELET_PODS))
     sources.append(_source(CONFIGZ, configz, now, WITHOUT_CONFIGZ))
     if not (isinstance(topology, ApiError) and topology.status == NOT_FOUND):
         time = now if isinstance(topology, ApiError) else _changed(topology) or now
@@ -147,11 +156,12 @@ def cluster_node(name: str, reading: NodeReading) -> ClusterNode:
     Errors: InputError for a malformed Node object, and if the objects contradict each other.
     """
     parts = _ReadingParts(f"node/{name}", reading)
+    reported, kubelet_items = read_node(InputFile(parts.word, reading.node)), parts.kubelet_pods()
     captured = captured_node(
         NodeSources(
-            node=read_node(InputFile(parts.word, reading.node)),
+            node=reported,
             configuration=parts.configuration(),
-            pods=_node_pods(reading.pods, parts.kubelet_pods(), name),
+            pods=_node_pods(reading.pods, kubelet_items, name),
             topology=parts.topology(name),
         )
     )
@@ -160,7 +170,18 @@ def cluster_node(name: str, reading: NodeReading) -> ClusterNode:
         *map(not_judged_sentence, captured.profile.spec.not_judged),
     )
     spec = replace(captured.profile.spec, sources=tuple(parts.sources.values()))
-    return ClusterNode(profile=replace(captured.profile, spec=spec), notes=notes)
+    return ClusterNode(
+        profile=replace(captured.profile, spec=spec),
+        notes=notes,
+        api_pods=_pods_of(reading.pods, name),
+        kubelet_pods=_pods_of(kubelet_items, name),
+        allocatable=reported.allocatable,
+    )
+
+
+def _pods_of(items: Iterable[msgspec.Raw] | None, name: str) -> tuple[Pod, ...] | None:
+    pods = None if items is None else _node_pods(items, (), name)
+    return None if pods is None else pods.pods
 
 
 class _ReadingParts:
@@ -175,7 +196,7 @@ class _ReadingParts:
         return self._part(CONFIGZ, self._reading.configz, WITHOUT_CONFIGZ, read_configz)
 
     def kubelet_pods(self) -> tuple[msgspec.Raw, ...] | None:
-        return self._part(_KUBELET_PODS, self._reading.kubelet_pods, _WITHOUT_KUBELET_PODS, _kubelet_items)
+        return self._part(KUBELET_PODS, self._reading.kubelet_pods, _WITHOUT_KUBELET_PODS, _kubelet_items)
 
     def topology(self, name: str) -> ResourceTopology | None:
         return self._part(

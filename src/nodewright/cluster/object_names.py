@@ -47,6 +47,7 @@ _TABLE = (
     ResourceKind("replicationcontrollers", "ReplicationController", "v1", ("rc",)),
     ResourceKind("resourcequotas", "ResourceQuota", "v1", ("quota",)),
     ResourceKind("limitranges", "LimitRange", "v1", ("limits",)),
+    ResourceKind("poddisruptionbudgets", "PodDisruptionBudget", "policy/v1", ("pdb",)),
     ResourceKind("priorityclasses", "PriorityClass", "scheduling.k8s.io/v1", ("pc",), is_namespaced=False),
     ResourceKind("runtimeclasses", "RuntimeClass", "node.k8s.io/v1", is_namespaced=False),
 )

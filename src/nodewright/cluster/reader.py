@@ -1,6 +1,6 @@
 """What is read from a cluster: single documents and lists, never a write."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -85,10 +85,14 @@ async def listed_objects(
 
 
 async def read_objects(
-    reader: ClusterReader, names: Iterable[ClusterName], selection: Selection
+    reader: ClusterReader,
+    names: Iterable[ClusterName],
+    selection: Selection,
+    skip: Callable[[str, ApiError], None] | None = None,
 ) -> list[InputFile]:
     """The objects as documents, one for each name; of several kinds only objects that no other of these owns.
 
+    ``skip``: is called for kinds that the user may not list, or that the cluster does not have.
     Errors: ApiError; InputError if a named object does not exist.
     """
     names = tuple(names)
@@ -98,7 +102,13 @@ async def read_objects(
         if name.name:
             files.append(InputFile(name.word, await named_object(reader, name, selection.namespace)))
             continue
-        items = await listed_objects(reader, name.kind, selection)
+        try:
+            items = await listed_objects(reader, name.kind, selection)
+        except ApiError as error:
+            if skip is None or error.status not in (FORBIDDEN, NOT_FOUND):
+                raise
+            skip(name.word, error)
+            continue
         if len(listed_kinds) > 1:
             items = tuple(item for item in items if not _is_owned_by(item, listed_kinds))
         files.append(InputFile(name.word, list_document(items)))

@@ -9,7 +9,7 @@ from tests.support.audit_evidence import audit_evidence
 from nodewright.audit.audit_comparison import audit_of
 from nodewright.audit.audit_evidence import (
     AuditEvidence,
-    CgroupFileText,
+    SourceText,
     DiscrepancyKind,
     EvidenceSource,
     Presence,
@@ -86,7 +86,7 @@ def test_nonsense_in_cpuset_files_agrees_with_nobody() -> None:
     }
     (found,) = audit_of(replace(evidence, cgroups=replace(evidence.cgroups, texts=texts))).discrepancies
     assert (found.values[EvidenceSource.CGROUPS], found.outlier) == (
-        CgroupFileText("zero"),
+        SourceText("zero"),
         EvidenceSource.CGROUPS,
     )
 

@@ -4,7 +4,7 @@ import pytest
 
 from nodewright.audit.audit_evidence import (
     AuditResult,
-    CgroupFileText,
+    SourceText,
     DeviceIdSet,
     Discrepancy,
     DiscrepancyKind,
@@ -125,8 +125,8 @@ def test_every_kind_is_looked_at() -> None:
         (MemoryBlockSet(()), "none", []),
         (DeviceIdSet(frozenset({"b", "a"})), "a,b", ["a", "b"]),
         (DeviceIdSet(frozenset()), "none", []),
-        (CgroupFileText("max"), "max", "max"),
-        (CgroupFileText(""), "(empty)", ""),
+        (SourceText("max"), "max", "max"),
+        (SourceText(""), "(empty)", ""),
         (Presence.ENDED, "ended", "ended"),
     ],
 )

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.errors import Fault, InputError
 from nodewright.fleet.load.assembled_nodes import NodeEntry, missing_node_facts, node_images, node_release
@@ -239,6 +240,9 @@ class FleetObjects:
     def _without_unknown(self, value: dict[str, Any]) -> dict[str, Any]:
         """The pod without status, and without unknown fields of later releases."""
         meta = {name: item for name, item in value["metadata"].items() if name != "managedFields"}
+        # A pod without its node is no mirror pod; the node stands in its entry.
+        annotations = _mapping(meta.get("annotations"))
+        meta["annotations"] = {key: text for key, text in annotations.items() if key != CONFIG_MIRROR}
         spec = {name: item for name, item in _mapping(value.get("spec")).items() if name != "nodeName"}
         pod_fields = {
             **{name: item for name, item in value.items() if name != "status"},
