@@ -22,7 +22,7 @@ from nodewright.reasons.cpu import CPUReason
 from nodewright.reasons.devices import DeviceReason
 from nodewright.reasons.memory import MemoryReason
 from nodewright.reasons.predicates import HostPortsTaken, InsufficientResource, NoVictimsSuffice, taint_text
-from nodewright.reasons.reason import Reason
+from nodewright.reasons.reason import NotJudged, Reason
 from nodewright.reasons.texts import kubelet_text, sentence
 from nodewright.reasons.topology import TopologyReason
 
@@ -39,7 +39,8 @@ class Outcome(StrEnum):
     NOW = "now"
     UNDECIDED = "undecided"
     AFTER_CHANGE = "after a change"
-    NOT_SEARCHED = "not now"
+    NOT_NOW = "not now"
+    """Whether a change helps is not known."""
     NEVER = "never"
 
 
@@ -75,10 +76,8 @@ class ClusterAdmission(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     """The object that creates the pod, e.g. `Deployment web`."""
     groups: tuple[AnswerGroup, ...]
-
-    def nodes(self, outcome: Outcome) -> tuple[str, ...]:
-        """The nodes with this outcome."""
-        return tuple(name for group in self.groups if group.answer.outcome is outcome for name in group.nodes)
+    observed: tuple[str, ...] = ()
+    """What the cluster reports about the pod, one sentence each."""
 
     @property
     def takers(self) -> tuple[str, ...]:
@@ -89,6 +88,11 @@ class ClusterAdmission(msgspec.Struct, frozen=True, kw_only=True):
             if group.answer.outcome is Outcome.NOW and not group.answer.scheduler
             for name in group.nodes
         )
+
+
+def with_observed(admission: ClusterAdmission, observed: tuple[str, ...]) -> ClusterAdmission:
+    """The answers with what the cluster reports about the pod."""
+    return replace(admission, observed=observed)
 
 
 class ClusterAnswers:
@@ -168,9 +172,10 @@ _DEPENDENT = (
 
 def _refused_answer(node: Node, pod: Pod, result: Step, *, is_searched: bool) -> NodeAnswer:
     search = suggested_changes(node.state, pod, result, budget=_BUDGET) if is_searched else Counterfactuals()
-    outcome = Outcome.AFTER_CHANGE if search.suggestions else Outcome.NEVER
+    is_open = not is_searched or any(isinstance(reason, NotJudged) for reason in result.because)
+    outcome = Outcome.NOT_NOW if is_open else Outcome.NEVER
     return NodeAnswer(
-        outcome=outcome if is_searched else Outcome.NOT_SEARCHED,
+        outcome=Outcome.AFTER_CHANGE if search.suggestions else outcome,
         reason=kubelet_text(result.because[0]).reason,
         why=tuple(map(sentence, result.because)),
         changes=tuple(map(_change_text, search.suggestions)),

@@ -42,6 +42,8 @@ class PodOfCluster(Inlined, frozen=True, kw_only=True):
     """The object that creates the pod, e.g. `Deployment web`."""
     admitted: int
     """Number of nodes that admit the pod now and that the scheduler may choose."""
+    observed: tuple[str, ...] | UnsetType = UNSET
+    """What the cluster reports about the pod; absent: nothing, or it is not of the cluster."""
     groups: tuple[NodeAnswers, ...]
 
 
@@ -69,6 +71,7 @@ def pod_of_cluster(admission: ClusterAdmission) -> PodOfCluster:
         namespace=meta.namespace or "default",
         origin=admission.origin or UNSET,
         admitted=len(admission.takers),
+        observed=admission.observed or UNSET,
         groups=tuple(map(_node_answers, admission.groups)),
     )
 
@@ -107,6 +110,10 @@ def _admission_lines(admission: ClusterAdmission, width: int, *, wide: bool) -> 
     origin = f" ({admission.origin})" if admission.origin else ""
     takers = len(admission.takers)
     yield f"{admission.pod.full_name}{origin}: {takers:,} of {_count(total)} take{'s' * (takers == 1)} it now"
+    if admission.observed:
+        yield "  What the cluster reports"
+        for text in admission.observed:
+            yield from _wrapped(f"- {text}", width, 4)
     families: dict[tuple[object, ...], list[AnswerGroup]] = {}
     for index, group in enumerate(admission.groups):
         families.setdefault((index,) if wide else _family(group.answer), []).append(group)
@@ -139,8 +146,11 @@ def _family_lines(family: Sequence[AnswerGroup], width: int, *, wide: bool) -> I
         yield from _wrapped("pods of lower priority are preempted for it", width, 6)
     for text in answer.changes:
         yield from _wrapped(f"- {text}", width, 6)
-    if answer.outcome is Outcome.NOT_SEARCHED:
-        yield from _wrapped("changes were not tried here; name the node with --node node/NAME", width, 6)
+    if answer.outcome is Outcome.NOT_NOW:
+        text = "whether a change would let it in is not judged; for one node: --node node/NAME"
+        yield from _wrapped(text, width, 6)
+    if answer.outcome is Outcome.NEVER and answer.reason:
+        yield from _wrapped("no single change among those tried lets it in", width, 6)
 
 
 def _names(names: Sequence[str]) -> str:

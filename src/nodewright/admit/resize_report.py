@@ -97,6 +97,17 @@ def _lines(answer: ResizeReport) -> Iterator[str]:
             yield f"  {retried.pod.full_name}, pending before: {retried.outcome.value}"
 
 
+def resize_sentences(answer: ResizeReport) -> tuple[str, ...]:
+    """The outcome of a resize that is attempted now, why, and what would be applied at once."""
+    attempt = answer.requested
+    tried = [
+        f"would be applied immediately (tried): {suggestion_text(suggestion)}"
+        for suggestion in answer.suggestions
+    ]
+    head = f"the resize now: {attempt.outcome.value}{_meaning(attempt)}"
+    return (head, *map(sentence, attempt.because), *tried)
+
+
 def _meaning(attempt: ResizeAttempt) -> str:
     match attempt.outcome:
         case ResizeOutcome.DONE:

@@ -105,11 +105,6 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None
 
     @property
-    def names_machine(self) -> bool:
-        """Whether files or sockets of this machine are named."""
-        return any((self.root, self.pod_resources, self.pods, self.socket, self.cgroup_root))
-
-    @property
     def is_agent_directory(self) -> bool:
         """Whether the directory belongs to nodewright's agent."""
         return self.root is not None and (self.root / HEADER).is_file()

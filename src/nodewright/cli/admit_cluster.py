@@ -4,8 +4,9 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from nodewright.admit.cluster_admission import ClusterAdmission, ClusterAnswers
+from nodewright.admit.cluster_admission import ClusterAdmission, ClusterAnswers, with_observed
 from nodewright.admit.cluster_admission_report import (
     ClusterAdmissionReport,
     cluster_admission_text,
@@ -27,12 +28,23 @@ from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text
 
 
-def report_cluster_admission(session: ClusterSession, query: NodeQuery, output: str | None) -> int:
+class LoadedForCluster(NamedTuple):
+    """The pods of a command that have been read."""
+
+    workloads: LoadedWorkloads
+    observed: tuple[tuple[str, ...], ...]
+    """What the cluster reports about each of them, one sentence each."""
+
+
+def report_cluster_admission(
+    session: ClusterSession, query: NodeQuery, output: str | None, pods: LoadedForCluster | None = None
+) -> int:
     """Prints which nodes admit each pod of the manifests; the exit code is 3 if a pod has none.
 
+    ``pods``: those of the manifests, if they have been read.
     Errors: HostError, InputError if the nodes or the pods cannot be read.
     """
-    loaded = read_workloads(query.manifests, query.namespace)
+    loaded = pods.workloads if pods else read_workloads(query.manifests, query.namespace)
     print_input_notes(loaded, loaded.warnings, strict=query.strict)
     cluster = read_nodes(session)
     time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -40,6 +52,8 @@ def report_cluster_admission(session: ClusterSession, query: NodeQuery, output: 
     if output not in ("json", "yaml"):
         print_sources(session, sources)
     admissions = cluster_admissions(cluster, loaded)
+    if pods is not None:
+        admissions = tuple(map(with_observed, admissions, pods.observed))
     if output in ("json", "yaml"):
         report = ClusterAdmissionReport(
             context=session.access.context,
@@ -100,11 +114,12 @@ def _sources(cluster: AllNodes, time: str) -> Iterator[ReadSource]:
     yield ReadSource(name=f"{len(cluster.nodes):,} nodes", time=time)
     yield ReadSource(name=f"{cluster.pod_count:,} pods", time=time)
     for name, objects in (
-        ("/configz of kubelets", cluster.configurations),
-        ("NodeResourceTopology", cluster.topologies),
+        ("kubelet configurations (/configz)", cluster.configurations),
+        ("NodeResourceTopology objects", cluster.topologies),
     ):
         if objects:
             yield ReadSource(name=f"{len(objects):,} {name}", time=time)
     failures = Counter((source.error, source.assumed) for source in cluster.failures.values())
     for (error, assumed), count in failures.items():
-        yield ReadSource(name=f"/configz of {count:,} kubelets", error=error, assumed=assumed)
+        kubelets = "1 kubelet" if count == 1 else f"{count:,} kubelets"
+        yield ReadSource(name=f"/configz of {kubelets}", error=error, assumed=assumed)

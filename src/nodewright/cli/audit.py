@@ -23,6 +23,7 @@ from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text
 from nodewright.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY
 
+_OF_MACHINE = ("pod_resources", "pods", "socket", "cgroup_root")
 AGENT_ROOT = Path("/var/lib/nodewright")
 
 
@@ -63,7 +64,7 @@ def command(*, output: str | None, kubelet_root: Path | None, **sources: Any) ->
     """
     audit_options = AuditOptions(root=kubelet_root, **sources)
     node = current_session().nodes.get(audit_options.node or "")
-    if node is not None and not audit_options.names_machine:
+    if node is not None and not any((kubelet_root, *map(sources.get, _OF_MACHINE))):
         return _report(cluster_audit(_cluster_evidence(node)), output)
     gathered = gather_evidence(_with_defaults(audit_options))
     audit = audit_of(gathered.evidence)

@@ -1,12 +1,14 @@
 """`nodewright explain pod/web-0`: pods of a cluster, each explained on the node that it is on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.admit.resize_report import resize_sentences
+from nodewright.cli.admit_cluster import LoadedForCluster, report_cluster_admission
 from nodewright.cli.cluster_session import ClusterSession
 from nodewright.cli.manifest_options import ManifestOptions
 from nodewright.cli.node_query import LoadedQuery, load_query
@@ -16,18 +18,22 @@ from nodewright.cluster.node_sources import proxy_path
 from nodewright.cluster.pod_events import pod_event_sentences
 from nodewright.cluster.reader import ClusterReader
 from nodewright.core.admission_plugins import without_cluster_fields
+from nodewright.core.requests.integer_requests import scheduler_requests
 from nodewright.engine import Node
 from nodewright.errors import HostError, InputError
 from nodewright.explain.explanation_text import PodExplanation
+from nodewright.explain.failed_pod_report import proof_lines
 from nodewright.formats.provided_files import provide_files
 from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import MEMORY, readable_amount
-from nodewright.node.events import PodRemoved
+from nodewright.node.events import PodRecovered, PodRemoved
+from nodewright.node.pod_placement import placement_of
 from nodewright.node.previews import node_eviction_forecast
 from nodewright.node.step import step
-from nodewright.reasons.status_evidence import problem_evidence
+from nodewright.node_report.allocation_tables import holding_sentences
+from nodewright.reasons.status_evidence import FailureCause, problem_evidence
 
 _USAGE = "/stats/summary of the kubelet"
 
@@ -72,17 +78,65 @@ def _explained(
     """The explanation of a pod as if it arrived at its node now, with what the cluster reports about it."""
     pod = workload.pod
     observed: list[str] = []
+    proof = problem_evidence(pod)
     if pod.uid in node.state.pods:
-        observed.append(f"the node has admitted it and runs it: phase {pod.status.phase or 'unknown'}")
+        observed.append(f"phase {pod.status.phase or 'unknown'}")
+        observed += _holdings(node, pod)
         if has_usage:
             observed += _eviction_rank(node, pod)
+        if proof is not None and proof.cause is FailureCause.RESIZE_PENDING:
+            observed += resize_sentences(_with_allocated(node, pod).resize(pod))
     observed += session.read(lambda reader: pod_event_sentences(reader, pod))
     without_pod = replace(node, state=step(node.state, PodRemoved(pod.uid)).state)
     return PodExplanation(
         explanation=without_pod.explain(without_cluster_fields(pod), budget=budget),
-        proof=problem_evidence(pod),
+        proof=proof,
+        runs_on=node.name if pod.uid in node.state.pods else "",
         observed=tuple(observed),
     )
+
+
+def _holdings(node: Node, pod: Pod) -> Iterator[str]:
+    """What each container of a running pod holds exclusively."""
+    assumed = " (as far as the node could be read)" if node.config.facts.unknown_parts else ""
+    for text in holding_sentences(placement_of(node.state, pod)):
+        yield f"{text}{assumed}"
+
+
+def _with_allocated(node: Node, pod: Pod) -> Node:
+    """The node, on which the pod has what the kubelet has allocated, if only its status shows that."""
+    on_node = node.state.pods[pod.uid]
+    if scheduler_requests(on_node) != scheduler_requests(pod):
+        return node  # The kubelet's own list has the pod as allocated.
+    amounts = {status.name: status.resources for status in pod.status.container_statuses if status.resources}
+    containers = tuple(
+        replace(container, resources=amounts.get(container.name, container.resources))
+        for container in on_node.spec.containers
+    )
+    allocated = replace(on_node, spec=replace(on_node.spec, containers=containers))
+    state = step(node.state, PodRemoved(pod.uid)).state
+    return replace(node, state=step(state, PodRecovered(allocated, is_allocated=True)).state)
+
+
+def explain_unbound_pods(
+    session: ClusterSession, query: NodeQuery, workloads: LoadedWorkloads, output: str | None
+) -> int:
+    """Prints why pods without a node wait, and what the kubelet of each node would decide.
+
+    Errors: HostError, InputError as of the cluster.
+    """
+    observed = tuple(_unbound_pod(session, workload) for workload in workloads.workloads)
+    return report_cluster_admission(session, query, output, LoadedForCluster(workloads, observed))
+
+
+def _unbound_pod(session: ClusterSession, workload: Workload) -> tuple[str, ...]:
+    """What the status and the events of the pod say."""
+    pod = workload.pod
+    if workload.kind != "Pod" or not workload.is_stored:
+        return ()
+    proof = problem_evidence(pod)
+    facts = () if proof is None else (*proof_lines(proof), *proof.open_questions)
+    return (*facts, *session.read(lambda reader: pod_event_sentences(reader, pod)))
 
 
 def _eviction_rank(node: Node, pod: Pod) -> Sequence[str]:

@@ -68,16 +68,9 @@ def cluster_options(
     def with_cluster(**parameters: Any) -> int:
         names = ClusterOptions.__struct_fields__
         options = ClusterOptions(**{name: parameters.pop(name) for name in names if name in parameters})
-        context = click.get_current_context()
-        is_default = context.get_parameter_source("namespace") in (None, ParameterSource.DEFAULT)
-        namespace = None if is_default else parameters["namespace"]
-        if is_cluster_wide and is_default:
-            options = replace(options, all_namespaces=True)
-        session = ClusterSession(options, namespace, parameters.get("selector", ""))
-        context.meta[_META_KEY] = session
+        session = _session(options, parameters, is_cluster_wide=is_cluster_wide)
         has_files = any(parameters.get(name) for name in (*_FILE_PARAMETERS, *(whole or ())))
-        is_named = names_cluster(context, options) or options.all_namespaces or not is_default
-        if whole and not has_files and is_named and (not is_cluster_wide or names_cluster(context, options)):
+        if whole and not has_files and _means_whole(session, is_cluster_wide=is_cluster_wide):
             session.lists_whole = True
             parameters |= whole
         references = _References(parameters, has_node_word=takes_node)
@@ -98,6 +91,25 @@ def cluster_options(
     for option in _OPTIONS:
         with_options = option(with_options)
     return with_options
+
+
+def _session(options: ClusterOptions, parameters: dict[str, Any], *, is_cluster_wide: bool) -> ClusterSession:
+    """The session of the command line, which becomes the current one."""
+    context = click.get_current_context()
+    is_default = context.get_parameter_source("namespace") in (None, ParameterSource.DEFAULT)
+    if is_cluster_wide and is_default:
+        options = replace(options, all_namespaces=True)
+    namespace = None if is_default else parameters["namespace"]
+    session = ClusterSession(options, namespace, parameters.get("selector", ""))
+    context.meta[_META_KEY] = session
+    return session
+
+
+def _means_whole(session: ClusterSession, *, is_cluster_wide: bool) -> bool:
+    """Whether a command line without objects means those of the cluster or of namespaces of it."""
+    if names_cluster(click.get_current_context(), session.options):
+        return True
+    return not is_cluster_wide and (session.options.all_namespaces or session.names_namespace)
 
 
 def _contents(

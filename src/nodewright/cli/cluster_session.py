@@ -65,6 +65,11 @@ class ClusterSession:
         return load_access(options, os.environ)
 
     @property
+    def names_namespace(self) -> bool:
+        """Whether the command line names a namespace."""
+        return self._namespace is not None
+
+    @property
     def namespace(self) -> str:
         """The namespace of -n, otherwise that of the context."""
         return self._namespace or self.access.namespace

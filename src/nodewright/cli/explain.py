@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session
+from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
@@ -152,8 +152,9 @@ def command(
     if not filenames:
         query = replace(query, manifests=replace(query.manifests, filenames=pods))
     workloads = read_workloads(query.manifests, query.namespace)
-    if query.node is None and _are_bound_in_cluster(query, workloads):
-        return _explain_in_cluster(query, workloads, budget, page, output)
+    if _is_about_cluster(query):
+        workloads = replace(workloads, workloads=_named(workloads.workloads, pods if filenames else ()))
+        return _explain_of_cluster(query, workloads, budget, page, output)
     if query.node is None and page is None and not (filenames and pods):
         code = _explain_statuses(workloads, output, strict=query.strict)
         if code is not None:
@@ -174,14 +175,46 @@ def command(
     return YES if all(admitted) else NO
 
 
-def _are_bound_in_cluster(query: options.NodeQuery, loaded: LoadedWorkloads) -> bool:
-    """Whether all manifests are pods of the cluster that are on nodes of it."""
-    return (
-        query.shape is None
-        and bool(loaded.workloads)
-        and {*query.manifests.filenames} <= current_session().words
-        and all(workload.kind == "Pod" and workload.pod.spec.node_name for workload in loaded.workloads)
-    )
+def _named(workloads: Sequence[Workload], pods: Sequence[str]) -> tuple[Workload, ...]:
+    """The workloads with these pods; all if no name is given.
+
+    Errors: InputError for unknown names.
+    """
+    selected = _selected(workloads, pods)
+    return tuple(workload for index, workload in enumerate(workloads) if index in selected)
+
+
+def _is_about_cluster(query: options.NodeQuery) -> bool:
+    """Whether the question is what the nodes of a cluster decide: each pod's own, or all of them."""
+    words = query.manifests.filenames
+    is_of_cluster = bool(words) and {*words} <= current_session().words
+    is_open = query.node is None and query.shape is None
+    return is_about_all_nodes(query.node, query.shape) or (is_open and is_of_cluster)
+
+
+def _explain_of_cluster(
+    query: options.NodeQuery, loaded: LoadedWorkloads, budget: int, page: Path | None, output: str | None
+) -> int:
+    """Prints the explanations of pods on their nodes, and for pods without one what each node decides."""
+    from nodewright.cli.cluster_explain import explain_unbound_pods  # noqa: PLC0415 - start-up time
+
+    def is_bound(workload: Workload) -> bool:
+        return query.node is None and workload.is_stored and bool(workload.pod.spec.node_name)
+
+    bound = tuple(filter(is_bound, loaded.workloads))
+    unbound = tuple(workload for workload in loaded.workloads if not is_bound(workload))
+    if unbound and (page or (bound and output in ("json", "yaml"))):
+        rule = (
+            "a report is about one node, and these pods have none" if page else "pods with and without a node"
+        )
+        raise InputError([Fault(source="--html" if page else f"-o {output}", rule=rule)])
+    codes = []
+    if bound:
+        codes.append(_explain_in_cluster(query, replace(loaded, workloads=bound), budget, page, output))
+    if unbound:
+        of_unbound = replace(loaded, workloads=unbound)
+        codes.append(explain_unbound_pods(current_session(), query, of_unbound, output))
+    return max(codes, default=YES)
 
 
 def _explain_in_cluster(
@@ -209,8 +242,13 @@ def _explain_in_cluster(
         write_page(page, explanation_page(nodes[0].pods, nodes[0].loaded.node.state, page_origin()))
     for node in nodes:
         print_report(_text(node.loaded, node.pods, output), output, node.loaded.node.config)
-    admitted = (pod.explanation.step.decision is Decision.ADMITTED for node in nodes for pod in node.pods)
-    return YES if all(admitted) else NO
+    return YES if all(_is_well(pod) for node in nodes for pod in node.pods) else NO
+
+
+def _is_well(pod: PodExplanation) -> bool:
+    """Whether the pod runs without a problem, or would be admitted."""
+    runs = bool(pod.runs_on) and pod.proof is None
+    return runs or pod.explanation.step.decision is Decision.ADMITTED
 
 
 def _text(loaded: LoadedQuery, explanations: Sequence[PodExplanation], output: str | None) -> str:

@@ -95,11 +95,9 @@ def command(  # noqa: PLR0913 - one argument an option
     """
     inventory = without_duplicates(_read_inventory(manifests, namespace))
     print_skipped(inventory.skipped)
-    if not inventory.objects and current_session().lists_whole:
-        rule = "the cluster shows no ResourceQuota and no LimitRange here"
-        raise InputError([Fault(source=f"namespace {namespace}", rule=rule)])
     if not inventory.objects:
-        raise nothing_found("objects", inventory.skipped)
+        raise _nothing_found(inventory, namespace)
+    from_status = from_status or current_session().lists_whole
     rules = option_rules(release or NEWEST.name)
     expansion = ExpansionOptions(
         nodes=nodes,
@@ -111,13 +109,7 @@ def command(  # noqa: PLR0913 - one argument an option
     report = applied_inventory(inventory, expansion, rules, needs_position=needs_position)
     changed_report = None
     if what_if or sets:
-        additions: tuple[InventoryObject, ...] = ()
-        if what_if:
-            additions = _read_inventory(
-                replace(manifests, filenames=what_if, kustomizations=()), namespace
-            ).objects
-        overrides = [parsed_override(text) for text in sets]
-        changed = inventory_with_overrides(inventory, additions, overrides)
+        changed = _changed_inventory(inventory, manifests, namespace, what_if, sets)
         changed_report = applied_inventory(changed, expansion, rules, needs_position=needs_position)
     print_warnings(report.warnings, strict=strict)
     if output == "github":
@@ -125,6 +117,28 @@ def command(  # noqa: PLR0913 - one argument an option
     else:
         print_text(_text(report, changed_report, output))
     return YES if (changed_report or report).fits else NO
+
+
+def _changed_inventory(
+    inventory: Inventory,
+    manifests: ManifestOptions,
+    namespace: str,
+    what_if: tuple[str, ...],
+    sets: tuple[str, ...],
+) -> Inventory:
+    """The objects with the changed and additional ones."""
+    additions: tuple[InventoryObject, ...] = ()
+    if what_if:
+        changed_files = replace(manifests, filenames=what_if, kustomizations=())
+        additions = _read_inventory(changed_files, namespace).objects
+    return inventory_with_overrides(inventory, additions, [parsed_override(text) for text in sets])
+
+
+def _nothing_found(inventory: Inventory, namespace: str) -> InputError:
+    if not current_session().lists_whole:
+        return nothing_found("objects", inventory.skipped)
+    rule = "the cluster shows no ResourceQuota and no LimitRange here"
+    return InputError([Fault(source=f"namespace {namespace}", rule=rule)])
 
 
 def _text(report: QuotaReport, changed: QuotaReport | None, output: str | None) -> str:

@@ -1,7 +1,7 @@
 """All nodes of a cluster with their pods, in little memory: of each object only the JSON on which decisions depend."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,8 @@ from nodewright.profiles.capture.from_cluster import NRT_GROUP
 _TOPOLOGIES = f"/apis/{NRT_GROUP}/v1alpha2/noderesourcetopologies"
 _MAX_CONCURRENT = 16
 _MAX_EQUAL_FAILURES = 3
-"""After so many kubelets without an answer, and none with one, the others are not asked."""
+"""After so many kubelets without an answer, and none with one, the others are not requested_count."""
+_NOT_READY = "the node is not ready"
 _ENDED = frozenset({"Succeeded", "Failed"})
 _ABSENT = msgspec.Raw()
 
@@ -134,6 +135,7 @@ class ListedNode(msgspec.Struct, frozen=True):
     machine: bytes
     """The part in which nodes of a kind are equal: amounts and versions."""
     is_unschedulable: bool
+    is_ready: bool
 
 
 class AllNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +161,7 @@ async def read_all_nodes(reader: ClusterReader, show: ReadProgress) -> AllNodes:
     nodes = await _nodes(reader, show)
     pods = await _pods(reader, show)
     topologies = await _topologies(reader)
-    configurations, failures = await _configurations(reader, [node.name for node in nodes], show)
+    configurations, failures = await _configurations(reader, nodes, show)
     return AllNodes(
         nodes=nodes,
         pods={name: tuple(on_node) for name, on_node in pods.items()},
@@ -193,6 +195,7 @@ def _listed_node(item: msgspec.Raw) -> ListedNode:
         document=msgspec.json.encode(node),
         machine=machine,
         is_unschedulable=node.spec.unschedulable,
+        is_ready=any(each.type == "Ready" and each.status == "True" for each in status.conditions or ()),
     )
 
 
@@ -244,15 +247,15 @@ async def _topologies(reader: ClusterReader) -> dict[str, msgspec.Raw]:
 
 
 async def _configurations(
-    reader: ClusterReader, names: list[str], show: ReadProgress
+    reader: ClusterReader, nodes: Sequence[ListedNode], show: ReadProgress
 ) -> tuple[dict[str, bytes], dict[str, ReadSource]]:
     """The configurations of the kubelets, and why some are not known.
 
-    If the first kubelets all fail in the same way, as where the right to nodes/proxy is missing, no other is asked.
+    If the first kubelets all fail in the same way, as where the right to nodes/proxy is missing, no other is requested_count.
     """
     answers: dict[str, bytes] = {}
     errors: dict[str, ApiError] = {}
-    texts: dict[bytes, bytes] = {}
+    contents: dict[bytes, bytes] = {}
 
     async def read(name: str) -> None:
         try:
@@ -260,18 +263,20 @@ async def _configurations(
         except ApiError as error:
             errors[name] = error
         else:
-            answers[name] = texts.setdefault(answer, answer)
+            answers[name] = contents.setdefault(answer, answer)
 
-    asked = 0
-    while asked < len(names) and not (errors and not answers):
-        batch = names[asked : asked + (_MAX_CONCURRENT if answers else _MAX_EQUAL_FAILURES)]
+    remaining = [node.name for node in nodes if node.is_ready]
+    while remaining and not (errors and not answers):
+        size = _MAX_CONCURRENT if answers else _MAX_EQUAL_FAILURES
+        batch, remaining = remaining[:size], remaining[size:]
         await asyncio.gather(*map(read, batch))
-        asked += len(batch)
-        show(_progress_text("kubelet configurations", len(answers), len(names) - asked))
-    if not answers and errors:
-        errors |= dict.fromkeys(names[asked:], errors[names[0]])
+        show(_progress_text("kubelet configurations", len(answers), len(remaining)))
+    texts_of_errors = {name: str(error) for name, error in errors.items()}
+    texts_of_errors |= {node.name: _NOT_READY for node in nodes if not node.is_ready}
+    if remaining:
+        texts_of_errors |= dict.fromkeys(remaining, str(next(iter(errors.values()))))
     failures = {
-        name: ReadSource(name=CONFIGZ, error=str(error), assumed=WITHOUT_CONFIGZ)
-        for name, error in errors.items()
+        name: ReadSource(name=CONFIGZ, error=error, assumed=WITHOUT_CONFIGZ)
+        for name, error in texts_of_errors.items()
     }
     return answers, failures

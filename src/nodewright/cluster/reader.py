@@ -108,7 +108,7 @@ async def read_objects(
             if skip is None or error.status not in (FORBIDDEN, NOT_FOUND):
                 raise
             skip(name.word, error)
-            continue
+            items = ()
         if len(listed_kinds) > 1:
             items = tuple(item for item in items if not _is_owned_by(item, listed_kinds))
         files.append(InputFile(name.word, list_document(items)))

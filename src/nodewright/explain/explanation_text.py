@@ -37,6 +37,8 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """What the pod's status proves; None: it shows no problem."""
     observed: tuple[str, ...] = ()
     """What the cluster reports about the pod besides its status, one sentence each."""
+    runs_on: str = ""
+    """The node that runs the pod; the explanation is about its arrival there, without it."""
 
     @property
     def kubelet(self) -> KubeletText:
@@ -68,7 +70,10 @@ def _lines(entry: PodExplanation, width: int, *, wide: bool) -> Iterator[str]:
     origin = f" ({entry.origin})" if entry.origin else ""
     failed_pod = entry.failed_pod
     now = " now" if failed_pod else ""
-    yield f"{entry.explanation.pod.full_name}{origin}: {entry.verdict}{now}{reason}"
+    verdict = f"{entry.verdict}{now}{reason}"
+    if entry.runs_on:
+        verdict = f"runs on {entry.runs_on}; if it arrived again: {entry.verdict}{reason}"
+    yield f"{entry.explanation.pod.full_name}{origin}: {verdict}"
     if failed_pod is not None:
         title = "Why it failed" if failed_pod.proof.has_ended else "What its status proves"
         yield from _list(title, failed_pod_lines(failed_pod), width)

@@ -69,6 +69,19 @@ def _rows(pod: Pod, placement: Placement) -> Iterator[Row]:
             )
 
 
+def holding_sentences(placement: Placement) -> Iterator[str]:
+    """What each container holds exclusively, one sentence each."""
+    for container in placement.containers:
+        parts = {
+            "CPUs": _cpus(container.cpus),
+            "memory": _memory(container.memory),
+            "devices": _devices(container),
+        }
+        held = [f"{name} {text}" for name, text in parts.items() if text != NOTHING]
+        if held:
+            yield f"container {container.name} holds {'; '.join(held)}"
+
+
 def _cpus(cpus: CPUSet | None) -> str:
     return str(cpus) if cpus else NOTHING
 

@@ -9,10 +9,10 @@ from tests.support.audit_evidence import audit_evidence
 from nodewright.audit.audit_comparison import audit_of
 from nodewright.audit.audit_evidence import (
     AuditEvidence,
-    SourceText,
     DiscrepancyKind,
     EvidenceSource,
     Presence,
+    SourceText,
     StateFileEvidence,
     UncomparedReason,
 )

@@ -4,7 +4,6 @@ import pytest
 
 from nodewright.audit.audit_evidence import (
     AuditResult,
-    SourceText,
     DeviceIdSet,
     Discrepancy,
     DiscrepancyKind,
@@ -14,6 +13,7 @@ from nodewright.audit.audit_evidence import (
     MemorySizes,
     Presence,
     ResourceCount,
+    SourceText,
     UncomparedItem,
     UncomparedReason,
 )
@@ -66,6 +66,7 @@ MEANINGS: list[tuple[Discrepancy, str, str]] = [
     (finding(DiscrepancyKind.DOUBLE_ALLOCATION), "several containers hold these as exclusive", "all but one"),
     (finding(DiscrepancyKind.SHARED_POOL), "not what the exclusive CPUs leave", "delete cpu_manager_state"),
     (finding(DiscrepancyKind.ALLOCATABLE), "another configuration", "restart the kubelet"),
+    (finding(DiscrepancyKind.REQUESTS), "a resize is pending", "explain pod/NAME"),
     (finding(DiscrepancyKind.STALE_ALLOCATION), "allocated to a pod that no longer exists", "nothing"),
     (
         finding(DiscrepancyKind.POD_PRESENCE, resources=Presence.PRESENT),

@@ -239,16 +239,9 @@ class FleetObjects:
 
     def _without_unknown(self, value: dict[str, Any]) -> dict[str, Any]:
         """The pod without status, and without unknown fields of later releases."""
-        meta = {name: item for name, item in value["metadata"].items() if name != "managedFields"}
-        # A pod without its node is no mirror pod; the node stands in its entry.
-        annotations = _mapping(meta.get("annotations"))
-        meta["annotations"] = {key: text for key, text in annotations.items() if key != CONFIG_MIRROR}
-        spec = {name: item for name, item in _mapping(value.get("spec")).items() if name != "nodeName"}
-        pod_fields = {
-            **{name: item for name, item in value.items() if name != "status"},
-            "metadata": meta,
-            "spec": spec,
-        }
+        meta, spec = _without(value["metadata"], "managedFields"), _without(value.get("spec"), "nodeName")
+        meta["annotations"] = _without(meta.get("annotations"), CONFIG_MIRROR)  # mirror pods have a node
+        pod_fields = {**_without(value, "status"), "metadata": meta, "spec": spec}
         check = checked(pod_fields, "Pod")
         if not check.located_faults:
             return pod_fields
@@ -387,6 +380,10 @@ def _names(pod: PodEntry) -> Iterator[str]:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _without(value: Any, name: str) -> dict[str, Any]:
+    return {key: item for key, item in _mapping(value).items() if key != name}
 
 
 def _content(value: dict[str, Any]) -> str:
