@@ -1,6 +1,7 @@
 """Commands in documents: what stands after `$ nodewright` in a ```console block, run here and compared.
 
 Only nodewright is run, in this process and from the root of the project; `$ echo $?` gives its last exit code.
+`$ kubectl nodewright ...` asks the cluster of `tests/support/shop_cluster.py`.
 Other commands are for readers: their output is taken as it stands. `...` in an output stands for anything.
 """
 
@@ -10,8 +11,12 @@ import io
 import os
 import re
 import shlex
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.shop_cluster import fake_shop_cluster
 
 from nodewright.cli.app import run
 from tools.source import ROOT
@@ -19,7 +24,7 @@ from tools.source import ROOT
 COLUMNS = 100
 """The width of the terminal that documents show."""
 
-PROGRAM = "nodewright"
+PROGRAM, PLUGIN = "nodewright", ["kubectl", "nodewright"]
 LAST_CODE = "echo $?"
 
 _BLOCK = re.compile(r"^```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -78,7 +83,7 @@ def shown(block: Block) -> list[Shown]:
 
 def is_run(command: str) -> bool:
     """Whether the command is one that is run here."""
-    return command == LAST_CODE or words(command)[:1] == [PROGRAM]
+    return command == LAST_CODE or words(command)[:1] == [PROGRAM] or words(command)[:2] == PLUGIN
 
 
 def words(command: str) -> list[str]:
@@ -93,7 +98,8 @@ def words(command: str) -> list[str]:
 def execute(command: str, *, columns: int = COLUMNS) -> Ran:
     """What `nodewright ...` prints from the root of the project on a terminal that wide, without colours."""
     program, *arguments = words(command)
-    assert program == PROGRAM, command
+    is_plugin = [program, *arguments[:1]] == PLUGIN
+    assert program == PROGRAM or is_plugin, command
     printed = io.StringIO()
     with (
         contextlib.redirect_stdout(printed),
@@ -101,7 +107,11 @@ def execute(command: str, *, columns: int = COLUMNS) -> Ran:
         contextlib.chdir(ROOT),
         _environment(COLUMNS=str(columns), LINES="50", NO_COLOR="1"),
     ):
-        code = run(arguments)
+        if is_plugin:
+            with _cluster():
+                code = run(arguments[1:], prog_name=" ".join(PLUGIN))
+        else:
+            code = run(arguments)
     return Ran(printed.getvalue(), code)
 
 
@@ -137,6 +147,16 @@ def refreshed(text: str) -> str:
 
 def _trimmed(text: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.rstrip("\n").splitlines())
+
+
+@contextlib.contextmanager
+def _cluster() -> Iterator[None]:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        fake_shop_cluster(Path(directory)) as (_, kubeconfig),
+        _environment(KUBECONFIG=str(kubeconfig)),
+    ):
+        yield
 
 
 @contextlib.contextmanager

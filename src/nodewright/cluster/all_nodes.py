@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.node_sources import CONFIGZ, WITHOUT_CONFIGZ, proxy_path
@@ -17,6 +18,7 @@ _TOPOLOGIES = f"/apis/{NRT_GROUP}/v1alpha2/noderesourcetopologies"
 _MAX_CONCURRENT = 16
 _MAX_EQUAL_FAILURES = 3
 """After so many kubelets without an answer, and none with one, the others are not requested_count."""
+_RESIZE_PENDING = "PodResizePending"
 _NOT_READY = "the node is not ready"
 _ENDED = frozenset({"Succeeded", "Failed"})
 _ABSENT = msgspec.Raw()
@@ -55,8 +57,14 @@ class _ContainerStatus(_Part, frozen=True):
     allocated_resources: msgspec.Raw = _ABSENT
 
 
+class _Condition(_Part, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
 class _PodStatus(_Part, frozen=True):
     phase: str = ""
+    conditions: tuple[_Condition, ...] | None = None
     container_statuses: tuple[_ContainerStatus, ...] | None = None
     init_container_statuses: tuple[_ContainerStatus, ...] | None = None
     resources: msgspec.Raw = _ABSENT
@@ -92,15 +100,10 @@ class _NodeInfo(_Part, frozen=True):
     architecture: str = ""
 
 
-class _NodeCondition(_Part, frozen=True):
-    type: str = ""
-    status: str = ""
-
-
 class _NodeStatus(_Part, frozen=True):
     capacity: msgspec.Raw = _ABSENT
     allocatable: msgspec.Raw = _ABSENT
-    conditions: tuple[_NodeCondition, ...] | None = None
+    conditions: tuple[_Condition, ...] | None = None
     node_info: _NodeInfo = _NodeInfo()
 
 
@@ -220,8 +223,8 @@ def _place(pod: _Pod, pods: dict[str, list[PlacedPod]], texts: dict[bytes, bytes
     if not node or pod.status.phase in _ENDED:
         return
     meta = pod.metadata
-    spec = msgspec.json.encode(msgspec.structs.replace(pod.spec, node_name=""))
-    status = msgspec.json.encode(msgspec.structs.replace(pod.status, start_time=None))
+    spec = msgspec.json.encode(replace(_allocated(pod), node_name=""))
+    status = msgspec.json.encode(replace(pod.status, start_time=None, conditions=None))
     placed = PlacedPod(
         namespace=meta.namespace,
         name=meta.name,
@@ -231,6 +234,19 @@ def _place(pod: _Pod, pods: dict[str, list[PlacedPod]], texts: dict[bytes, bytes
         status=texts.setdefault(status, status),
     )
     pods.setdefault(node, []).append(placed)
+
+
+def _allocated(pod: _Pod) -> _PodSpec:
+    """The spec with the resources that the kubelet has allocated; only a pending resize makes them differ."""
+    conditions = pod.status.conditions or ()
+    if not any(each.type == _RESIZE_PENDING and each.status == "True" for each in conditions):
+        return pod.spec
+    amounts = {each.name: each.resources for each in pod.status.container_statuses or () if each.resources}
+    containers = [
+        replace(container, resources=amounts.get(container.name, container.resources))
+        for container in pod.spec.containers
+    ]
+    return replace(pod.spec, containers=tuple(containers))
 
 
 async def _topologies(reader: ClusterReader) -> dict[str, msgspec.Raw]:

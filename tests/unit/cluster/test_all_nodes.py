@@ -105,6 +105,17 @@ def test_pods_with_equal_specs_are_kept_once() -> None:
     assert b"SETTING" not in pods[0].spec
 
 
+def test_a_pod_whose_resize_waits_has_what_is_allocated() -> None:
+    fake = reader(1)
+    pod = fake.objects["pods"][0]
+    pod["status"]["conditions"] = [{"type": "PodResizePending", "status": "True", "lastProbeTime": None}]
+    pod["status"]["containerStatuses"][0]["resources"] = {"requests": {"cpu": "7m", "memory": "1Mi"}}
+    cluster = read(fake)
+    (first, *_) = ListedNodes(cluster).profile(cluster.nodes[0]).spec.pods
+    amounts = first.spec.containers[0].resources.requests
+    assert {name: str(amount) for name, amount in amounts.items()} == {"cpu": "7m", "memory": "1Mi"}
+
+
 def test_a_list_that_begins_again_replaces_what_was_read() -> None:
     fake = reader()
     fake.restarts = True
