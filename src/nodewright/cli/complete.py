@@ -1,11 +1,14 @@
 """Completion of command lines. Reads a table and imports neither click nor the engine, because start-up time counts.
 
+Names of a cluster's objects are asked for only where a word can be nothing else: `node/`, `pod/`, `pod `, `-n `, `--context `.
+
 The table, `completion.json`, is generated from the commands by `make shots`, and a test compares them. The output has
 cobra's format, as `kubectl` expects from a plugin: one line per candidate, with its description after a tab, and
 finally a colon and a number: 4, these words only; 0, files as well; 16, directories as well.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from os import path
@@ -30,7 +33,10 @@ class Completions(NamedTuple):
 def main() -> None:
     """Prints the candidates for the last of the arguments."""
     with open(TABLE, encoding="utf-8") as file:  # noqa: PTH123 - as above
-        candidates = completions(json.load(file), sys.argv[1:])
+        table = json.load(file)
+    candidates = completions(table, sys.argv[1:])
+    if names := dict.fromkeys(names_in_cluster(table, sys.argv[1:]), ""):
+        candidates = Completions({**candidates.words, **names}, WORDS_ONLY)
     lines = [f"{word}\t{about}" if about else word for word, about in candidates.words.items()]
     print(*lines, f":{candidates.directive}", sep="\n")  # noqa: T201 - click is not imported
 
@@ -61,6 +67,90 @@ def completions(table: CompletionEntry, arguments: Sequence[str]) -> Completions
         descriptions = {name: str(command.get("about", "")) for name, command in state.commands.items()}
         return _matches(table, {"words": descriptions}, prefix)
     return _matches(table, state.argument_values(), prefix)
+
+
+_OF_CLUSTER = {"-n": "namespaces", "--namespace": "namespaces", "--context": "contexts"}
+_KIND = re.compile(r"[a-z.,]+")
+
+
+def names_in_cluster(table: CompletionEntry, arguments: Sequence[str]) -> Sequence[str]:
+    """The names of objects of the cluster that the last word begins with; empty where it names none."""
+    *words, prefix = _joined(arguments) or [""]
+    command = table.get("commands", {}).get(next(iter(words), ""), {})
+    takes_cluster = any("--kubeconfig" in option["names"] for option in _options_below(command))
+    if not takes_cluster:
+        return ()
+    option, equals, value = prefix.partition("=")
+    if equals and option in _OF_CLUSTER:
+        return [name for name in _cluster_names(_OF_CLUSTER[option], words) if name.startswith(value)]
+    before = words[-1] if words[1:] else ""
+    kind, separator, name = prefix.partition("/")
+    if before in _OF_CLUSTER:
+        return [word for word in _cluster_names(_OF_CLUSTER[before], words) if word.startswith(prefix)]
+    if separator and _KIND.fullmatch(kind) and not path.exists(kind):
+        return [f"{kind}/{each}" for each in _cluster_names(kind, words) if each.startswith(name)]
+    if not prefix.startswith("-") and before in _KINDS:
+        return [each for each in _cluster_names(before, words) if each.startswith(prefix)]
+    return ()
+
+
+_KINDS = frozenset(
+    [
+        "po",
+        "pod",
+        "pods",
+        "no",
+        "node",
+        "nodes",
+        "deploy",
+        "deployment",
+        "deployments",
+        "sts",
+        "statefulset",
+        "statefulsets",
+        "ds",
+        "daemonset",
+        "daemonsets",
+        "rs",
+        "replicaset",
+        "replicasets",
+        "job",
+        "jobs",
+        "cj",
+        "cronjob",
+        "cronjobs",
+    ]
+)
+"""Kinds whose names follow as a word of their own, as in `explain pod web-0`."""
+
+
+def _options_below(command: CompletionEntry) -> Iterator[CompletionEntry]:
+    yield from command.get("options", ())
+    for subcommand in command.get("commands", {}).values():
+        yield from _options_below(subcommand)
+
+
+def _cluster_names(kind: str, words: Sequence[str]) -> Sequence[str]:
+    """The names of a kind in the cluster and the namespace of the words before."""
+    try:
+        from nodewright.cli.cluster_words import ClusterWords, cluster_words  # noqa: PLC0415 - start-up time
+    except ImportError:  # without the extra
+        return ()
+    query = ClusterWords(
+        kind=kind,
+        namespace=_value_of(words, "-n", "--namespace") or "",
+        context=_value_of(words, "--context"),
+        kubeconfig=_value_of(words, "--kubeconfig"),
+    )
+    return cluster_words(query)
+
+
+def _value_of(words: Sequence[str], *names: str) -> str | None:
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in names:
+            return value if equals else "".join(words[index + 1 : index + 2])
+    return None
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:

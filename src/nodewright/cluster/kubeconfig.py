@@ -76,6 +76,17 @@ def load_access(
     return _context_access(kubeconfig, options, environment)
 
 
+def context_names(options: AccessOptions, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The contexts of the kubeconfig that the options and the environment name.
+
+    Errors: InputError for a file that is no kubeconfig.
+    """
+    named = options.kubeconfig or environment.get("KUBECONFIG", "")
+    home = Path(environment.get("HOME") or "~", ".kube", "config").expanduser()
+    paths = named.split(os.pathsep) if named else [str(home)]
+    return tuple(merged_kubeconfig(paths, may_be_missing=True).contexts)
+
+
 def _service_account_access(
     options: AccessOptions, environment: Mapping[str, str], directory: Path
 ) -> ClusterAccess | None:

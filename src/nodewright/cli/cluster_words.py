@@ -1,0 +1,54 @@
+"""Names of a cluster's objects for completion; without an answer within seconds there are none."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from nodewright.cluster.access import AccessOptions
+from nodewright.cluster.api_client import ApiClient
+from nodewright.cluster.kubeconfig import context_names, load_access
+from nodewright.cluster.object_names import ResourceKind, kinds_of
+from nodewright.cluster.object_watch import metadata_of
+from nodewright.errors import HostError, InputError
+
+_TIMEOUT_S = 3.0
+_NAMESPACES = ResourceKind("namespaces", "Namespace", "v1", ("ns",), is_namespaced=False)
+
+
+class ClusterWords(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command line asks the cluster for."""
+
+    kind: str
+    """A kind of objects as kubectl names it, `namespaces` or `contexts`."""
+    namespace: str = ""
+    """Empty: that of the context."""
+    context: str | None = None
+    kubeconfig: str | None = None
+
+
+def cluster_words(query: ClusterWords) -> Sequence[str]:
+    """The names; empty for an unknown kind, and if the cluster does not answer."""
+    options = AccessOptions(kubeconfig=query.kubeconfig, context=query.context, request_timeout=_TIMEOUT_S)
+    try:
+        if query.kind == "contexts":
+            return context_names(options, os.environ)
+        kinds = (_NAMESPACES,) if query.kind == "namespaces" else kinds_of(query.kind)
+        access = load_access(options, os.environ)
+        paths = [kind.path(query.namespace or access.namespace) for kind in kinds]
+
+        async def names() -> list[str]:
+            async with ApiClient(access) as client:
+                return [name for path in paths for name in await _names(client, path)]
+
+        return asyncio.run(names())
+    except (HostError, InputError):
+        return ()
+
+
+async def _names(client: ApiClient, path: str) -> list[str]:
+    """The names of the first page: more are of no use at a prompt."""
+    async for page in client.list_pages(path):
+        return [metadata_of(item).name for item in page.items]
+    return []
