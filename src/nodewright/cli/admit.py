@@ -7,7 +7,7 @@ import click
 
 from nodewright.admit.admission_report import AdmissionReport, admission_text, admitted_names, pod_admission
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes
+from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
 from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.node_report.report_parts import node_of_report, remaining_resources
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("admit")
+@watch_option
 @cluster_options
 @options.node_query_options
 @click.option(

@@ -79,6 +79,7 @@ def read_nodes(session: ClusterSession) -> AllNodes:
 
     Errors: HostError as of the API server; InputError if there is no node.
     """
+    session.reads_all_nodes = True
     with ReadProgressLine() as progress:
         cluster = session.read(lambda reader: read_all_nodes(reader, progress.show))
     if not cluster.nodes:

@@ -127,6 +127,25 @@ def _contents(
     return contents
 
 
+def watch_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Adds the option -w to a command with `cluster_options`."""
+
+    @wraps(command)
+    def with_watch(*, watch: bool, **parameters: Any) -> int:
+        if not watch:
+            return command(**parameters)
+        from nodewright.cli.cluster_watch import watch_command  # noqa: PLC0415 - start-up time
+
+        return watch_command(lambda: command(**parameters))
+
+    return click.option(
+        "-w",
+        "--watch",
+        is_flag=True,
+        help="Answer again when the pods or nodes of the cluster that count change, until Ctrl-C.",
+    )(with_watch)
+
+
 def is_file_word(word: str) -> bool:
     """Whether a word of the command line is read as a file, not as a name in a cluster."""
     return word == STDIN or is_url(word) or is_there(word)

@@ -11,6 +11,7 @@ from nodewright.output.terminal import print_message
 
 if TYPE_CHECKING:
     from nodewright.cluster.access import ClusterAccess
+    from nodewright.cluster.api_client import ApiClient
     from nodewright.cluster.node_sources import ClusterNode
     from nodewright.cluster.object_names import ClusterName
     from nodewright.cluster.reader import ClusterReader, Selection
@@ -32,6 +33,14 @@ class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
     all_namespaces: bool = False
 
 
+class WatchTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A list of which a change matters."""
+
+    path: str
+    labels: str = ""
+    fields: str = ""
+
+
 class ClusterSession:
     """The cluster that a command names; its kubeconfig is read when something is read from the cluster."""
 
@@ -41,6 +50,9 @@ class ClusterSession:
         self._selector = selector
         self.words: set[str] = set()
         """The names that were read from the cluster."""
+        self.names: tuple[ClusterName, ...] = ()
+        """The objects that were read."""
+        self.reads_all_nodes = False
         self.lists_whole = False
         """Whether all objects of the cluster or of a namespace are meant, because none is named."""
         self.nodes: dict[str, ClusterNode] = {}
@@ -82,7 +94,7 @@ class ClusterSession:
         namespace = "" if self.options.all_namespaces else self.namespace
         return Selection(namespace=namespace, labels=self._selector)
 
-    def read(self, request: "Callable[[ClusterReader], Awaitable[T]]") -> T:
+    def read(self, request: "Callable[[ApiClient], Awaitable[T]]") -> T:
         """What the request reads from the cluster.
 
         Errors: HostError, InputError as of the request and of the kubeconfig.
@@ -114,6 +126,7 @@ class ClusterSession:
                 contents[word] = await self._node_document(reader, word)
             return contents
 
+        self.names += tuple(names)
         contents = self.read(files)
         self.words |= contents.keys()
         return contents
@@ -140,6 +153,24 @@ class ClusterSession:
         from nodewright.cluster.node_sources import proxy_path  # noqa: PLC0415 - start-up time
 
         return self.read(lambda reader: reader.get(proxy_path(word.partition("/")[2], "stats/summary")))
+
+    def watch_targets(self) -> tuple[WatchTarget, ...]:
+        """The lists whose changes may change the answer."""
+        from nodewright.cluster.object_names import NODES, PODS  # noqa: PLC0415 - start-up time
+
+        targets = [
+            WatchTarget(path=name.kind.path(self.selection.namespace), fields=f"metadata.name={name.name}")
+            if name.name
+            else WatchTarget(path=name.kind.path(self.selection.namespace), labels=self.selection.labels)
+            for name in self.names
+        ]
+        for word in self.nodes:
+            node = word.partition("/")[2]
+            targets.append(WatchTarget(path=NODES.path(""), fields=f"metadata.name={node}"))
+            targets.append(WatchTarget(path=PODS.path(""), fields=f"spec.nodeName={node}"))
+        if self.reads_all_nodes:
+            targets += [WatchTarget(path=kind.path("")) for kind in (NODES, PODS)]
+        return tuple(dict.fromkeys(targets))
 
     @staticmethod
     def _note_unread(word: str, error: Exception) -> None:

@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes
+from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
@@ -97,6 +97,7 @@ _MAX_EXPLAINED = 500
 
 
 @click.command("explain")
+@watch_option
 @cluster_options
 @partial(options.node_query_options, needs_files=False)
 @click.option(
