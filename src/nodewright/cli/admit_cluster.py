@@ -19,7 +19,7 @@ from nodewright.cli.read_progress import ReadProgressLine
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.cluster.all_nodes import AllNodes, read_all_nodes
 from nodewright.cluster.listed_nodes import ListedNodes
-from nodewright.engine import Node
+from nodewright.engine.alike_nodes import AlikeNodes
 from nodewright.errors import Fault, InputError
 from nodewright.formats.workloads import LoadedWorkloads
 from nodewright.kubernetes.node_profile import ReadSource
@@ -89,11 +89,11 @@ def read_nodes(session: ClusterSession) -> AllNodes:
 
 def cluster_admissions(cluster: AllNodes, loaded: LoadedWorkloads) -> tuple[ClusterAdmission, ...]:
     """The answers of all nodes about each pod."""
-    answers, profiles = ClusterAnswers(loaded.workloads), ListedNodes(cluster)
+    answers, profiles, nodes = ClusterAnswers(loaded.workloads), ListedNodes(cluster), AlikeNodes()
     with ReadProgressLine() as progress:
         for number, listed in enumerate(cluster.nodes, 1):
             try:
-                node = Node.from_profile(profiles.profile(listed), source=f"node/{listed.name}")
+                node = nodes.node(profiles.profile(listed), f"node/{listed.name}")
             except InputError as error:
                 answers.add_unread_node(listed.name, str(error.faults[0]))
                 continue

@@ -16,6 +16,7 @@ from nodewright.cluster.listed_nodes import ListedNodes
 from nodewright.cluster.node_sources import NodeReading, cluster_node
 from nodewright.cluster.object_list import ObjectPage, decode_page
 from nodewright.engine import Node
+from nodewright.engine.alike_nodes import AlikeNodes
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import NodePart
 
@@ -75,7 +76,7 @@ def test_each_node_has_the_state_that_it_has_when_it_is_read_alone() -> None:
     fake.objects["pods"][4]["status"]["conditions"] = None
     fake.objects["nodes"][1]["status"]["conditions"][1]["status"] = "True"
     cluster = read(fake)
-    listed = ListedNodes(cluster)
+    listed, alike = ListedNodes(cluster), AlikeNodes()
     for node in cluster.nodes:
         pods = [pod for pod in fake.objects["pods"] if pod["spec"]["nodeName"] == node.name]
         document = next(each for each in fake.objects["nodes"] if each["metadata"]["name"] == node.name)
@@ -87,13 +88,15 @@ def test_each_node_has_the_state_that_it_has_when_it_is_read_alone() -> None:
             configz=json.dumps(CONFIGZ).encode(),
         )
         alone = Node.from_profile(cluster_node(node.name, reading).profile).state
-        together = Node.from_profile(listed.profile(node)).state
+        together = alike.node(listed.profile(node), node.name).state
         assert together.usage == alone.usage
         assert list(together.pods) == list(alone.pods)
         assert together.config.view == alone.config.view
         assert together.conditions == alone.conditions
         assert together.config.parts.kubelet == alone.config.parts.kubelet
         assert together.config.facts.unknown_parts == alone.config.facts.unknown_parts
+        assert together.config.facts.labels == alone.config.facts.labels
+        assert together.held == alone.held
 
 
 def test_pods_with_equal_specs_are_kept_once() -> None:
