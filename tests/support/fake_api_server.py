@@ -71,6 +71,7 @@ class FakeApiServer(FakeObjects):
         self._epoch = 0
         self._is_broken = False
         self._bookmarks = 0
+        self._sent_bookmarks = 0
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.api = self
         self.port = self._server.server_address[1]
@@ -106,6 +107,11 @@ class FakeApiServer(FakeObjects):
         with self.changed:
             self._bookmarks += 1
             self.changed.notify_all()
+
+    def wait_for_bookmarks(self, number: int = 1) -> None:
+        """Waits until so many bookmarks were sent."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self._sent_bookmarks >= number, 30)
 
     def end_watches(self, *, is_broken: bool = False) -> None:
         """Ends each watch: with the end of the stream, or in the middle of a line."""
@@ -329,6 +335,8 @@ class _Handler(BaseHTTPRequestHandler):
                 kind = KINDS.get(path.resource, "")
                 metadata = {"resourceVersion": str(api.version), "creationTimestamp": None}
                 self._event("BOOKMARK", {"kind": kind, "apiVersion": path.api_version, "metadata": metadata})
+                api._sent_bookmarks += 1
+                api.changed.notify_all()
             api.changed.wait(end_s - time.monotonic())
         if api._is_broken:
             self.wfile.write(b'20\r\n{"type":"ADDED","object":{"meta')
