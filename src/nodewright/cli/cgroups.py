@@ -1,5 +1,6 @@
 """`nodewright cgroups`: the expected value of every cgroup file, compared with the actual one on request."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -32,7 +33,7 @@ from nodewright.output.json_yaml import as_json, as_yaml
 
 
 @click.command("cgroups")
-@cluster_options
+@partial(cluster_options, is_about_node=True)
 @options.node_query_options
 @click.option("--cgroup-version", type=click.Choice(["1", "2"]), help="Cgroup version. Default: the node's.")
 @click.option(

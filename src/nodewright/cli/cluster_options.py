@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from nodewright.cli.cluster_session import ClusterOptions, ClusterSession
+from nodewright.errors import InputError
 from nodewright.formats.documents import STDIN, is_url
 from nodewright.formats.provided_files import provide_files
 from nodewright.formats.regular_files import is_there
@@ -27,6 +28,7 @@ ALL_NODES = "nodes"
 PLUGIN_NAME = "kubectl nodewright"
 DEFAULT_TIMEOUT = "30s"
 _USAGE = "/stats/summary of the kubelet"
+_NODE_SOURCES = ("node", "nodes", "shape", "kubelet_root", "live")
 _FILE_PARAMETERS = ("operands", "filenames", "kustomizations", "pods")
 
 
@@ -56,12 +58,14 @@ def cluster_options(
     takes_node: bool = False,
     whole: dict[str, tuple[str, ...]] | None = None,
     is_cluster_wide: bool = False,
+    is_about_node: bool = False,
 ) -> Callable[..., int]:
     """Adds the options that name a cluster, and lets the command take its objects where it takes files.
 
     ``takes_node``: the command takes no manifests; a word `node/NAME` without an option is its node.
     ``whole``: what the parameters name if the command line names a cluster or namespaces of it, but no objects.
     ``is_cluster_wide``: objects of all namespaces are meant, unless -n names one.
+    ``is_about_node``: where a cluster is named, one of its nodes has to be, or what describes another node.
     """
 
     @wraps(command)
@@ -74,12 +78,10 @@ def cluster_options(
             session.lists_whole = True
             parameters |= whole
         references = _References(parameters, has_node_word=takes_node)
-        if not references.are_named and not is_about_all_nodes(
-            parameters.get("node"), parameters.get("shape")
-        ):
-            return command(**parameters)
+        if is_about_node and names_cluster(click.get_current_context(), options):
+            _check_node(parameters)
         if "namespace" in parameters:
-            parameters["namespace"] = session.namespace
+            parameters["namespace"] = _namespace(session, references, parameters)
         with provide_files(_contents(session, references, parameters)):
             return command(**parameters)
 
@@ -103,6 +105,31 @@ def _session(options: ClusterOptions, parameters: dict[str, Any], *, is_cluster_
     session = ClusterSession(options, namespace, parameters.get("selector", ""))
     context.meta[_META_KEY] = session
     return session
+
+
+def _namespace(session: ClusterSession, references: "_References", parameters: dict[str, Any]) -> str:
+    """The namespace of objects that specify none: where a cluster is asked, that of the context.
+
+    Errors: InputError with the faults of the kubeconfig, if the cluster is asked.
+    """
+    is_about_cluster = is_about_all_nodes(parameters.get("node"), parameters.get("shape"))
+    if not references.are_named and not is_about_cluster:
+        return str(parameters["namespace"])
+    try:
+        return session.namespace
+    except InputError:
+        if references.are_named:
+            raise
+        return str(parameters["namespace"])
+
+
+def _check_node(parameters: dict[str, Any]) -> None:
+    """Checks that the command line describes a node.
+
+    Errors: click.UsageError.
+    """
+    if not any(parameters.get(name) for name in _NODE_SOURCES):
+        raise click.UsageError("name the node of the cluster: node/NAME")
 
 
 def _means_whole(session: ClusterSession, *, is_cluster_wide: bool) -> bool:

@@ -151,7 +151,7 @@ def timeline_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 @click.command("evict")
-@cluster_options
+@partial(cluster_options, is_about_node=True)
 @partial(filename_options, required=False)
 @options.node_option()
 @options.kubelet_config_option()

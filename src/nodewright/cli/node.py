@@ -136,7 +136,7 @@ command.add_command(export)
 
 
 @command.command("show")
-@partial(cluster_options, takes_node=True)
+@partial(cluster_options, takes_node=True, is_about_node=True)
 @options.node_option()
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw frames with ASCII characters.")
 @options.output_option("yaml", "json")

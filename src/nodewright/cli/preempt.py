@@ -1,5 +1,7 @@
 """`nodewright preempt`: which pods the node preempts for a critical pod."""
 
+from functools import partial
+
 import click
 from msgspec.structs import replace
 
@@ -23,7 +25,7 @@ from nodewright.output.json_yaml import as_json, as_yaml
 
 
 @click.command("preempt")
-@cluster_options
+@partial(cluster_options, is_about_node=True)
 @options.node_query_options
 @click.option("--optimal", is_flag=True, help="Also compute the smallest set of victims.")
 @click.option(

@@ -24,7 +24,7 @@ from nodewright.rehearse.restart_query import RestartQuery, rehearsed_restart
 
 
 @click.command("rehearse")
-@partial(cluster_options, takes_node=True)
+@partial(cluster_options, takes_node=True, is_about_node=True)
 @options.node_option()
 @click.option(
     "--config",

@@ -59,7 +59,7 @@ class UpgradeQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("upgrade")
-@cluster_options
+@partial(cluster_options, is_about_node=True)
 @partial(filename_options, required=False)
 @click.option(
     "--from", "start", metavar="R", help="The release that the nodes run. Default: each node's own."

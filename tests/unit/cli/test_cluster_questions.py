@@ -292,3 +292,28 @@ def test_only_get_requests_are_sent(
     ):
         assert run(words) in (YES, NO), capsys.readouterr()
     assert {request.verb for request in server.requests} == {"GET"}
+
+
+@pytest.mark.parametrize(
+    "words", [["evict"], ["rehearse"], ["upgrade"], ["node", "show"], ["preempt", "-f", NEW_PODS]]
+)
+def test_where_a_cluster_is_meant_this_machine_is_not(
+    words: list[str], server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words, prog_name="kubectl nodewright") == USAGE
+    assert "name the node of the cluster: node/NAME" in capsys.readouterr().err
+    assert not server.requests
+
+
+def test_files_need_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    for words in (["requests", "-f", NEW_PODS], ["lint", "-f", NEW_PODS]):
+        assert run(words, prog_name="kubectl nodewright") in (YES, NO)
+
+
+def test_nodes_of_the_cluster_are_upgraded_together(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["upgrade", "--nodes", "nodes", "--nodes", "pods", "-A", "--from", "1.34", "-o", "json"]
+    assert run(words) in (YES, NO)
+    assert {name for group in report(capsys)["groups"] for name in group["nodes"]} == {"worker-3", "worker-4"}
