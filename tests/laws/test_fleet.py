@@ -21,7 +21,7 @@ from nodewright.fleet.simulation.scores import balanced_allocation, default_scor
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod, IntOrPercent, UsageStep
 from nodewright.formats.decode import decode
 from nodewright.hardware.machine_shape import GIB, MachineShape, machine_from_shape
-from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec, Taint
 from nodewright.node.pod_placement import unallocated_resources
 
@@ -32,7 +32,18 @@ CONFIGS: tuple[dict[str, Any], ...] = (
         "topologyManagerPolicy": "single-numa-node",
         "reservedSystemCPUs": "0",
     },
+    {
+        "cpuManagerPolicy": "static",
+        "memoryManagerPolicy": "Static",
+        "topologyManagerPolicy": "restricted",
+        "reservedSystemCPUs": "0",
+        "systemReserved": {"memory": "412Mi"},
+        "evictionHard": {"memory.available": "100Mi"},
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}],
+    },
 )
+GPU = "example.com/gpu"
+GPUS = tuple(Device(id=f"gpu-{at}", numa_nodes=(at % 2,)) for at in range(4))
 TAINTS = (
     (),
     (Taint(key="gpu", effect="NoSchedule"),),
@@ -41,6 +52,7 @@ TAINTS = (
 ZONE = "topology.kubernetes.io/zone"
 LABELS: tuple[dict[str, str], ...] = ({"zone": "z0", ZONE: "z0"}, {"zone": "z1", ZONE: "z1"}, {"zone": "z1"})
 TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
+ONE = {"cpu": "1", "memory": "1Gi"}
 WISHES: tuple[dict[str, Any], ...] = (
     {},
     {},
@@ -68,6 +80,7 @@ WISHES: tuple[dict[str, Any], ...] = (
     },
     {"topologySpreadConstraints": [{**TERM, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
     {"topologySpreadConstraints": [{**TERM, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]},
+    {"initContainers": [{"name": "init", "image": "a", "resources": {"requests": ONE, "limits": ONE}}]},
 )
 HOSTNAME = "kubernetes.io/hostname"
 SOFT = {**TERM, "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
@@ -97,7 +110,10 @@ def profile(index: int) -> NodeProfile:
         MachineShape(sockets=2, cores=2, threads=2, memory_bytes=4 * GIB, l3_bytes=2**20)
     )
     spec = NodeProfileSpec(
-        kubernetes_version="1.36", machine_info=machine, kubelet_configuration={"maxPods": 5} | CONFIGS[index]
+        kubernetes_version="1.36",
+        machine_info=machine,
+        kubelet_configuration={"maxPods": 5} | CONFIGS[index],
+        devices={GPU: GPUS} if index else {},
     )
     return NodeProfile(metadata=ObjectMeta(name="node"), spec=spec)
 
@@ -105,6 +121,8 @@ def profile(index: int) -> NodeProfile:
 @cache
 def pod(cpu: str, memory: str, app: str, wishes: str, wish: int) -> Pod:
     amounts = {"cpu": cpu, "memory": memory} if cpu else {}
+    if cpu == "3":
+        amounts[GPU] = "1"
     document = {
         "metadata": {"name": "pod", "namespace": "default", "labels": {"app": app}},
         "spec": {
@@ -122,7 +140,7 @@ def fleets(draw: st.DrawFn, wishes: str = "any") -> tuple[list[FleetNode], list[
     nodes = [
         FleetNode(
             name=f"n{number}",
-            profile=profile(draw(st.integers(0, 1))),
+            profile=profile(draw(st.integers(0, len(CONFIGS) - 1))),
             labels=draw(st.sampled_from(LABELS)) | {"kubernetes.io/hostname": f"n{number}"},
             taints=draw(st.sampled_from(TAINTS if wishes == "any" else TAINTS[:2])),
             unschedulable=draw(st.integers(0, 9)) == 0,

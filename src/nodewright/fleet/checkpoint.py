@@ -12,11 +12,9 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from nodewright.fleet.simulation.cluster_view import AssignedPod
 from nodewright.fleet.simulation.fleet_simulation import FleetSimulation, PodCompletion, SimulationSetup
-from nodewright.fleet.simulation.kubelets import CachedNodeState
 from nodewright.fleet.simulation.node_pressure import EvictionCheck
 from nodewright.fleet.simulation.outcomes import (
     FinishedPods,
@@ -199,7 +197,7 @@ def _saved(simulation: FleetSimulation, pods: ReadPods) -> SavedSimulation:
 def _saved_kubelets(simulation: FleetSimulation) -> tuple[SavedKubelet, ...]:
     return tuple(
         SavedKubelet(
-            kubelet.node_state.state,
+            kubelet.state,
             kubelet.free_uids,
             kubelet.placed_pods,
             kubelet.refused_pods,
@@ -299,14 +297,11 @@ def _restore_pods(simulation: FleetSimulation, saved: SavedSimulation, pods: Rea
 
 def _restore_nodes(simulation: FleetSimulation, saved: SavedSimulation) -> None:
     """Restores the pods on their nodes, in the states of the kubelets and in the scheduler's view."""
-    states: dict[tuple[int, int], CachedNodeState] = {}
     for kubelet, slot, each in zip(
         simulation.kubelets.all, simulation.cluster.nodes, saved.kubelets, strict=True
     ):
-        key = (id(each.state), id(kubelet.base_config))
-        if key not in states:
-            states[key] = CachedNodeState(replace(each.state, config=kubelet.base_config))
-        kubelet.node_state, kubelet.free_uids = states[key], each.free_uids
+        simulation.kubelets.restore(kubelet, each.state)
+        kubelet.free_uids = each.free_uids
         kubelet.placed_pods, kubelet.refused_pods = each.placed_pods, each.refused_pods
         for uid, (pod, since_s) in each.pods.items():
             record = simulation.records[pod]

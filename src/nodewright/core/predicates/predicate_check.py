@@ -186,7 +186,7 @@ def check_predicates(
     )
     if early_refusal is not None:
         return PredicateResult(Refused((early_refusal,)))
-    requests = _requests_on_node(pod, node.allocatable, rules)
+    requests = requests_on_node(pod, node.allocatable, rules)
     failures = _failures(pod, requests, node, others, rules)
     if not failures:
         return _FITS
@@ -235,7 +235,7 @@ def _unresolvable_failure(pod: Pod, node: NodeView, rules: PredicateRules) -> _E
     return None
 
 
-def _requests_on_node(pod: Pod, allocatable: Mapping[str, int], rules: PredicateRules) -> Mapping[str, int]:
+def requests_on_node(pod: Pod, allocatable: Mapping[str, int], rules: PredicateRules) -> Mapping[str, int]:
     """The pod's requests on this node, without extended resources that the node does not have.
 
     Follows: v1.36, pkg/kubelet/lifecycle/predicate.go, removeMissingExtendedResources: overhead still counts.

@@ -9,12 +9,8 @@ import msgspec
 from nodewright.core.eviction.eviction_forecast import MONITORING_PERIOD_S
 from nodewright.fleet.simulation.cluster_view import AssignedPod, ClusterView, NodeSlot
 from nodewright.fleet.simulation.image_locality import ImageLocality
-from nodewright.fleet.simulation.kubelets import (
-    AdmissionOutcome,
-    SimulatedKubelet,
-    SimulatedKubelets,
-    allocatable_of,
-)
+from nodewright.fleet.simulation.kubelet_state import SimulatedKubelet
+from nodewright.fleet.simulation.kubelets import AdmissionOutcome, SimulatedKubelets, allocatable_of
 from nodewright.fleet.simulation.node_pressure import EvictionCheck, PlacedUsage, next_check, usage_reading
 from nodewright.fleet.simulation.outcomes import (
     FleetEvent,
@@ -298,12 +294,12 @@ class FleetSimulation:
             uid: PlacedUsage(records[pod.pod_number].pod.usage, pod.placed_at_s) for uid, pod in pods.items()
         }
         known = {uid: placed for uid, placed in usages.items() if placed.usage}
-        event, used_bytes = usage_reading(kubelet.node_state.state, known, self.now_s)
+        event, used_bytes = usage_reading(kubelet.state, known, self.now_s)
         evicted = self.kubelets.observe_usage(kubelet, event)
         for uid in evicted:
             self._record_removal(node, uid, FleetEventKind.EVICTED)
         is_followup = check.used_bytes >= 0
-        followup = next_check(check, kubelet.node_state.state, used_bytes, evicted=bool(evicted))
+        followup = next_check(check, kubelet.state, used_bytes, evicted=bool(evicted))
         if followup is not None and (is_followup or node not in self.nodes_under_check):
             self.nodes_under_check.add(node)
             self.events.schedule(self.now_s + MONITORING_PERIOD_S, followup)

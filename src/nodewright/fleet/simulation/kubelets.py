@@ -1,93 +1,50 @@
-"""Simulated kubelets: each decides by `step`, and decisions are shared between nodes in the same state.
+"""Simulated kubelets: each decides by `step`, or takes the decision of a node that had as much left.
 
 The uid of a pod on its node is the lowest free number there, so that nodes with equal pods have equal states.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
-from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.core.pod_features import disabled_pod_level_resources, forbidden_sysctl, missing_features
+from nodewright.core.predicates.predicate_check import check_predicates, requests_on_node
+from nodewright.core.requests.integer_requests import scheduler_usage
+from nodewright.fleet.simulation.kubelet_state import AcceptedPod, PlacedPod, SimulatedKubelet
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
 from nodewright.fleet.simulation.pod_shapes import PodShape
+from nodewright.fleet.simulation.shared_decisions import SharedDecisions
 from nodewright.fleet.workload import FleetNode
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod, Taint
 from nodewright.node.events import NodeEvent, PodAdded, PodRecovered, PodRemoved, PodStarted, UsageObserved
-from nodewright.node.managers.hint_providers import CPUProvider
 from nodewright.node.node_config import NodeConfig
-from nodewright.node.node_state import NodeState
+from nodewright.node.node_state import NodeState, with_reported_resources, without_ungated_resources
 from nodewright.node.pod_placement import Placement, placement_of
 from nodewright.node.step import Decision, step
+from nodewright.node.unknowns import assumptions_for, unjudged_features
 from nodewright.reasons.reason import Reason
+from nodewright.reasons.verdict import Refused
 
-_MAX_CACHED_OUTCOMES = 4096
-"""Maximum number of cached admission outcomes."""
-
-
-class CachedNodeState:
-    """A node state, shared by nodes, with the outcomes of admissions in it."""
-
-    __slots__ = ("admissions", "free_cpus", "state")
-
-    def __init__(self, state: NodeState) -> None:
-        self.state = state
-        self.admissions: dict[tuple[int, str, int], AdmissionOutcome] = {}
-        self.free_cpus: tuple[int, ...] | None = None
+_MAX_CACHED_REFUSALS = 4096
+"""Maximum number of cached refusals."""
 
 
-class AdmissionOutcome:
+class AdmissionOutcome(NamedTuple):
     """The outcome of a kubelet's admission of a pod."""
 
-    __slots__ = ("because", "decision", "node_state", "placement", "victims")
-
-    def __init__(
-        self,
-        cached: CachedNodeState,
-        decision: Decision,
-        because: tuple[Reason, ...],
-        victims: tuple[str, ...],
-        placement: Placement,
-    ) -> None:
-        self.node_state, self.decision, self.because = cached, decision, because
-        self.victims, self.placement = victims, placement
+    decision: Decision
+    because: tuple[Reason, ...]
+    victims: tuple[str, ...]
+    placement: Placement
 
     @property
     def is_placed(self) -> bool:
         """Whether the pod is on the node."""
         return self.decision is not Decision.REFUSED
-
-
-class SimulatedKubelet:
-    """A node and its present state."""
-
-    __slots__ = (
-        "base_config",
-        "free_uids",
-        "node",
-        "node_state",
-        "number",
-        "own_config",
-        "placed_pods",
-        "refused_pods",
-    )
-
-    def __init__(self, number: int, node: FleetNode, cached: CachedNodeState) -> None:
-        self.number, self.node, self.node_state = number, node, cached
-        self.base_config = cached.state.config
-        self.own_config: NodeConfig | None = None
-        """The configuration with the node's own name and labels, created when a pod selects nodes."""
-        self.free_uids: list[str] = []
-        self.placed_pods = self.refused_pods = 0
-
-    def cpus_free_by_numa(self) -> tuple[int, ...]:
-        """CPUs of each NUMA node that are neither exclusively allocated nor reserved."""
-        cached = self.node_state
-        if cached.free_cpus is None:
-            cached.free_cpus = _free_cpus(cached.state.without_stale())
-        return cached.free_cpus
 
 
 class SimulatedKubelets:
@@ -100,26 +57,30 @@ class SimulatedKubelets:
         *,
         is_caching: bool = True,
     ) -> None:
-        self._is_caching = is_caching
-        self._caches: list[dict[tuple[int, str, int], AdmissionOutcome]] = []
+        self._decisions = SharedDecisions() if is_caching else None
+        self._accepted: dict[tuple[int, int], AcceptedPod | None] = {}
+        self._refusals: dict[Hashable, tuple[AdmissionOutcome, tuple[object, ...]]] = {}
+        """With the objects whose ids the key has, so that no others get them."""
         self._pods: dict[tuple[int, str], Pod] = {}
         self.steps = self.cached_steps = 0
-        started: dict[tuple[int, tuple[Taint, ...]], CachedNodeState] = {}
+        started: dict[tuple[int, tuple[Taint, ...]], NodeState] = {}
         self.all: list[SimulatedKubelet] = []
         for number, node in enumerate(nodes):
             key = (id(node.profile), node.taints)
             if key not in started:
-                started[key] = CachedNodeState(start(_without_identity(node)))
-            self.all.append(SimulatedKubelet(number, node, started[key]))
+                started[key] = start(_without_identity(node))
+            kubelet = SimulatedKubelet(number, node, started[key])
+            kubelet.set_state(started[key], self._decisions)
+            self.all.append(kubelet)
 
     def next_uid(self, kubelet: SimulatedKubelet) -> str:
         """The uid of the next pod on this node: the lowest free number.
 
         Without caching, a uid that no pod has had, as in a real cluster.
         """
-        if not self._is_caching:
+        if self._decisions is None:
             return f"{self.steps:08d}"
-        return kubelet.free_uids[0] if kubelet.free_uids else f"{len(kubelet.node_state.state.pods):04d}"
+        return kubelet.free_uids[0] if kubelet.free_uids else f"{kubelet.pod_count:04d}"
 
     def admit(
         self, kubelet: SimulatedKubelet, shape: PodShape, *, is_running: bool = False
@@ -129,15 +90,9 @@ class SimulatedKubelets:
         ``is_running``: the pod already runs there, and is recovered without admission.
         """
         uid = self.next_uid(kubelet)
-        key = (shape.number, uid, kubelet.number if shape.selects_nodes else -1)
-        outcome = None if is_running else kubelet.node_state.admissions.get(key)
+        outcome = None if is_running else self._grant(kubelet, shape, uid)
         if outcome is None:
             outcome = self._decide(kubelet, shape, uid, is_running=is_running)
-            if self._is_caching and not is_running:
-                self._cache(kubelet.node_state.admissions, key, outcome)
-        else:
-            self.cached_steps += 1
-        kubelet.node_state = outcome.node_state
         if outcome.is_placed or is_running:
             if kubelet.free_uids:
                 heappop(kubelet.free_uids)
@@ -150,32 +105,96 @@ class SimulatedKubelets:
 
     def remove_pod(self, kubelet: SimulatedKubelet, uid: str) -> None:
         """Removes a pod from its node."""
-        # Another pod may get this uid: no stale allocation may be left under it.
-        state = step(kubelet.node_state.state, PodRemoved(uid)).state
-        kubelet.node_state = CachedNodeState(state.without_stale() if self._is_caching else state)
+        if kubelet.free is not None and self._decisions is not None:
+            holdings = kubelet.pods[uid].holdings
+            kubelet.remove(uid, self._decisions.released(kubelet.start, kubelet.free, holdings))
+        else:
+            self._set_state(kubelet, step(kubelet.state, PodRemoved(uid)).state)
         heappush(kubelet.free_uids, uid)
 
     def observe_usage(self, kubelet: SimulatedKubelet, event: UsageObserved) -> tuple[str, ...]:
         """Makes an eviction pass with this usage; the uids of the pods that it evicted."""
-        result = step(kubelet.node_state.state, event)
+        result = step(kubelet.state, event)
         evicted = (
             tuple(eviction.active_pod.uid for eviction in result.eviction_pass.evictions)
             if result.eviction_pass
             else ()
         )
-        kubelet.node_state = CachedNodeState(
-            result.state.without_stale() if evicted and self._is_caching else result.state
-        )
+        self._set_state(kubelet, result.state)
         for uid in evicted:
             heappush(kubelet.free_uids, uid)
         return evicted
 
+    def restore(self, kubelet: SimulatedKubelet, state: NodeState) -> None:
+        """Sets the state of a kubelet to one of another run."""
+        kubelet.set_state(replace(state, config=kubelet.base_config), self._decisions)
+
+    def _set_state(self, kubelet: SimulatedKubelet, state: NodeState) -> None:
+        # Another pod may get the uid of a removed one: no stale allocation may be left under it.
+        kubelet.set_state(state if self._decisions is None else state.without_stale(), self._decisions)
+
+    def _grant(self, kubelet: SimulatedKubelet, shape: PodShape, uid: str) -> AdmissionOutcome | None:
+        """Admits a pod that the node has room for, by shared decisions; None: `step` decides."""
+        free, decisions = kubelet.free, self._decisions
+        if free is None or decisions is None or not free.is_listed:
+            return None
+        accepted = self._accepted_pod(kubelet, shape)
+        if accepted is None or len(kubelet.pods) >= kubelet.base_config.view.allocatable.get("pods", 0):
+            return None
+        used = kubelet.used
+        for name, amount, allocatable in accepted.amounts:
+            if amount > allocatable - used.get(name, 0):
+                return None
+        pod = self._pod(shape, uid)
+        alignment, is_known = decisions.aligned(kubelet.start, free, shape.number, pod)
+        if alignment is None:
+            return None
+        self.steps += not is_known
+        self.cached_steps += is_known
+        kubelet.place(uid, PlacedPod(pod, alignment.holdings, accepted.usage), alignment.after)
+        placement = alignment.placement
+        return AdmissionOutcome(
+            Decision.ADMITTED, (), (), placement if placement.holds_anything else SHARED_POOL_PLACEMENT
+        )
+
+    def _accepted_pod(self, kubelet: SimulatedKubelet, shape: PodShape) -> AcceptedPod | None:
+        if shape.selects_nodes:
+            if shape.number not in kubelet.accepted:
+                kubelet.accepted[shape.number] = _accepted_pod(_own_config(kubelet), shape)
+            return kubelet.accepted[shape.number]
+        key = (id(kubelet.base_config), shape.number)
+        if key not in self._accepted:
+            self._accepted[key] = _accepted_pod(kubelet.base_config, shape)
+        return self._accepted[key]
+
     def _decide(
         self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool
     ) -> AdmissionOutcome:
+        """The outcome by `step`; that of nodes with the same pods, which hold the same, for a refusal."""
+        parts = (kubelet.start, kubelet.free, *kubelet.pods.values())
+        key = (
+            shape.number,
+            uid,
+            kubelet.number if shape.selects_nodes else -1,
+            *kubelet.pods,
+            *map(id, parts),
+        )
+        is_shared = kubelet.free is not None and not is_running
+        if is_shared and key in self._refusals:
+            self.cached_steps += 1
+            return self._refusals[key][0]
         self.steps += 1
-        state = kubelet.node_state.state
-        pod = self._pod(shape, uid)
+        outcome = self._stepped(kubelet, shape, uid, is_running=is_running)
+        if is_shared and not outcome.is_placed and not outcome.victims:
+            if len(self._refusals) >= _MAX_CACHED_REFUSALS:
+                self._refusals.clear()
+            self._refusals[key] = outcome, parts
+        return outcome
+
+    def _stepped(
+        self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool
+    ) -> AdmissionOutcome:
+        state, pod = kubelet.state, self._pod(shape, uid)
         event: NodeEvent = PodRecovered(pod) if is_running else PodAdded(pod)
         if shape.selects_nodes:
             state = replace(state, config=_own_config(kubelet))
@@ -187,17 +206,14 @@ class SimulatedKubelets:
         victims = tuple(victim.pod.uid for victim in result.victims.victims) if result.victims else ()
         if result.decision is Decision.REFUSED and not is_running:
             # Allocations of a rejected pod are released before the next admission, so the state is unchanged.
-            cached = kubelet.node_state
-            if victims or not self._is_caching:
-                cached = CachedNodeState(next_state.without_stale() if self._is_caching else next_state)
-            return AdmissionOutcome(cached, result.decision, result.because, victims, SHARED_POOL_PLACEMENT)
+            if victims or self._decisions is None:
+                self._set_state(kubelet, next_state)
+            return AdmissionOutcome(result.decision, result.because, victims, SHARED_POOL_PLACEMENT)
         next_state = step(next_state, PodStarted(uid)).state
-        if victims:
-            next_state = next_state.without_stale()
+        kubelet.set_state(next_state.without_stale() if victims else next_state, self._decisions)
         placement = placement_of(result.state, pod)
         because = result.because if result.decision is Decision.UNDECIDED else ()
         return AdmissionOutcome(
-            CachedNodeState(next_state),
             result.decision,
             because,
             victims,
@@ -211,18 +227,31 @@ class SimulatedKubelets:
             pod = self._pods[shape.number, uid] = replace(shape.pod, metadata=meta)
         return pod
 
-    def _cache(
-        self,
-        admissions: dict[tuple[int, str, int], AdmissionOutcome],
-        key: tuple[int, str, int],
-        outcome: AdmissionOutcome,
-    ) -> None:
-        if len(self._caches) >= _MAX_CACHED_OUTCOMES:
-            for cache in self._caches:
-                cache.clear()
-            self._caches.clear()
-        admissions[key] = outcome
-        self._caches.append(admissions)
+
+def _accepted_pod(config: NodeConfig, shape: PodShape) -> AcceptedPod | None:
+    """What is left to judge about a pod once the node's configuration accepts it; None: `step` decides."""
+    pod, gates = shape.pod, config.gates
+    counts_pod_level = gates["PodLevelResources"] or not gates.rules.pod_features_checked
+    if (
+        shape.ports
+        or without_ungated_resources(pod, config) is not pod
+        or with_reported_resources(pod, config) is not pod
+        or forbidden_sysctl(pod, config.sysctls)
+        or disabled_pod_level_resources(pod, gate=counts_pod_level)
+        or missing_features(pod, config.declared_features)
+        or unjudged_features(config, pod)
+        or assumptions_for(config, pod)
+    ):
+        return None
+    empty = check_predicates(pod, config.view, config.rules.no_usage, fresh=config.view, rules=config.rules)
+    if isinstance(empty.verdict, Refused):
+        return None
+    allocatable = config.view.allocatable
+    amounts = requests_on_node(pod, allocatable, config.rules)
+    return AcceptedPod(
+        tuple((name, amount, allocatable.get(name, 0)) for name, amount in amounts.items() if amount > 0),
+        scheduler_usage(pod, config.requests),
+    )
 
 
 def allocatable_of(kubelet: SimulatedKubelet) -> Mapping[str, int]:
@@ -245,15 +274,3 @@ def _own_config(kubelet: SimulatedKubelet) -> NodeConfig:
         base, node = kubelet.base_config, kubelet.node
         kubelet.own_config = changed(base, view=changed(base.view, name=node.name, labels=node.labels))
     return kubelet.own_config
-
-
-def _free_cpus(state: NodeState) -> tuple[int, ...]:
-    """CPUs of each NUMA node that are free for exclusive allocation; all CPUs without a static CPU manager."""
-    topology = state.config.parts.machine.topology
-    for provider in state.config.managers.providers:
-        if isinstance(provider, CPUProvider) and isinstance(provider.policy, StaticCPUPolicy):
-            free = state.held.cpu.default - provider.policy.reserved
-            return tuple(
-                sum(cpu in free for core in numa.cores for cpu in core.thread_ids) for numa in topology
-            )
-    return tuple(sum(len(core.thread_ids) for core in numa.cores) for numa in topology)

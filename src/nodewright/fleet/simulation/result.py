@@ -25,7 +25,7 @@ def fleet_result(simulation: FleetSimulation, *, complete: bool) -> FleetResult:
         nodes=tuple(
             NodeRecord(
                 node=kubelet.node,
-                state=kubelet.node_state.state.without_stale(),
+                state=kubelet.state.without_stale(),
                 pods={uid: pod.pod_number for uid, pod in slot.pods.items()},
                 placed_pods=kubelet.placed_pods,
                 refused_pods=kubelet.refused_pods,

@@ -1,0 +1,247 @@
+"""What pods leave of a node's exclusive resources, whichever pods hold the rest, and the grants that follow from it.
+
+Free CPUs, memory and devices alone determine a grant: the other pods of a node count as one holder. So nodes with
+different pods that leave the same resources share decisions, also after pods have ended. Refusals name the holders;
+`step` decides them. The law in tests/laws/test_fleet.py compares with nodes that decide every pod by `step`.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
+from nodewright.core.cpu.cpu_state import CPUState
+from nodewright.core.devices.device_assignment import in_use_counts
+from nodewright.core.devices.device_state import NO_DEVICES, DeviceIdSet, DeviceState
+from nodewright.core.memory.memory_state import NO_BLOCKS, Block, MemoryState, NUMANodeMap
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.managers.hint_providers import CPUProvider, Holdings
+from nodewright.node.managers.manager_admission import align_pod
+from nodewright.node.node_state import NodeState
+from nodewright.node.pod_placement import Placement, placement_of
+from nodewright.values.idset import CPUSet
+from nodewright.values.topology_hints import Hint
+
+_MAX_DECISIONS = 32_768
+"""Maximum number of remembered decisions of all nodes."""
+_OTHERS = ""
+"""The uid of all other pods together; no pod has it."""
+
+
+class PodHoldings(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pod holds, whatever its uid."""
+
+    cpus: Mapping[str, CPUSet] = {}
+    """By container, as `memory`, `devices` and `hints`."""
+    pod_cpus: CPUSet | None = None
+    memory: Mapping[str, tuple[Block, ...]] = {}
+    pod_memory: tuple[Block, ...] | None = None
+    devices: Mapping[str, Mapping[str, DeviceIdSet]] = {}
+    hints: Mapping[str, Hint] = {}
+    release_key: Hashable = None
+    """Equal for holdings whose release has the same effect; None: there is nothing to release."""
+
+    @classmethod
+    def of(cls, held: Holdings, uid: str) -> "PodHoldings":
+        """What the pod holds of these holdings."""
+        cpus, pod_cpus = held.cpu.assignments.get(uid, {}), held.cpu.pods.get(uid)
+        memory, pod_memory = held.memory.assignments.get(uid, NO_BLOCKS), held.memory.pods.get(uid)
+        devices = held.devices.pod_devices.get(uid, {})
+        key = (
+            tuple(cpus.items()),
+            pod_cpus,
+            tuple(memory.items()),
+            pod_memory,
+            tuple((name, tuple(sorted(ids.items()))) for name, ids in devices.items()),
+        )
+        return cls(
+            cpus=cpus,
+            pod_cpus=pod_cpus,
+            memory=memory,
+            pod_memory=pod_memory,
+            devices=devices,
+            hints=held.hints.get(uid, {}),
+            release_key=key if cpus or memory or devices else None,
+        )
+
+
+class GrantedAlignment(NamedTuple):
+    """The holdings and the placement that the resource managers grant a pod, and what is left then."""
+
+    holdings: PodHoldings
+    placement: Placement
+    after: "FreeResources"
+
+
+class FreeResources:
+    """What is left of a node's exclusive resources; one object for equal values, with the decisions that follow."""
+
+    __slots__ = ("alignments", "free_cpus", "held", "is_listed", "releases")
+
+    def __init__(self, start: NodeState, held: Holdings) -> None:
+        self.held = held
+        """The holdings, with all pods as one holder."""
+        view = start.config.view
+        self.is_listed = view.with_allocated_devices(in_use_counts(held.devices)) is view
+        """Whether allocatable covers the devices in use, so that it is what the node object says."""
+        self.alignments: dict[int, GrantedAlignment | None] = {}
+        """By number of a shape; None: the managers refuse the pod."""
+        self.releases: dict[Hashable, FreeResources] = {}
+        self.free_cpus: tuple[int, ...] | None = None
+
+    def holdings_of(self, pods: Mapping[str, PodHoldings]) -> Holdings:
+        """The holdings of a node with these pods, by uid, that leaves this."""
+        held = self.held
+        return Holdings(
+            cpu=replace(
+                held.cpu,
+                assignments={uid: pod.cpus for uid, pod in pods.items() if pod.cpus},
+                pods={uid: pod.pod_cpus for uid, pod in pods.items() if pod.pod_cpus is not None},
+            ),
+            memory=replace(
+                held.memory,
+                assignments={uid: pod.memory for uid, pod in pods.items() if pod.memory},
+                pods={uid: pod.pod_memory for uid, pod in pods.items() if pod.pod_memory is not None},
+            ),
+            devices=replace(
+                held.devices, pod_devices={uid: pod.devices for uid, pod in pods.items() if pod.devices}
+            ),
+            hints={uid: pod.hints for uid, pod in pods.items() if pod.hints},
+        )
+
+    def cpus_by_numa(self, start: NodeState) -> tuple[int, ...]:
+        """CPUs of each NUMA node that are neither exclusively allocated nor reserved."""
+        if self.free_cpus is None:
+            self.free_cpus = free_cpus(start, self.held)
+        return self.free_cpus
+
+
+class SharedDecisions:
+    """The grants and releases of all nodes; ``start`` is always the state in which the node started."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, FreeResources] = {}
+        self._all: list[FreeResources] = []
+        self._count = 0
+
+    def free_resources(self, start: NodeState, held: Holdings) -> FreeResources:
+        """What these holdings leave."""
+        key = (
+            id(start),
+            held.cpu.default.mask,
+            _machine_key(held.memory.machine),
+            _devices_key(held.devices),
+        )
+        free = self._known.get(key)
+        if free is None:
+            free = self._known[key] = FreeResources(start, _with_one_holder(held))
+            self._all.append(free)
+        return free
+
+    def aligned(
+        self, start: NodeState, free: FreeResources, shape: int, pod: Pod
+    ) -> tuple[GrantedAlignment | None, bool]:
+        """What a pod of the shape with this number is granted, None if it is refused; and whether that was known."""
+        if shape in free.alignments:
+            return free.alignments[shape], True
+        managers = start.config.managers
+        result = align_pod(managers, free.held, pod, None)
+        granted = None
+        if not result.rejected_for:
+            held = result.held
+            for provider in managers.providers:
+                held = provider.started(held, pod)
+            granted = GrantedAlignment(
+                PodHoldings.of(held, pod.uid),
+                placement_of(replace(start, held=result.held), pod),
+                self.free_resources(start, held),
+            )
+        self._remember()
+        free.alignments[shape] = granted
+        return granted, False
+
+    def released(self, start: NodeState, free: FreeResources, holdings: PodHoldings) -> FreeResources:
+        """What is left when a pod with these holdings has ended."""
+        key = holdings.release_key
+        if key is None:
+            return free
+        after = free.releases.get(key)
+        if after is None:
+            held = start.config.managers.without_stale(_with_pod(free.held, holdings), {_OTHERS: ("",)})
+            self._remember()
+            after = free.releases[key] = self.free_resources(start, held)
+        return after
+
+    def _remember(self) -> None:
+        """Counts a decision; forgets all decisions where there are too many."""
+        self._count += 1
+        if self._count > _MAX_DECISIONS:
+            for free in self._all:
+                free.alignments.clear()
+                free.releases.clear()
+            self._known.clear()
+            self._all.clear()
+            self._count = 0
+
+
+def free_cpus(start: NodeState, held: Holdings) -> tuple[int, ...]:
+    """CPUs of each NUMA node that are free for exclusive allocation; all CPUs without a static CPU manager."""
+    topology = start.config.parts.machine.topology
+    for provider in start.config.managers.providers:
+        if isinstance(provider, CPUProvider) and isinstance(provider.policy, StaticCPUPolicy):
+            free = held.cpu.default - provider.policy.reserved
+            return tuple(
+                sum(cpu in free for core in numa.cores for cpu in core.thread_ids) for numa in topology
+            )
+    return tuple(sum(len(core.thread_ids) for core in numa.cores) for numa in topology)
+
+
+def _with_one_holder(held: Holdings) -> Holdings:
+    """The holdings without the names of the holders."""
+    in_use = {resource: ids for resource, ids in held.devices.in_use.items() if ids}
+    return Holdings(
+        cpu=CPUState(default=held.cpu.default),
+        memory=MemoryState(machine=held.memory.machine),
+        devices=replace(
+            held.devices, pod_devices={_OTHERS: {"": in_use}} if in_use else {}, in_use=in_use, reusable=None
+        ),
+    )
+
+
+def _with_pod(held: Holdings, pod: PodHoldings) -> Holdings:
+    """The holdings of one holder, with those of this pod under a name of its own."""
+    uid = "pod"
+    own: dict[str, DeviceIdSet] = {}
+    for devices in pod.devices.values():
+        for resource, ids in devices.items():
+            own[resource] = own.get(resource, NO_DEVICES) | ids
+    others = {resource: ids - own.get(resource, NO_DEVICES) for resource, ids in held.devices.in_use.items()}
+    return replace(
+        held,
+        cpu=replace(
+            held.cpu,
+            assignments={uid: pod.cpus} if pod.cpus else {},
+            pods={} if pod.pod_cpus is None else {uid: pod.pod_cpus},
+        ),
+        memory=replace(
+            held.memory,
+            assignments={uid: pod.memory} if pod.memory else {},
+            pods={} if pod.pod_memory is None else {uid: pod.pod_memory},
+        ),
+        devices=replace(held.devices, pod_devices={_OTHERS: {"": others}, uid: pod.devices})
+        if pod.devices
+        else held.devices,
+    )
+
+
+def _machine_key(machine: NUMANodeMap) -> Hashable:
+    return tuple(
+        (numa, node.assignments, node.cells.mask, tuple(node.tables.items()))
+        for numa, node in machine.items()
+    )
+
+
+def _devices_key(devices: DeviceState) -> Hashable:
+    return tuple(sorted((resource, ids) for resource, ids in devices.in_use.items() if ids))
