@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nodewright.cli.app import run
-from nodewright.errors import InputError
+from nodewright.errors import HostError, InputError
 from nodewright.formats.documents import parse_documents
 from nodewright.output.exit_codes import ERROR
 from nodewright.profiles.catalogue import recorded_machines
 from nodewright.values.idset import CPUSet, IdSetError
 from nodewright.values.quantity import Quantity, QuantityError
+from tools.fuzz_cluster import cluster_targets
 from tools.fuzz_targets import CONFIGURATION, LSCPU, POD, PROFILE, USAGE, file_targets
 from tools.source import ROOT, commit
 
@@ -43,7 +44,7 @@ TOKENS = (
     b"[", b"{", b"]", b"}", b"&a ", b"*a", b"<<: ", b"- ", b": ", b"? ", b"---\n", b"...\n", b"!!python/name:os ",
     b"!!binary ", b"!!set ", b"| \n", b">\n", b'"', b"'", b"#", b"%", b"\t", b"\x00", b"\xff", b"\xef\xbb\xbf",
     b"\xed\xa0\x80", b"\r", b"\n  ", b"1e999", b"-1", b"0x1F", b"0o17", b"1_000", b".inf", b".nan", b"null", b"~",
-    b"yes", b"1GB2", b"9" * 40, b"2026-01-01", b"22:22", b"\\u0000", b"[" * 300, b"{a: " * 200, b"a: &a [*a]\n",
+    b"yes", b"1GB2", b"9" * 40, b"2026-01-01", b"22:22", b"\\u0000", b"[" * 300, b"[" * 3000, b"{a: " * 200, b"a: &a [*a]\n",
 )  # fmt: skip
 
 ODD_VALUES: tuple[Any, ...] = (
@@ -82,6 +83,10 @@ def targets() -> Mapping[str, Target]:
     machine = json.dumps(recorded_machines()["1s-2n-4c-smt2"]).encode()
     return {
         **{name: Target(_command(line), samples) for name, (line, samples) in file_targets().items()},
+        **{
+            name: Target(read, samples, (InputError, HostError))
+            for name, (read, samples) in cluster_targets().items()
+        },
         "quantity": Target(
             lambda content: Quantity.parse(_text(content)),
             (b"1.5Gi", b"250m", b"-1e3", b"+.5E", b"100000000000000000000"),

@@ -33,6 +33,15 @@ class ReviewAPI(Protocol):
         """
 
 
+class _ReviewedUser(msgspec.Struct, frozen=True):
+    """The user in the status of a TokenReview."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] | None = None
+    extra: dict[str, tuple[str, ...]] | None = None
+
+
 class ReviewError(Exception):
     """The API server has not answered, or answered with an error."""
 
@@ -170,10 +179,12 @@ class TokenReviews:
             if status.get("error"):
                 raise ReviewError(str(status["error"]))
             return (None,)
-        user = status.get("user") or {}
-        extra = {str(key): tuple(map(str, values)) for key, values in (user.get("extra") or {}).items()}
-        groups = tuple(map(str, user.get("groups") or ()))
-        return (User(str(user.get("username", "")), groups, str(user.get("uid", "")), extra),)
+        try:
+            user = msgspec.convert(status.get("user") or {}, _ReviewedUser)
+        except msgspec.ValidationError as error:
+            raise ReviewError(f"the user in the answer: {error}") from None
+        extra = {key: tuple(values) for key, values in (user.extra or {}).items()}
+        return (User(user.username, tuple(user.groups or ()), user.uid, extra),)
 
 
 class AccessReviews:

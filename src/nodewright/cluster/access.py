@@ -4,7 +4,11 @@ from pathlib import Path
 
 import msgspec
 
+from nodewright.formats.regular_files import read_bounded
+
 DEFAULT_TIMEOUT_S = 30.0
+MAX_CREDENTIAL_BYTES = 16 << 20
+"""Limit for files of certificates, keys and tokens."""
 
 
 class AccessOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +41,10 @@ class PEMSource(msgspec.Struct, frozen=True):
 
         Errors: OSError.
         """
-        return self.data or Path(self.path).read_bytes()
+        if self.data:
+            return self.data
+        with Path(self.path).open("rb") as file:
+            return read_bounded(file, MAX_CREDENTIAL_BYTES, self.path)
 
 
 class TLSSettings(msgspec.Struct, frozen=True, kw_only=True):

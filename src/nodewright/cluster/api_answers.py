@@ -13,8 +13,13 @@ import msgspec
 from nodewright.cluster.access import ClusterAccess
 from nodewright.cluster.api_error import ApiError
 
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+# Bounded, because a page of nothing but starts would be searched in quadratic time.
+_TITLE = re.compile(r"<title[^<>]{0,100}>([^<]{0,300})", re.IGNORECASE)
 _MAX_TEXT_LENGTH = 300
+_MAX_PAGE_BYTES = 10_000
+
+JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are not the JSON that was expected, or that is nested too deeply."""
 
 
 class StatusObject(msgspec.Struct, frozen=True):
@@ -34,7 +39,7 @@ def answer_error(verb: str, path: str, response: aiohttp.ClientResponse, body: b
     if status is not None and status.message:
         parts.append(status.message)
     elif response.content_type == "text/html" or body.lstrip()[:1] == b"<":
-        title = _TITLE.search(body[:100_000].decode("utf-8", "replace"))
+        title = _TITLE.search(body[:_MAX_PAGE_BYTES].decode("utf-8", "replace"))
         page = f"HTML page {' '.join(title.group(1).split())!r}" if title else "an HTML page"
         parts.append(
             f"the answer is {page}, not an API object; is the server's URL that of a Kubernetes API?"
@@ -59,7 +64,7 @@ def status_of(body: bytes) -> StatusObject | None:
     """The Status object in a body; None for any other content."""
     try:
         status = msgspec.json.decode(body, type=StatusObject)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except JSON_ERRORS:
         return None
     return status if status.kind == "Status" else None
 

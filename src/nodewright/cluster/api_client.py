@@ -16,7 +16,7 @@ import msgspec
 from yarl import URL
 
 from nodewright.cluster.access import ClusterAccess
-from nodewright.cluster.api_answers import answer_error, json_error, transport_error
+from nodewright.cluster.api_answers import JSON_ERRORS, answer_error, json_error, transport_error
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_list import ObjectPage, decode_page
 from nodewright.cluster.object_watch import WatchEvent, decode_event, lines_of
@@ -29,6 +29,8 @@ _MAX_RETRIES = 10
 _CERTIFICATE_PERIOD_S = 60.0
 _MAX_CONNECTIONS = 32
 _WATCH_GRACE_S = 30.0
+MAX_ANSWER_BYTES = 512 << 20
+"""Limit for the body of an answer, unpacked: a page of a list has tens of megabytes."""
 
 
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +101,7 @@ class ApiClient:
         Follows: v1.36, client-go/tools/pager/pager.go, ListPager.list.
         """
         query = _selectors(label_selector, field_selector)
-        token, is_restart = "", False
+        token, previous, is_restart = "", "", False
         while True:
             paging = {} if is_restart else {"limit": str(page_size)}
             request = ApiRequest(
@@ -114,8 +116,12 @@ class ApiClient:
                 continue
             try:
                 page, token = decode_page(body, is_restart=is_restart)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except JSON_ERRORS as error:
                 raise json_error(request.verb, path, self.access.server, error) from None
+            if token and token == previous:
+                text = "the list has no end: two pages name the same next page"
+                raise ApiError(request.verb, path, text, server=self.access.server)
+            previous = token
             yield page
             if not token or is_restart:
                 return
@@ -183,7 +189,7 @@ class ApiClient:
                 asyncio.timeout(self.access.request_timeout) as limit,
                 self.response(request, limit) as response,
             ):
-                body = await response.read()
+                body = await _bounded_body(response)
         except TimeoutError:
             text = f"no answer within {self.access.request_timeout:g} s"
             raise ApiError(request.verb, request.path, text, server=self.access.server) from None
@@ -213,7 +219,7 @@ class ApiClient:
                 if response.status < 300:
                     yield response
                     return
-                error = answer_error(request.verb, request.path, response, await response.read())
+                error = answer_error(request.verb, request.path, response, await _bounded_body(response))
             finally:
                 _end(response)
             if error.status == 401 and not is_refreshed and self._expire_credentials():
@@ -267,6 +273,21 @@ class ApiClient:
             self._tls = tls_context(self.access.tls, pair, self._tls)
             self._tls_checked_s = self._clock()
         return self._tls
+
+
+async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
+    """The body of the answer.
+
+    Errors: OSError for one that is larger than any list; aiohttp.ClientError.
+    """
+    chunks: list[bytes] = []
+    total = 0
+    while chunk := await response.content.readany():
+        chunks.append(chunk)
+        total += len(chunk)
+        if total > MAX_ANSWER_BYTES:
+            raise OSError(f"the answer has more than {MAX_ANSWER_BYTES} bytes, which is the limit")
+    return b"".join(chunks)
 
 
 def _end(response: aiohttp.ClientResponse) -> None:

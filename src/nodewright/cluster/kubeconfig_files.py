@@ -12,6 +12,7 @@ import msgspec
 from nodewright.errors import Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import parse_documents
+from nodewright.formats.regular_files import read_bounded
 
 MAX_FILE_BYTES = 16 << 20
 
@@ -203,7 +204,8 @@ def _located(source: str, plural: str, field: str, sections: Sequence[tuple[str,
 
 def _read_file(path: str, *, may_be_missing: bool) -> _KubeconfigFile | None:
     try:
-        content = Path(path).read_bytes()
+        with Path(path).open("rb") as file:  # A pipe is a file of a shell's `<(...)`.
+            content = read_bounded(file, MAX_FILE_BYTES, path)
     except FileNotFoundError as error:
         if may_be_missing:
             return None

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.cluster.api_answers import JSON_ERRORS
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_names import NODES, PODS
 from nodewright.cluster.reader import NOT_FOUND, ClusterReader, Selection, list_document, listed_objects
@@ -249,7 +250,7 @@ def _node_pods(
 def _kubelet_items(file: InputFile) -> tuple[msgspec.Raw, ...]:
     try:
         answer = _POD_LIST.decode(file.content)
-    except msgspec.DecodeError as error:
+    except JSON_ERRORS as error:
         raise InputError([Fault(source=file.source, rule=f"not a list of pods: {error}")]) from None
     if answer.kind != "PodList":
         raise InputError([Fault(source=file.source, rule="not a list of pods")])
@@ -262,7 +263,10 @@ def _kubelet_items(file: InputFile) -> tuple[msgspec.Raw, ...]:
 
 def _kubelet_uid(item: msgspec.Raw) -> str:
     """The uid that the kubelet uses: of a mirror pod that of its static pod."""
-    meta = _OBJECT.decode(item).metadata
+    try:
+        meta = _OBJECT.decode(item).metadata
+    except JSON_ERRORS:
+        return bytes(item).decode("utf-8", "replace")  # `read_pods` states the fault.
     return (meta.annotations or {}).get(CONFIG_MIRROR) or meta.uid
 
 
@@ -305,7 +309,7 @@ def _heartbeat(node: bytes) -> str:
     """When the kubelet last reported the node's status; empty if that is not known."""
     try:
         conditions = _OBJECT.decode(node).status.conditions or ()
-    except msgspec.DecodeError:
+    except JSON_ERRORS:
         return ""  # `read_node` states the fault.
     return next((each.last_heartbeat_time or "" for each in conditions if each.type == _READY), "")
 
@@ -314,7 +318,7 @@ def _changed(content: bytes) -> str:
     """When the object was written last; empty if that is not known."""
     try:
         meta = _OBJECT.decode(content).metadata
-    except msgspec.DecodeError:
+    except JSON_ERRORS:
         return ""
     times = [str(entry.get("time") or "") for entry in meta.managed_fields]
     return max((*times, meta.creation_timestamp))

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from nodewright.cluster.api_answers import StatusObject
+from nodewright.cluster.api_answers import JSON_ERRORS, StatusObject
 from nodewright.cluster.api_error import ApiError
 
 
@@ -42,6 +42,17 @@ class _StreamedStatus(StatusObject, frozen=True):
     details: _StatusDetails = _StatusDetails()
 
 
+MAX_LINE_BYTES = 64 << 20
+"""Objects of an API server have a few megabytes at most."""
+
+
+class OverlongLineError(OSError):
+    """A line of a stream has more bytes than any event."""
+
+    def __init__(self) -> None:
+        super().__init__(f"an event has more than {MAX_LINE_BYTES} bytes, which is the limit")
+
+
 _EVENT_DECODER = msgspec.json.Decoder(_StreamedEvent)
 _META_DECODER = msgspec.json.Decoder(_WithMeta)
 
@@ -57,18 +68,23 @@ def metadata_of(content: msgspec.Raw | bytes) -> VersionedMeta:
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     """The lines of a stream that end with a line break.
 
-    Errors: EOFError for a stream that ends in the middle of a line.
+    Errors: EOFError for a stream that ends in the middle of a line; OverlongLineError.
     """
     parts: list[bytes] = []
+    length = 0
     async for chunk in chunks:
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             line = b"".join((*parts, end))
             parts.clear()
+            length = 0
             if line.strip():
                 yield line
         if rest:
             parts.append(rest)
+            length += len(rest)
+            if length > MAX_LINE_BYTES:
+                raise OverlongLineError
     if parts:
         raise EOFError
 
@@ -83,7 +99,7 @@ def decode_event(line: bytes, path: str) -> WatchEvent:
         if event.type in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
             return WatchEvent(kind=event.type, object=event.object)  # type: ignore[arg-type] # just compared
         status = msgspec.json.decode(event.object, type=_StreamedStatus)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except JSON_ERRORS as error:
         raise ApiError("WATCH", path, f"the event is not the expected JSON: {error}", status=200) from None
     if event.type != "ERROR":
         raise ApiError("WATCH", path, f"an event of the unknown type {event.type!r}", status=200)

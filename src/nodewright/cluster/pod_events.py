@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from nodewright.cluster.api_answers import JSON_ERRORS
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_names import ResourceKind
 from nodewright.cluster.reader import ClusterReader, Selection, listed_objects
@@ -65,5 +66,5 @@ def _decoded(items: tuple[msgspec.Raw, ...]) -> Iterator[_Event]:
     for item in items:
         try:
             yield msgspec.json.decode(item, type=_Event)
-        except msgspec.ValidationError:
+        except JSON_ERRORS:
             continue  # An event that no component of Kubernetes writes explains nothing.

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from nodewright.cluster.api_answers import JSON_ERRORS
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_list import ObjectPage, collected_pages
 from nodewright.cluster.object_names import ClusterName, ResourceKind
@@ -116,7 +117,10 @@ async def read_objects(
 
 
 def _is_owned_by(item: msgspec.Raw, kinds: set[str]) -> bool:
-    owners = _OWNED.decode(item).metadata.owner_references
+    try:
+        owners = _OWNED.decode(item).metadata.owner_references
+    except JSON_ERRORS:
+        return False  # Who reads the object states the fault.
     return any(owner.controller and owner.kind in kinds for owner in owners)
 
 

@@ -13,8 +13,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from nodewright.cluster.access import ExecPlugin, Impersonation, UserCredentials
+from nodewright.cluster.access import MAX_CREDENTIAL_BYTES, ExecPlugin, Impersonation, UserCredentials
+from nodewright.cluster.api_answers import JSON_ERRORS
 from nodewright.errors import HostError
+from nodewright.formats.regular_files import read_bounded
 from nodewright.values.instant import Instant, InstantError
 
 _TOKEN_FILE_PERIOD_S = 50.0
@@ -85,7 +87,8 @@ class RequestCredentials:
         if self._clock() - self._file_read_s < _TOKEN_FILE_PERIOD_S:
             return self._file_token
         try:
-            self._file_token = Path(path).read_text("utf-8").strip()
+            with Path(path).open("rb") as file:
+                self._file_token = read_bounded(file, MAX_CREDENTIAL_BYTES, path).decode().strip()
             self._file_read_s = self._clock()
         except (OSError, UnicodeDecodeError) as error:
             # As client-go: the last token serves on while its file cannot be read.
@@ -152,7 +155,7 @@ async def run_plugin(plugin: ExecPlugin, timeout_s: float) -> PluginCredentials:
     )
     try:
         credential = msgspec.json.decode(output, type=_ExecCredential)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except JSON_ERRORS as error:
         raise _plugin_error(plugin, f"printed no ExecCredential: {error}") from None
     if credential.kind != "ExecCredential" or credential.api_version != plugin.api_version:
         printed = f"{credential.api_version or 'no apiVersion'} {credential.kind or 'without a kind'}"

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
 
+from nodewright.cluster.api_answers import JSON_ERRORS
 from nodewright.cluster.api_client import ApiClient, ApiRequest
 from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.object_watch import lines_of
 from nodewright.cluster_node.cluster_api import JSON, STRATEGIC_MERGE
 from nodewright.errors import HostError
 
@@ -69,15 +72,17 @@ class ApiAccess:
         """
         request = ApiRequest(verb="GET", path=_with_query(path, {**query, "watch": "true"}))
         limit_s = float(query.get("timeoutSeconds", "0")) + _SILENCE_S
-        rest = b""
         try:
-            async with asyncio.timeout(limit_s) as limit, self._watches.response(request, limit) as response:
-                async for chunk in response.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    for line in lines:
-                        if line.strip():
-                            yield msgspec.json.decode(line)
-        except (TimeoutError, aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
+            async with (
+                asyncio.timeout(limit_s) as limit,
+                self._watches.response(request, limit) as response,
+                aclosing(lines_of(response.content.iter_any())) as lines,
+            ):
+                async for line in lines:
+                    yield _object(msgspec.json.decode(line))
+        except EOFError:
+            return  # The server ends a watch in the middle of an event now and then: the next one has it.
+        except (TimeoutError, aiohttp.ClientError, OSError, TypeError, *JSON_ERRORS) as error:
             raise ApiError("WATCH", path, str(error) or type(error).__name__) from None
         except HostError as error:
             raise _as_api_error("WATCH", path, error) from None
@@ -90,12 +95,21 @@ class ApiAccess:
 
     async def _answer(self, request: ApiRequest) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = msgspec.json.decode(await self._client.send(request))
-        except msgspec.DecodeError as error:
+            return _object(msgspec.json.decode(await self._client.send(request)))
+        except (TypeError, *JSON_ERRORS) as error:
             raise ApiError(request.verb, request.path, f"the answer is not JSON: {error}") from None
         except HostError as error:
             raise _as_api_error(request.verb, request.path, error) from None
-        return answer
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """The value, which is an object.
+
+    Errors: TypeError.
+    """
+    if not isinstance(value, dict):
+        raise TypeError(f"it is no object, but a {type(value).__name__}")
+    return value
 
 
 def _as_api_error(verb: str, path: str, error: HostError) -> ApiError:

@@ -12,8 +12,10 @@ from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.pods.pod_resize import without_api_fields
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.formats.decode import decode
+from nodewright.formats.pod_files import is_safe_uid
 from nodewright.kubernetes.objects import Pod
 from nodewright.values.instant import InstantError
+from nodewright.values.path_component import PathComponent, PathComponentError
 from nodewright.values.quantity import QuantityError
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
@@ -66,7 +68,8 @@ class PodInformer:
             return False
         try:
             pod = decode(document, Pod)
-        except (msgspec.ValidationError, QuantityError, InstantError) as error:
+            _check_names(pod)
+        except (msgspec.ValidationError, QuantityError, InstantError, PathComponentError) as error:
             # A pod that is known keeps running as it was.
             metadata = document.get("metadata") or {}
             message = f"pod {metadata.get('namespace')}/{metadata.get('name')}: {error}"
@@ -88,6 +91,25 @@ class PodInformer:
         if self._has_started and self._reflector.has_listed:
             self._has_published = True
             self._observe(SourcePodsListed(PodSource.CLUSTER, tuple(self._pods.values())))
+
+
+def _check_names(pod: Pod) -> None:
+    """Checks that what becomes part of paths is a single name: an API server may be compromised, or no API server.
+
+    Errors: PathComponentError.
+    """
+    meta, spec = pod.metadata, pod.spec
+    if not is_safe_uid(meta.uid):
+        raise PathComponentError(
+            f'the uid "{meta.uid[:_SHOWN_CHARACTERS]}" cannot be the name of a directory'
+        )
+    containers = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)
+    names = (meta.namespace, meta.name, *(container.name for container in containers))
+    for name in (*names, *(str(volume.get("name") or "") for volume in spec.volumes)):
+        PathComponent(name)
+
+
+_SHOWN_CHARACTERS = 40
 
 
 def is_mirror(document: Mapping[str, Any]) -> bool:

@@ -13,6 +13,8 @@ from nodewright.host.ports import Clock
 _MIN_DELAY_S, _MAX_DELAY_S = 0.8, 30.0
 _WATCH_S = 300
 PAGE_SIZE = "500"
+_MAX_VERSION_DIGITS = 20
+"""Versions are 64-bit numbers."""
 
 
 class BackOffDelay:
@@ -88,6 +90,8 @@ class Reflector:
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 break
+            if token == query.get("continue"):
+                raise ApiError("GET", self._path, "the list has no end: two pages name the same next page")
             query["continue"] = token
         # A write may have been answered with a newer version while the pages were read.
         self.objects = {
@@ -164,4 +168,4 @@ def newest_object(known: dict[str, Any] | None, document: dict[str, Any]) -> dic
 def object_version(document: Mapping[str, Any]) -> int:
     """The version of an object, as a number."""
     text = str((document.get("metadata") or {}).get("resourceVersion") or "0")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_VERSION_DIGITS else 0

@@ -102,7 +102,7 @@ class ServiceAccountTokens:
         key = (pod.uid, spec)
         try:
             self._tokens[key] = _issued(await self._api.create(path, token_request(pod, spec)), spec)
-        except (ApiError, InstantError, KeyError, TypeError) as error:
+        except (ApiError, InstantError, LookupError, TypeError, ValueError, AttributeError) as error:
             self._errors[key] = (
                 str(error) if isinstance(error, ApiError) else f"the answer is no token: {error!r}"
             )

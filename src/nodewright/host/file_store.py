@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from nodewright.errors import HostError
+from nodewright.values.path_component import PathComponent, PathComponentError
 
 # Commands that need no Linux write files on systems without these flags.
 _NOFOLLOW, _CLOEXEC, _NONBLOCK, _BINARY = (
@@ -204,7 +205,7 @@ class LocalFileStore:
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if it does not exist."""
-        path = self._path / name
+        path = self._path_of(name)
         return _with_host_error("read", path, lambda: read_regular_file(path) if path.exists() else None)
 
     def names(self, folder: str = "") -> tuple[str, ...]:
@@ -219,14 +220,14 @@ class LocalFileStore:
 
     def write(self, name: str, content: bytes) -> None:
         """Replaces the content of a file atomically."""
-        path = self._path / name
+        path = self._path_of(name)
         _with_host_error("write", path, lambda: path.parent.mkdir(mode=0o700, exist_ok=True))
         write_atomically(path, content, synced=False)
         self._dirty.add(name)
 
     def write_at(self, name: str, at: int, content: bytes) -> None:
         """Writes from that offset on, and truncates the file after it."""
-        path = self._path / name
+        path = self._path_of(name)
 
         def overwrite() -> None:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -244,15 +245,15 @@ class LocalFileStore:
 
     def rename(self, name: str, to: str) -> None:
         """Renames a file; not an error if it does not exist."""
-        path = self._path / name
+        path = self._path_of(name)
         if path.exists():
-            _with_host_error("rename", path, lambda: path.replace(self._path / to))
+            _with_host_error("rename", path, lambda: path.replace(self._path_of(to)))
             self._dirty.discard(name)
             self._dirty.add(to)
 
     def remove(self, name: str) -> None:
         """Removes a file; not an error if it does not exist."""
-        path = self._path / name
+        path = self._path_of(name)
         _with_host_error("remove", path, lambda: path.unlink(missing_ok=True))
         self._dirty.add(name)
 
@@ -265,6 +266,13 @@ class LocalFileStore:
             if path.is_file() or path.is_dir():
                 _with_host_error("sync", path, lambda path=path: sync(path))  # type: ignore[misc] # its default is the place
         self._dirty -= names
+
+    def _path_of(self, name: str) -> Path:
+        """The path of a file of the store; a name that leads out of it is an error, not a path."""
+        try:
+            return self._path.joinpath(*map(PathComponent, name.split("/")))
+        except PathComponentError as error:
+            raise HostError("use", str(self._path), str(error)) from None
 
     def close(self) -> None:
         """Releases the directory."""

@@ -182,7 +182,14 @@ async def test_a_server_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("status", "text"),
-    [({"authenticated": False, "error": "token has expired"}, "token has expired"), ({"error": "x"}, "x")],
+    [
+        ({"authenticated": False, "error": "token has expired"}, "token has expired"),
+        ({"error": "x"}, "x"),
+        *(
+            ({"authenticated": True, "user": user}, "the user in the answer")
+            for user in (5, "a", ["a"], {"groups": 5}, {"extra": {"a": 5}}, {"username": None})
+        ),
+    ],
 )
 @in_event_loop
 async def test_errors_of_a_review_are_errors(status: dict[str, Any], text: str) -> None:
