@@ -1,6 +1,8 @@
 """An agent with containers, as people run it: it starts pods, dies, comes back, and ends them."""
 
 import json
+import os
+import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,31 @@ def test_containers_outlive_an_agent_that_is_killed() -> None:
         assert counts == [0, 0, 0]
         agent.drop("web")
         agent.until(lambda: len(agent.containerd.shims()) < 6, "a pod that nobody wants ends")
+
+
+def test_no_pod_runs_twice_when_the_runtime_loses_all_that_it_knows() -> None:
+    if why := lacking():
+        pytest.skip(why)
+    with an_agent() as agent:
+        pods = ("web", "pinned")
+        for name, resources in zip(pods, (None, EXCLUSIVE), strict=True):
+            agent.write(name, resources)
+            agent.until(partial(agent.runs, name), f"{name} runs")
+        before = agent.container_processes()
+        assert len(before) == len(pods)
+        lost_shims = agent.containerd.lose_records()
+        counts = set()
+
+        def runs_anew() -> bool:
+            processes = agent.container_processes()
+            counts.add(len(processes))
+            return len(processes) == len(pods) and not processes & before
+
+        agent.until(runs_anew, "new containers run, and no old ones")
+        assert max(counts) <= len(pods)
+        for pid in lost_shims:
+            os.kill(pid, signal.SIGKILL)
+        assert "StrayProcesses" in agent.ask("get", "events")
 
 
 def test_what_cannot_run_is_told_in_the_pods_status() -> None:

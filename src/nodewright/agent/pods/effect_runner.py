@@ -256,9 +256,21 @@ class EffectRunner:
         for sandbox in runtime_status.sandboxes:
             await self.runtime.stop_sandbox(sandbox.id)
         assert effect.plan.sandbox_attempt is not None
+        await self._end_stray_processes(effect.uid, path)
         return await self.runtime.run_sandbox(
             await self.config_builder.sandbox_config(effect.pod, effect.plan.sandbox_attempt, path)
         )
+
+    async def _end_stray_processes(self, uid: str, path: str) -> None:
+        """Kills what still runs in the pod's cgroup although the runtime has stopped, or lost, all that it knows.
+
+        Errors: HostError if processes remain.
+        """
+        count = len(self.cgroups.processes(path)) if path else 0
+        if count:
+            await asyncio.to_thread(self.cgroups.kill, path)
+            message = f"{count} processes in {path} that the runtime does not know were killed"
+            self.record_event(RecordEvent(uid=uid, is_warning=True, reason="StrayProcesses", message=message))
 
     # ------------------------------------------------------------ termination
 
