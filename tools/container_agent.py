@@ -91,15 +91,17 @@ class Agent:
 
     def container_processes(self) -> set[int]:
         """The first processes of all containers that sleep, whether the runtime knows them or not."""
-        found = set()
+        parents = {}
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 command, cgroups = (place / "cmdline").read_bytes(), (place / "cgroup").read_text()
+                parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
             if SLEEPS.encode() in command and f":{self.cgroup_root}/" in cgroups:
-                found.add(int(place.name))
-        return found
+                parents[int(place.name)] = parent
+        # A child of a shell has its command line until it executes its own.
+        return {pid for pid, parent in parents.items() if parent not in parents}
 
     def log(self) -> str:
         """The last lines that it said."""
