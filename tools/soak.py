@@ -69,6 +69,9 @@ def main() -> int:
         "DAMAGE_FIGURES": str(kills_at.with_name(f"damage-{kills_at.name}")),
         "FUZZ_INPUTS": "20000",
         "RECORDED_SHARE": "1",
+        "CLUSTER_KILLS": "300",
+        "CLUSTER_PARTITIONS": "100",
+        "CLUSTER_FIGURES": str(kills_at.with_name(f"cluster-{kills_at.name}")),
         "KILL_FIGURES": str(kills_at),
     }
     environment = {**os.environ, **kills, "FAULT_SEED": str(options.seed)}

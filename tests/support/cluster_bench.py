@@ -9,7 +9,10 @@ from typing import Any
 
 from tests.support.agent_command import AgentCommand
 from tests.support.live_agent import private_cgroups
+from tests.support.partition_proxy import PartitionProxy
 from tests.support.real_api_server import ASSETS, NODE_TOKEN, RealAPIServer, real_api_server
+
+from nodewright.host.cgroupfs import CgroupFS
 
 NODE, PODS = "/api/v1/nodes/worker", "/api/v1/namespaces/default/pods"
 _LIMIT_S = 60
@@ -18,8 +21,8 @@ _LIMIT_S = 60
 class ClusterBench:
     """The API server as an administrator sees it, and the agent."""
 
-    def __init__(self, server: RealAPIServer, agent: AgentCommand) -> None:
-        self.server, self.agent = server, agent
+    def __init__(self, server: RealAPIServer, agent: AgentCommand, cgroups: CgroupFS) -> None:
+        self.server, self.agent, self.cgroups = server, agent, cgroups
 
     def pod(self, name: str) -> dict[str, Any]:
         """A pod; empty: there is none."""
@@ -83,16 +86,27 @@ class ClusterBench:
 
 @contextmanager
 def cluster_bench(
-    folder: Path, *options: str, checks_rights: bool = True, server_options: tuple[str, ...] = ()
+    folder: Path,
+    *options: str,
+    checks_rights: bool = True,
+    server_options: tuple[str, ...] = (),
+    proxy: PartitionProxy | None = None,
 ) -> Iterator[ClusterBench]:
-    """The server, and an agent that is to be started; nothing of the pods is left afterwards."""
+    """The server, and an agent that is to be started; nothing of the pods is left afterwards.
+
+    The agent reaches the server by the proxy, where there is one.
+    """
     running_server = real_api_server(folder, checks_rights=checks_rights, flags=server_options)
     with running_server as server, private_cgroups() as cgroups:
         kubeconfig = server.write_kubeconfig(folder / "kubeconfig", NODE_TOKEN)
         server.write_kubeconfig(folder / "admin.kubeconfig")
+        if proxy is not None:
+            proxy.target_port = server.port
+            text = kubeconfig.read_text("utf-8").replace(f":{server.port}", f":{proxy.port}")
+            kubeconfig.write_text(text, "utf-8")
         options = (*options, "--kubeconfig", str(kubeconfig), "--hostname-override", "worker")
         agent = AgentCommand(folder, cgroups.root, *options)
         try:
-            yield ClusterBench(server, agent)
+            yield ClusterBench(server, agent, cgroups)
         finally:
             agent.stop()

@@ -51,6 +51,8 @@ class ClusterRestarts(AgentRestarts):
         self.informer: PodInformer | None = None
         self._cluster_tasks: list[asyncio.Task[None]] = []
         self._operations_before = 0
+        self._held_uids = set[str]()
+        self._gone_uids = set[str]()
 
     async def stop(self) -> None:
         """No agent runs any more."""
@@ -89,6 +91,14 @@ class ClusterRestarts(AgentRestarts):
             if held.status.phase is ContainerPhase.RUNNING
         }
 
+    def _check_gone(self, ended: set[str]) -> None:
+        """A pod that is gone from the cluster and from the machine never has a sandbox again."""
+        held = {config.pod.uid for _, config in self.runtime.sandboxes.values()}
+        present = {document["metadata"]["uid"] for document in self.cluster.pods().values()} - ended
+        self.wrong += [f"{uid} is gone and has a sandbox again" for uid in held & self._gone_uids]
+        self._gone_uids |= self._held_uids - held - present
+        self._held_uids |= held
+
     def _check_end(self, uid: str, how: str) -> None:
         """A pod counts as ended only if nothing of it runs, and nothing of a deleted one is left."""
         if uid in self.running_uids():
@@ -115,6 +125,7 @@ class ClusterRestarts(AgentRestarts):
         self.wrong += [
             f"{uid} has ended in the cluster and runs again" for uid in self.running_uids() & ended
         ]
+        self._check_gone(ended)
         started = [
             place
             for name, place in self.runtime.operations[self._operations_before :]

@@ -136,11 +136,13 @@ class MemoryCluster:
 
     async def _events(self, path: str, query: Mapping[str, str], version: int) -> AsyncIterator[Document]:
         while True:
-            if not self.is_reachable:
-                raise ApiError("WATCH", path, "connection reset")
+            self._require_reachable(path)
             later = [entry for entry in self._history if entry[0] > version]
             for number, kind, place, document in later:
                 version = number
+                # Events arrive one by one.
+                await self._clock.sleep(self.delay_s * self._random.random())
+                self._require_reachable(path)
                 if _is_selected(place, path, query):
                     yield {"type": kind, "object": deepcopy(document)}
             if not later:
@@ -151,6 +153,10 @@ class MemoryCluster:
         expires = Instant(self._clock.now_ns() + request["spec"]["expirationSeconds"] * 10**9)
         status = {"token": f"token-{len(self.tokens)}", "expirationTimestamp": str(expires.whole_second)}
         return {**request, "status": status}
+
+    def _require_reachable(self, path: str) -> None:
+        if not self.is_reachable:
+            raise ApiError("WATCH", path, "connection reset")
 
     async def _travel(self, verb: str, path: str) -> None:
         """The way of a request to the server."""

@@ -60,21 +60,22 @@ class Reflector:
         """Whether a whole list has been received."""
         self.error: ApiError | None = None
         """Why the objects cannot be followed at present; None: they are."""
+        self._version = ""
+        """The version up to which the objects are known; empty: a list is needed."""
 
     async def run(self) -> None:
         """Follows the objects until it is cancelled."""
         delay = BackOffDelay()
-        version = ""
         while True:
             try:
-                if not version:
-                    version = await self._list()
+                if not self._version:
+                    self._version = await self._list()
                     self._report_recovery()
                     delay.reset()
-                version = await self._watch(version, delay)
+                await self._watch(delay)
             except ApiError as error:
                 if error.is_expired:
-                    version = ""
+                    self._version = ""
                     continue
                 self._report_failure(error)
                 await self._clock.sleep(delay.next_s())
@@ -101,11 +102,14 @@ class Reflector:
         self.on_change("")
         return str(page["metadata"]["resourceVersion"])
 
-    async def _watch(self, version: str, delay: BackOffDelay) -> str:
-        """Applies the events of one watch; the version up to which they reach, empty: a new list is needed."""
+    async def _watch(self, delay: BackOffDelay) -> None:
+        """Applies the events of one watch.
+
+        A watch that breaks off is resumed after its last event: an earlier one shows pods again that are deleted.
+        """
         query = {
             **self._selector,
-            "resourceVersion": version,
+            "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
             # The servers of a cluster get the watches of many nodes at different times.
             "timeoutSeconds": str(round(self._watch_s * random.uniform(1.0, 2.0))),
@@ -116,15 +120,15 @@ class Reflector:
                 document = event.get("object") or {}
                 if event.get("type") == "ERROR":
                     if document.get("code") == 410:
-                        return ""
+                        self._version = ""
+                        return
                     message = str(document.get("message"))
                     raise ApiError("WATCH", self._path, message, status=document.get("code") or 0)
                 self._report_recovery()
                 delay.reset()
-                version = str(document["metadata"]["resourceVersion"])
                 if event["type"] != "BOOKMARK":
                     self._apply(str(event["type"]), document)
-        return version
+                self._version = str(document["metadata"]["resourceVersion"])
 
     def _apply(self, kind: str, document: dict[str, Any]) -> None:
         uid = document["metadata"]["uid"]
