@@ -218,6 +218,7 @@ def _demonstrate(cluster: DemoCluster, cpu_millis: int, *, has_scheduler: bool) 
     cluster.wait_until(lambda: cluster.count("Running") == 3, "three pods run")
     cluster.show("get", "pods", "-o", "wide")
     cluster.show("logs", "deployment/web")
+    cluster.show("exec", "deployment/web", "--", "sh", "-c", "hostname; id -u")
 
     say("A critical static pod requests half of the CPU: the node preempts one pod, which waits for room")
     critical = pod_spec(_SERVES, {"cpu": f"{cpu_millis // 2}m"}, priorityClassName="system-node-critical")

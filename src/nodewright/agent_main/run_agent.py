@@ -260,6 +260,7 @@ async def _assembled_parts(
     clock, config = HostClock(), agent_node.node.config
     event_recorder, object_cache = EventRecorder(opened_store.state, clock), ConfigObjectCache()
     event_recorder.on_event = _print_event
+    event_recorder.on_pods_updated = object_cache.note_change
     cgroups = CgroupFS(agent_node.cgroup_root)
     cgroups.lock()
     edges = (cgroups, clock, event_recorder.record)

@@ -48,6 +48,8 @@ class EventRecorder:
         self.on_record: Callable[[RecordEvent, PodRecord | None], None] = lambda _event, _record: None
         """Called with each event and the record of its pod; None: it is about the node, or the pod is not known."""
         self.on_result: Callable[[IterationResult], None] = lambda _: None
+        self.on_pods_updated: Callable[[list[str]], None] = lambda _uids: None
+        """Called with the uids of pods whose specs or metadata have changed: volumes may show them."""
         self._clock = clock
         self._since_ns = clock.now_ns()
         self._before: Mapping[str, PodRecord] = {}
@@ -93,6 +95,13 @@ class EventRecorder:
         """Publishes the new state and the events of an iteration."""
         self._before, self.state = self.state.pods, result.state
         self.on_result(result)
+        updated = [
+            uid
+            for uid, record in result.changes.pods.items()
+            if record is not None and uid in self._before and self._before[uid].pod != record.pod
+        ]
+        if updated:
+            self.on_pods_updated(updated)
         for event in pod_events(self._before, self.state.pods, result.effects, self._since_ns):
             self.record(event)
         self._wake()
