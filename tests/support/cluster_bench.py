@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.agent_command import AgentCommand
 from tests.support.live_agent import private_cgroups
 from tests.support.partition_proxy import PartitionProxy
-from tests.support.real_api_server import ASSETS, NODE_TOKEN, RealAPIServer, real_api_server
+from tests.support.real_api_server import ASSETS, BOOTSTRAP_TOKEN, NODE_TOKEN, RealAPIServer, real_api_server
 
 from nodewright.host.cgroupfs import CgroupFS
 
@@ -64,6 +64,12 @@ class ClusterBench:
         answer = self.server.request("DELETE", f"{PODS}/{name}")
         assert answer.code == 200, answer.message
 
+    def signing_requests(self, signer: str = "kubernetes.io/kube-apiserver-client-kubelet") -> list[str]:
+        """The names of the signing requests for a signer."""
+        path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+        items = self.server.request("GET", path).body["items"]
+        return [item["metadata"]["name"] for item in items if item["spec"]["signerName"] == signer]
+
     def kubectl(self, *words: str) -> list[str]:
         """The command line of kubectl as the administrator."""
         return [f"{ASSETS}/kubectl", f"--kubeconfig={self.agent.folder}/admin.kubeconfig", *words]
@@ -91,16 +97,23 @@ def cluster_bench(
     checks_rights: bool = True,
     server_options: tuple[str, ...] = (),
     proxy: PartitionProxy | None = None,
+    bootstraps: bool = False,
 ) -> Iterator[ClusterBench]:
     """The server, and an agent that is to be started; nothing of the pods is left afterwards.
 
-    The agent reaches the server by the proxy, where there is one.
+    The agent reaches the server by the proxy, where there is one. With ``bootstraps`` it has a token to request its
+    certificate with.
     """
     running_server = real_api_server(folder, checks_rights=checks_rights, flags=server_options)
     with running_server as server, private_cgroups() as cgroups:
-        kubeconfig = server.write_kubeconfig(folder / "kubeconfig", NODE_TOKEN)
+        kubeconfig = folder / "kubeconfig"
+        if bootstraps:
+            bootstrap = server.write_kubeconfig(folder / "bootstrap.kubeconfig", BOOTSTRAP_TOKEN)
+            options = (*options, "--bootstrap-kubeconfig", str(bootstrap))
+        else:
+            server.write_kubeconfig(kubeconfig, NODE_TOKEN)
         server.write_kubeconfig(folder / "admin.kubeconfig")
-        if proxy is not None:
+        if proxy is not None and not bootstraps:
             proxy.target_port = server.port
             text = kubeconfig.read_text("utf-8").replace(f":{server.port}", f":{proxy.port}")
             kubeconfig.write_text(text, "utf-8")

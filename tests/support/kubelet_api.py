@@ -95,6 +95,8 @@ class CertificateAuthority:
         self._name, self._folder = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), folder
         self.file = folder / f"{name}.crt"
         self.file.write_bytes(self._signed(self._name, self._key, is_authority=True))
+        self.key_file = folder / f"{name}.key"
+        self.key_file.write_bytes(_pem(self._key))
 
     def client_certificate(self, name: str, *groups: str) -> KeyPair:
         """A client certificate for a user."""
@@ -103,10 +105,7 @@ class CertificateAuthority:
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
         pair = KeyPair(self._folder / f"{name}.client.crt", self._folder / f"{name}.client.key")
         pair.certificate.write_bytes(self._signed(subject, key, is_authority=False))
-        private = serialization.PrivateFormat.PKCS8
-        pair.key.write_bytes(
-            key.private_bytes(serialization.Encoding.PEM, private, serialization.NoEncryption())
-        )
+        pair.key.write_bytes(_pem(key))
         return pair
 
     def _signed(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> bytes:
@@ -122,6 +121,11 @@ class CertificateAuthority:
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
         )
         return built.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    private = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, private, serialization.NoEncryption())
 
 
 class HTTPSAgent:

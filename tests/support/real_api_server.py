@@ -17,6 +17,8 @@ ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
 _TOKEN = "admin"  # noqa: S105 - of a server that only this test reaches
 NODE_TOKEN = "node"  # noqa: S105 - as above
 """The token of the node `worker`, with a node's rights where the server checks rights."""
+BOOTSTRAP_TOKEN = "bootstrap"  # noqa: S105 - as above
+"""The token of a machine that is going to be a node."""
 _START_S = 90
 
 
@@ -129,6 +131,7 @@ def real_api_server(
         capture_output=True,
     )
     tokens = f"{_TOKEN},admin,admin,system:masters\n{NODE_TOKEN},system:node:worker,worker,system:nodes\n"
+    tokens += f"{BOOTSTRAP_TOKEN},system:bootstrap:a,bootstrap,system:bootstrappers\n"
     (folder / "tokens.csv").write_text(tokens, "utf-8")
     etcd = [f"{ASSETS}/etcd", "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync"]
     etcd += [

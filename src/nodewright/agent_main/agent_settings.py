@@ -54,10 +54,16 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     provider_id: str = ""
     cloud_provider: str = ""
     cert_dir: Path | None = None
+    bootstrap_kubeconfig: str | None = None
     is_kubelet: bool = False
     """Whether the command line is the kubelet's: the runtime and the directory of logs are those of the configuration."""
     config_overrides: tuple[tuple[str, Any], ...] = ()
     """Fields of the configuration by their path, with the values of flags."""
+
+    @property
+    def certificate_dir(self) -> Path:
+        """The directory of the node's certificates."""
+        return self.cert_dir or self.root_dir / "pki"
 
 
 _OPTIONS = (
@@ -120,6 +126,11 @@ _OPTIONS = (
         "--kubeconfig",
         metavar="FILE",
         help="Join the cluster of this kubeconfig as a Node. Default: no cluster.",
+    ),
+    click.option(
+        "--bootstrap-kubeconfig",
+        metavar="FILE",
+        help="With --kubeconfig: the credentials to request a client certificate with; that file is then written.",
     ),
     click.option(
         "--node-labels",

@@ -1,10 +1,13 @@
 """The tasks that make the agent a Node; what they need is imported only where the agent joins a cluster."""
 
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
@@ -13,31 +16,58 @@ from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.runtime_setup import RuntimeParts
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.errors import Fault, InputError
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 
 if TYPE_CHECKING:
     from nodewright.cluster.access import ClusterAccess
 
 
-def cluster_access(settings: AgentSettings) -> "ClusterAccess | None":
+class NodeCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent reaches its cluster, and whether its certificate is issued by the cluster."""
+
+    access: "ClusterAccess"
+    is_issued: bool = False
+    """Whether the client certificate is that of the store, and is requested."""
+    is_renewed: bool = False
+    is_forced: bool = False
+    """Whether the certificate is replaced at once, because it came with the kubeconfig."""
+    bootstrap_kubeconfig: str = ""
+    """The credentials for requests without a valid certificate; empty: those of ``access``."""
+
+
+def cluster_credentials(settings: AgentSettings, kubelet: KubeletConfiguration) -> NodeCredentials | None:
     """How the API server is reached; None: the agent joins no cluster.
 
-    Errors: InputError with the faults of the kubeconfig.
+    Errors: InputError with the faults of the kubeconfig; HostError.
     """
     if settings.kubeconfig is None:
+        if settings.bootstrap_kubeconfig:
+            rule = "needs --kubeconfig: the file that is written once there is a certificate"
+            value = settings.bootstrap_kubeconfig
+            raise InputError([Fault(source="--bootstrap-kubeconfig", value=value, rule=rule)])
         return None
-    if find_spec("aiohttp") is None:
-        rule = "no module named 'aiohttp': pip install 'nodewright[agent,cluster]'"
-        raise InputError([Fault(source="--kubeconfig", value=settings.kubeconfig, rule=rule)])
+    _require("aiohttp", settings.kubeconfig)
     from nodewright.cluster.access import AccessOptions  # noqa: PLC0415 - needs the extra `cluster`
     from nodewright.cluster.kubeconfig import load_access  # noqa: PLC0415 - as above
 
-    return load_access(AccessOptions(kubeconfig=settings.kubeconfig), os.environ)
+    if not (settings.bootstrap_kubeconfig or kubelet.rotate_certificates or kubelet.server_tls_bootstrap):
+        return NodeCredentials(access=load_access(AccessOptions(kubeconfig=settings.kubeconfig), os.environ))
+    _require("cryptography", settings.kubeconfig)
+    from nodewright.agent_main.tls_bootstrap import node_credentials  # noqa: PLC0415 - 3 MiB, if it is not used
+
+    return node_credentials(settings, rotates=kubelet.rotate_certificates, now_s=time.time())
+
+
+def _require(module: str, kubeconfig: str) -> None:
+    if find_spec(module) is None:
+        rule = f"no module named '{module}': pip install 'nodewright[agent,cluster]'"
+        raise InputError([Fault(source="--kubeconfig", value=kubeconfig, rule=rule)])
 
 
 @asynccontextmanager
 async def cluster_tasks(
     settings: AgentSettings,
-    access: "ClusterAccess | None",
+    credentials: NodeCredentials | None,
     parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
     system_info: NodeSystemInfo,
 ) -> AsyncIterator[tuple[BackgroundTask, ...]]:
@@ -45,11 +75,20 @@ async def cluster_tasks(
 
     Errors: InputError for the options of the Node.
     """
-    if access is None:
+    if credentials is None:
         yield ()
         return
     from nodewright.agent_main.cluster_setup import cluster_member, node_identity  # noqa: PLC0415 - needs the extra
 
     identity = node_identity(settings, parts[0].state.node.config, system_info)
-    async with cluster_member(access, identity, parts, settings.root_dir) as member:
-        yield tuple(member.tasks())
+    async with cluster_member(credentials.access, identity, parts, settings.root_dir) as member:
+        tasks = tuple(member.tasks())
+        kubelet = parts[0].state.node.config.parts.kubelet
+        if not (credentials.is_issued or kubelet.server_tls_bootstrap):
+            yield tasks
+            return
+        from nodewright.agent_main import tls_bootstrap  # noqa: PLC0415 - 3 MiB, if it is not used
+
+        yield tls_bootstrap.with_certificate_tasks(
+            settings, credentials, (tasks, lambda: member.registration.node), parts
+        )

@@ -132,6 +132,7 @@ OPTION_FLAGS = {
     "config-dir": "config_dir",
     "root-dir": "root_dir",
     "kubeconfig": "kubeconfig",
+    "bootstrap-kubeconfig": "bootstrap_kubeconfig",
     "cert-dir": "cert_dir",
     "hostname-override": "node_name",
     "node-ip": "node_ip",
@@ -207,7 +208,6 @@ HARMLESS_FLAGS: Mapping[str, tuple[FlagKind, str]] = {
 """Flags that may be ignored, with the kind of their value and the reason."""
 
 REFUSED_FLAGS: Mapping[str, tuple[FlagKind, str, str]] = {
-    "bootstrap-kubeconfig": (_KIND.TEXT, "", "the agent requests no client certificate: use --kubeconfig"),
     "exit-on-lock-contention": (_KIND.BOOLEAN, "false", "the agent locks its --root-dir itself"),
     "image-credential-provider-bin-dir": (_KIND.TEXT, "", "the agent runs no credential providers"),
     "image-credential-provider-config": (_KIND.TEXT, "", "the agent runs no credential providers"),

@@ -244,6 +244,7 @@ def kubelet_settings(command_line: KubeletCommandLine, socket: Path) -> AgentSet
         node_ip=options.get("node_ip", ""),
         cloud_provider=options.get("cloud_provider", ""),
         cert_dir=path("cert_dir"),
+        bootstrap_kubeconfig=options.get("bootstrap_kubeconfig") or None,
         is_kubelet=True,
         config_overrides=command_line.overrides,
     )

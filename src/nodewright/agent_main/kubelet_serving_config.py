@@ -52,7 +52,8 @@ def serving_config(
     if faults:
         raise InputError(faults)
     name, address = host
-    key_pair = _key_pair(settings, config, name, address)
+    is_issued = access is not None and config.server_tls_bootstrap
+    key_pair = _issued_pair(settings) if is_issued else _key_pair(settings, config, name, address)
     client, reviews = _reviews(config, name, access)
     authorizer = Authorizer(
         grants,
@@ -62,7 +63,7 @@ def serving_config(
         token_reviews=reviews[0],
         access_reviews=reviews[1],
     )
-    tls = ReloadingTLS(key_pair, config)
+    tls = ReloadingTLS(key_pair, config, is_issued=is_issued)
     return KubeletServingConfig(config=config, access=authorizer, tls=tls, review_client=client)
 
 
@@ -100,6 +101,14 @@ def _webhook_faults(document: Mapping[str, Any]) -> list[Fault]:
     return faults
 
 
+def _issued_pair(settings: AgentSettings) -> KeyPair:
+    """The certificate that the cluster issues, which may not exist yet."""
+    from nodewright.cluster_node.certificate_store import SERVER, CertificateStore  # noqa: PLC0415 - only here
+
+    path = CertificateStore(settings.certificate_dir, SERVER).path
+    return KeyPair(path, path)
+
+
 def _key_pair(settings: AgentSettings, config: KubeletConfiguration, name: str, address: str) -> KeyPair:
     certificate, key = config.tls_cert_file, config.tls_private_key_file
     if certificate and key:
@@ -109,4 +118,4 @@ def _key_pair(settings: AgentSettings, config: KubeletConfiguration, name: str, 
         rule = "must be set together: a certificate and its key"
         raise InputError([Fault(path=missing, error="Required value", rule=rule)])
     addresses = tuple(dict.fromkeys(address for address in ("127.0.0.1", "::1", address) if address))
-    return ensure_key_pair(settings.cert_dir or settings.root_dir / "pki", name, addresses)
+    return ensure_key_pair(settings.certificate_dir, name, addresses)

@@ -36,7 +36,7 @@ from nodewright.agent_main.agent_node import (
 )
 from nodewright.agent_main.agent_settings import AgentSettings, pod_resources_socket
 from nodewright.agent_main.agent_shutdown import drain, run_unless_stopped
-from nodewright.agent_main.cluster_tasks import cluster_access, cluster_tasks
+from nodewright.agent_main.cluster_tasks import NodeCredentials, cluster_credentials, cluster_tasks
 from nodewright.agent_main.plugin_setup import create_plugin_endpoints, serve_registration
 from nodewright.agent_main.runtime_setup import RuntimeParts, create_runtime_parts, log_root, wait_for_runtime
 from nodewright.api.agent_server import serve_agent_api
@@ -70,7 +70,6 @@ from nodewright.values.quantity import QuantityError
 
 if TYPE_CHECKING:
     from nodewright.api.kubelet_serving import KubeletServingConfig
-    from nodewright.cluster.access import ClusterAccess
 
 NICE_VALUE = -10
 """The agent's nice value, where it may set one."""
@@ -101,8 +100,8 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
     ShortCollections().install()
     prepare_root_directory(settings.root_dir)
     raise_descriptor_limit()
-    access = cluster_access(settings)
-    kubelet_api = _kubelet_serving_config(settings, agent_node, access)
+    credentials = cluster_credentials(settings, agent_node.node.config.parts.kubelet)
+    kubelet_api = _kubelet_serving_config(settings, agent_node, credentials)
     opened_store = _opened_store(settings, agent_node)
     if opened_store is None:
         return ERROR
@@ -116,7 +115,7 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
     started = RecordEvent(uid="", is_warning=False, reason="Starting", message="Starting nodewright agent.")
     for event in (started, *opened_store.events):
         record_event(event)
-    await _run_until_stopped(parts, kubelet_api, access, stop)
+    await _run_until_stopped(parts, kubelet_api, credentials, stop)
     await parts.loop.effect_runner.runtime.close()
     return YES
 
@@ -124,14 +123,14 @@ async def run_agent(settings: AgentSettings, agent_node: AgentNode) -> int:
 async def _run_until_stopped(
     parts: AgentParts,
     kubelet_api: "KubeletServingConfig | None",
-    access: "ClusterAccess | None",
+    credentials: NodeCredentials | None,
     stop: asyncio.Event,
 ) -> None:
     """Runs the loop and the tasks beside it until the agent is asked to stop."""
     settings, record_event = parts.settings, parts.event_recorder.record
     cluster = cluster_tasks(
         settings,
-        access,
+        credentials,
         (parts.loop, parts.event_recorder, parts.runtime_parts),
         parts.served_agent.system_info,
     )
@@ -171,7 +170,7 @@ async def _servers(parts: AgentParts, kubelet_api: "KubeletServingConfig | None"
 
 
 def _kubelet_serving_config(
-    settings: AgentSettings, agent_node: AgentNode, access: "ClusterAccess | None"
+    settings: AgentSettings, agent_node: AgentNode, credentials: NodeCredentials | None
 ) -> "KubeletServingConfig | None":
     """The settings of the kubelet's HTTP API; None: it is not served.
 
@@ -182,7 +181,7 @@ def _kubelet_serving_config(
     from nodewright.agent_main.kubelet_serving_config import serving_config  # noqa: PLC0415 - 3 MiB, if it is not used
 
     document = agent_node.profile.spec.kubelet_configuration
-    host = (agent_node.node.name, host_address())
+    host, access = (agent_node.node.name, host_address()), credentials.access if credentials else None
     return serving_config(settings, document, agent_node.node.config.parts.kubelet, host, access)
 
 

@@ -41,10 +41,18 @@ class ReloadingTLS:
     """
 
     def __init__(
-        self, pair: KeyPair, config: KubeletConfiguration, clock: Callable[[], float] = time.monotonic
+        self,
+        pair: KeyPair,
+        config: KubeletConfiguration,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_issued: bool = False,
     ) -> None:
-        """Errors: as `server_context`."""
-        self._pair, self._config, self._clock = pair, config, clock
+        """``is_issued``: the cluster issues the certificate; until then, every handshake fails.
+
+        Errors: as `server_context`.
+        """
+        self._pair, self._config, self._clock, self._is_issued = pair, config, clock, is_issued
         authorities = config.authentication.x509.client_ca_file
         self._files = [
             os.fspath(pair.certificate),
@@ -52,7 +60,7 @@ class ReloadingTLS:
             *([authorities] if authorities else []),
         ]
         self._checked_s, self._versions = clock(), self._file_versions()
-        self._context = server_context(pair, config)
+        self._context = self._new_context()
 
     def context(self, log: Callable[[str], None]) -> ssl.SSLContext:
         """The context for a new connection; an invalid change is logged once, and the previous context is kept."""
@@ -63,10 +71,14 @@ class ReloadingTLS:
             if versions != self._versions:
                 self._versions = versions
                 try:
-                    self._context = server_context(self._pair, self._config)
+                    self._context = self._new_context()
                 except InputError as error:
                     log(f"the previous certificates stay in use: {error}")
         return self._context
+
+    def _new_context(self) -> ssl.SSLContext:
+        is_absent = self._is_issued and not self._pair.certificate.exists()
+        return server_context(None if is_absent else self._pair, self._config)
 
     def _file_versions(self) -> list[tuple[int, int, int] | None]:
         return [_file_version(file) for file in self._files]
@@ -80,8 +92,8 @@ def _file_version(path: str) -> tuple[int, int, int] | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def server_context(pair: KeyPair, config: KubeletConfiguration) -> ssl.SSLContext:
-    """The TLS context with this key pair, and with client certificates of `authentication.x509.clientCAFile`.
+def server_context(pair: KeyPair | None, config: KubeletConfiguration) -> ssl.SSLContext:
+    """The TLS context with this key pair, without which no handshake succeeds, and with client certificates of `authentication.x509.clientCAFile`.
 
     Errors:  InputError with all faults of the files and names.
     Follows: v1.36, cmd/kubelet/app/server.go, InitializeTLS; component-base/cli/flag/ciphersuites_flag.go.
@@ -98,10 +110,11 @@ def server_context(pair: KeyPair, config: KubeletConfiguration) -> ssl.SSLContex
     suites = [_SUITES[suite] for suite in config.tls_cipher_suites if suite in _SUITES]
     if suites:
         context.set_ciphers(":".join(suites))
-    try:
-        context.load_cert_chain(pair.certificate, pair.key)
-    except (OSError, ssl.SSLError) as error:
-        faults.append(_file_fault("tlsCertFile", f"{pair.certificate}, {pair.key}", error))
+    if pair is not None:
+        try:
+            context.load_cert_chain(pair.certificate, pair.key)
+        except (OSError, ssl.SSLError) as error:
+            faults.append(_file_fault("tlsCertFile", f"{pair.certificate}, {pair.key}", error))
     authorities = config.authentication.x509.client_ca_file
     if authorities:
         try:
