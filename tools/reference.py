@@ -87,6 +87,7 @@ LAYERS = (
     "evict",
     "node_export",
     "upgrade",
+    "scheduling",
     "policies",
     "features",
     "library",
@@ -95,6 +96,7 @@ LAYERS = (
     "conformance",
     "agent_main",
     "export_main",
+    "extender_main",
     "cli",
 )
 

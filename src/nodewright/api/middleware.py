@@ -89,7 +89,7 @@ class RequestMetrics:
 class AuthMiddleware:
     """Passes authorized requests to an application."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each has a default but the first three
         self,
         app: App,
         routes: Sequence[AuthorizedRoute],
@@ -98,8 +98,10 @@ class AuthMiddleware:
         refusals: RefusalLog,
         requests: RequestMetrics,
         is_fine: bool = True,
+        max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         """Without ``access`` every request is allowed; ``is_fine`` is the gate KubeletFineGrainedAuthz."""
+        self._max_body_bytes = max_body_bytes
         self._app, self._routes, self._access = app, routes, access
         self._refusals, self._requests, self._is_fine = refusals, requests, is_fine
         self._kind = "readwrite" if access is not None else "readonly"
@@ -114,7 +116,7 @@ class AuthMiddleware:
         try:
             if self._access is not None and not await self._is_allowed(scope, send):
                 return
-            if not await run_bounded(self._app, scope, receive, send):
+            if not await run_bounded(self._app, scope, receive, send, max_body_bytes=self._max_body_bytes):
                 why = f"the request for {path} was too large or too slow, or the response was not received in time"
                 self._refusals.record(_source(scope), "slow", why)
         finally:
@@ -180,21 +182,27 @@ def _authorization(scope: Scope) -> str:
 
 
 async def run_bounded(
-    app: App, scope: Scope, receive: Receive, send: Send, *, may_pause: bool = False
+    app: App,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    *,
+    may_pause: bool = False,
+    max_body_bytes: int = MAX_BODY_BYTES,
 ) -> bool:
     """Runs the application with limits for the request's size and time, and for slow readers unless they ``may_pause``.
 
     False: a limit is exceeded, and the connection is closed.
     """
     try:
-        await app(scope, _limited_receive(receive), send if may_pause else _timed_send(send))
+        await app(scope, _limited_receive(receive, max_body_bytes), send if may_pause else _timed_send(send))
     except (_SendTimeoutError, ClientDisconnect):
         await _abort_connection(scope)
         return False
     return True
 
 
-def _limited_receive(receive: Receive) -> Receive:
+def _limited_receive(receive: Receive, max_body_bytes: int) -> Receive:
     """Receives a body; if it is too large or too slow, the client counts as disconnected."""
     size, is_complete = 0, False
 
@@ -209,7 +217,7 @@ def _limited_receive(receive: Receive) -> Receive:
             return {"type": "http.disconnect"}
         size += len(message.get("body", b""))
         is_complete = not message.get("more_body", False)
-        return message if size <= MAX_BODY_BYTES else {"type": "http.disconnect"}
+        return message if size <= max_body_bytes else {"type": "http.disconnect"}
 
     return limited_receive
 

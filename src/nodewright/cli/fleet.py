@@ -160,6 +160,11 @@ _RUN_OPTIONS = (
         help="Where a controller's replacement pod goes after a node has refused its pod.",
     ),
     click.option(
+        "--extender",
+        is_flag=True,
+        help="The scheduler asks each kubelet before it binds a pod, as with `nodewright extender`.",
+    ),
+    click.option(
         "--preemption/--no-preemption",
         default=True,
         show_default=True,
@@ -263,6 +268,7 @@ def _options(choices: dict[str, Any], *, is_sweep: bool) -> Options:
         keep_finished_pods=lists_pods,
         samples_nodes=not is_sweep and choices["html"] is not None,
         until_s=choices["until"],
+        extender=choices["extender"],
     )
 
 

@@ -153,6 +153,7 @@ def run_identity(nodes: Sequence[FleetNode], setup: SimulationSetup) -> str:
         setup.budgets,
         setup.until_s,
         setup.samples_nodes,
+        *(["extender"] if setup.extender else []),
     )
     return sha256(repr((node_facts, settings)).encode(errors="surrogatepass")).hexdigest()
 

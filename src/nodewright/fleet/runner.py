@@ -89,6 +89,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     exist at one time and not with the length of the trace."""
     samples_nodes: bool = False
     """Sample the load of each node over time: up to 96 times, for all nodes."""
+    extender: bool = False
+    """The scheduler asks each node's kubelet before it binds a pod, as with `nodewright extender`."""
 
 
 class RunCheckpoint(msgspec.Struct, frozen=True):
@@ -149,6 +151,7 @@ def simulation_setup(options: Options) -> SimulationSetup:
         until_s=options.until_s,
         keep_finished_pods=options.keep_finished_pods,
         samples_nodes=options.samples_nodes,
+        extender=options.extender,
     )
 
 

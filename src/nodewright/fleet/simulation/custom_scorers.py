@@ -69,12 +69,16 @@ class NodeScorer(CustomPolicy):
     builtin_names: ClassVar[frozenset[str]] = frozenset({"default"})
 
     def __call__(self, shape: PodShape, slot: NodeSlot) -> int:
-        """The score of this node.
+        """The score of this node; errors as of `of`."""
+        return self.of(CandidateNode(shape, slot))
+
+    def of(self, candidate: CandidateNode) -> int:
+        """The score of a candidate.
 
         Errors: CustomPolicyError if the function fails or returns anything else.
         """
         try:
-            score = self.score(CandidateNode(shape, slot))
+            score = self.score(candidate)
         except Exception as error:
             raise CustomPolicyError(self, failure_text(error)) from error
         if not isinstance(score, int) or not 0 <= score <= MAX_NODE_SCORE:

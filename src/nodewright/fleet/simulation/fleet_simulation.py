@@ -21,14 +21,18 @@ from nodewright.fleet.simulation.outcomes import (
     SimulationCounters,
 )
 from nodewright.fleet.simulation.pending_queue import PendingQueue, ShapeQueue
-from nodewright.fleet.simulation.pod_shapes import PodShapes
+from nodewright.fleet.simulation.pod_shapes import PodShape, PodShapes
 from nodewright.fleet.simulation.scheduler import (
     ExhaustiveScheduler,
     IncrementalScheduler,
     NodeScore,
     Scheduler,
 )
-from nodewright.fleet.simulation.scheduler_preemption import DisruptionBudgets, preemption_plan
+from nodewright.fleet.simulation.scheduler_preemption import (
+    DisruptionBudgets,
+    PreemptionPlan,
+    preemption_plan,
+)
 from nodewright.fleet.simulation.scores import default_score
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.kubernetes.node_profile import NodeProfile
@@ -68,6 +72,8 @@ class SimulationSetup(msgspec.Struct, frozen=True, kw_only=True):
     """Whether records of finished pods are kept, or only counts."""
     samples_nodes: bool = False
     """Whether the load of each node is sampled over time."""
+    extender: bool = False
+    """Whether the scheduler asks the node's kubelet before it binds a pod, as with `nodewright extender`."""
 
 
 class PodCompletion(NamedTuple):
@@ -191,11 +197,11 @@ class FleetSimulation:
         """Schedules the first pod of a queue, and admits it on the chosen node."""
         slots, shape = self.cluster.nodes, queue.shape
         skipped = self._skipped_nodes(queue)
-        node = self.scheduler.choose(shape, skipped)
+        node = self._chosen_node(queue, skipped)
         if node is None and self.setup.preemption:
             waiting = self.queue.pending_counts() if self.setup.budgets else {}
             plan = preemption_plan(shape, self.cluster, self.budgets, waiting)
-            if plan is not None and plan.node not in skipped:
+            if plan is not None and plan.node not in skipped and self._makes_room(shape, plan):
                 for uid in plan.uids:
                     self._remove_from_node(
                         plan.node, uid, FleetEventKind.PREEMPTED, preemptor=queue.pods[0].pod_number
@@ -219,6 +225,24 @@ class FleetSimulation:
         else:
             self._record_rejection(queue, kubelet, outcome)
         self.queue.activate(queue)
+
+    def _chosen_node(self, queue: ShapeQueue, skipped: frozenset[int]) -> int | None:
+        """The best node; with an extender the best of those whose kubelets admit the pod."""
+        if not self.setup.extender:
+            return self.scheduler.choose(queue.shape, skipped)
+        slots, known = self.cluster.nodes, queue.would_be_refused_by
+        excluded = {node for node, generation in known.items() if slots[node].generation == generation}
+        while True:
+            node = self.scheduler.choose(queue.shape, skipped | excluded)
+            if node is None or self.kubelets.would_admit(self.kubelets.all[node], queue.shape):
+                return node
+            known[node] = slots[node].generation
+            excluded.add(node)
+
+    def _makes_room(self, shape: PodShape, plan: PreemptionPlan) -> bool:
+        """Whether the kubelet admits the pod without the victims, which only an extender knows before."""
+        kubelet = self.kubelets.all[plan.node]
+        return not self.setup.extender or self.kubelets.would_admit(kubelet, shape, without=plan.uids)
 
     def _skipped_nodes(self, queue: ShapeQueue) -> frozenset[int]:
         if self.setup.retry is not Retry.ELSEWHERE:

@@ -103,6 +103,29 @@ class SimulatedKubelets:
             heappush(kubelet.free_uids, victim)
         return outcome
 
+    def would_admit(self, kubelet: SimulatedKubelet, shape: PodShape, *, without: Sequence[str] = ()) -> bool:
+        """Whether the kubelet would admit a pod of this shape now, or ``without`` these pods; it kills none for it.
+
+        The kubelet is unchanged.
+        """
+        if not without:
+            uid = self.next_uid(kubelet)
+            key = (shape.number, uid, kubelet.number if shape.selects_nodes else -1)
+            outcome = kubelet.node_state.admissions.get(key)
+            if outcome is None:
+                outcome = self._decide(kubelet, shape, uid, is_running=False)
+                if self._is_caching:
+                    self._cache(kubelet.node_state.admissions, key, outcome)
+            return outcome.is_placed and not outcome.victims
+        before = kubelet.node_state
+        state = before.state
+        for victim in without:
+            state = step(state, PodRemoved(victim)).state
+        kubelet.node_state = CachedNodeState(state.without_stale())
+        outcome = self._decide(kubelet, shape, "candidate", is_running=False)
+        kubelet.node_state = before
+        return outcome.is_placed and not outcome.victims
+
     def remove_pod(self, kubelet: SimulatedKubelet, uid: str) -> None:
         """Removes a pod from its node."""
         if kubelet.free is not None and self._decisions is not None:

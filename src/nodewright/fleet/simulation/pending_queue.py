@@ -26,7 +26,15 @@ class QueuedPod(NamedTuple):
 class ShapeQueue:
     """The pending pods of one shape."""
 
-    __slots__ = ("is_looping", "is_ready", "pods", "refused_by", "shape", "tried_at_generation")
+    __slots__ = (
+        "is_looping",
+        "is_ready",
+        "pods",
+        "refused_by",
+        "shape",
+        "tried_at_generation",
+        "would_be_refused_by",
+    )
 
     def __init__(self, shape: PodShape) -> None:
         self.shape = shape
@@ -38,6 +46,8 @@ class ShapeQueue:
         """Generation of the cluster view when the first pod was last tried."""
         self.refused_by: dict[int, int] = {}
         """Nodes that rejected the first pod, with the generation of each at that time."""
+        self.would_be_refused_by: dict[int, int] = {}
+        """Nodes that an extender has excluded, with the generation of each at that time."""
 
 
 class PendingQueue:

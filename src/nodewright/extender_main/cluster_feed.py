@@ -1,0 +1,216 @@
+"""Nodes and pods of the API server for the tracked cluster, and predictions of nodes without a fresh export."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.cluster.node_sources import NodeReading, cluster_node
+from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster_node.reflector import Reflector
+from nodewright.errors import InputError
+from nodewright.host.ports import Clock
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.scheduling.extender_protocol import decode_pod
+from nodewright.scheduling.pod_queries import PodQuery, pod_query
+from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
+from nodewright.scheduling.verdict_ledger import ComparedVerdict, VerdictLedger
+
+NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"
+URL_ANNOTATION = "nodewright.dev/export-url"
+_TERMINAL = ("Succeeded", "Failed")
+PREDICTION_BATCH_S, PREDICTION_PAUSE_S = 0.01, 0.05
+"""How long predictions are computed without a pause for calls, and the pause."""
+
+
+class ClusterFeed:
+    """Follows nodes and pods, and keeps the tracked cluster as they are."""
+
+    def __init__(self, api: ClusterAPI, cluster: TrackedCluster, clock: Clock) -> None:
+        self.nodes, self.pods = (
+            Reflector(api, NODES_PATH, "", clock),
+            Reflector(api, PODS_PATH, "", clock),
+        )
+        self.ledger = VerdictLedger()
+        self.export_max_age_s, self.export_port = float("inf"), 0
+        self.on_node: Callable[[str, str], None] = lambda _name, _url: None
+        """Called with the name of each node and the URL of its export; an empty one for a node that is gone."""
+        self.on_compared: Callable[[ComparedVerdict], None] = lambda _comparison: None
+        self._cluster, self._clock = cluster, clock
+        self._bound: dict[str, str] = {}
+        """The nodes of active pods, by uid."""
+        self._node_names: dict[str, str] = {}
+        self._outdated: dict[str, None] = {}
+        """Nodes whose prediction is not up to date."""
+        for reflector, change in ((self.nodes, self._node_changed), (self.pods, self._pod_changed)):
+            reflector.reduce, reflector.on_change = trimmed_object, change
+
+    @property
+    def has_listed(self) -> bool:
+        """Whether nodes and pods have been read once."""
+        return self.nodes.has_listed and self.pods.has_listed
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod with this uid.
+
+        Errors: InputError for a pod that cannot be decoded.
+        """
+        document = self.pods.objects.get(uid)
+        return None if document is None else decode_pod(document)
+
+    async def predict(self) -> None:
+        """Predicts nodes without a fresh export until it is cancelled."""
+        while True:
+            self._cluster_times()
+            end_s = self._clock.monotonic_s() + PREDICTION_BATCH_S
+            while self._outdated and self._clock.monotonic_s() < end_s:
+                self._predict_node(next(iter(self._outdated)))
+            await self._clock.sleep(PREDICTION_PAUSE_S if self._outdated else 1.0)
+
+    def _cluster_times(self) -> None:
+        now_s = self._clock.monotonic_s()
+        for name in tuple(self._cluster.stale_nodes(now_s=now_s, after_s=self.export_max_age_s)):
+            self._cluster.mark_unknown(name, "its export is too old")
+            self._outdated[name] = None
+        self._cluster.expire_reservations(now_s=now_s)
+
+    def export_failed(self, name: str, error: str) -> None:
+        """Notes that a node's export cannot be: the node is predicted instead."""
+        self._cluster.mark_unknown(name, error)
+        self._outdated[name] = None
+
+    # ------------------------------------------------------------ nodes
+
+    def _node_changed(self, uid: str) -> None:
+        known, objects = self._node_names, self.nodes.objects
+        for changed in [uid] if uid else sorted({*known, *objects}):
+            document = objects.get(changed)
+            name = known.pop(changed, "") if document is None else str(document["metadata"]["name"])
+            if document is None:
+                if name and name not in known.values():
+                    self._cluster.remove_node(name)
+                    self.on_node(name, "")
+                continue
+            known[changed] = name
+            meta = document["metadata"]
+            self._cluster.set_labels(name, meta.get("labels") or {})
+            self.on_node(
+                name,
+                str(
+                    (meta.get("annotations") or {}).get(URL_ANNOTATION)
+                    or export_url(document, self.export_port)
+                ),
+            )
+            self._mark_outdated(name)
+
+    def _mark_outdated(self, name: str) -> None:
+        if self._cluster.node(name).basis is not Basis.EXACT:
+            self._outdated[name] = None
+
+    def _predict_node(self, name: str) -> None:
+        self._outdated.pop(name, None)
+        node = self._cluster.nodes.get(name)
+        if node is None or node.basis is Basis.EXACT or not self.has_listed:
+            return
+        note = node.note if node.basis is Basis.UNKNOWN else "no fresh export"
+        now_s = self._clock.monotonic_s()
+        try:
+            profile = self._predicted_profile(name, node.profile)
+            self._cluster.put_prediction(name, profile, note=note, now_s=now_s)
+        except InputError as error:
+            self._cluster.mark_unknown(name, str(error.faults[0]))
+
+    def _predicted_profile(self, name: str, exported: NodeProfile | None) -> NodeProfile:
+        """The last exported machine and configuration, or what the Node object shows, with the pods of the API server.
+
+        Errors: InputError.
+        """
+        pods = sorted(
+            (
+                self.pods.objects[uid]
+                for uid in self._cluster.nodes[name].api_pods
+                if uid in self.pods.objects
+            ),
+            key=lambda pod: (str(pod["metadata"].get("creationTimestamp")), str(pod["metadata"]["uid"])),
+        )
+        if exported is not None and exported.spec.kubelet_configuration:
+            known = tuple(decode_pod(document) for document in pods)
+            return replace(exported, spec=replace(exported.spec, pods=known, allocations=None))
+        document = next(item for item in self.nodes.objects.values() if item["metadata"]["name"] == name)
+        items = tuple(_raw({"apiVersion": "v1", "kind": "Pod", **pod}) for pod in pods)
+        node = bytes(_raw({"apiVersion": "v1", "kind": "Node", **document}))
+        return cluster_node(name, NodeReading(node=node, pods=items)).profile
+
+    # ------------------------------------------------------------ pods
+
+    def _pod_changed(self, uid: str) -> None:
+        objects = self.pods.objects
+        for changed in [uid] if uid else sorted({*self._bound, *objects}):
+            self._apply_pod(changed, objects.get(changed))
+
+    def _apply_pod(self, uid: str, document: dict[str, Any] | None) -> None:
+        known = self._bound.get(uid, "")
+        node = str(((document or {}).get("spec") or {}).get("nodeName") or "")
+        status = (document or {}).get("status") or {}
+        is_active = bool(document and node) and status.get("phase") not in _TERMINAL
+        if document is not None and self.ledger.awaits(uid):
+            self._compare(document)
+        if known and (not is_active or known != node):
+            self._bound.pop(uid)
+            self._cluster.pod_gone(known, uid)
+            self._mark_outdated_if_known(known)
+        if document is None:
+            self.ledger.forget(uid)
+        elif is_active and uid not in self._bound:
+            self._add_bound(node, document)
+
+    def _add_bound(self, node: str, document: Mapping[str, Any]) -> None:
+        try:
+            query = pod_query(decode_pod(document))
+        except InputError:
+            return  # No API server stores it; the kubelet cannot read it either.
+        self._bound[query.uid] = node
+        self.note_binding(node, query)
+        self._mark_outdated_if_known(node)
+
+    def note_binding(self, node: str, query: PodQuery) -> None:
+        """Notes that a pod is bound; of one that another scheduler has bound the verdict is compared as well."""
+        tracked = self._cluster.node(node)
+        is_new = query.uid not in tracked.numbers and query.uid not in tracked.reservations
+        if is_new and self.has_listed and tracked.basis is Basis.EXACT:
+            self.ledger.expect(query.uid, node, self._cluster.verdict(node, query))
+        self._cluster.pod_bound(node, query, now_s=self._clock.monotonic_s())
+
+    def _mark_outdated_if_known(self, name: str) -> None:
+        if name in self._cluster.nodes:
+            self._mark_outdated(name)
+
+    def _compare(self, document: Mapping[str, Any]) -> None:
+        try:
+            comparison = self.ledger.compare(decode_pod(document))
+        except InputError:
+            return
+        if comparison is not None:
+            self.on_compared(comparison)
+
+
+def trimmed_object(document: dict[str, Any]) -> dict[str, Any]:
+    """The object without what its managers note in it, and without images, which are most of a Node."""
+    metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+    status = {key: value for key, value in (document.get("status") or {}).items() if key != "images"}
+    return {**document, "metadata": metadata, "status": status}
+
+
+def export_url(document: Mapping[str, Any], port: int) -> str:
+    """The URL of the node's export at its internal address; empty without a port or an address."""
+    addresses = (document.get("status") or {}).get("addresses") or ()
+    address = next((each.get("address", "") for each in addresses if each.get("type") == "InternalIP"), "")
+    if not port or not address:
+        return ""
+    return f"https://[{address}]:{port}/v1/state" if ":" in address else f"https://{address}:{port}/v1/state"
+
+
+def _raw(document: Mapping[str, Any]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(document))

@@ -1,0 +1,169 @@
+"""Follows the exports of all nodes: one long poll each."""
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import aiohttp
+import msgspec
+
+from nodewright.cluster_node.reflector import BackOffDelay
+from nodewright.errors import Fault, InputError
+from nodewright.host.ports import Clock
+from nodewright.profiles.node_export import MAX_EXPORT_BYTES, NodeExport, read_node_export
+from nodewright.scheduling.tracked_cluster import TrackedCluster
+
+WATCH_S, ANSWER_S = 30, 45.0
+SETTLE_S = 15.0
+"""How long calls wait for the first answers of all exporters; then the missing ones count as unknown."""
+_SKEW_S = 300.0
+
+
+class ExportAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """How exporters are reached."""
+
+    authority: Path | None = None
+    """Their certificate authorities; None: their certificates are not verified."""
+    certificate: Path | None = None
+    key: Path | None = None
+    token_file: Path | None = None
+
+    def tls(self) -> ssl.SSLContext:
+        """The TLS context.
+
+        Errors: InputError for files that cannot be used.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if self.authority is None:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            else:
+                context.load_verify_locations(cafile=self.authority)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise InputError([Fault(source="--export-ca-file", rule=error.strerror or str(error))]) from None
+        return context
+
+    def headers(self) -> dict[str, str]:
+        """The header with the token, as its file is now.
+
+        Errors: OSError.
+        """
+        if self.token_file is None:
+            return {}
+        return {"Authorization": f"Bearer {self.token_file.read_text('utf-8').strip()}"}
+
+
+class ExportFollowers:
+    """Follows one export a node, as nodes come and go; an asynchronous context manager."""
+
+    def __init__(self, access: ExportAccess, cluster: TrackedCluster, clock: Clock) -> None:
+        self._access, self.cluster, self._clock = access, cluster, clock
+        self.on_error: Callable[[str, str], None] = lambda _name, _error: None
+        """Called with a node and why its export is of no use."""
+        self.log: Callable[[str], None] = lambda _text: None
+        self.errors: Counter[str] = Counter()
+        """By kind: `transport`, `content`, `skew`."""
+        self._tasks: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._unanswered: set[str] = set()
+        self._started_s = clock.monotonic_s()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._access.tls())
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=aiohttp.ClientTimeout(total=ANSWER_S)
+        )
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        tasks = [task for _, task in self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether each exporter has been asked once: before, a restarted extender would guess."""
+        return not self._unanswered or self._clock.monotonic_s() - self._started_s > SETTLE_S
+
+    def follow(self, name: str, url: str) -> None:
+        """Follows the export of a node at a URL; an empty one ends it."""
+        known_url, task = self._tasks.get(name, ("", None))
+        if known_url == url:
+            return
+        if task is not None:
+            task.cancel()
+            del self._tasks[name]
+            self._unanswered.discard(name)
+        if url:
+            self._unanswered.add(name)
+            self._tasks[name] = (url, asyncio.ensure_future(self._run(name, url)))
+
+    async def _run(self, name: str, url: str) -> None:
+        delay, generation, is_failing = BackOffDelay(), -1, False
+        while True:
+            try:
+                content = await self._requested(url, generation)
+                if content is None:
+                    self.cluster.confirm_export(name, now_s=self._clock.monotonic_s())
+                else:
+                    generation = self._take(name, content)
+            except (aiohttp.ClientError, OSError, TimeoutError, InputError) as error:
+                kind = "content" if isinstance(error, InputError) else "transport"
+                self.errors[kind] += 1
+                text = f"{url}: {str(error) or type(error).__name__}"
+                if not is_failing or kind == "content":
+                    self.log(f"node {name}: {text}")
+                is_failing = True
+                self._unanswered.discard(name)
+                if kind == "content":
+                    self.on_error(name, text)
+                    generation = -1
+                await self._clock.sleep(delay.next_s())
+                continue
+            is_failing = False
+            self._unanswered.discard(name)
+            delay.reset()
+
+    async def _requested(self, url: str, generation: int) -> bytes | None:
+        """The next export; None: it is still of this generation."""
+        assert self._session is not None
+        query = {"watch": "true", "generation": str(generation), "timeoutSeconds": str(WATCH_S)}
+        params = query if generation >= 0 else {}
+        async with self._session.get(url, params=params, headers=self._access.headers()) as response:
+            if response.status == 304:
+                return None
+            if response.status != 200:
+                text = (await response.content.read(300)).decode("utf-8", "replace")
+                raise aiohttp.ClientError(f"status {response.status}: {text}")
+            content = await response.content.read(MAX_EXPORT_BYTES + 1)
+            while not response.content.at_eof() and len(content) <= MAX_EXPORT_BYTES:
+                content += await response.content.read(MAX_EXPORT_BYTES)
+            return content
+
+    def _take(self, name: str, content: bytes) -> int:
+        """Takes over an export; its generation.
+
+        Errors: InputError for an export that cannot be, or of another node.
+        """
+        export = read_node_export(content, f"export of node {name}")
+        if export.node_name != name:
+            rule = f"the export is that of node {export.node_name}"
+            raise InputError([Fault(path="nodeName", value=export.node_name, rule=rule)])
+        self._note_skew(export)
+        now_s = self._clock.monotonic_s()
+        self.cluster.put_export(name, export.profile, generation=export.generation, now_s=now_s)
+        return export.generation
+
+    def _note_skew(self, export: NodeExport) -> None:
+        """Counts clocks that differ; ages are measured by this machine's clock only."""
+        skew_s = abs(export.observed_time.nanoseconds - self._clock.now_ns()) / 10**9
+        if skew_s > _SKEW_S:
+            self.errors["skew"] += 1

@@ -1,0 +1,142 @@
+"""The extender's routes: the verbs of the scheduler, `/v1/admit`, health and metrics."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nodewright.api.routes import APIError, AuthorizedRoute, bare_routes, on_api_error, status_response
+from nodewright.errors import Fault, InputError
+from nodewright.extender_main.extender_service import ExtenderService, NotReadyError
+from nodewright.output.exposition import CONTENT_TYPE
+from nodewright.scheduling.admit_answer import ADMIT_PATH, OPENAPI_PATH, AdmitRequest, openapi_document
+
+MAX_CALL_BYTES = 256 << 20
+"""Thousands of Node objects, as sent to extenders without a cache of their own."""
+_BAD_REQUEST, _TOO_LARGE, _INVALID, _UNAVAILABLE = 400, 413, 422, 503
+_ADMIT = msgspec.json.Decoder(AdmitRequest)
+
+
+class ExtenderRoutes:
+    """Decodes requests, and encodes the service's answers."""
+
+    def __init__(self, service: ExtenderService, export_errors: Mapping[str, int]) -> None:
+        self._service, self._export_errors = service, export_errors
+
+    def call_routes(self) -> tuple[AuthorizedRoute, ...]:
+        """The routes of schedulers and autoscalers."""
+        service = self._service
+        verbs: dict[str, Callable[[bytes], bytes]] = {
+            "filter": service.filter,
+            "prioritize": service.prioritize,
+            "preempt": service.preempt,
+        }
+        return (
+            *(
+                AuthorizedRoute(Route(f"/{verb}", self._verb(verb, answer), methods=["POST"]))
+                for verb, answer in verbs.items()
+            ),
+            AuthorizedRoute(Route("/bind", self.bind, methods=["POST"])),
+            AuthorizedRoute(Route(ADMIT_PATH, self.admit, methods=["POST"])),
+            AuthorizedRoute(Route(OPENAPI_PATH, self.openapi)),
+        )
+
+    def health_routes(self) -> tuple[AuthorizedRoute, ...]:
+        """`/healthz`: the process answers; `/readyz`: calls are answered from the cluster; `/metrics`."""
+        return (
+            AuthorizedRoute(Route("/healthz", self.health)),
+            AuthorizedRoute(Route("/readyz", self.readiness)),
+            AuthorizedRoute(Route("/metrics", self.metrics)),
+        )
+
+    def _verb(self, name: str, answer: Callable[[bytes], bytes]) -> Callable[[Request], object]:
+        async def handle(request: Request) -> Response:
+            body = await _body(request)
+            try:
+                return _json(answer(body))
+            except InputError as error:
+                self._service.record_invalid(name)
+                return status_response(_INVALID, str(error), error.faults)
+            except NotReadyError as error:
+                return status_response(_UNAVAILABLE, str(error))
+
+        return handle
+
+    async def bind(self, request: Request) -> Response:
+        """Binds a pod."""
+        body = await _body(request)
+        try:
+            return _json(await self._service.bind(body))
+        except InputError as error:
+            self._service.record_invalid("bind")
+            return status_response(_INVALID, str(error), error.faults)
+
+    async def admit(self, request: Request) -> Response:
+        """The answers of nodes about a pod."""
+        body = await _body(request)
+        try:
+            return _json(msgspec.json.encode(self._service.admit(_ADMIT.decode(body))))
+        except msgspec.ValidationError as error:
+            text, _, where = str(error).partition(" - at `$")
+            fault = Fault(path=where.lstrip(".").rstrip("`"), rule=text)
+            return status_response(_INVALID, str(fault), (fault,))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return status_response(_BAD_REQUEST, f"not the expected JSON: {error}")
+        except InputError as error:
+            return status_response(_INVALID, str(error), error.faults)
+        except NotReadyError as error:
+            return status_response(_UNAVAILABLE, str(error))
+
+    async def openapi(self, _request: Request) -> Response:
+        """The OpenAPI document."""
+        return _json(msgspec.json.encode(openapi_document()))
+
+    async def health(self, _request: Request) -> Response:
+        """Reports that the process responds."""
+        return Response("ok", media_type="text/plain")
+
+    async def readiness(self, _request: Request) -> Response:
+        """Whether calls are answered from what the cluster holds."""
+        if self._service.is_ready:
+            return Response("ok", media_type="text/plain")
+        service = self._service
+        is_read = service.feed.has_listed and service.has_settled()
+        why = "not the leader" if is_read else "the cluster has not been read yet"
+        return Response(f"{why}\n", _UNAVAILABLE, media_type="text/plain")
+
+    async def metrics(self, _request: Request) -> Response:
+        """The metrics in the Prometheus text format."""
+        text = self._service.metrics_text(dict(self._export_errors))
+        return Response(text.encode(), media_type=CONTENT_TYPE)
+
+
+def extender_application(entries: tuple[AuthorizedRoute, ...]) -> Starlette:
+    """The application with these routes."""
+    return Starlette(
+        routes=bare_routes(entries),
+        exception_handlers={APIError: on_api_error, HTTPException: _on_http_error},
+    )
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a call.
+
+    Errors: APIError for one that is too large.
+    """
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:20]) > MAX_CALL_BYTES:
+        raise APIError(_TOO_LARGE, f"the call has {length} bytes; at most {MAX_CALL_BYTES} are read")
+    return await request.body()
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
+
+
+async def _on_http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return status_response(error.status_code, error.detail)

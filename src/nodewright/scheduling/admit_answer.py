@@ -1,0 +1,139 @@
+"""The same verdicts for autoscalers and other schedulers: `POST /v1/admit`, its OpenAPI document, and from Python."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from nodewright.errors import Fault, InputError
+from nodewright.node.step import Decision
+from nodewright.scheduling.extender_protocol import MAX_CANDIDATES, decode_pod
+from nodewright.scheduling.placement_decisions import node_scores
+from nodewright.scheduling.pod_queries import pod_query
+from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
+
+ADMIT_PATH, OPENAPI_PATH = "/v1/admit", "/openapi/v3"
+_VERSION = "nodewright.dev/v1alpha1"
+
+
+class AdmitRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of the nodes would admit the pod?"""
+
+    pod: dict[str, Any]
+    """A Pod, as for an API server."""
+    nodes: tuple[str, ...] | None = None
+    """Names of nodes; absent: all nodes."""
+    strict: bool = False
+    """Whether a node whose state is only guessed, or that is undecided, does not count as possible."""
+
+
+class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The answer of one node.
+
+    Units: numa_distance in tenths of an ACPI SLIT distance.
+    """
+
+    name: str
+    decision: Decision
+    """What its kubelet decides."""
+    possible: bool
+    """Whether the pod may be bound to it."""
+    basis: Basis
+    """What the decision is based on."""
+    generation: int
+    """The generation of the node's export; -1: there is none."""
+    score: int = 0
+    """From 0 to 10; 10 is the best of the possible nodes."""
+    reason: str = ""
+    """The kubelet's reason; empty unless the pod is refused."""
+    message: str = ""
+    """The kubelet's message."""
+    sentence: str = ""
+    """The facts that decided."""
+    unresolvable: bool = False
+    """Whether the preemption of pods of lower priority would not help."""
+    numa_distance: int = 0
+    """The mean distance between the pod's NUMA nodes; 0: it would hold nothing exclusively."""
+    note: str = ""
+    """Why the basis is not exact."""
+
+
+class AdmitAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The answers of all nodes about a pod, in the order of the request."""
+
+    api_version: Literal["nodewright.dev/v1alpha1"] = "nodewright.dev/v1alpha1"
+    kind: Literal["AdmitAnswer"] = "AdmitAnswer"
+    pod: str
+    """Its namespace and name."""
+    possible: int
+    """The number of nodes that the pod may be bound to."""
+    nodes: tuple[NodeAnswer, ...]
+
+
+def admit_answer(cluster: TrackedCluster, request: AdmitRequest) -> AdmitAnswer:
+    """What each node makes of the pod, after all pods that are on their way to it.
+
+    Errors: InputError for a pod that is none.
+    """
+    if not request.pod.get("spec"):
+        raise InputError([Fault(path="pod.spec", error="Required value", rule="a Pod")])
+    query = pod_query(decode_pod(request.pod, "pod"))
+    names: Sequence[str] = tuple(cluster.nodes) if request.nodes is None else request.nodes
+    if len(names) > MAX_CANDIDATES:
+        raise InputError([Fault(path="nodes", error="Too many", rule=f"must have at most {MAX_CANDIDATES}")])
+    answers = {name: cluster.verdict(name, query) for name in names}
+    possible = [name for name, answer in answers.items() if not answer.refuses(strict=request.strict)]
+    scores = node_scores(cluster, query, possible)
+    nodes = tuple(
+        NodeAnswer(
+            name=name,
+            decision=answer.decision,
+            possible=name in scores,
+            basis=answer.basis,
+            generation=answer.generation,
+            score=scores.get(name, 0),
+            reason=answer.verdict.reason,
+            message=answer.verdict.message,
+            sentence=answer.verdict.sentence,
+            unresolvable=answer.verdict.is_unresolvable,
+            numa_distance=answer.verdict.cost.distance,
+            note=answer.note,
+        )
+        for name, answer in answers.items()
+    )
+    return AdmitAnswer(pod=query.pod.full_name, possible=len(possible), nodes=nodes)
+
+
+def openapi_document() -> dict[str, Any]:
+    """The OpenAPI 3.1 document of the API."""
+    (_, _), schemas = msgspec.json.schema_components(
+        (AdmitRequest, AdmitAnswer), ref_template="#/components/schemas/{name}"
+    )
+    status = {
+        "type": "object",
+        "description": "A Status as API servers answer errors with, and the faults of the request as causes.",
+    }
+    request, answer = ({"$ref": f"#/components/schemas/{name}"} for name in ("AdmitRequest", "AdmitAnswer"))
+    error = _response("The request is not valid.", status)
+    operation = {
+        "operationId": "admit",
+        "summary": "Which nodes would admit the pod, why not the others, and which are best.",
+        "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
+        "responses": {
+            "200": _response("The answers of the nodes.", answer),
+            "400": error,
+            "413": _response("The request is too large.", status),
+            "422": error,
+            "503": _response("The cluster has not been read yet.", status),
+        },
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "nodewright extender", "version": _VERSION},
+        "paths": {ADMIT_PATH: {"post": operation}},
+        "components": {"schemas": schemas},
+    }
+
+
+def _response(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}

@@ -1,0 +1,168 @@
+"""Which nodes a pod can go to, which are best, and which pods have to be preempted for it."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from nodewright.node.step import Decision
+from nodewright.scheduling.pod_queries import PodQuery
+from nodewright.scheduling.shared_states import SharedState
+from nodewright.scheduling.tracked_cluster import BasedVerdict, Basis, PodOnNode, TrackedCluster
+
+MAX_SCORE = 10
+"""Follows: v1.36, kube-scheduler/extender/v1/types.go, MaxExtenderPriority."""
+
+NodeScores: TypeAlias = Mapping[str, int]
+Scorer: TypeAlias = Callable[[PodQuery, str], int]
+"""The score of a node from 0 to 100, by its name."""
+
+
+class FilteredNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes that a pod can be bound to, and why not to the others."""
+
+    passed: tuple[str, ...]
+    failed: Mapping[str, str]
+    """The texts of refusals, by node; the preemption of pods may help."""
+    unresolvable: Mapping[str, str]
+    """The texts of refusals that the preemption of pods does not change."""
+    decisions: Mapping[tuple[Decision, Basis], int]
+    """The number of verdicts, by decision and basis."""
+
+
+def filtered_nodes(
+    cluster: TrackedCluster, query: PodQuery, names: Sequence[str], *, strict: bool = False
+) -> FilteredNodes:
+    """The candidates that do not refuse the pod. A guess refuses no node, unless ``strict``."""
+    passed: list[str] = []
+    failed: dict[str, str] = {}
+    unresolvable: dict[str, str] = {}
+    decisions = Counter[tuple[Decision, Basis]]()
+    for name in names:
+        answer = cluster.verdict(name, query)
+        verdict = answer.verdict
+        decisions[verdict.decision, answer.basis] += 1
+        if not answer.refuses(strict=strict):
+            passed.append(name)
+        elif verdict.is_unresolvable:
+            unresolvable[name] = refusal_text(answer)
+        else:
+            failed[name] = refusal_text(answer)
+    return FilteredNodes(
+        passed=tuple(passed), failed=failed, unresolvable=unresolvable, decisions=dict(decisions)
+    )
+
+
+def refusal_text(answer: BasedVerdict) -> str:
+    """Why the node is not taken: the kubelet's reason with our sentence, and what is a guess."""
+    if answer.basis is Basis.EXACT:
+        return answer.verdict.text
+    return f"{answer.verdict.text} ({answer.basis}: {answer.note})"
+
+
+def node_scores(
+    cluster: TrackedCluster, query: PodQuery, names: Sequence[str], scorer: Scorer | None = None
+) -> NodeScores:
+    """The score of each node from 0 to 10.
+
+    Least distance between the pod's NUMA nodes first, then least growth of fragmentation: the best of these nodes has
+    10, the worst 0. Nodes that are only predicted, or where the kubelet would preempt pods, have 0 beside exact ones.
+    A custom ``scorer`` replaces this.
+    """
+    if scorer is not None:
+        return {name: scorer(query, name) * MAX_SCORE // 100 for name in names}
+    ranks: dict[str, tuple[int, int]] = {}
+    for name in names:
+        answer = cluster.verdict(name, query)
+        if (
+            answer.decision is Decision.ADMITTED
+            and answer.basis is Basis.EXACT
+            and not answer.verdict.preempts
+        ):
+            ranks[name] = answer.verdict.cost
+    ordered = sorted(set(ranks.values()))
+    steps = max(len(ordered) - 1, 1)
+    scores = {cost: MAX_SCORE - MAX_SCORE * place // steps for place, cost in enumerate(ordered)}
+    return {name: scores[ranks[name]] if name in ranks else 0 for name in names}
+
+
+class ProposedVictims(msgspec.Struct, frozen=True):
+    """The pods that the scheduler would preempt on a node, by uid."""
+
+    uids: tuple[str, ...]
+    violations: int = 0
+    """How many of them violate a PodDisruptionBudget."""
+
+
+def sufficient_victims(
+    cluster: TrackedCluster,
+    query: PodQuery,
+    proposals: Mapping[str, ProposedVictims],
+    *,
+    strict: bool = False,
+) -> dict[str, ProposedVictims]:
+    """The victims that really make room, by node; nodes where no victims do are left out.
+
+    The scheduler's victims stay: it has counted them. Further ones are pods of lower priority, the least important
+    first, and no more than needed. Nodes that are only guessed keep the proposal, unless ``strict``.
+    """
+    chosen: dict[str, ProposedVictims] = {}
+    for name, proposal in proposals.items():
+        if not proposal.uids:
+            continue
+        node = cluster.nodes.get(name)
+        if node is None or node.state is None or node.basis is not Basis.EXACT:
+            if not strict:
+                chosen[name] = proposal
+            continue
+        if query.label_mismatch(name, node.labels) is not None:
+            continue
+        further = _further_victims(cluster, query, name, proposal.uids)
+        if further is not None:
+            chosen[name] = ProposedVictims((*proposal.uids, *further), proposal.violations)
+    return chosen
+
+
+def _further_victims(
+    cluster: TrackedCluster, query: PodQuery, name: str, proposed: Collection[str]
+) -> tuple[str, ...] | None:
+    """The pods to preempt beside the proposed ones; None: no preemption makes room."""
+    api_pods = cluster.nodes[name].api_pods
+    on_node = cluster.pods_on(name)
+    numbers = {pod.number for pod in on_node if pod.uid in proposed}
+    state = cluster.state_after_reservations(name).without(numbers)
+    if _admits(state, query):
+        return ()
+    # Only pods of the scheduler's cache can be victims; others make it drop the whole answer.
+    candidates = [
+        pod
+        for pod in on_node
+        if pod.uid in api_pods
+        and pod.uid not in proposed
+        and pod.number in state.state.pods
+        and api_pods[pod.uid].priority < query.priority
+    ]
+    if not _admits(state.without([pod.number for pod in candidates]), query):
+        return None
+    return _reprieved(state, query, candidates, {pod.uid: api_pods[pod.uid].priority for pod in candidates})
+
+
+def _reprieved(
+    state: SharedState, query: PodQuery, candidates: Sequence[PodOnNode], priorities: Mapping[str, int]
+) -> tuple[str, ...]:
+    """The fewest of the candidates that must go, reprieving the most important first.
+
+    Follows: v1.36, pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode.
+    """
+    victims = {pod.number: pod.uid for pod in candidates}
+    for pod in sorted(candidates, key=lambda each: (-priorities[each.uid], each.number)):
+        rest = [number for number in victims if number != pod.number]
+        if _admits(state.without(rest), query):
+            del victims[pod.number]
+    return tuple(victims.values())
+
+
+def _admits(state: SharedState, query: PodQuery) -> bool:
+    verdict = state.verdict(query)
+    return verdict.decision is Decision.ADMITTED and not verdict.preempts

@@ -1,0 +1,79 @@
+"""Laws of scheduling: shared verdicts are each node's own, safe orders are safe, victims make room."""
+
+from itertools import permutations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.small_nodes import guaranteed_pods, profiles
+from tests.unit.scheduling.test_tracked_cluster import with_pods
+
+from nodewright.engine import Node
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.step import Decision
+from nodewright.reasons.texts import kubelet_text
+from nodewright.scheduling.placement_decisions import ProposedVictims, sufficient_victims
+from nodewright.scheduling.pod_queries import pod_query
+from nodewright.scheduling.shared_states import StatePool
+from nodewright.scheduling.tracked_cluster import TrackedCluster
+
+NAMES = ("a", "b", "c", "d")
+pod_lists = st.tuples(*[guaranteed_pods(name, largest=3) for name in NAMES])
+
+
+@given(profiles(), pod_lists)
+def test_a_verdict_without_names_is_the_nodes_own(profile: NodeProfile, pods: tuple[Pod, ...]) -> None:
+    node, state = Node.from_profile(profile), StatePool().state_of(profile)
+    for pod in pods:
+        own, verdict = node.admit(pod), state.verdict(pod_query(pod))
+        assert verdict.decision is own.decision
+        if own.decision is Decision.REFUSED:
+            text = kubelet_text(own.because[0])
+            assert (verdict.reason, verdict.message) == (text.reason, text.message)
+        # Containers have not started, so that the memory of finished init containers is not free.
+        node, state = Node(own.state_when_decided), state.after(pod_query(pod))
+
+
+@given(profiles(), pod_lists)
+def test_what_is_safe_in_any_order_is_refused_in_none(profile: NodeProfile, pods: tuple[Pod, ...]) -> None:
+    state, queries = StatePool().state_of(profile), [pod_query(pod) for pod in pods[:3]]
+    refused = []
+    for order in permutations(pods[:3]):
+        node = Node.from_profile(profile)
+        for pod in order:
+            result = node.admit(pod)
+            refused.append(result.decision is Decision.REFUSED)
+            node = Node(result.state_when_decided)
+    assert state.admits_in_any_order(queries) == (not any(refused))
+
+
+@given(profiles(), pod_lists, st.integers(0, 2))
+def test_victims_make_room(profile: NodeProfile, pods: tuple[Pod, ...], first: int) -> None:
+    node = Node.from_profile(profile)
+    running: list[Pod] = []
+    for pod in pods[:3]:
+        result = node.admit(pod)
+        if result.admitted:
+            node, running = result.node, [*running, pod]
+    if not running or any(pod.spec.init_containers for pod in running):
+        return
+    cluster = TrackedCluster()
+    for pod in running:
+        cluster.pod_bound("n", pod_query(pod), now_s=0.0)
+    cluster.put_export("n", with_pods(profile, *running), generation=1, now_s=0.0)
+    spec = {
+        "priority": 10,
+        **{name: getattr(pods[3].spec, name) for name in ("containers", "init_containers")},
+    }
+    urgent = pod_query(Pod(metadata=pods[3].metadata, spec=type(pods[3].spec)(**spec)))
+    proposal = {"n": ProposedVictims((running[first % len(running)].uid,))}
+    chosen = sufficient_victims(cluster, urgent, proposal)
+    everything = {pod.number for pod in cluster.pods_on("n")}
+    if not chosen:
+        empty = cluster.state_after_reservations("n").without(everything)
+        assert empty.verdict(urgent).decision is not Decision.ADMITTED
+        return
+    assert proposal["n"].uids[0] in chosen["n"].uids
+    numbers = [pod.number for pod in cluster.pods_on("n") if pod.uid in chosen["n"].uids]
+    after = cluster.state_after_reservations("n").without(numbers)
+    assert after.verdict(urgent).decision is Decision.ADMITTED

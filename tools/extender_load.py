@@ -1,0 +1,387 @@
+"""Load the extender: 5,000 nodes that export their states, 100 pods a second; figures in docs/figures/extender-load.json.
+
+The extender is the real process. The API server, the exporters and the scheduler are stand-ins in this process: nodes
+decide by `step`, exports are real documents over long polls, and each pod goes through filter with 500 candidates,
+prioritize and bind, at its own time whether or not earlier ones are answered.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from msgspec.structs import replace
+
+from nodewright.engine import Node
+from nodewright.extender_main.cluster_feed import URL_ANNOTATION
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.objects import Pod
+from nodewright.profiles.node_export import profile_digest
+from nodewright.profiles.node_lookup import catalogue_profile
+from nodewright.profiles.node_shape import shape_document
+from nodewright.profiles.profile_yaml import profile_document
+from tools.scheduling_bench import free_port
+from tools.source import ROOT
+
+FIGURES = ROOT / "docs" / "figures" / "extender-load.json"
+MACHINES = ("m5.metal", "xeon-8480-2s", "xeon-8380-2s-snc2", "epyc-7742-2s-nps4", "dgx-a100")
+CPUS = (1, 2, 4, 8, 16)
+MANAGERS = {
+    "cpuManagerPolicy": "static",
+    "topologyManagerPolicy": "single-numa-node",
+    "reservedSystemCPUs": "0",
+}
+EXPORT_DELAY_S = 0.1
+
+
+class LoadNode:
+    """A node that decides, and its export."""
+
+    def __init__(self, name: str, node: Node, document: dict[str, Any]) -> None:
+        self.name, self.node, self.document = name, node, document
+        self.pods: list[dict[str, Any]] = []
+        self.generation = 1
+        self.changed = asyncio.Event()
+
+    def show(self) -> None:
+        """Exports the state of now."""
+        self.generation += 1
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def export(self) -> bytes:
+        """The NodeExport of now."""
+        allocations = [
+            {"pod": uid, "container": container, "cpus": str(cpus)}
+            for uid, containers in self.node.state.held.cpu.assignments.items()
+            for container, cpus in containers.items()
+        ]
+        spec = {**self.document["spec"], "pods": self.pods, "allocations": allocations}
+        profile = {**self.document, "metadata": {"name": self.name}, "spec": spec}
+        return msgspec.json.encode(
+            {
+                "apiVersion": "nodewright.dev/v1alpha1",
+                "kind": "NodeExport",
+                "nodeName": self.name,
+                "generation": self.generation,
+                "digest": profile_digest(profile),
+                "shapeDigest": profile_digest(shape_document(profile)),
+                "observedTime": "2026-01-01T00:00:00Z",
+                "profile": profile,
+            }
+        )
+
+
+class StandIn:
+    """The API server and the exporters of a cluster."""
+
+    def __init__(self, count: int, port: int) -> None:
+        self.nodes: dict[str, LoadNode] = {}
+        self.port, self.version = port, 1
+        self.admitted = self.rejected = 0
+        self.pods: dict[str, dict[str, Any]] = {}
+        self._watchers: list[asyncio.Queue[bytes]] = []
+        started = []
+        for machine in MACHINES:
+            profile = catalogue_profile(machine)
+            profile = replace(profile, spec=replace(profile.spec, kubelet_configuration=MANAGERS))
+            started.append((Node.from_profile(profile), profile_document(profile)))
+        for at in range(count):
+            node, document = started[at % len(started)]
+            self.nodes[f"node-{at:04d}"] = LoadNode(f"node-{at:04d}", node, document)
+
+    def application(self) -> web.Application:
+        """The routes that the extender uses."""
+        app = web.Application()
+        app.router.add_get("/api/v1/nodes", self.list_nodes)
+        app.router.add_get("/api/v1/pods", self.list_pods)
+        app.router.add_post("/api/v1/namespaces/{namespace}/pods/{name}/binding", self.bind)
+        app.router.add_get("/export/{node}", self.export)
+        return app
+
+    async def list_nodes(self, request: web.Request) -> web.StreamResponse:
+        """All nodes; a watch shows no changes."""
+        if "watch" in request.query:
+            return await self._watch(request, asyncio.Queue())
+        items = [
+            {
+                "metadata": {
+                    "name": name,
+                    "uid": f"uid-{name}",
+                    "resourceVersion": "1",
+                    "annotations": {URL_ANNOTATION: f"http://127.0.0.1:{self.port}/export/{name}"},
+                }
+            }
+            for name in self.nodes
+        ]
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+
+    async def list_pods(self, request: web.Request) -> web.StreamResponse:
+        """All pods, or their changes from now on."""
+        if "watch" in request.query:
+            queue: asyncio.Queue[bytes] = asyncio.Queue()
+            self._watchers.append(queue)
+            return await self._watch(request, queue)
+        items = list(self.pods.values())
+        return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
+
+    async def _watch(self, request: web.Request, queue: "asyncio.Queue[bytes]") -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            while True:
+                await response.write(await queue.get())
+        return response
+
+    def store(self, pod: dict[str, Any]) -> None:
+        """Stores a pod, and sends the change."""
+        self.version += 1
+        kind = "MODIFIED" if pod["metadata"]["name"] in self.pods else "ADDED"
+        pod = {**pod, "metadata": {**pod["metadata"], "resourceVersion": str(self.version)}}
+        self.pods[pod["metadata"]["name"]] = pod
+        for queue in self._watchers:
+            queue.put_nowait(msgspec.json.encode({"type": kind, "object": pod}) + b"\n")
+
+    async def bind(self, request: web.Request) -> web.Response:
+        """Binds a pod; its kubelet decides at once."""
+        binding = msgspec.json.decode(await request.read())
+        pod = self.pods[request.match_info["name"]]
+        name = binding["target"]["name"]
+        bound = {**pod, "spec": {**pod["spec"], "nodeName": name}}
+        node = self.nodes[name]
+        result = node.node.admit(decode(pod, Pod))
+        if result.admitted:
+            self.admitted += 1
+            node.node = result.node
+            node.pods.append({"metadata": pod["metadata"], "spec": pod["spec"]})
+            asyncio.get_running_loop().call_later(EXPORT_DELAY_S, node.show)
+            self.store({**bound, "status": {"phase": "Running"}})
+        else:
+            self.rejected += 1
+            failed = {"phase": "Failed", "reason": result.reason, "message": result.message}
+            self.store({**bound, "status": failed})
+        return web.json_response({"kind": "Status", "status": "Success"}, status=201)
+
+    async def export(self, request: web.Request) -> web.Response:
+        """The export, or the next one."""
+        node = self.nodes[request.match_info["node"]]
+        known = int(request.query.get("generation", "-1"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(float(request.query.get("timeoutSeconds", "30"))):
+                while known >= node.generation:
+                    await node.changed.wait()
+        if known >= node.generation:
+            return web.Response(status=304)
+        return web.Response(body=node.export(), content_type="application/json")
+
+
+class Times(NamedTuple):
+    """The times of one verb, in milliseconds."""
+
+    median_ms: float
+    p99_ms: float
+    longest_ms: float
+    calls: int
+
+
+class LoadClient:
+    """Schedules pods as a scheduler does."""
+
+    def __init__(self, cluster: StandIn, url: str, session: aiohttp.ClientSession, seed: int) -> None:
+        self._cluster, self._url, self.session = cluster, url, session
+        self._draw = random.Random(seed)
+        self.times: dict[str, list[float]] = {}
+        self.results: Counter[str] = Counter()
+        self._names = tuple(cluster.nodes)
+
+    async def run(self, rate: float, seconds: float, candidates: int) -> None:
+        """Schedules so many pods a second, each at its time."""
+        tasks = []
+        begin_s = time.monotonic()
+        for number in range(int(rate * seconds)):
+            await asyncio.sleep(max(begin_s + number / rate - time.monotonic(), 0))
+            tasks.append(asyncio.ensure_future(self.schedule(number, candidates)))
+        await asyncio.gather(*tasks)
+
+    async def schedule(self, number: int, candidates: int) -> None:
+        """One pod from filter to bind."""
+        cpus = str(self._draw.choice(CPUS))
+        amounts = {"cpu": cpus, "memory": "64Mi"}
+        container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+        metadata = {"name": f"p{number}", "namespace": "default", "uid": f"uid-{number}"}
+        pod = {"metadata": metadata, "spec": {"containers": [container]}, "status": {"phase": "Pending"}}
+        self._cluster.store(pod)
+        # A scheduler looks at nodes one after the other, each time a few more.
+        first = number * candidates % len(self._names)
+        names = [self._names[(first + at) % len(self._names)] for at in range(candidates)]
+        answer = await self._call("filter", {"Pod": pod, "NodeNames": names})
+        passed = answer.get("NodeNames") or []
+        if not passed:
+            self.results["unschedulable"] += 1
+            return
+        scores = await self._call("prioritize", {"Pod": pod, "NodeNames": passed})
+        best = max(scores, key=lambda each: (each["Score"], each["Host"]))["Host"]
+        binding = {
+            "PodName": f"p{number}",
+            "PodNamespace": "default",
+            "PodUID": f"uid-{number}",
+            "Node": best,
+        }
+        error = (await self._call("bind", binding))["Error"]
+        self.results["refused bind" if error else "bound"] += 1
+
+    async def _call(self, verb: str, document: Any) -> Any:
+        body = msgspec.json.encode(document)
+        started_s = time.perf_counter()
+        async with self.session.post(f"{self._url}/{verb}", data=body, ssl=False) as response:
+            content = await response.read()
+        self.times.setdefault(verb, []).append(time.perf_counter() - started_s)
+        return msgspec.json.decode(content)
+
+    def summary(self) -> dict[str, Times]:
+        """The times by verb."""
+        return {verb: _times(values) for verb, values in self.times.items()}
+
+
+def _times(values: list[float]) -> Times:
+    ordered = sorted(values)
+    return Times(
+        round(1000 * ordered[len(ordered) // 2], 2),
+        round(1000 * ordered[len(ordered) * 99 // 100], 2),
+        round(1000 * ordered[-1], 2),
+        len(ordered),
+    )
+
+
+async def run_load(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The figures of one run."""
+    port, calls, health = free_port(), free_port(), free_port()
+    cluster = StandIn(arguments.nodes, port)
+    runner = web.AppRunner(cluster.application(), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port, backlog=4096).start()
+    with tempfile.TemporaryDirectory() as folder:
+        extender = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "nodewright", "extender", "--kubeconfig", _kubeconfig(folder, port)),
+            *("--listen", f"127.0.0.1:{calls}", "--health-listen", f"127.0.0.1:{health}"),
+        )
+        try:
+            async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64)) as session:
+                client = LoadClient(cluster, f"https://127.0.0.1:{calls}", session, arguments.seed)
+                return await _figures(arguments, cluster, client, (extender.pid, health))
+        finally:
+            with suppress(ProcessLookupError):
+                extender.terminate()
+            await extender.wait()
+            await runner.cleanup()
+
+
+def _kubeconfig(folder: str, port: int) -> str:
+    """The path of a kubeconfig for the stand-in."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+        "current-context": "c",
+    }
+    path = Path(folder, "kubeconfig")
+    path.write_text(json.dumps(config), "utf-8")
+    return str(path)
+
+
+async def _figures(
+    arguments: argparse.Namespace, cluster: StandIn, client: LoadClient, extender: tuple[int, int]
+) -> dict[str, Any]:
+    process, health = extender
+    started_s = time.monotonic()
+    await _wait_for_exact(client.session, health, arguments.nodes)
+    ready_s = time.monotonic() - started_s
+    before_s, begin_s = _cpu_s(process), time.monotonic()
+    await client.run(arguments.rate, arguments.seconds, arguments.candidates)
+    took_s = time.monotonic() - begin_s
+    return {
+        "machine": f"{os.cpu_count()} CPUs, {platform.machine()}; other work ran beside it",
+        "nodes": arguments.nodes,
+        "candidates": arguments.candidates,
+        "pods_per_second": arguments.rate,
+        "seconds": round(took_s, 1),
+        "ready_s": round(ready_s, 1),
+        "results": dict(client.results),
+        "rejected_by_kubelets": cluster.rejected,
+        "latencies": {verb: times._asdict() for verb, times in client.summary().items()},
+        "computed_ms": _computed(await _metrics(client.session, health)),
+        "extender_cores": round((_cpu_s(process) - before_s) / took_s, 2),
+        "extender_mib": _memory_mib(process),
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+
+
+def _computed(metrics: dict[str, float]) -> dict[str, float]:
+    """The mean time of a call within the extender."""
+    name = "nodewright_extender_call_duration_seconds"
+    means = {}
+    for verb in ("filter", "prioritize", "bind"):
+        label = f'{{verb="{verb}"}}'
+        count = metrics.get(f"{name}_count{label}", 0)
+        means[verb] = round(1000 * metrics.get(f"{name}_sum{label}", 0) / count, 3) if count else 0.0
+    return means
+
+
+async def _metrics(session: aiohttp.ClientSession, port: int) -> dict[str, float]:
+    async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
+        lines = (await response.text()).splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in pairs}
+
+
+async def _wait_for_exact(session: aiohttp.ClientSession, port: int, count: int) -> None:
+    async with asyncio.timeout(300):
+        while True:
+            with suppress(aiohttp.ClientError):
+                if (await _metrics(session, port)).get('nodewright_extender_nodes{basis="exact"}') == count:
+                    return
+            await asyncio.sleep(0.5)
+
+
+def _cpu_s(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory_mib(process: int) -> int:
+    lines = Path(f"/proc/{process}/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) // 1024
+
+
+def main() -> int:
+    """Runs the load, and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--candidates", type=int, default=500)
+    parser.add_argument("--rate", type=float, default=100.0, help="pods a second")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="write docs/figures/extender-load.json")
+    arguments = parser.parse_args()
+    figures = asyncio.run(run_load(arguments))
+    print(json.dumps(figures, indent=2))
+    if arguments.write:
+        FIGURES.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    return int(figures["rejected_by_kubelets"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
