@@ -25,10 +25,9 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from nodewright.engine import Node
-from nodewright.extender_main.cluster_feed import URL_ANNOTATION
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
-from nodewright.profiles.node_export import profile_digest
+from nodewright.profiles.node_export import URL_ANNOTATION, profile_digest
 from nodewright.profiles.node_lookup import catalogue_profile
 from nodewright.profiles.node_shape import shape_document
 from nodewright.profiles.profile_yaml import profile_document

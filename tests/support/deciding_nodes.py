@@ -20,13 +20,12 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.engine import Node
-from nodewright.extender_main.cluster_feed import URL_ANNOTATION
 from nodewright.formats.decode import decode
 from nodewright.host.ports import Clock
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
-from nodewright.profiles.node_export import encode_node_export, node_export
+from nodewright.profiles.node_export import URL_ANNOTATION, encode_node_export, node_export
 from nodewright.replay.scenario_journal import current_profile
 from nodewright.values.instant import Instant
 

@@ -23,10 +23,11 @@ from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.node_reader import PodList
 from nodewright.node_report.node_resource_topology import node_resource_topology, topology_source
 from nodewright.output.terminal import print_log_line
+from nodewright.profiles.node_export import URL_ANNOTATION
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
-DIGEST_ANNOTATION, URL_ANNOTATION = "nodewright.dev/export-digest", "nodewright.dev/export-url"
+DIGEST_ANNOTATION = "nodewright.dev/export-digest"
 MIN_WRITE_PERIOD_S = 5.0
 _LONGEST_RETRY_S = 300.0
 _CHANGE_DEBOUNCE_S = 0.005

@@ -13,13 +13,13 @@ from nodewright.errors import InputError
 from nodewright.host.ports import Clock
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
+from nodewright.profiles.node_export import URL_ANNOTATION
 from nodewright.scheduling.extender_protocol import decode_pod
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
 from nodewright.scheduling.verdict_ledger import ComparedVerdict, VerdictLedger
 
 NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"
-URL_ANNOTATION = "nodewright.dev/export-url"
 _TERMINAL = ("Succeeded", "Failed")
 PREDICTION_BATCH_S, PREDICTION_PAUSE_S = 0.01, 0.05
 """How long predictions are computed without a pause for calls, and the pause."""

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.supervision import BackgroundTask, run_supervised
-from nodewright.agent_main.agent_shutdown import stop_event
 from nodewright.api.access import Authorizer, Grants
 from nodewright.api.http_server import ListenAddress, TLSContextSource, log_to_stderr, serve_network
 from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
@@ -35,6 +34,7 @@ from nodewright.extender_main.scorers import scorer_of
 from nodewright.host.clock import HostClock
 from nodewright.host.key_pair import KeyPair, ensure_key_pair
 from nodewright.host.ports import Clock
+from nodewright.host.stop_signal import stop_event
 from nodewright.host.tokens import TokenFile
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.output.exit_codes import YES
