@@ -16,7 +16,7 @@ from nodewright.core.requests.integer_requests import scheduler_usage
 from nodewright.fleet.simulation.kubelet_state import AcceptedPod, PlacedPod, SimulatedKubelet
 from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
 from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.shared_decisions import SharedDecisions
+from nodewright.fleet.simulation.shared_decisions import GrantedAlignment, SharedDecisions
 from nodewright.fleet.workload import FleetNode
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod, Taint
@@ -108,23 +108,19 @@ class SimulatedKubelets:
 
         The kubelet is unchanged.
         """
-        if not without:
-            uid = self.next_uid(kubelet)
-            key = (shape.number, uid, kubelet.number if shape.selects_nodes else -1)
-            outcome = kubelet.node_state.admissions.get(key)
-            if outcome is None:
-                outcome = self._decide(kubelet, shape, uid, is_running=False)
-                if self._is_caching:
-                    self._cache(kubelet.node_state.admissions, key, outcome)
-            return outcome.is_placed and not outcome.victims
-        before = kubelet.node_state
-        state = before.state
+        uid = "candidate" if without else self.next_uid(kubelet)
+        if not without and self._alignment(kubelet, shape, uid) is not None:
+            return True
+        state = kubelet.state
         for victim in without:
             state = step(state, PodRemoved(victim)).state
-        kubelet.node_state = CachedNodeState(state.without_stale())
-        outcome = self._decide(kubelet, shape, "candidate", is_running=False)
-        kubelet.node_state = before
-        return outcome.is_placed and not outcome.victims
+        if without:
+            state = state.without_stale()
+        if shape.selects_nodes:
+            state = replace(state, config=_own_config(kubelet))
+        self.steps += 1
+        result = step(state, PodAdded(self._pod(shape, uid)))
+        return result.decision is not Decision.REFUSED and not (result.victims and result.victims.victims)
 
     def remove_pod(self, kubelet: SimulatedKubelet, uid: str) -> None:
         """Removes a pod from its node."""
@@ -158,6 +154,21 @@ class SimulatedKubelets:
 
     def _grant(self, kubelet: SimulatedKubelet, shape: PodShape, uid: str) -> AdmissionOutcome | None:
         """Admits a pod that the node has room for, by shared decisions; None: `step` decides."""
+        alignment = self._alignment(kubelet, shape, uid)
+        if alignment is None:
+            return None
+        accepted = self._accepted_pod(kubelet, shape)
+        assert accepted is not None, "a pod that was aligned is accepted"
+        kubelet.place(
+            uid, PlacedPod(self._pod(shape, uid), alignment.holdings, accepted.usage), alignment.after
+        )
+        placement = alignment.placement
+        return AdmissionOutcome(
+            Decision.ADMITTED, (), (), placement if placement.holds_anything else SHARED_POOL_PLACEMENT
+        )
+
+    def _alignment(self, kubelet: SimulatedKubelet, shape: PodShape, uid: str) -> GrantedAlignment | None:
+        """What a pod that the node has room for would hold, by shared decisions; None: `step` decides."""
         free, decisions = kubelet.free, self._decisions
         if free is None or decisions is None or not free.is_listed:
             return None
@@ -170,15 +181,10 @@ class SimulatedKubelets:
                 return None
         pod = self._pod(shape, uid)
         alignment, is_known = decisions.aligned(kubelet.start, free, shape.number, pod)
-        if alignment is None:
-            return None
-        self.steps += not is_known
-        self.cached_steps += is_known
-        kubelet.place(uid, PlacedPod(pod, alignment.holdings, accepted.usage), alignment.after)
-        placement = alignment.placement
-        return AdmissionOutcome(
-            Decision.ADMITTED, (), (), placement if placement.holds_anything else SHARED_POOL_PLACEMENT
-        )
+        if alignment is not None:
+            self.steps += not is_known
+            self.cached_steps += is_known
+        return alignment
 
     def _accepted_pod(self, kubelet: SimulatedKubelet, shape: PodShape) -> AcceptedPod | None:
         if shape.selects_nodes:
