@@ -38,7 +38,13 @@ from nodewright.agent_main.agent_settings import AgentSettings, pod_resources_so
 from nodewright.agent_main.agent_shutdown import drain, run_unless_stopped
 from nodewright.agent_main.cluster_tasks import NodeCredentials, cluster_credentials, cluster_tasks
 from nodewright.agent_main.plugin_setup import create_plugin_endpoints, serve_registration
-from nodewright.agent_main.runtime_setup import RuntimeParts, create_runtime_parts, log_root, wait_for_runtime
+from nodewright.agent_main.runtime_setup import (
+    RuntimeParts,
+    create_runtime_parts,
+    log_root,
+    log_rotate_policy,
+    wait_for_runtime,
+)
 from nodewright.api.agent_server import serve_agent_api
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.api.dashboard.agent_view import AgentView
@@ -49,7 +55,7 @@ from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import ServerFactory, serve_on_demand
 from nodewright.core.eviction.eviction_policy import POLICIES
-from nodewright.errors import Fault, HostError, InputError
+from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
 from nodewright.host.descriptors import raise_descriptor_limit
@@ -57,7 +63,6 @@ from nodewright.host.prober import HostProber
 from nodewright.host.root_directory import prepare_root_directory
 from nodewright.host.stop_signal import stop_event
 from nodewright.host.systemd import is_shutting_down, notify, notify_watchdog
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.output.exit_codes import ERROR, YES
@@ -66,7 +71,6 @@ from nodewright.profiles.scenario_files import journal_header
 from nodewright.reasons.texts import kubelet_start_error
 from nodewright.reasons.verdict import Refused
 from nodewright.replay.scenario_journal import JournalEncoder
-from nodewright.values.quantity import QuantityError
 
 if TYPE_CHECKING:
     from nodewright.api.kubelet_serving import KubeletServingConfig
@@ -287,7 +291,7 @@ async def _assembled_parts(
         object_cache=object_cache,
         served_agent=served_agent,
         runtime_parts=runtime_parts,
-        log_rotate_policy=_log_rotate_policy(config.parts.kubelet),
+        log_rotate_policy=log_rotate_policy(config.parts.kubelet),
         profile=agent_node.profile,
         plugin_endpoints=plugin_endpoints,
         dashboard=AgentView(served_agent, pressure.gauges, cgroups),
@@ -374,18 +378,6 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         object_cache=parts.object_cache,
     )
     yield from watch_sources(parts.settings, kubelet, listener)
-
-
-def _log_rotate_policy(kubelet: KubeletConfiguration) -> LogRotatePolicy:
-    """The log rotation of the configuration.
-
-    Errors: InputError for an invalid size: a kubelet accepts it in the file, and then does not start.
-    """
-    try:
-        return LogRotatePolicy.from_config(kubelet)
-    except QuantityError as error:
-        value = kubelet.container_log_max_size
-        raise InputError([Fault(path="containerLogMaxSize", value=value, rule=str(error))]) from None
 
 
 def _active_pods(loop: AgentLoop) -> list[Pod]:

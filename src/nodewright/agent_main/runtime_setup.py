@@ -9,6 +9,7 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.image_manager import ImageManager, PullSecrets
+from nodewright.agent.pods.log_rotation import LogRotatePolicy
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, ProcessConfigBuilder
 from nodewright.agent_main.agent_node import node_address
 from nodewright.agent_main.agent_settings import AgentSettings
@@ -18,8 +19,10 @@ from nodewright.host.mounts import KernelMounter
 from nodewright.host.ports import Clock, ContainerRuntime, ImageStore, RuntimeFacts
 from nodewright.host.streams import StreamingServer
 from nodewright.host.volumes import Volumes
+from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.node.node_config import NodeConfig
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
+from nodewright.values.quantity import QuantityError
 
 _UNIX_SCHEME, _VOLUMES = "unix://", "volumes"
 _RETRY_PERIOD_S = 1.0
@@ -141,3 +144,15 @@ def _node_context(settings: AgentSettings, config: NodeConfig) -> NodeContext:
         resolv_conf=kubelet.resolver_config,
         has_stop_signals=config.gates["ContainerStopSignals"],
     )
+
+
+def log_rotate_policy(kubelet: KubeletConfiguration) -> LogRotatePolicy:
+    """The log rotation of the configuration.
+
+    Errors: InputError for an invalid size: a kubelet accepts it in the file, and then does not start.
+    """
+    try:
+        return LogRotatePolicy.from_config(kubelet)
+    except QuantityError as error:
+        value = kubelet.container_log_max_size
+        raise InputError([Fault(path="containerLogMaxSize", value=value, rule=str(error))]) from None

@@ -118,7 +118,7 @@ class _Node(_Part, frozen=True):
 _POD, _NODE = msgspec.json.Decoder(_Pod), msgspec.json.Decoder(_Node)
 
 
-class PlacedPod(msgspec.Struct, frozen=True):
+class ListedPod(msgspec.Struct, frozen=True):
     """A pod on a node; pods with equal specs share the JSON of it."""
 
     namespace: str
@@ -145,7 +145,7 @@ class AllNodes(msgspec.Struct, frozen=True, kw_only=True):
     """What a cluster reports about all of its nodes."""
 
     nodes: tuple[ListedNode, ...]
-    pods: Mapping[str, tuple[PlacedPod, ...]]
+    pods: Mapping[str, tuple[ListedPod, ...]]
     """The pods that have not ended, by node."""
     configurations: Mapping[str, bytes]
     """The answers of `/configz`, by node."""
@@ -202,8 +202,8 @@ def _listed_node(item: msgspec.Raw) -> ListedNode:
     )
 
 
-async def _pods(reader: ClusterReader, show: ReadProgress) -> dict[str, list[PlacedPod]]:
-    pods: dict[str, list[PlacedPod]] = {}
+async def _pods(reader: ClusterReader, show: ReadProgress) -> dict[str, list[ListedPod]]:
+    pods: dict[str, list[ListedPod]] = {}
     texts: dict[bytes, bytes] = {}
     count = 0
     async for page in reader.list_pages(PODS.path("")):
@@ -217,7 +217,7 @@ async def _pods(reader: ClusterReader, show: ReadProgress) -> dict[str, list[Pla
     return pods
 
 
-def _place(pod: _Pod, pods: dict[str, list[PlacedPod]], texts: dict[bytes, bytes]) -> None:
+def _place(pod: _Pod, pods: dict[str, list[ListedPod]], texts: dict[bytes, bytes]) -> None:
     """Adds the pod to those of its node, unless it has ended or has none."""
     node = pod.spec.node_name
     if not node or pod.status.phase in _ENDED:
@@ -225,7 +225,7 @@ def _place(pod: _Pod, pods: dict[str, list[PlacedPod]], texts: dict[bytes, bytes
     meta = pod.metadata
     spec = msgspec.json.encode(replace(_allocated(pod), node_name=""))
     status = msgspec.json.encode(replace(pod.status, start_time=None, conditions=None))
-    placed = PlacedPod(
+    placed = ListedPod(
         namespace=meta.namespace,
         name=meta.name,
         uid=(meta.annotations or {}).get(CONFIG_MIRROR) or meta.uid,

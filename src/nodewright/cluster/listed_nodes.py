@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.cluster.all_nodes import AllNodes, ListedNode, PlacedPod
+from nodewright.cluster.all_nodes import AllNodes, ListedNode, ListedPod
 from nodewright.cluster.node_sources import CONFIGZ, WITHOUT_CONFIGZ
 from nodewright.core.admission_plugins import with_canonical_quantities
 from nodewright.errors import Fault, InputError
@@ -94,11 +94,11 @@ class ListedNodes:
             raise configuration
         return configuration
 
-    def _in_order(self, name: str) -> list[PlacedPod]:
+    def _in_order(self, name: str) -> list[ListedPod]:
         pods = self._cluster.pods.get(name, ())
         return sorted(pods, key=lambda pod: (pod.start_time, pod.namespace, pod.name))
 
-    def _pod(self, placed: PlacedPod) -> Pod:
+    def _pod(self, placed: ListedPod) -> Pod:
         """The pod; pods with equal specs have the same object as spec, for which much is cached."""
         try:
             if placed.spec not in self._specs:

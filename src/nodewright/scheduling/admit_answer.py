@@ -27,7 +27,7 @@ class AdmitRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a node whose state is only guessed, or that is undecided, does not count as possible."""
 
 
-class NodeAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CandidateAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The answer of one node.
 
     Units: numa_distance in tenths of an ACPI SLIT distance.
@@ -67,7 +67,7 @@ class AdmitAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Its namespace and name."""
     possible: int
     """The number of nodes that the pod may be bound to."""
-    nodes: tuple[NodeAnswer, ...]
+    nodes: tuple[CandidateAnswer, ...]
 
 
 def admit_answer(cluster: TrackedCluster, request: AdmitRequest) -> AdmitAnswer:
@@ -85,7 +85,7 @@ def admit_answer(cluster: TrackedCluster, request: AdmitRequest) -> AdmitAnswer:
     possible = [name for name, answer in answers.items() if not answer.refuses(strict=request.strict)]
     scores = node_scores(cluster, query, possible)
     nodes = tuple(
-        NodeAnswer(
+        CandidateAnswer(
             name=name,
             decision=answer.decision,
             possible=name in scores,

@@ -12,7 +12,7 @@ from nodewright.scheduling.tracked_cluster import BasedVerdict, Basis
 MAX_EXPECTATIONS = 100_000
 
 
-class Outcome(StrEnum):
+class VerdictOutcome(StrEnum):
     """How a verdict compares with what the kubelet did."""
 
     ADMITTED_AND_RAN = "admitted and ran"
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
     @property
     def is_wrong(self) -> bool:
         """Whether the verdict was wrong."""
-        return self in (Outcome.ADMITTED_BUT_REJECTED, Outcome.REFUSED_BUT_RAN)
+        return self in (VerdictOutcome.ADMITTED_BUT_REJECTED, VerdictOutcome.REFUSED_BUT_RAN)
 
 
 class Expectation(NamedTuple):
@@ -40,7 +40,7 @@ class ComparedVerdict(NamedTuple):
 
     pod: str
     expectation: Expectation
-    outcome: Outcome
+    outcome: VerdictOutcome
     kubelet: str
     """The kubelet's reason and message; empty if the pod runs."""
 
@@ -60,7 +60,7 @@ class VerdictLedger:
 
     def __init__(self) -> None:
         self._expected: OrderedDict[str, Expectation] = OrderedDict()
-        self.counts: Counter[tuple[Outcome, Basis]] = Counter()
+        self.counts: Counter[tuple[VerdictOutcome, Basis]] = Counter()
 
     def expect(self, uid: str, node: str, verdict: BasedVerdict) -> None:
         """Notes the verdict about a pod that is bound; an undecided one is not compared."""
@@ -89,10 +89,10 @@ class VerdictLedger:
         del self._expected[pod.uid]
         is_refused = expectation.verdict.decision is Decision.REFUSED
         outcomes = {
-            (False, False): Outcome.ADMITTED_AND_RAN,
-            (False, True): Outcome.ADMITTED_BUT_REJECTED,
-            (True, False): Outcome.REFUSED_BUT_RAN,
-            (True, True): Outcome.REFUSED_AND_REJECTED,
+            (False, False): VerdictOutcome.ADMITTED_AND_RAN,
+            (False, True): VerdictOutcome.ADMITTED_BUT_REJECTED,
+            (True, False): VerdictOutcome.REFUSED_BUT_RAN,
+            (True, True): VerdictOutcome.REFUSED_AND_REJECTED,
         }
         outcome = outcomes[is_refused, is_rejected]
         self.counts[outcome, expectation.verdict.basis] += 1

@@ -13,7 +13,7 @@ from tests.unit.scheduling.test_tracked_cluster import a_profile
 
 from nodewright.runtimes.simulated import FakeClock
 from nodewright.scheduling.tracked_cluster import Basis
-from nodewright.scheduling.verdict_ledger import ComparedVerdict, Outcome
+from nodewright.scheduling.verdict_ledger import ComparedVerdict, VerdictOutcome
 
 
 @asynccontextmanager
@@ -188,8 +188,8 @@ def test_each_verdict_is_compared_with_what_the_kubelet_did() -> None:
             await bench.api.patch(f"{path}/wrong/status", {"status": failed})
             await until(lambda: len(compared) == 2)
         assert [each.outcome for each in compared] == [
-            Outcome.ADMITTED_AND_RAN,
-            Outcome.ADMITTED_BUT_REJECTED,
+            VerdictOutcome.ADMITTED_AND_RAN,
+            VerdictOutcome.ADMITTED_BUT_REJECTED,
         ]
         assert "default/wrong: admitted but rejected" in compared[1].sentence
         assert 'wrong_verdicts_total{basis="exact"} 1' in bench.service.metrics_text({})

@@ -358,11 +358,8 @@ class EffectRunner:
             )
         except (HookError, HostError):
             # A failed hook does not keep its container from stopping. Its output may be secret.
-            self.record_event(
-                RecordEvent(
-                    uid=pod.uid, is_warning=True, reason="FailedPreStopHook", message="PreStopHook failed"
-                )
-            )
+            reason, message = "FailedPreStopHook", "PreStopHook failed"
+            self.record_event(RecordEvent(uid=pod.uid, is_warning=True, reason=reason, message=message))
 
     # ------------------------------------------------------------ other effects
 
