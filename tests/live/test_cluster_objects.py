@@ -52,7 +52,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterBench]:
         yield bench
         for pod in server.request("GET", PODS).body["items"]:
             server.request("DELETE", f"{PODS}/{pod['metadata']['name']}")
-        bench.wait_until(lambda: not server.request("GET", PODS).body["items"])
+        # Their volumes are in memory: the agent has to unmount them.
+        bench.wait_until(lambda: not bench.agent.pods())
 
 
 def create(cluster: ClusterBench, name: str, script: str, output: Path, **spec: Any) -> None:
@@ -76,7 +77,7 @@ def events(cluster: ClusterBench) -> str:
 
 
 def test_a_pod_has_a_token_that_is_its_own(cluster: ClusterBench, tmp_path: Path) -> None:
-    script = "cat /access/ca.crt /access/namespace > /out/rest; ls -l /access/..data/ > /out/modes; cat /access/token > /out/token"
+    script = "cat /access/ca.crt /access/namespace > /out/rest; ls -l /access/..data/ > /out/modes; grep ' /access ' /proc/mounts > /out/mounts; cat /access/token > /out/token"
     mounts = [{"name": "access", "mountPath": "/access"}]
     create(
         cluster,
@@ -95,6 +96,7 @@ def test_a_pod_has_a_token_that_is_its_own(cluster: ClusterBench, tmp_path: Path
     assert bound["pod"] == {"name": "reader", "uid": cluster.pod("reader")["metadata"]["uid"]}
     assert bound["serviceaccount"]["name"] == "default"
     assert claims["exp"] - claims["iat"] in (3607, 365 * 86400)
+    assert (tmp_path / "mounts").read_text().startswith("tmpfs ")
     assert (tmp_path / "rest").read_text() == "authoritydefault"
     assert [
         line

@@ -132,7 +132,7 @@ def test_a_container_sees_what_it_was_promised(containerd: Containerd, cgroups: 
                 False,
                 "ls: /no: No such file or directory\n",
             )
-            assert set(one.composer.storage_paths(bench.pod).volumes) == {"work", "conf", "key", "me"}
+            assert set(one.composer.storage_paths(bench.pod).volumes) == {"work", "conf"}
             words = replace(app, name="last", command=("sh", "-c", "echo bye > /dev/termination-log; exit 3"))
             await one.start(replace(words, termination_message_path="/dev/termination-log"))
             ended = await one.ended("last")

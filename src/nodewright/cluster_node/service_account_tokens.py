@@ -18,6 +18,7 @@ from nodewright.values.instant import Instant, InstantError
 
 _LIMIT_S = 10.0
 """How long a pod waits for its tokens."""
+_RETRIES_S = (0.1, 0.4, 1.5)
 _PERIOD_S = 60.0
 _MAX_JITTER_S = 10.0
 
@@ -63,7 +64,7 @@ class ServiceAccountTokens:
         """Requests the tokens that the pod has not got yet or that are to be replaced."""
         specs = [spec for spec in sorted(token_specs(pod), key=str) if self._must_request(pod, spec)]
         if specs:
-            requests = gather_all(self._request(pod, spec) for spec in specs)
+            requests = gather_all(self._request_soon(pod, spec) for spec in specs)
             await elapsed_s(self._clock, requests, _LIMIT_S)
 
     def of_pod(self, pod: Pod) -> Mapping[TokenSpec, str | UnresolvedReference]:
@@ -94,6 +95,15 @@ class ServiceAccountTokens:
         held = self._tokens.get((pod.uid, spec))
         jitter_s = random.uniform(0, _MAX_JITTER_S)
         return held is None or is_refresh_due(held.expires_s, held.lifetime_s, self._now_s(), jitter_s)
+
+    async def _request_soon(self, pod: Pod, spec: TokenSpec) -> None:
+        """Requests a token; a first one more than once: the API server may not know yet that the pod is this node's."""
+        await self._request(pod, spec)
+        for delay_s in _RETRIES_S if (pod.uid, spec) not in self._tokens else ():
+            await self._clock.sleep(delay_s)
+            await self._request(pod, spec)
+            if (pod.uid, spec) in self._tokens:
+                return
 
     async def _request(self, pod: Pod, spec: TokenSpec) -> None:
         """Requests a token; after an error the one before is used as long as it is valid."""

@@ -103,6 +103,12 @@ _PLUGIN_NAMES = {
     "projected": "projected",
 }
 OBJECT_VOLUME_TYPES = ("configMap", "secret", "downwardAPI", "projected")
+MEMORY_VOLUME_TYPES = ("secret", "downwardAPI", "projected")
+"""Volumes whose files are never on a disk, where mounting is permitted.
+
+Follows: v1.36, pkg/volume/{secret,downwardapi,projected}, wrappedVolumeSpec.
+"""
+_MEMORY_VOLUME_BYTES = 256 << 20
 _DIRECTORY_MODE = 0o777
 
 
@@ -197,12 +203,15 @@ class Volumes:
     def set_up_files(
         self, uid: str, volume: Mapping[str, Any], files: Mapping[str, FileContent], group: int | None
     ) -> Path:
-        """Sets up a directory with these files; returns its path.
+        """Sets up a directory with these files, secret ones in memory; returns its path.
 
         Errors: HostError.
         """
         path = volume_path(self.pod_directory(uid), volume)
         self.make_directory(path, 0o755)
+        is_secret = any(volume.get(kind) is not None for kind in MEMORY_VOLUME_TYPES)
+        if is_secret and self._mounter is not None and not (path / _DATA_LINK).is_symlink():
+            self._mounter.mount_tmpfs(path, _MEMORY_VOLUME_BYTES)
         try:
             with directory_beneath(self._root, str(path.relative_to(self._root))) as directory:
                 write_volume_files(directory, files, group)

@@ -289,6 +289,23 @@ def test_without_a_token_a_pod_waits_at_most_some_seconds() -> None:
     run(scenario)
 
 
+def test_a_first_token_is_requested_again_until_the_api_server_knows_the_pod() -> None:
+    async def scenario(bench: ObjectBench) -> None:
+        pod = a_pod("web", volumes=[TOKEN])
+        await bench.show(a_record(pod))
+        bench.cluster.refused = f"{CORE}/serviceaccounts"
+        preparation = asyncio.create_task(bench.cache.prepare(pod))
+        await settle()
+        await bench.clock.advance(0.1)
+        assert not preparation.done()
+        bench.cluster.refused = ""
+        await bench.clock.advance(0.4)
+        assert preparation.done()
+        assert bench.cache.sources(pod).tokens == {TokenSpec("", 600): "token-1"}
+
+    run(scenario)
+
+
 SERVICE = {
     "metadata": {"name": "db", "namespace": "default", "uid": "s", "annotations": {"long": "text"}},
     "spec": {"clusterIP": "10.0.0.9", "ports": [{"port": 5432}], "selector": {"app": "db"}},

@@ -127,6 +127,25 @@ def test_a_tmpfs_is_mounted_if_mounting_is_permitted(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("volume", "number"),
+    [
+        ({"secret": {"secretName": "s"}}, 1),
+        ({"projected": {"sources": []}}, 1),
+        ({"downwardAPI": {"items": []}}, 1),
+        ({"configMap": {"name": "c"}}, 0),
+    ],
+)
+def test_secret_files_are_in_memory_if_mounting_is_permitted(
+    tmp_path: Path, volume: dict[str, object], number: int
+) -> None:
+    mounts = NotedMounts()
+    for _ in range(2):
+        Volumes(tmp_path, mounts).set_up_files("u", {"name": "v", **volume}, files(a="1"), None)
+    assert mounts.done == [f"tmpfs v {256 << 20}"] * number
+    Volumes(tmp_path, None).set_up_files("w", {"name": "v", **volume}, files(a="1"), None)
+
+
 HOST_PATHS: tuple[tuple[str, str, str], ...] = (
     ("dir", "", ""),
     ("none", "", ""),

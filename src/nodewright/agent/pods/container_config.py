@@ -24,7 +24,7 @@ from nodewright.formats.pod_files import is_safe_uid
 from nodewright.host.local_storage import PodDirectories
 from nodewright.host.openat2 import path_beneath, read_beneath
 from nodewright.host.ports import ContainerConfig, Mount
-from nodewright.host.volumes import VolumeError, Volumes, volume_path
+from nodewright.host.volumes import MEMORY_VOLUME_TYPES, VolumeError, Volumes, volume_path
 from nodewright.kubernetes.objects import Container, EphemeralContainer, Pod, ResourceList
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
 
@@ -109,7 +109,9 @@ class BaseConfigBuilder:
         """Where the pod's files that count as its local ephemeral storage are; volumes in memory do not count."""
         volumes = {}
         for volume in pod.spec.volumes:
-            if volume.get("hostPath") is None and (volume.get("emptyDir") or {}).get("medium") != "Memory":
+            is_in_memory = any(volume.get(kind) is not None for kind in MEMORY_VOLUME_TYPES)
+            is_in_memory |= (volume.get("emptyDir") or {}).get("medium") == "Memory"
+            if volume.get("hostPath") is None and not is_in_memory:
                 with suppress(VolumeError, HostError):
                     path = volume_path(self.volumes.pod_directory(pod.uid), volume)
                     volumes[path.name] = path
