@@ -131,6 +131,12 @@ def test_config_objects_reach_variables_and_volumes_and_follow_changes(
     assert (tmp_path / "env").read_text() == f"1 two https://{address}\n"
     assert server.request("PATCH", f"{CORE}/configmaps/conf", {"data": {"a": "changed"}}).code == 200
     cluster.wait_until(lambda: now.read_text() == "changed")
+    cluster.agent.kill()
+    assert server.request("PATCH", f"{CORE}/configmaps/conf", {"data": {"a": "meanwhile"}}).code == 200
+    cluster.agent.start()
+    cluster.wait_until(lambda: now.read_text() == "meanwhile")
+    (container,) = cluster.pod("configured")["status"]["containerStatuses"]
+    assert container["restartCount"] == 0
 
 
 def test_a_pod_waits_for_an_object_and_starts_once_it_is_there(cluster: ClusterBench, tmp_path: Path) -> None:

@@ -103,9 +103,10 @@ class ReferencedObjects:
                 await self._clock.sleep(_IDLE_S)
                 for followed in self._objects.values():
                     followed.stop_if_idle()
-        finally:
+        except asyncio.CancelledError:
             for followed in self._objects.values():
                 followed.stop()
+            raise
 
     # ------------------------------------------------------------ for the followed objects
 
