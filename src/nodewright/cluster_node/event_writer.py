@@ -55,8 +55,10 @@ class EventWriter:
             if record is None or not event.uid
             else pod_object(record.pod, event.container)
         )
+        # The agent's own lists name the container in the message, the API server beside it.
+        message = event.message.removesuffix(f": {event.container}") if event.container else event.message
         queued = ObjectEvent(
-            involved_object=about, is_warning=event.is_warning, reason=event.reason, message=event.message
+            involved_object=about, is_warning=event.is_warning, reason=event.reason, message=message
         )
         if not self._queue.full():
             self._queue.put_nowait(queued)

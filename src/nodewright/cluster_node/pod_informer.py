@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.pods.pod_resize import without_api_fields
+from nodewright.cluster_node.pod_status_patch import without_runtime_name
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.formats.decode import decode
 from nodewright.formats.pod_files import is_safe_uid
@@ -75,6 +77,7 @@ class PodInformer:
             message = f"pod {metadata.get('namespace')}/{metadata.get('name')}: {error}"
             self.record_event(RecordEvent(uid="", is_warning=True, reason="PodNotDecoded", message=message))
             return False
+        pod = replace(pod, status=without_runtime_name(pod.status))
         self._pods[uid] = pod
         relevant, before = (without_api_fields(pod), pod.is_terminal), self._relevant.get(uid)
         self._relevant[uid] = relevant

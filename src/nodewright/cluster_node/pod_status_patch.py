@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from nodewright.agent.agent_state import PodRecord, PodStage
 from nodewright.cluster_node.merge_patch import POD_LISTS, merge_patch
 from nodewright.core.lifecycle.pod_conditions import DISRUPTION_TARGET, KUBELET_CONDITIONS
 from nodewright.core.lifecycle.pod_status import STATUS_UNKNOWN, UNKNOWN_EXIT_CODE
-from nodewright.kubernetes.objects import Container
+from nodewright.kubernetes.objects import Container, ContainerState, ContainerStatus, PodStatus
 from nodewright.kubernetes.runtime_status import ContainerPhase
 from nodewright.values.instant import Instant
 
@@ -74,6 +76,9 @@ def merged_status(
         status |= {name: before.get(name) for name in ("phase", "reason", "message")}
     becomes_terminal = is_terminal and not was_terminal and not running
     generation = max(record.pod.metadata.generation, before.get("observedGeneration") or 0)
+    status["conditions"] = [
+        _behind_gates(condition, record, before) for condition in status.get("conditions") or ()
+    ]
     conditions = _conditions(before, status, generation, with_disruption=becomes_terminal)
     if status.get("phase") in TERMINAL_PHASES:
         conditions = [_not_ready(condition, status["phase"]) for condition in conditions]
@@ -97,7 +102,9 @@ def _normalized(status: dict[str, Any], record: PodRecord) -> dict[str, Any]:
     longest = _MAX_MESSAGE_BYTES // max(1, len(containers))
     for field in _CONTAINER_FIELDS:
         if status.get(field):
-            statuses = [_with_bounded_messages(container, longest) for container in status[field]]
+            statuses = [
+                _with_resources(_with_bounded_messages(container, longest)) for container in status[field]
+            ]
             if field != "initContainerStatuses":
                 statuses.sort(key=lambda container: str(container["name"]))
             status[field] = [
@@ -118,6 +125,61 @@ def _mounts(container: Container) -> list[dict[str, Any]]:
             status |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
         mounts.append(status)
     return mounts
+
+
+def _with_resources(container: dict[str, Any]) -> dict[str, Any]:
+    """The status of a container; one that was created has resources, which may be none."""
+    return {"resources": {}, **container} if container.get("containerID") else container
+
+
+def with_runtime_name(status: dict[str, Any], runtime: str) -> dict[str, Any]:
+    """The status with container ids as the API server has them: `containerd://ID`.
+
+    Follows: v1.36, kubelet/container/runtime.go, ContainerID.String.
+    """
+    named = dict(status)
+    for field in _CONTAINER_FIELDS:
+        if status.get(field):
+            named[field] = [_with_id(container, runtime) for container in status[field]]
+    return named
+
+
+def _with_id(container: dict[str, Any], runtime: str) -> dict[str, Any]:
+    named = dict(container)
+    if container.get("containerID"):
+        named["containerID"] = f"{runtime}://{container['containerID']}"
+    for field in ("state", "lastState"):
+        terminated = (container.get(field) or {}).get("terminated") or {}
+        if terminated.get("containerID"):
+            named[field] = {
+                "terminated": {**terminated, "containerID": f"{runtime}://{terminated['containerID']}"}
+            }
+    return named
+
+
+def without_runtime_name(status: PodStatus) -> PodStatus:
+    """The status of a pod of the API server with container ids as the runtime has them."""
+    return replace(
+        status,
+        container_statuses=tuple(map(_without_runtime_name, status.container_statuses)),
+        init_container_statuses=tuple(map(_without_runtime_name, status.init_container_statuses)),
+        ephemeral_container_statuses=tuple(map(_without_runtime_name, status.ephemeral_container_statuses)),
+    )
+
+
+def _without_runtime_name(container: ContainerStatus) -> ContainerStatus:
+    def bare(state: ContainerState) -> ContainerState:
+        if state.terminated is None:
+            return state
+        id_ = state.terminated.container_id.rpartition("://")[2]
+        return replace(state, terminated=replace(state.terminated, container_id=id_))
+
+    return replace(
+        container,
+        container_id=container.container_id.rpartition("://")[2],
+        state=bare(container.state),
+        last_state=bare(container.last_state),
+    )
 
 
 def _with_bounded_messages(container: dict[str, Any], longest: int) -> dict[str, Any]:
@@ -163,6 +225,31 @@ def _conditions(
         if name in KUBELET_CONDITIONS:
             conditions[name] = _dated(condition, old.get(name), generation)
     return list(conditions.values())
+
+
+def _behind_gates(condition: dict[str, Any], record: PodRecord, before: Mapping[str, Any]) -> dict[str, Any]:
+    """The condition; `Ready` is false while a readiness gate is not open.
+
+    Follows: v1.36, kubelet/status/generate.go, GeneratePodReadyCondition.
+    """
+    names = [str(gate.get("conditionType")) for gate in record.pod.spec.readiness_gates]
+    if condition["type"] != "Ready" or condition.get("status") != "True" or not names:
+        return condition
+    others = {each["type"]: each for each in before.get("conditions") or ()}
+    messages = []
+    for name in names:
+        gate = others.get(name)
+        if gate is None:
+            messages.append(f'corresponding condition of pod readiness gate "{name}" does not exist.')
+        elif gate.get("status") != "True":
+            messages.append(
+                f'the status of pod readiness gate "{name}" is not "True", but {gate.get("status")}'
+            )
+    times = [str((others.get(name) or {}).get("lastTransitionTime") or "") for name in names]
+    dated = {**condition, "lastTransitionTime": max(str(condition.get("lastTransitionTime") or ""), *times)}
+    if not messages:
+        return dated
+    return {**dated, "status": "False", "reason": "ReadinessGatesNotReady", "message": ", ".join(messages)}
 
 
 def _dated(condition: Mapping[str, Any], before: Mapping[str, Any] | None, generation: int) -> dict[str, Any]:

@@ -10,7 +10,12 @@ from nodewright.agent.outcome import IterationResult
 from nodewright.api.api_status_objects import pod_status_document
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
-from nodewright.cluster_node.pod_status_patch import can_be_deleted, merged_status, pod_status_patch
+from nodewright.cluster_node.pod_status_patch import (
+    can_be_deleted,
+    merged_status,
+    pod_status_patch,
+    with_runtime_name,
+)
 from nodewright.cluster_node.reflector import BackOffDelay, Reflector
 from nodewright.host.ports import Clock
 
@@ -37,6 +42,8 @@ class PodStatusWriter:
         self.record_event: Callable[[RecordEvent], None] = lambda _event: None
         self.target_of: Callable[[PodRecord], str] = _own_object
         self.is_ready: Callable[[], bool] = lambda: True
+        self.runtime_name = "nodewright"
+        """The scheme of container ids."""
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
         self._delays: dict[str, BackOffDelay] = {}
@@ -114,7 +121,7 @@ class PodStatusWriter:
         document = self._reflector.objects.get(self.target_of(record))
         if document is None:
             return None
-        reported = pod_status_document(record, state.node)
+        reported = with_runtime_name(pod_status_document(record, state.node), self.runtime_name)
         return record, document, merged_status(document.get("status") or {}, reported, record)
 
     async def _write(self, uid: str) -> None:

@@ -144,6 +144,15 @@ def test_an_event_names_the_pod_the_container_and_the_node() -> None:
     run(scenario)
 
 
+def test_the_container_is_named_beside_the_message() -> None:
+    async def scenario(bench: EventBench) -> None:
+        await bench.record(record=a_record(a_pod("web")), container="main", message="Container started: main")
+        (event,) = bench.written()
+        assert event["message"] == "Container started"
+
+    run(scenario)
+
+
 def test_events_of_the_node_are_in_the_default_namespace() -> None:
     async def scenario(bench: EventBench) -> None:
         await bench.record("Starting")

@@ -6,8 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
-from nodewright.cluster_node.pod_status_patch import can_be_deleted, merged_status, pod_status_patch
+from nodewright.cluster_node.pod_status_patch import (
+    can_be_deleted,
+    merged_status,
+    pod_status_patch,
+    with_runtime_name,
+    without_runtime_name,
+)
 from nodewright.core.memory.memory_state import MemoryState
+from nodewright.formats.decode import decode
+from nodewright.kubernetes.objects import PodStatus
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
 from nodewright.testing.objects import a_pod, a_static_pod
 
@@ -164,3 +172,52 @@ def test_containers_are_sorted_have_their_mounts_and_messages_of_bounded_length(
         {"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": "Disabled"},
         {"name": "w", "mountPath": "/w"},
     ]
+
+
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("gate", "status", "message", "time"),
+    [
+        (None, "False", 'corresponding condition of pod readiness gate "a/b" does not exist.', "08:00:00"),
+        ("False", "False", 'the status of pod readiness gate "a/b" is not "True", but False', "08:30:00"),
+        ("True", "True", None, "08:30:00"),
+    ],
+)
+def test_a_pod_is_ready_once_its_gates_are_open(
+    gate: str | None, status: str, message: str | None, time: str
+) -> None:
+    own = {"type": "a/b", "status": gate, "lastTransitionTime": "2027-01-15T08:30:00Z"}
+    before = {"conditions": [own] if gate else []}
+    record = replace(ACTIVE, pod=a_pod(readinessGates=[{"conditionType": "a/b"}]))
+    merged = merged_status(before, {"phase": "Running", "conditions": [READY]}, record)
+    (ready,) = (condition for condition in merged["conditions"] if condition["type"] == "Ready")
+    assert (ready["status"], ready.get("message")) == (status, message)
+    assert ready["lastTransitionTime"] == f"2027-01-15T{time}Z"
+
+
+def test_container_ids_name_the_runtime_in_the_api_server_alone() -> None:
+    ended = {"terminated": {"exitCode": 1, "containerID": "old"}}
+    status = {
+        "containerStatuses": [
+            {"name": "a", "containerID": "new", "state": {}, "lastState": ended},
+            {"name": "b"},
+        ]
+    }
+    named = with_runtime_name(status, "containerd")
+    first, second = named["containerStatuses"]
+    assert first["containerID"] == "containerd://new"
+    assert first["lastState"]["terminated"]["containerID"] == "containerd://old"
+    assert second == {"name": "b"}
+    decoded = without_runtime_name(decode(named, PodStatus)).container_statuses[0]
+    assert decoded.container_id == "new"
+    assert decoded.last_state.terminated is not None
+    assert decoded.last_state.terminated.container_id == "old"
+
+
+def test_a_container_that_was_created_has_resources_even_if_none() -> None:
+    reported = {"phase": "Running", "containerStatuses": [{"name": "a", "containerID": "1"}, {"name": "b"}]}
+    first, second = merged_status({}, reported, ACTIVE)["containerStatuses"]
+    assert first["resources"] == {}
+    assert "resources" not in second

@@ -137,22 +137,22 @@ class ImageManager:
         image_name = container.image
         name = parse_image_name(image_name)
         if isinstance(name, InvalidImageName):
-            raise self._failure(pod, "InspectFailed", invalid_image_name(image_name, name))
+            raise self._failure((pod, container), "InspectFailed", invalid_image_name(image_name, name))
         reference, policy = image_with_tag(image_name, name), pull_policy(container.image_pull_policy, name)
         if policy != ALWAYS:
             try:
                 image_id = await self._store.image_id(reference)
             except HostError as error:
                 failure = ImageUnavailable("ImageInspectError", f'Failed to inspect image "": {error}')
-                raise self._failure(pod, "InspectFailed", failure) from error
+                raise self._failure((pod, container), "InspectFailed", failure) from error
             if image_id is not None:
-                self._record_normal(
-                    pod, "Pulled", f'Container image "{image_name}" already present on machine'
+                self._record(
+                    (pod, container), "Pulled", f'Container image "{image_name}" already present on machine'
                 )
                 return image_id
         if policy == NEVER:
-            raise self._failure(pod, "ErrImageNeverPull", image_never_pull(image_name))
-        return await self._pull(pod, image_name, reference, self._credentials_of(pod, name.name))
+            raise self._failure((pod, container), "ErrImageNeverPull", image_never_pull(image_name))
+        return await self._pull((pod, container), image_name, reference, self._credentials_of(pod, name.name))
 
     async def collect_garbage(self) -> ImageGCResult:
         """Deletes outdated images, and as many unused ones as the disk space requires.
@@ -209,14 +209,21 @@ class ImageManager:
                 self._record_node_warning("FreeDiskSpaceFailed", _shortage_message(freed))
 
     async def _pull(
-        self, pod: Pod, image_name: str, reference: str, credentials: tuple[Credentials, ...]
+        self,
+        about: tuple[Pod, Container],
+        image_name: str,
+        reference: str,
+        credentials: tuple[Credentials, ...],
     ) -> str:
+        pod = about[0]
         key, rule, now_ns = (pod.uid, image_name), BackOffRule(), self._clock.now_ns()
         self._forget_old_back_offs(now_ns)
         back_off, last_error = self._back_offs.get(key, (None, ""))
         if back_off is not None and rule.remaining_ns(back_off, back_off.updated_ns, now_ns):
-            raise self._failure(pod, "BackOff", image_pull_back_off(image_name, last_error), is_warning=False)
-        self._record_normal(pod, "Pulling", f'Pulling image "{image_name}"')
+            raise self._failure(
+                about, "BackOff", image_pull_back_off(image_name, last_error), is_warning=False
+            )
+        self._record(about, "Pulling", f'Pulling image "{image_name}"')
         try:
             async with self._pull_slots:
                 image_id = await self._pull_with_credentials(reference, credentials)
@@ -228,10 +235,10 @@ class ImageManager:
                 f"{failure.reason}: {failure.message}",
             )
             failed = f'Failed to pull image "{image_name}": {error.error}'
-            self._record_event(RecordEvent(uid=pod.uid, is_warning=True, reason="Failed", message=failed))
+            self._record(about, "Failed", failed, is_warning=True)
             raise ContainerConfigError(failure.message, failure.reason) from error
         self._back_offs.pop(key, None)
-        self._record_normal(pod, "Pulled", f'Successfully pulled image "{image_name}"')
+        self._record(about, "Pulled", f'Successfully pulled image "{image_name}"')
         return image_id
 
     async def _pull_with_credentials(self, reference: str, credentials: tuple[Credentials, ...]) -> str:
@@ -282,15 +289,23 @@ class ImageManager:
         return ImageGCResult(removed=tuple(removed), freed_bytes=freed, failures=tuple(failures))
 
     def _failure(
-        self, pod: Pod, event: str, refusal: ImageUnavailable, *, is_warning: bool = True
+        self,
+        about: tuple[Pod, Container],
+        event: str,
+        refusal: ImageUnavailable,
+        *,
+        is_warning: bool = True,
     ) -> ContainerConfigError:
-        self._record_event(
-            RecordEvent(uid=pod.uid, is_warning=is_warning, reason=event, message=refusal.message)
-        )
+        self._record(about, event, refusal.message, is_warning=is_warning)
         return ContainerConfigError(refusal.message, refusal.reason)
 
-    def _record_normal(self, pod: Pod, reason: str, message: str) -> None:
-        self._record_event(RecordEvent(uid=pod.uid, is_warning=False, reason=reason, message=message))
+    def _record(
+        self, about: tuple[Pod, Container], reason: str, message: str, *, is_warning: bool = False
+    ) -> None:
+        pod, name = about[0], about[1].name
+        self._record_event(
+            RecordEvent(uid=pod.uid, is_warning=is_warning, reason=reason, message=message, container=name)
+        )
 
     def _record_node_warning(self, reason: str, message: str) -> None:
         self._record_event(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
