@@ -195,12 +195,10 @@ async def _serve_kubelet_api(
     kubelet_api: "KubeletServingConfig",
     routes: Sequence[AuthorizedRoute],
 ) -> None:
-    from nodewright.api.agent_export import AgentExport  # noqa: PLC0415 - as above
-    from nodewright.api.export_routes import ExportRoutes  # noqa: PLC0415 - as above
+    from nodewright.api.agent_export import agent_export_routes  # noqa: PLC0415 - as above
     from nodewright.api.kubelet_serving import LoopMetrics, serve_kubelet_api  # noqa: PLC0415 - as above
 
-    export = ExportRoutes(AgentExport(parts.served_agent, parts.profile))
-    routes = (*routes, *export.authorized_routes())
+    routes = (*routes, *agent_export_routes(parts.served_agent, parts.profile))
     metrics = LoopMetrics(parts.loop, parts.pressure, parts.settings.root_dir / JOURNAL)
     addresses = await serve_kubelet_api(stack, kubelet_api, parts.served_agent, metrics, routes)
     print_log_line(f"kubelet API at {', '.join(map(str, addresses))}")

@@ -4,12 +4,19 @@ import asyncio
 
 from msgspec.structs import replace
 
+from nodewright.api.export_routes import ExportRoutes
+from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.node_state import NodeState
 from nodewright.node_export.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
 from nodewright.profiles.node_export import SourceState
 from nodewright.replay.scenario_journal import current_profile
+
+
+def agent_export_routes(agent: ServedAgent, profile: NodeProfile) -> tuple[AuthorizedRoute, ...]:
+    """The routes of an agent's export; ``profile`` is its node without pods."""
+    return ExportRoutes(AgentExport(agent, profile)).authorized_routes()
 
 
 class AgentExport:
