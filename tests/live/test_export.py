@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.live.containerd import Containerd
+from tests.support.real_api_server import ASSETS, real_api_server
 from tests.support.real_kubelet import NODE, RealKubelet, lacking_kubelet, real_kubelet, static_pod
 
 from nodewright.engine import Node
@@ -25,25 +26,26 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.profiles.node_export import NodeExport, SourceState, read_node_export
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
+PRECOMPILE = ("-c", "import nodewright.cli.export, nodewright.export_main.run_export")
 TOKEN = "s3cret"  # noqa: S105 - of a server that only this test reaches
 
 
 class RunningExport:
-    """A running exporter and its client."""
+    """A running exporter and its client; ``around`` is a command that starts it."""
 
-    def __init__(self, folder: Path, options: list[str]) -> None:
+    def __init__(self, folder: Path, options: list[str], around: tuple[str, ...] = ()) -> None:
         folder.mkdir()
         make_key_pair(folder, "localhost", ["127.0.0.1"])
         (folder / "tokens.csv").write_text(f'{TOKEN},scheduler,1,"readers"\n')
         self._context = ssl.create_default_context(cafile=str(folder / "kubelet.crt"))
         self._log = folder / "export.log"
-        command = [sys.executable, "-m", "nodewright", "export", "--node-name", NODE, *options]
+        command = [*around, sys.executable, "-m", "nodewright", "export", "--node-name", NODE, *options]
         command += ["--listen", "127.0.0.1:0", "--token-auth-file", str(folder / "tokens.csv")]
         command += ["--grant", "read=group:readers", "--tls-cert-file", str(folder / "kubelet.crt")]
         command += ["--tls-private-key-file", str(folder / "kubelet.key")]
         # As the DaemonSet runs it; the first start compiles the modules.
         environment = {**os.environ, "PYTHONOPTIMIZE": "2"}
-        subprocess.run([*command, "--once"], env=environment, check=True, capture_output=True, timeout=120)
+        subprocess.run([sys.executable, *PRECOMPILE], env=environment, check=True, timeout=120)
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         self.url = self._wait_for_url()
@@ -96,6 +98,15 @@ class RunningExport:
         assert self.process.wait(20) == 0, self._log.read_text()
 
 
+def read_only_without_capabilities(root: Path) -> tuple[str, ...]:
+    """Starts a program as the DaemonSet does: the kubelet's directory read-only, no capability, no new privileges."""
+    script = (
+        f"mount --bind {root} {root} && mount -o remount,bind,ro {root}"
+        ' && exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"'
+    )
+    return "unshare", "--mount", "sh", "-ec", script, "sh"
+
+
 @pytest.fixture(scope="module")
 def kubelet(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKubelet]:
     if why := lacking_kubelet():
@@ -107,7 +118,8 @@ def kubelet(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="module")
 def export(kubelet: RealKubelet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningExport]:
     options = ["--kubelet-root", str(kubelet.root), "--kubelet-url", kubelet.url]
-    running = RunningExport(tmp_path_factory.mktemp("export") / "run", options)
+    around = read_only_without_capabilities(kubelet.root)
+    running = RunningExport(tmp_path_factory.mktemp("export") / "run", options, around)
     yield running
     running.stop()
 
@@ -214,6 +226,105 @@ def test_the_exporter_is_small(kubelet: RealKubelet, export: RunningExport) -> N
     print(f"resident: {resident_mib:.1f} MiB, idle: {share:.2%} of a core")
     assert resident_mib < 40
     assert share < 0.005
+
+
+TOPOLOGY_DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "noderesourcetopologies.topology.node.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"},
+    },
+    "spec": {
+        "group": "topology.node.k8s.io",
+        "names": {"kind": "NodeResourceTopology", "plural": "noderesourcetopologies"},
+        "scope": "Cluster",
+        "versions": [
+            {
+                "name": "v1alpha2",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+
+
+def test_an_exporter_follows_its_cluster_and_publishes_what_it_knows(tmp_path: Path) -> None:
+    if not (Path(ASSETS) / "kube-apiserver").is_file():
+        pytest.skip("KUBEBUILDER_ASSETS names no directory with kube-apiserver and etcd")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "config.yaml").write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        "failCgroupV1: false\ncpuManagerPolicy: static\nreservedSystemCPUs: '0'\n"
+    )
+    with real_api_server(tmp_path) as server:
+        assert (
+            server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", TOPOLOGY_DEFINITION).code
+            == 201
+        )
+        node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": NODE, "labels": {"pool": "x"}}}
+        node["status"] = {"nodeInfo": NODE_INFO}
+        assert server.create("/api/v1/nodes", node).code == 201
+        config = {
+            "clusters": [
+                {
+                    "name": "c",
+                    "cluster": {
+                        "server": f"https://127.0.0.1:{server.port}",
+                        "insecure-skip-tls-verify": True,
+                    },
+                }
+            ],
+            "users": [{"name": "u", "user": {"token": "admin"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        options = ["--kubelet-root", str(root), "--kubeconfig", str(tmp_path / "kubeconfig")]
+        options += [
+            "--publish",
+            "topology",
+            "--publish",
+            "annotation",
+            "--advertise",
+            "https://10.0.0.7:9453",
+        ]
+        export = RunningExport(tmp_path / "run", options)
+        try:
+            state = export.state_after(0, lambda state: state.profile.spec.labels.get("pool") == "x")
+            annotations = wait_for(
+                lambda: server.request("GET", f"/api/v1/nodes/{NODE}").body["metadata"].get("annotations")
+            )
+            assert annotations["nodewright.dev/export-digest"] == state.digest
+            assert annotations["nodewright.dev/export-url"] == "https://10.0.0.7:9453"
+            path = f"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{NODE}"
+            topology = wait_for(lambda: (answer := server.request("GET", path)).code == 200 and answer.body)
+            assert topology["zones"][0]["name"] == "node-0"
+            assert topology["metadata"]["ownerReferences"][0]["kind"] == "Node"
+            # A label of the Node is part of the next export.
+            patched = server.request(
+                "PATCH", f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"pool": "y"}}}
+            )
+            assert patched.code == 200
+            export.state_after(state.generation, lambda state: state.profile.spec.labels.get("pool") == "y")
+        finally:
+            export.stop()
+
+
+NODE_INFO = {
+    "kubeletVersion": "v1.36.2",
+    "architecture": "amd64",
+    **dict.fromkeys(
+        ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"), "x"
+    ),
+    "kubeProxyVersion": "",
+    "operatingSystem": "linux",
+}
 
 
 def wait_for(read: Callable[[], Any]) -> Any:
