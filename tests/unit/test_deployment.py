@@ -21,6 +21,8 @@ from tools.source import ROOT
 DEPLOYMENT, CHART = ROOT / "packaging" / "kubernetes", ROOT / "packaging" / "helm" / "nodewright"
 WORKLOADS = ("export-daemonset.yaml", "extender-deployment.yaml")
 COMPONENTS = ("publish", "monitoring")
+"""Those that the chart has as options."""
+ALL_COMPONENTS = (*COMPONENTS, "webhook")
 GROUPS_WITH_DEFINITIONS = ("monitoring.coreos.com",)
 
 
@@ -104,7 +106,7 @@ def test_the_commands_know_the_options(name: str) -> None:
 
 
 def test_every_file_of_the_base_is_a_resource_of_it() -> None:
-    for folder in (DEPLOYMENT / "base", *(DEPLOYMENT / "components" / name for name in COMPONENTS)):
+    for folder in (DEPLOYMENT / "base", *(DEPLOYMENT / "components" / name for name in ALL_COMPONENTS)):
         files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
         assert {path.name for path in resources(folder / "kustomization.yaml")} == files
 
@@ -152,7 +154,7 @@ def test_a_chart_without_options_is_smaller() -> None:
 @pytest.mark.slow
 @pytest.mark.live
 def test_an_api_server_takes_the_objects(tmp_path: Path) -> None:
-    objects = kustomized(tmp_path, "publish", "monitoring")
+    objects = kustomized(tmp_path, *ALL_COMPONENTS)
     if not (Path(ASSETS) / "kube-apiserver").is_file():
         pytest.skip("KUBEBUILDER_ASSETS names no directory with kube-apiserver, etcd and kubectl")
     with real_api_server(tmp_path) as server:

@@ -39,6 +39,7 @@ class ExtenderOptions(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[str, ...]
     leader_elect: bool
     lease: str
+    deny_impossible_pods: bool
 
 
 _OPTIONS = (
@@ -123,6 +124,11 @@ _OPTIONS = (
         show_default=True,
         metavar="NAMESPACE/NAME",
         help="The Lease of --leader-elect.",
+    ),
+    click.option(
+        "--deny-impossible-pods",
+        is_flag=True,
+        help="POST /v1/review-pods, a validating webhook: refuse pods that no node can ever hold. Default: warn.",
     ),
 )
 

@@ -16,6 +16,7 @@ from nodewright.agent.supervision import BackgroundTask, run_supervised
 from nodewright.api.access import Authorizer, Grants
 from nodewright.api.http_server import ListenAddress, TLSContextSource, log_to_stderr, serve_network
 from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
+from nodewright.api.review_routes import ReviewRoutes
 from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.tls import ReloadingTLS
 from nodewright.cluster.access import AccessOptions
@@ -30,6 +31,7 @@ from nodewright.extender_main.extender_options import ExtenderOptions
 from nodewright.extender_main.extender_routes import MAX_CALL_BYTES, ExtenderRoutes, extender_application
 from nodewright.extender_main.extender_service import ApiBinder, ExtenderService, ServiceOptions
 from nodewright.extender_main.leader_lease import LeaderLease
+from nodewright.extender_main.pod_reviews import ClusterReviews
 from nodewright.extender_main.scorers import scorer_of
 from nodewright.host.clock import HostClock
 from nodewright.host.key_pair import KeyPair, ensure_key_pair
@@ -153,7 +155,9 @@ async def serve_extender(
 
     await serve(routes.health_routes(), options.health_listen, None, None)
     context = None if tls is None else partial(tls.context, print_log_line)
-    return await serve(routes.call_routes(), options.listen, authorizer, context)
+    reviews = ReviewRoutes(ClusterReviews(service).finding, denies=options.deny_impossible_pods)
+    entries = (*routes.call_routes(), *reviews.authorized_routes())
+    return await serve(entries, options.listen, authorizer, context)
 
 
 def call_authorizer(options: ExtenderOptions) -> Authorizer | None:
