@@ -134,11 +134,14 @@ class ClusterSession:
     async def _node_document(self, reader: "ClusterReader", word: str) -> bytes:
         from datetime import UTC, datetime  # noqa: PLC0415 - start-up time
 
-        from nodewright.cluster.node_sources import read_cluster_node, source_sentence  # noqa: PLC0415 - as above
+        from nodewright.cluster.exported_node import exported_cluster_node  # noqa: PLC0415 - as above
+        from nodewright.cluster.node_sources import node_reading, source_sentence  # noqa: PLC0415 - as above
         from nodewright.output.json_yaml import as_json  # noqa: PLC0415 - as above
         from nodewright.profiles.profile_yaml import profile_document  # noqa: PLC0415 - as above
 
-        node = await read_cluster_node(reader, word.partition("/")[2])
+        name = word.partition("/")[2]
+        reading = await node_reading(reader, name)
+        node = await exported_cluster_node(name, reading, self.access, os.environ)
         self.nodes[word] = node
         now = datetime.now(UTC)
         read = [source_sentence(source, now) for source in node.profile.spec.sources if not source.error]
