@@ -19,7 +19,7 @@ for command in $COMMANDS; do
   case $command in
     lint) run nodewright lint -R -f "$PATHS" "${node[@]}" --fail-on "$FAIL_ON" -o github ;;
     quota) run nodewright quota -R -f "$PATHS" -o github ;;
-    admit) run nodewright admit -R -f "$PATHS" "${node[@]}" ;;
+    admit) run nodewright admit -R -f "$PATHS" "${node[@]}" -o github ;;
     *)
       echo "::error title=nodewright::unknown command $command"
       exit 2

@@ -120,7 +120,14 @@ def test_the_action_admits_with_a_node(tmp_path: Path, commands: Path) -> None:
     folder.mkdir()
     folder.joinpath("pod.yaml").write_text(POD)
     checked = check(folder, COMMANDS="admit", NODE="vm-4")
-    assert (checked.returncode, "default/web" in checked.stdout) == (YES, True), checked.stderr
+    assert (checked.returncode, checked.stdout) == (YES, ""), checked.stderr
+    folder.joinpath("pod.yaml").write_text(POD.replace("400m", "900Gi"))
+    refused = check(folder, COMMANDS="admit", NODE="vm-4")
+    assert refused.returncode == NO, refused.stderr
+    assert (
+        "::error title=OutOfmemory,file=pod.yaml::default/web: refused: memory: 900Gi requested"
+        in refused.stdout
+    )
     assert check(folder, COMMANDS="admitt").returncode == 2
 
 

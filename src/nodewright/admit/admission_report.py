@@ -1,7 +1,7 @@
 """Admission decisions as a table, as a report and as names."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
@@ -37,6 +37,9 @@ from nodewright.reasons.fact import KubeletText
 from nodewright.reasons.reason import Reason
 from nodewright.reasons.texts import kubelet_text, sentence
 
+if TYPE_CHECKING:
+    from nodewright.output.workflow_commands import WorkflowCommand
+
 
 class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The decision about one pod."""
@@ -53,6 +56,8 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that took part in the pod's creation, e.g. `LimitRange small`."""
 
     unknown_resources: tuple[UnknownResource, ...] = ()
+    source: str = ""
+    """The file of the object."""
 
     @property
     def is_notable(self) -> bool:
@@ -190,6 +195,24 @@ def pod_admission(entry: AdmissionEntry) -> PodAdmission:
         preempted=named_pods(entry.preempted_pods),
         placement=UNSET if entry.placement is None else pod_allocations(entry.placement),
     )
+
+
+def admission_commands(entries: Iterable[AdmissionEntry]) -> "Iterator[WorkflowCommand]":
+    """What the node does not admit as workflow commands of GitHub Actions, beside its file."""
+    from nodewright.output.sarif import SourcePosition  # noqa: PLC0415 - start-up time
+    from nodewright.output.workflow_commands import WorkflowCommand  # noqa: PLC0415 - as above
+
+    for entry in entries:
+        if entry.decision is Decision.ADMITTED:
+            continue
+        is_refused = entry.decision is Decision.REFUSED
+        why = "; ".join(map(sentence, entry.because)) or entry.kubelet.message
+        yield WorkflowCommand(
+            command="error" if is_refused else "warning",
+            title=entry.kubelet.reason or entry.decision.value,
+            position=SourcePosition(file=entry.source),
+            text=f"{entry.pod.full_name}: {entry.decision.value}: {why}",
+        )
 
 
 def admitted_names(entries: Iterable[AdmissionEntry]) -> str:

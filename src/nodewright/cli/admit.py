@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodewright.admit.admission_report import AdmissionReport, admission_text, admitted_names, pod_admission
+from nodewright.admit.admission_report import (
+    AdmissionReport,
+    admission_commands,
+    admission_text,
+    admitted_names,
+    pod_admission,
+)
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
 from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
@@ -13,6 +19,7 @@ from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.node_report.report_parts import node_of_report, remaining_resources
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_workflow_commands
 
 if TYPE_CHECKING:
     from nodewright.replay.scenario_journal import JournalFile
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     "until Ctrl-C. Default: any free port of 127.0.0.1.",
 )
 @options.journal_option
-@options.output_option("json", "yaml", "wide", "name")
+@options.output_option("json", "yaml", "wide", "name", "github")
 def command(
     query: NodeQuery, *, resize: bool, serve: str | None, journal: JournalOptions | None, output: str | None
 ) -> int:
@@ -56,8 +63,10 @@ def command(
 
         return serve_admission_page(query, serve)
     if is_about_all_nodes(query.node, query.shape):
-        if resize or journal is not None:
-            raise click.UsageError("--resize and --journal are about one node: name it with --node")
+        if resize or journal is not None or output == "github":
+            raise click.UsageError(
+                "--resize, --journal and -o github are about one node: name it with --node"
+            )
         from nodewright.cli.admit_cluster import report_cluster_admission  # noqa: PLC0415 - start-up time
 
         return report_cluster_admission(current_session(), query, output)
@@ -65,6 +74,8 @@ def command(
     if resize:
         from nodewright.cli.admit_resize import report_resizes  # noqa: PLC0415 - start-up time
 
+        if output == "github":
+            raise click.UsageError("-o github cannot be combined with --resize")
         return report_resizes(query, loaded, journal, output)
     return _report_node(query, loaded, journal, output)
 
@@ -84,6 +95,9 @@ def _report_node(
             node = result.node
             if journal_file is not None:
                 journal_file.add_arrival(workload.pod, result.actions)
+    if output == "github":
+        print_workflow_commands(admission_commands(entries))
+        return YES if all(entry.decision == "admitted" for entry in entries) else NO
     if output == "name":
         text = admitted_names(entries)
     elif output in ("json", "yaml"):

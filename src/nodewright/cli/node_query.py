@@ -149,6 +149,7 @@ def admitted_entry(node: Node, workload: Workload) -> tuple[AdmissionEntry, Admi
             victims=None,
             origin=origin,
             applied=workload.applied,
+            source=workload.source,
         )
         return entry, None
     answer = node.admit(workload.pod)
@@ -164,5 +165,6 @@ def admitted_entry(node: Node, workload: Workload) -> tuple[AdmissionEntry, Admi
         origin=origin,
         applied=workload.applied,
         unknown_resources=unknown_resources(node.config, answer.pod),
+        source=workload.source,
     )
     return entry, answer
