@@ -104,6 +104,15 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[ReadSource, ...] = ()
 
 
+async def read_cluster_node(reader: ClusterReader, name: str) -> ClusterNode:
+    """The node of that name, with its pods, its configuration and what is free on each NUMA node.
+
+    Errors: ApiError if the Node object cannot be read; InputError if there is no such node, or its objects
+        contradict each other.
+    """
+    return cluster_node(name, await node_reading(reader, name))
+
+
 async def node_reading(reader: ClusterReader, name: str) -> NodeReading:
     """Everything that the cluster reports about the node, read at the same time.
 
