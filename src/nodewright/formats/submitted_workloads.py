@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.core.admission_plugins import with_default_ports
 from nodewright.core.requests.resource_defaults import rounded_pod
+from nodewright.core.validation.containers import written_resource_violations
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.core.validation.restarts import template_restart_violations
 from nodewright.core.validation.violation import Violation
@@ -23,6 +24,8 @@ class SubmittedPod(NamedTuple):
     read: UnadmittedWorkload
     written: Pod
     """The pod without the name and namespace that it gets."""
+    violations: tuple[Violation, ...] = ()
+    """What is wrong with how it is written."""
 
 
 class SubmittedController(NamedTuple):
@@ -42,13 +45,17 @@ def submitted_pod(
     workload = _workload(value, location, pod, pod.metadata, replicas=1, is_stored=is_stored)
     # Pods need no more of their documents, and there may be very many.
     document = {"apiVersion": value["apiVersion"], "kind": "Pod"}
-    return SubmittedPod(UnadmittedWorkload(workload=workload, value=document, is_stored=is_stored), written)
+    read = UnadmittedWorkload(workload=workload, value=document, is_stored=is_stored)
+    if not written.spec.ephemeral_containers or is_stored:
+        return SubmittedPod(read, written)
+    return SubmittedPod(read, written, tuple(written_resource_violations(value["spec"], "spec")))
 
 
 def stored_pod_violations(pod: Pod, submission: SubmittedPod) -> Sequence[Violation]:
     """The API server's validation errors of the pod with its defaults, which names only what was written."""
     written = submission.written
-    return tuple(pod_violations(replace(pod, metadata=written.metadata), is_stored=submission.read.is_stored))
+    pod = replace(pod, metadata=written.metadata)
+    return (*submission.violations, *pod_violations(pod, is_stored=submission.read.is_stored))
 
 
 def submitted_controller(

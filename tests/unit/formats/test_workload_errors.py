@@ -58,3 +58,26 @@ def test_template_labels_are_located_though_their_path_leaves_out_metadata() -> 
     text = "kind: Deployment\napiVersion: apps/v1\nmetadata: {name: web}\nspec:\n  template:\n    metadata:\n      labels:\n        a: '-'\n    spec: {containers: [{name: a}]}\n"
     with pytest.raises(InputError, match=r"web.yaml:7:\d+, Deployment default/web: spec.template.labels"):
         workloads_from(text.encode(), "web.yaml")
+
+
+@pytest.mark.parametrize(
+    ("resources", "is_set"),
+    [
+        ({"limits": {}}, True),
+        ({"requests": {}}, True),
+        ({"claims": []}, True),
+        ({"limits": None}, False),
+        ({}, False),
+        (None, False),
+        ({"limits": {"cpu": "1"}}, True),
+    ],
+)
+def test_written_resources_of_ephemeral_containers_are_errors_though_they_name_none(
+    resources: Any, is_set: bool
+) -> None:
+    debugger = {"name": "debugger", "image": "x", "resources": resources}
+    spec = {"containers": [{"name": "main", "image": "x"}], "ephemeralContainers": [debugger]}
+    texts = errors_of({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec})
+    error = "spec.ephemeralContainers[0].resources: Forbidden: cannot be set for an Ephemeral Container"
+    assert (error in texts) == is_set
+    assert "spec.ephemeralContainers: Forbidden: cannot be set on create" in texts

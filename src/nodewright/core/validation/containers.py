@@ -1,7 +1,7 @@
 """Validation of containers: names, ports, variables, mounts, handlers, and fields forbidden in init containers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nodewright.core.validation.container_resources import resource_violations
 from nodewright.core.validation.handlers import handler_violations
@@ -136,6 +136,18 @@ def _ephemeral_violations(spec: PodSpec, scope: _Scope, path: str) -> Iterator[V
             for field in ("subPath", "subPathExpr"):
                 if mount.get(field):
                     yield forbidden(f"{container_path}.volumeMounts[{number}].{field}", _NO_EPHEMERAL)
+
+
+def written_resource_violations(spec: Mapping[str, Any], path: str) -> Iterator[Violation]:
+    """The violations in ephemeral containers whose resources are written, but name none: `limits: {}` counts as set.
+
+    ``spec``: the spec of a pod as a document, because its value has the same resources as one that says nothing.
+    """
+    for index, container in enumerate(spec.get("ephemeralContainers") or ()):
+        resources = container.get("resources") or {}
+        written = [resources.get(field) for field in ("limits", "requests", "claims")]
+        if any(amounts is not None for amounts in written) and not any(written):
+            yield forbidden(f"{path}.ephemeralContainers[{index}].resources", _NO_EPHEMERAL)
 
 
 def image_space_violations(
