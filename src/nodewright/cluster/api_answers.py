@@ -118,7 +118,10 @@ def _transport_text(access: ClusterAccess, error: Exception) -> str:
 
 def _address(proxy: str) -> str:
     """The proxy without the password that its URL may have."""
-    return urlsplit(proxy).netloc.rpartition("@")[2]
+    try:
+        return urlsplit(proxy).netloc.rpartition("@")[2]
+    except ValueError:
+        return "of the environment, which is no URL"
 
 
 def _certificate_text(error: Exception) -> str:

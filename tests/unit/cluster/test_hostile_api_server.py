@@ -159,3 +159,17 @@ def test_pages_are_collected_though_their_items_are_none(server: FakeApiServer) 
     server.canned[NODES].append(CannedAnswer(200, b'{"items":[5,"a",null,[1]]}'))
     with pytest.raises(ApiError):
         call(access_to(server), lambda client: collected_pages(client.list_pages(NODES)))
+
+
+@pytest.mark.parametrize("proxy", ["http://[a]:1", "http://[", "http://a:99999", "http://", "ftp://a", "a"])
+def test_a_proxy_that_is_no_url_is_a_fault_of_the_kubeconfig(proxy: str, tmp_path: Path) -> None:
+    cluster = {"server": "https://127.0.0.1:1", "proxy-url": proxy}
+    config = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+    }
+    path = tmp_path / "config"
+    path.write_bytes(msgspec.json.encode(config))
+    with pytest.raises(InputError, match="proxy-url"):
+        load_access(AccessOptions(kubeconfig=str(path)), {"HOME": str(tmp_path)})
