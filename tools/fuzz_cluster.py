@@ -24,6 +24,7 @@ from nodewright.formats.manifests import workloads_from
 from nodewright.kubernetes.objects import ObjectMeta, Pod
 from nodewright.profiles.node_export import encode_node_export, node_export, read_node_export
 from nodewright.profiles.profile_files import load_profile
+from nodewright.scheduling.extender_protocol import decode_binding, decode_call, decode_preemption
 from nodewright.values.instant import Instant
 from tools.source import ROOT
 
@@ -72,6 +73,22 @@ WATCH = b"""{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a","uid":
 {"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old","details":{"retryAfterSeconds":3}}}
 """
 
+_CALLED_POD = {
+    "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+    "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+}
+_FILTER_CALL = json.dumps({"Pod": _CALLED_POD, "Nodes": None, "NodeNames": ["a", "b"]}).encode()
+_FULL_CALL = json.dumps(
+    {"Pod": _CALLED_POD, "Nodes": {"items": [{"metadata": {"name": "a"}}]}, "NodeNames": None}
+).encode()
+_PREEMPT_CALL = json.dumps(
+    {
+        "Pod": _CALLED_POD,
+        "NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "u2"}], "NumPDBViolations": 1}},
+    }
+).encode()
+_BIND_CALL = json.dumps({"PodName": "web", "PodNamespace": "shop", "PodUID": "u1", "Node": "a"}).encode()
+
 
 class _Answers:
     """An API server that answers every request whose path has a text with the same bytes."""
@@ -115,6 +132,9 @@ def cluster_targets() -> Mapping[str, tuple[Reader, tuple[bytes, ...]]]:
         "list of an API server": (_read_list, (pods, EVENTS)),
         "events of an API server": (_read_events, (EVENTS,)),
         "watch of an API server": (_read_watch, (WATCH,)),
+        "filter call of a scheduler": (decode_call, (_FILTER_CALL, _FULL_CALL)),
+        "preempt call of a scheduler": (decode_preemption, (_PREEMPT_CALL,)),
+        "bind call of a scheduler": (decode_binding, (_BIND_CALL,)),
         "kubeconfig": (_read_kubeconfig, (KUBECONFIG,)),
         "credential of a plugin": (_read_credential, (CREDENTIAL,)),
         "workloads": (
