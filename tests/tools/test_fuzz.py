@@ -4,9 +4,12 @@ from itertools import islice
 import pytest
 
 from tools.fuzz import inputs, targets, tried
+from tools.fuzz_cluster import cluster_targets
 from tools.fuzz_targets import file_targets
 
 SEED = 20260101
+WHOLE_COMMANDS = {*file_targets(), *cluster_targets()}
+"""And whole clusters: they take longer than a parser."""
 COUNT = int(os.environ.get("FUZZ_INPUTS") or 500)
 
 
@@ -14,7 +17,7 @@ COUNT = int(os.environ.get("FUZZ_INPUTS") or 500)
 def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
     findings = [
         tried(target, number, content)
-        for number, content in enumerate(islice(inputs(target, SEED), 8 if target in file_targets() else 50))
+        for number, content in enumerate(islice(inputs(target, SEED), 8 if target in WHOLE_COMMANDS else 50))
     ]
     assert not any(findings), [finding for finding in findings if finding]
 
@@ -23,7 +26,7 @@ def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
 @pytest.mark.parametrize("target", targets())
 def test_readers_take_or_refuse_much_that_is_damaged(target: str) -> None:
     # Whole commands take longer: `make fuzz` tries them for as long as it is told to.
-    contents = islice(inputs(target, SEED + 1), 40 if target in file_targets() else COUNT)
+    contents = islice(inputs(target, SEED + 1), 40 if target in WHOLE_COMMANDS else COUNT)
     findings = [tried(target, number, content) for number, content in enumerate(contents)]
     assert not any(findings), [finding for finding in findings if finding]
 
