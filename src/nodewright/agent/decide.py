@@ -140,12 +140,11 @@ def _is_due(record: PodRecord, now: ClockReading) -> bool:
 def _next_moment_ns(record: PodRecord) -> int | None:
     """When something is due for the pod; None: never. For most pods nothing is, and this is asked of each."""
     moment = record.kill_deadline_ns
-    if record.has_running_effect:
-        return moment
-    for other in (record.next_sync_at_ns, record.retry_at_ns):
+    others = () if record.has_running_effect else (record.next_sync_at_ns, record.retry_at_ns)
+    for other in others:
         if other is not None and (moment is None or other < moment):
             moment = other
-    if record.next_probe_at_ns:
+    if record.next_probe_at_ns and record.stage in (PodStage.ACTIVE, PodStage.TERMINATING):
         probe = min(record.next_probe_at_ns.values())
         moment = probe if moment is None else min(moment, probe)
     return moment

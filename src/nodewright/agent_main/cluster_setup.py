@@ -120,8 +120,8 @@ async def cluster_member(
         lease = NodeLease(ApiAccess(lease_client), identity.name, lease_s, clock)
         lease.node_uid = lambda: (registration.node or {}).get("metadata", {}).get("uid", "")
         informer, writer, mirrors, pod_objects = _pod_parts(api, pods, parts)
+        writer.runtime_name = identity.system_info.runtime_name
         mirrors.node = lambda: (identity.name, lease.node_uid())
-        writer.runtime_name = identity.system_info.container_runtime_version.partition("://")[0]
         nodes.on_change = partial(_observe_node, registration, loop, root_dir)
         for part in (nodes, pods, registration, lease, informer, writer, mirrors, pod_objects.objects):
             part.record_event = event_recorder.record

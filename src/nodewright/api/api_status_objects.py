@@ -55,9 +55,17 @@ class NodeSystemInfo(msgspec.Struct, frozen=True, kw_only=True):
     os_image: str = ""
     host_ip: str = ""
 
+    @property
+    def runtime_name(self) -> str:
+        """The name of the container runtime."""
+        return self.container_runtime_version.partition("://")[0]
 
-def pod_object(record: PodRecord, node: NodeState) -> dict[str, Any]:
-    """A pod as in the API server, with annotations for its source and its exclusive resources."""
+
+def pod_object(record: PodRecord, node: NodeState, runtime: str) -> dict[str, Any]:
+    """A pod as in the API server, with annotations for its source and its exclusive resources.
+
+    ``runtime`` is the name of the container runtime, which ids of containers have in front.
+    """
     metadata = record.pod.metadata
     placed = (
         placement_of(node, record.pod)
@@ -86,18 +94,18 @@ def pod_object(record: PodRecord, node: NodeState) -> dict[str, Any]:
         status=record.status,
     )
     document = {"apiVersion": "v1", "kind": "Pod", **object_document(pod)}
-    _complete_status(document.get("status", {}), record, node)
+    _complete_status(document.get("status", {}), record, node, runtime)
     return document
 
 
-def pod_status_document(record: PodRecord, node: NodeState) -> dict[str, Any]:
-    """The status of a pod as in the API server."""
+def pod_status_document(record: PodRecord, node: NodeState, runtime: str) -> dict[str, Any]:
+    """The status of a pod as in the API server; ``runtime`` as in `pod_object`."""
     status: dict[str, Any] = object_document(record.status)
-    _complete_status(status, record, node)
+    _complete_status(status, record, node, runtime)
     return status
 
 
-def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState) -> None:
+def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState, runtime: str) -> None:
     """Adds the fields that the API server includes even if they are zero, IP lists, and device health."""
     if record.status.host_ip:
         status["hostIPs"] = [{"ip": record.status.host_ip}]
@@ -107,7 +115,7 @@ def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState)
         ("ephemeralContainerStatuses", record.status.ephemeral_container_statuses),
     ):
         if statuses:
-            status[key] = [_with_required_fields(container) for container in statuses]
+            status[key] = [_with_required_fields(container, runtime) for container in statuses]
     if node.config.gates["ResourceHealthStatus"]:
         _add_device_health(status.get("containerStatuses", ()), record.pod.uid, node.held.devices)
     if record.status.conditions:
@@ -276,17 +284,22 @@ _ALWAYS: dict[type, tuple[str, ...]] = {
 }
 
 
-def _with_required_fields(part: msgspec.Struct) -> Any:
-    """A part of a status, with the fields that the API server includes even if they are zero."""
+def _with_required_fields(part: msgspec.Struct, runtime: str = "") -> Any:
+    """A part of a status, with the fields that the API server includes even if they are zero.
+
+    Follows: v1.36, kubelet/container/runtime.go, ContainerID.String.
+    """
     document = {}
     for field in msgspec.structs.fields(type(part)):
         value = getattr(part, field.name)
         if isinstance(value, msgspec.Struct):
-            value = _with_required_fields(value)
+            value = _with_required_fields(value, runtime)
             is_set = bool(value)
         else:
             is_set = bool(value) or value is False
             value = plain_value(value)
+            if field.name == "container_id" and value and runtime:
+                value = f"{runtime}://{value}"
         if is_set or field.name in _ALWAYS.get(type(part), ()):
             document[field.encode_name] = value
     return document

@@ -54,7 +54,8 @@ class PodListCache:
             uid, inputs = record.pod.uid, _inputs(record, node)
             part = before.get(uid)
             if part is None or not all(map(operator.is_, part[0], inputs)):
-                part = (inputs, msgspec.json.encode(pod_object(record, node)))
+                runtime = self._agent.system_info.runtime_name
+                part = (inputs, msgspec.json.encode(pod_object(record, node, runtime)))
             self._parts[uid] = part
         return [text for _, text in self._parts.values()]
 

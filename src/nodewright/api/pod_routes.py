@@ -193,7 +193,8 @@ class PodRoutes:
         return spec
 
     def _object(self, record: PodRecord) -> dict[str, Any]:
-        return pod_object(record, self._agent.event_recorder.state.node)
+        agent = self._agent
+        return pod_object(record, agent.event_recorder.state.node, agent.system_info.runtime_name)
 
     def _record(self, request: Request) -> PodRecord:
         namespace, name = request.path_params["namespace"], request.path_params["name"]

@@ -76,6 +76,9 @@ def merged_status(
         status |= {name: before.get(name) for name in ("phase", "reason", "message")}
     becomes_terminal = is_terminal and not was_terminal and not running
     generation = max(record.pod.metadata.generation, before.get("observedGeneration") or 0)
+    if record.source.is_static_pod_source:
+        # The generation of a mirror pod's object is no generation of the static pod.
+        generation = 0
     status["conditions"] = [
         _behind_gates(condition, record, before) for condition in status.get("conditions") or ()
     ]
@@ -85,8 +88,7 @@ def merged_status(
     status["conditions"] = conditions
     if before.get("startTime"):
         status["startTime"] = before["startTime"]
-    if generation:
-        status["observedGeneration"] = generation
+    status["observedGeneration"] = generation or None
     kept = {name: value for name, value in before.items() if name not in _OWNED_FIELDS}
     return {name: value for name, value in {**kept, **status}.items() if value is not None}
 
@@ -130,31 +132,6 @@ def _mounts(container: Container) -> list[dict[str, Any]]:
 def _with_resources(container: dict[str, Any]) -> dict[str, Any]:
     """The status of a container; one that was created has resources, which may be none."""
     return {"resources": {}, **container} if container.get("containerID") else container
-
-
-def with_runtime_name(status: dict[str, Any], runtime: str) -> dict[str, Any]:
-    """The status with container ids as the API server has them: `containerd://ID`.
-
-    Follows: v1.36, kubelet/container/runtime.go, ContainerID.String.
-    """
-    named = dict(status)
-    for field in _CONTAINER_FIELDS:
-        if status.get(field):
-            named[field] = [_with_id(container, runtime) for container in status[field]]
-    return named
-
-
-def _with_id(container: dict[str, Any], runtime: str) -> dict[str, Any]:
-    named = dict(container)
-    if container.get("containerID"):
-        named["containerID"] = f"{runtime}://{container['containerID']}"
-    for field in ("state", "lastState"):
-        terminated = (container.get(field) or {}).get("terminated") or {}
-        if terminated.get("containerID"):
-            named[field] = {
-                "terminated": {**terminated, "containerID": f"{runtime}://{terminated['containerID']}"}
-            }
-    return named
 
 
 def without_runtime_name(status: PodStatus) -> PodStatus:

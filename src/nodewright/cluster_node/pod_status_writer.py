@@ -14,7 +14,6 @@ from nodewright.cluster_node.pod_status_patch import (
     can_be_deleted,
     merged_status,
     pod_status_patch,
-    with_runtime_name,
 )
 from nodewright.cluster_node.reflector import BackOffDelay, Reflector
 from nodewright.host.ports import Clock
@@ -51,6 +50,7 @@ class PodStatusWriter:
         """By uid of the record: the status that was asked for, and the one that was then stored."""
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        """The name of the container runtime."""
         self.requests = 0
         """Number of writes so far."""
 
@@ -121,7 +121,7 @@ class PodStatusWriter:
         document = self._reflector.objects.get(self.target_of(record))
         if document is None:
             return None
-        reported = with_runtime_name(pod_status_document(record, state.node), self.runtime_name)
+        reported = pod_status_document(record, state.node, self.runtime_name)
         return record, document, merged_status(document.get("status") or {}, reported, record)
 
     async def _write(self, uid: str) -> None:

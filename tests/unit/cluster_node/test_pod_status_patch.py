@@ -197,27 +197,14 @@ def test_a_pod_is_ready_once_its_gates_are_open(
     assert ready["lastTransitionTime"] == f"2027-01-15T{time}Z"
 
 
-def test_container_ids_name_the_runtime_in_the_api_server_alone() -> None:
-    ended = {"terminated": {"exitCode": 1, "containerID": "old"}}
-    status = {
-        "containerStatuses": [
-            {"name": "a", "containerID": "new", "state": {}, "lastState": ended},
-            {"name": "b"},
-        ]
-    }
-    named = with_runtime_name(status, "containerd")
-    first, second = named["containerStatuses"]
-    assert first["containerID"] == "containerd://new"
-    assert first["lastState"]["terminated"]["containerID"] == "containerd://old"
-    assert second == {"name": "b"}
-    decoded = without_runtime_name(decode(named, PodStatus)).container_statuses[0]
-    assert decoded.container_id == "new"
-    assert decoded.last_state.terminated is not None
-    assert decoded.last_state.terminated.container_id == "old"
-
-
 def test_a_container_that_was_created_has_resources_even_if_none() -> None:
     reported = {"phase": "Running", "containerStatuses": [{"name": "a", "containerID": "1"}, {"name": "b"}]}
     first, second = merged_status({}, reported, ACTIVE)["containerStatuses"]
     assert first["resources"] == {}
     assert "resources" not in second
+
+
+def test_a_mirror_pod_has_no_observed_generation() -> None:
+    record = replace(ACTIVE, source=PodSource.FILE)
+    status = merged_status({"observedGeneration": 1}, {"phase": "Running", "conditions": [READY]}, record)
+    assert "observedGeneration" not in {**status, **status["conditions"][0]}

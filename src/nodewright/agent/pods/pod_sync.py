@@ -39,9 +39,13 @@ CRASH_LOOP = "CrashLoopBackOff"
 
 
 def sync_pod(iteration: Iteration, uid: str) -> None:
-    """Starts the pod's next effect, unless one is running."""
+    """Starts the pod's due probes, and its next effect unless one is running."""
     record = iteration.pods.get(uid)
-    if record is None or record.has_running_effect or record.is_cleaned_up:
+    if record is None or record.is_cleaned_up:
+        return
+    if record.has_running_effect:
+        if record.stage in (PodStage.ACTIVE, PodStage.TERMINATING):
+            _start_due_probes(iteration, record)
         return
     if record.stage in ADMITTED_STAGES and awaits_cluster(iteration, record):
         iteration.postpone(uid)
@@ -56,6 +60,8 @@ def sync_pod(iteration: Iteration, uid: str) -> None:
         record = _activate_if_ready(iteration, record)
     if record.stage is PodStage.ACTIVE:
         record = _sync_active(iteration, record)
+    elif record.stage is PodStage.TERMINATING:
+        record = _start_due_probes(iteration, record)
     if record.has_running_effect or (
         record.retry_at_ns is not None and record.retry_at_ns > iteration.now.monotonic_ns
     ):
@@ -164,9 +170,7 @@ def _clear_due_sync(iteration: Iteration, record: PodRecord) -> PodRecord:
 
 def _begin_termination(iteration: Iteration, record: PodRecord) -> PodRecord:
     return iteration.put_record(
-        replace(
-            record, stage=PodStage.TERMINATING, next_sync_at_ns=None, retry_at_ns=None, next_probe_at_ns={}
-        )
+        replace(record, stage=PodStage.TERMINATING, next_sync_at_ns=None, retry_at_ns=None)
     )
 
 
@@ -268,7 +272,12 @@ def _back_off_text(pod: Pod, name: str, back_off: BackOff) -> str:
 
 
 def _start_due_probes(iteration: Iteration, record: PodRecord) -> PodRecord:
-    """Starts every due probe of containers that run and whose postStart hooks have completed."""
+    """Starts every due probe of containers that run and whose postStart hooks have completed.
+
+    Probes go on while containers start and end; those of readiness also while the pod ends.
+
+    Follows: v1.36, kubelet/prober/prober_manager.go, StopLivenessAndStartup.
+    """
     pod = record.pod
     runtime_status = record.runtime_status or RuntimePodStatus(
         uid=pod.uid, namespace=pod.metadata.namespace, name=pod.metadata.name
@@ -300,7 +309,10 @@ def _start_container_probes(
     status = statuses.get(container.name)
     if status is None:
         return
+    is_ending = record.stage is PodStage.TERMINATING
     for probe in probes_of(container):
+        if is_ending and probe.kind is not ProbeKind.READINESS:
+            continue
         key = (container.name, probe.kind)
         state = probes.get(key)
         if state is None or state.container_id != running.id:
@@ -312,7 +324,7 @@ def _start_container_probes(
             next_probe_at_ns[key] = record.next_probe_at_ns[key]
             continue
         next_probe_at_ns[key] = iteration.now.monotonic_ns + probe.period_s * 10**9
-        if is_probe_due(probe, state, status, iteration.now.wall_ns, is_ending=False):
+        if is_probe_due(probe, state, status, iteration.now.wall_ns, is_ending=is_ending):
             iteration.add_effects(
                 RunProbe(
                     uid=record.pod.uid,

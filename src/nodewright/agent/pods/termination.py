@@ -98,7 +98,6 @@ def terminate_pod(
         kill_deadline_ns=kill_deadline_ns,
         next_sync_at_ns=None,
         retry_at_ns=None,
-        next_probe_at_ns={},
         resizing=NO_RESIZE,
     )
     iteration.put_record(record)

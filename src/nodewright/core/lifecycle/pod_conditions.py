@@ -70,7 +70,7 @@ def pod_conditions(pod: Pod, status: PodStatus, *, has_sandbox: bool) -> tuple[P
     """The conditions that the kubelet derives from the status, in its order.
 
     Follows: v1.36, kubelet/status/generate.go.
-    Departs: readiness gates count for pods of a cluster only, where their conditions are merged.
+    Departs: readiness gates are left to the pod's object in the API server, which alone has their conditions.
     """
     ready = _containers_ready(pod, status)
     return (

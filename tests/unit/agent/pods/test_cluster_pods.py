@@ -301,7 +301,7 @@ def test_an_ephemeral_container_is_started_in_the_running_pod_and_never_again() 
             assert status.state.terminated is not None
             assert (status.state.terminated.exit_code, status.restart_count) == (3, 0)
             assert bench.phase("web") == "Running"
-            document = pod_status_document(record, bench.loop.state.node)
+            document = pod_status_document(record, bench.loop.state.node, "fake")
             assert document["ephemeralContainerStatuses"][0]["name"] == "debug"
             await listed(bench, deleted(debugged, 5))
             await bench.clock.advance(10)
