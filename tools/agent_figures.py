@@ -10,6 +10,7 @@ PAGE = ROOT / "docs" / "agent-figures.md"
 PRESSURE = ROOT / "docs" / "figures" / "agent-pressure.json"
 WEAR = ROOT / "docs" / "figures" / "soak-agent.json"
 DAMAGE = ROOT / "docs" / "figures" / "soak-damage.json"
+CLUSTER = ROOT / "docs" / "figures" / "soak-cluster.json"
 FUZZ = ROOT / "docs" / "figures" / "fuzz.json"
 _HEADING = "\n## "
 
@@ -17,7 +18,13 @@ _HEADING = "\n## "
 def told(page: str) -> str:
     """The page with sections on the figures that are kept, in the place of those that it has."""
     own = page.partition(_HEADING)[0].rstrip() + "\n"
-    sections = [_pressure(_read(PRESSURE)), _wear(_read(WEAR)), _damage(_read(DAMAGE)), _fuzz(_read(FUZZ))]
+    sections = [
+        _pressure(_read(PRESSURE)),
+        _wear(_read(WEAR)),
+        _cluster(_read(CLUSTER)),
+        _damage(_read(DAMAGE)),
+        _fuzz(_read(FUZZ)),
+    ]
     return "\n".join([own, *(section for section in sections if section)])
 
 
@@ -74,6 +81,32 @@ After SIGKILLs of the agent at any moment, with pods that start, push one anothe
 that come and go by the hundred (`make soak`). No group and no process of a pod was left; memory may grow by 16 MiB at most.
 
 | | commit | seed | counts | open files before, after | threads | RSS in KiB |
+|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def _cluster(figures: dict[str, Any] | None) -> str:
+    """What went wrong while a joined agent was killed and cut off.
+
+    >>> _cluster(None)
+    ''
+    """
+    if figures is None:
+        return ""
+    rows = "\n".join(
+        f"| {what} | {run[what]} | {run['pods']['created']} | {run['pods']['deleted']} | {len(run['wrong'])} "
+        f"| {run['commit']} | {run['seed']} |"
+        for what, run in figures.items()
+    )
+    return f"""## Does a joined agent run a pod twice?
+
+SIGKILLs of an agent that has joined a real API server, and interruptions between the two (connections reset, silent or slow), at
+random moments while pods are created, deleted and created again by name (`tests/live/test_cluster_kills.py` with `CLUSTER_KILLS` and
+`CLUSTER_PARTITIONS`; 300 and 100 in `make soak`). Each container holds a lock of its pod's name, and of its exclusive CPUs. Wrong
+would be: a pod twice, a CPU with two owners, a pod that is gone or has ended and runs, a pod forgotten, anything left.
+
+| | times | pods created | deleted | wrong | commit | seed |
 |---|---|---|---|---|---|---|
 {rows}
 """

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
-from tools.agent_figures import DAMAGE, WEAR, write
+from tools.agent_figures import CLUSTER, DAMAGE, WEAR, write
 from tools.source import ROOT, commit
 
 BUILD = ROOT / "build"
@@ -49,6 +49,15 @@ def keep_wear(worn: Path) -> None:
         write()
 
 
+def keep_cluster(kept: Path) -> None:
+    """What went wrong while joined agents were killed and cut off, into docs."""
+    places = {what: kept.with_name(f"{what}-{kept.name}") for what in ("kills", "partitions")}
+    runs = {what: json.loads(place.read_text("utf-8")) for what, place in places.items() if place.exists()}
+    if runs:
+        CLUSTER.write_text(json.dumps(runs, indent=2) + "\n", "utf-8")
+        write()
+
+
 def main() -> int:
     """Run all tests with the profile `soak` and keep the figures; pytest's exit code."""
     parser = argparse.ArgumentParser(description="Everything slow, with very many examples.")
@@ -84,6 +93,7 @@ def main() -> int:
     print(f"{kept.relative_to(ROOT)}: {found}")
     keep_wear(kills_at)
     keep_damage(kills_at.with_name(f"damage-{kills_at.name}"))
+    keep_cluster(kills_at.with_name(f"cluster-{kills_at.name}"))
     if options.tests:
         return ran.returncode
     # Beside nothing else: how late a signal is depends on who wants the CPUs.

@@ -324,6 +324,14 @@ REFUSED: tuple[tuple[dict[str, Any] | None, dict[str, Any], str], ...] = (
         {"mountPath": "/x", "subPath": "root"},
         'failed to prepare subPath for volumeMount "v" of container "main"',
     ),
+    (
+        {"emptyDir": {}},
+        {"mountPath": "/v", "readOnly": True, "recursiveReadOnly": "Enabled"},
+        (
+            'failed to resolve recursive read-only mode: volume "v" requested recursive read-only mode, '
+            "but it is not supported by the runtime"
+        ),
+    ),
 )
 
 
