@@ -1,0 +1,272 @@
+"""The joined agent beside the real kubelet, on the same API server and containerd: `python -m tools.joined`.
+
+Measures how long a bound pod takes to run, how late the end of a container is known in the API, how long 110 pods take, and what
+10 pods cost while nothing happens. Writes docs/figures/joined.json.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import shutil
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.live.containerd import APP, Containerd
+from tests.support.real_api_server import ASSETS, NODE_TOKEN, RealAPIServer, real_api_server
+
+from tools.container_agent import NODEWRIGHT, trees
+from tools.demo_cluster import missing_parts, own_address
+from tools.source import ROOT, commit
+
+FIGURES = ROOT / "docs" / "figures" / "joined.json"
+PODS = "/api/v1/namespaces/default/pods"
+_LIMIT_S = 180.0
+_SLEEPS = "echo > /out/$POD; trap 'exit 0' TERM; sleep 100000 & wait"
+_ENDS = "sleep 0.3; echo > /out/$POD; exit 0"
+
+
+class PodWatch:
+    """When pods were seen in a phase first, by a watch of all pods."""
+
+    def __init__(self, server: RealAPIServer) -> None:
+        self.seen: dict[tuple[str, str], float] = {}
+        self._server = server
+        self._ends = False
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def has_seen(self, name: str, phase: str) -> bool:
+        """Whether a pod was in this phase."""
+        return (name, phase) in self.seen
+
+    def close(self) -> None:
+        """Ends the watch with its next event."""
+        self._ends = True
+
+    def _run(self) -> None:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        while not self._ends:
+            with suppress(OSError, http.client.HTTPException, ValueError):
+                connection = http.client.HTTPSConnection("127.0.0.1", self._server.port, context=context)
+                connection.request("GET", f"{PODS}?watch=true", headers={"Authorization": "Bearer admin"})
+                response = connection.getresponse()
+                while not self._ends and (line := response.readline()):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        break
+                    pod = event["object"]
+                    key = (pod["metadata"]["name"], pod.get("status", {}).get("phase", ""))
+                    self.seen.setdefault(key, time.time())
+
+
+class Node:
+    """An agent or a kubelet that has joined."""
+
+    def __init__(
+        self, server: RealAPIServer, watch: PodWatch, process: subprocess.Popen[bytes], out: Path
+    ) -> None:
+        self.server, self.watch, self.process, self.out = server, watch, process, out
+
+    def create(self, name: str, script: str) -> float:
+        """Creates a bound pod; when that began."""
+        container = {
+            "name": "app",
+            "image": APP,
+            "imagePullPolicy": "Never",
+            "command": ["/bin/busybox", "sh", "-c", script],
+            "env": [{"name": "POD", "value": name}],
+            "volumeMounts": [{"name": "out", "mountPath": "/out"}],
+        }
+        spec = {
+            "nodeName": "worker",
+            "hostNetwork": True,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+            "volumes": [{"name": "out", "hostPath": {"path": str(self.out)}}],
+        }
+        began_s = time.time()
+        answer = self.server.create(PODS, {"metadata": {"name": name}, "spec": spec})
+        assert answer.code == 201, answer.message
+        return began_s
+
+    def wrote_s(self, name: str) -> float:
+        """When the container wrote its file."""
+        return (self.out / name).stat().st_mtime_ns / 10**9
+
+    def remove(self, *names: str) -> None:
+        """Deletes pods and waits until they are gone."""
+        for name in names:
+            self.server.request("DELETE", f"{PODS}/{name}")
+        until(lambda: not self.server.request("GET", PODS).body["items"], "pods are gone")
+
+    def uses(self) -> tuple[float, float]:
+        """CPU time so far in seconds, and memory in MiB."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        lines = Path(f"/proc/{self.process.pid}/status").read_text("ascii").splitlines()
+        rss_kib = next(line.split()[1] for line in lines if line.startswith("VmRSS"))
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK"), int(rss_kib) / 1024
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Waits until something is so."""
+    deadline_s = time.monotonic() + _LIMIT_S
+    while not holds():
+        if time.monotonic() > deadline_s:
+            raise SystemExit(f"not within {_LIMIT_S:g} s: {what}")
+        time.sleep(0.005)
+
+
+def measured(node: Node, times: int, many: int, idle_pods: int, idle_s: float) -> dict[str, Any]:
+    """The figures of one node."""
+    starts, ends = list[float](), list[float]()
+    for number in range(times):
+        name = f"start-{number}"
+        began_s = node.create(name, _SLEEPS)
+        until(partial(node.watch.has_seen, name, "Running"), "the pod runs")
+        starts.append(node.wrote_s(name) - began_s)
+        node.remove(name)
+        name = f"end-{number}"
+        node.create(name, _ENDS)
+        until(partial(node.watch.has_seen, name, "Succeeded"), "the pod ends")
+        ends.append(node.watch.seen[name, "Succeeded"] - node.wrote_s(name))
+        node.remove(name)
+    names = [f"idle-{number}" for number in range(idle_pods)]
+    for name in names:
+        node.create(name, _SLEEPS)
+    until(lambda: all((name, "Running") in node.watch.seen for name in names), "all pods run")
+    time.sleep(10)
+    before_s, _ = node.uses()
+    time.sleep(idle_s)
+    after_s, rss_mib = node.uses()
+    node.remove(*names)
+    names = [f"many-{number}" for number in range(many)]
+    began_s = min(node.create(name, _SLEEPS) for name in names)
+    until(lambda: all((name, "Running") in node.watch.seen for name in names), "all pods run")
+    many_s = max(node.watch.seen[name, "Running"] for name in names) - began_s
+    node.remove(*names)
+    return {
+        "startSeconds": round(statistics.median(starts), 3),
+        "endKnownSeconds": round(statistics.median(ends), 3),
+        "manySeconds": round(many_s, 1),
+        "idleRssMiB": round(rss_mib, 1),
+        "idleCpuPercent": round((after_s - before_s) / idle_s * 100, 2),
+    }
+
+
+@contextmanager
+def joined(kind: str, server: RealAPIServer, runtime: Containerd, folder: Path) -> Iterator[Node]:
+    """An agent or a kubelet as the node `worker`; nothing is left of it."""
+    group, out = f"/nodewright-joined-{os.getpid()}", folder / f"out-{kind}"
+    out.mkdir()
+    with ExitStack() as stack:
+        address = stack.enter_context(own_address())
+        stack.callback(_remove_groups, group)
+        for tree in trees():
+            (Path(f"{tree}{group}")).mkdir(exist_ok=True)
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            place = Path("/sys/fs/cgroup/cpuset")
+            if (place / name).exists():
+                (Path(f"{place}{group}") / name).write_text((place / name).read_text())
+        config = folder / f"{kind}.json"
+        config.write_text(json.dumps(_configuration(address, group, runtime, folder)), "utf-8")
+        command = [NODEWRIGHT, "kubelet"] if kind == "agent" else [f"{ASSETS}/kubelet"]
+        flags = ["--hostname-override=worker", f"--node-ip={address}", f"--config={config}"]
+        flags += [f"--kubeconfig={folder}/node.kubeconfig", f"--root-dir={folder}/root-{kind}"]
+        environment = {**os.environ, "NODEWRIGHT_SOCKET": str(folder / "agent.sock")}
+        with (folder / f"{kind}.log").open("wb") as log:
+            process = subprocess.Popen([*command, *flags], stdout=log, stderr=log, env=environment)
+        stack.callback(_end, process)
+        watch = PodWatch(server)
+        stack.callback(watch.close)
+        until(lambda: _is_ready(server), f"the {kind} is ready: {folder}/{kind}.log")
+        yield Node(server, watch, process, out)
+
+
+def _configuration(address: str, group: str, runtime: Containerd, folder: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": address,
+        "healthzPort": 0,
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": group,
+        "failCgroupV1": False,
+        "makeIPTablesUtilChains": False,
+        "containerRuntimeEndpoint": runtime.endpoint,
+        "podLogsDir": str(folder / "logs"),
+        "evictionHard": {"memory.available": "50Mi"},
+        "imageGCHighThresholdPercent": 100,
+        "maxPods": 120,
+        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+    }
+
+
+def _is_ready(server: RealAPIServer) -> bool:
+    answer = server.request("GET", "/api/v1/nodes/worker")
+    conditions = answer.body["status"].get("conditions", ()) if answer.code == 200 else ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait(60)
+
+
+def _remove_groups(group: str) -> None:
+    for tree in trees():
+        for place, _, _ in os.walk(f"{tree}{group}", topdown=False):
+            with suppress(OSError):
+                Path(place).rmdir()
+
+
+def main() -> int:
+    """Measures both, one after the other, and writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=15)
+    parser.add_argument("--many", type=int, default=110)
+    parser.add_argument("--idle-pods", type=int, default=10)
+    parser.add_argument("--idle-seconds", type=float, default=60)
+    options = parser.parse_args()
+    if missing := missing_parts():
+        print(f"needs {missing}", file=sys.stderr)
+        return 0
+    figures: dict[str, Any] = {}
+    for kind in ("agent", "kubelet"):
+        with ExitStack() as stack:
+            folder = Path(tempfile.mkdtemp(prefix="nodewright-joined-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            server = stack.enter_context(real_api_server(folder, checks_rights=True))
+            server.write_kubeconfig(folder / "node.kubeconfig", NODE_TOKEN)
+            runtime = stack.enter_context(Containerd())
+            node = stack.enter_context(joined(kind, server, runtime, folder))
+            figures[kind] = measured(
+                node, options.times, options.many, options.idle_pods, options.idle_seconds
+            )
+            print(kind, figures[kind], flush=True)
+    figures |= {
+        "times": options.times,
+        "pods": options.many,
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d"),
+        "loadAverage": round(os.getloadavg()[1], 1),
+    }
+    FIGURES.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
