@@ -116,6 +116,11 @@ def test_a_large_stream_arrives_whole(cluster: ClusterBench) -> None:
 
 
 def test_a_terminal_is_resized(cluster: ClusterBench) -> None:
+    terminal_is_resized(cluster)
+
+
+def terminal_is_resized(cluster: ClusterBench) -> None:
+    """A shell on a terminal, whose size changes."""
     master, slave = pty.openpty()
     command = cluster.kubectl("exec", "-it", "web", "--", "sh")
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)

@@ -33,7 +33,7 @@ from nodewright.api.routes import AccessRole
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.tls import ReloadingTLS
 from nodewright.host.key_pair import KeyPair, make_key_pair
-from nodewright.host.streams import StreamingServer
+from nodewright.host.streams import ProcessStreams, StreamingServer
 from nodewright.host.tokens import TokenFile
 from nodewright.kubernetes.kubelet_configuration import (
     KubeletAuthentication,
@@ -158,6 +158,7 @@ class HTTPSAgent:
         )
         self.access = Authorizer(GRANTS, TokenFile(self.tokens))
         self.streaming_server: StreamingServer | None = None
+        self.process_streams: ProcessStreams | None = None
         self._stack = AsyncExitStack()
 
     def reconfigure(self, **changes: object) -> None:
@@ -171,6 +172,7 @@ class HTTPSAgent:
             observe=self.bench.loop.observe,
             runtime=self.bench.runtime,
             streaming_server=self.streaming_server,
+            process_streams=self.process_streams,
             clock=self.bench.clock,
             system_info=NodeSystemInfo(
                 kubelet_version="v1.36",

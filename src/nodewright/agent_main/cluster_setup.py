@@ -53,6 +53,7 @@ from nodewright.values.instant import Instant
 
 PODS, SERVICES = "/api/v1/pods", "/api/v1/services"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+_WEBSOCKETS = "ExtendWebSocketsToKubelet"
 _RUNTIME_TIMEOUT_S = 10.0
 """A runtime that does not answer for so long is down."""
 
@@ -298,8 +299,13 @@ async def node_readings(
     )
 
 
-def node_identity(settings: AgentSettings, config: NodeConfig, system_info: NodeSystemInfo) -> NodeIdentity:
+def node_identity(
+    settings: AgentSettings, config: NodeConfig, system_info: NodeSystemInfo, *, has_process_streams: bool
+) -> NodeIdentity:
     """Who the agent is in its cluster.
+
+    Streams of plain processes need WebSockets up to the agent, which the API server uses only where the node declares
+    so; for other runtimes it translates them.
 
     Errors: InputError.
     """
@@ -321,7 +327,12 @@ def node_identity(settings: AgentSettings, config: NodeConfig, system_info: Node
         is_cloud_external=settings.cloud_provider == "external",
         kubelet_port=kubelet.port if settings.kubelet_api else 0,
         is_attach_detach_managed=kubelet.enable_controller_attach_detach,
+        declared_features=(_WEBSOCKETS,) if has_process_streams and _declares_websockets(config) else (),
     )
+
+
+def _declares_websockets(config: NodeConfig) -> bool:
+    return config.gates["NodeDeclaredFeatures"] and config.gates[_WEBSOCKETS]
 
 
 def _machine() -> str:

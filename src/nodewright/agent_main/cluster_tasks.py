@@ -80,7 +80,9 @@ async def cluster_tasks(
         return
     from nodewright.agent_main.cluster_setup import cluster_member, node_identity  # noqa: PLC0415 - needs the extra
 
-    identity = node_identity(settings, parts[0].state.node.config, system_info)
+    has_process_streams = parts[2].process_streams is not None and settings.kubelet_api
+    config = parts[0].state.node.config
+    identity = node_identity(settings, config, system_info, has_process_streams=has_process_streams)
     async with cluster_member(credentials.access, identity, parts, settings.root_dir) as member:
         tasks = tuple(member.tasks())
         kubelet = parts[0].state.node.config.parts.kubelet

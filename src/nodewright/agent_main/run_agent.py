@@ -331,6 +331,7 @@ def _served_agent(
         observe=loop.observe,
         runtime=runtime_parts.runtime,
         streaming_server=runtime_parts.streaming_server,
+        process_streams=runtime_parts.process_streams,
         clock=loop.clock,
         system_info=system_info,
         log_root=log_root(settings, loop.state.node.config),

@@ -17,10 +17,11 @@ from nodewright.errors import Fault, HostError, InputError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.mounts import KernelMounter
 from nodewright.host.ports import Clock, ContainerRuntime, ImageStore, RuntimeFacts
-from nodewright.host.streams import StreamingServer
+from nodewright.host.streams import ProcessStreams, StreamingServer
 from nodewright.host.volumes import Volumes
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.node.node_config import NodeConfig
+from nodewright.runtimes.processes.exec_session import PlainProcessStreams
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.values.quantity import QuantityError
 
@@ -34,6 +35,7 @@ class RuntimeParts(msgspec.Struct, frozen=True, kw_only=True):
     runtime: ContainerRuntime
     config_builder: ProcessConfigBuilder | ContainerConfigBuilder
     streaming_server: StreamingServer | None = None
+    process_streams: ProcessStreams | None = None
     image_store: ImageStore | None = None
     image_manager: ImageManager | None = None
 
@@ -59,8 +61,10 @@ def create_runtime_parts(
         endpoint = config.parts.kubelet.container_runtime_endpoint
     if endpoint is None:
         volumes = Volumes(settings.root_dir / _VOLUMES, None)
+        runtime = ProcessRuntime(settings.root_dir / "containers", cgroups)
         return RuntimeParts(
-            runtime=ProcessRuntime(settings.root_dir / "containers", cgroups),
+            runtime=runtime,
+            process_streams=PlainProcessStreams(runtime),
             config_builder=ProcessConfigBuilder(_node_context(settings, config), volumes, object_cache),
         )
     return _cri_runtime_parts(settings, endpoint, config, object_cache, (clock, record_event))

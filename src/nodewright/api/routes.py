@@ -32,7 +32,6 @@ def bare_routes(entries: Iterable[AuthorizedRoute]) -> list[BaseRoute]:
 
 
 NOT_FOUND, BAD_REQUEST, CONFLICT, FORBIDDEN, INVALID, INTERNAL_ERROR = 404, 400, 409, 403, 422, 500
-NOT_IMPLEMENTED = 501
 _REASONS = {
     NOT_FOUND: "NotFound",
     BAD_REQUEST: "BadRequest",

@@ -10,7 +10,7 @@ from nodewright.agent.observations import Observation
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.host.ports import Clock, ContainerRuntime
-from nodewright.host.streams import StreamingServer
+from nodewright.host.streams import ProcessStreams, StreamingServer
 from nodewright.kubernetes.objects import RuntimeClass
 from nodewright.kubernetes.runtime_status import RuntimeContainerStatus
 
@@ -24,6 +24,8 @@ class ServedAgent(msgspec.Struct, frozen=True, kw_only=True):
     runtime: ContainerRuntime
     streaming_server: StreamingServer | None = None
     """None: the runtime has none."""
+    process_streams: ProcessStreams | None = None
+    """The streams of a runtime without a streaming server."""
     clock: Clock
     system_info: NodeSystemInfo
     log_root: Path

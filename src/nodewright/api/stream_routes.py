@@ -11,7 +11,6 @@ from nodewright.api.routes import (
     BAD_REQUEST,
     INTERNAL_ERROR,
     NOT_FOUND,
-    NOT_IMPLEMENTED,
     AccessRole,
     APIError,
     AuthorizedRoute,
@@ -28,6 +27,7 @@ from nodewright.host.streams import (
 )
 from nodewright.values.golang import quoted
 
+_NO_SANDBOX = "this pod has no network of its own: connect to the node's address instead"
 _MAX_PORT = (1 << 16) - 1
 
 
@@ -95,9 +95,14 @@ class StreamRoutes:
         return record
 
     async def _joined(self, request: StreamRequest) -> Response:
-        server = self._agent.streaming_server
+        server, processes = self._agent.streaming_server, self._agent.process_streams
+        if processes is not None and not isinstance(request, PortForwardStreamRequest):
+            # Imported where it is needed: agents with a container runtime do without.
+            from nodewright.api.channel_streams import ChannelStreams  # noqa: PLC0415 - as the comment says
+
+            return ChannelStreams(processes.open(request))
         if server is None:
-            raise APIError(NOT_IMPLEMENTED, "the container runtime has no streams")
+            raise APIError(BAD_REQUEST, _NO_SANDBOX)
         try:
             return UpgradeProxy(await server.streaming_url(request))
         except HostError as error:

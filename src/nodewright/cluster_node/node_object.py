@@ -36,6 +36,8 @@ PROVIDED_ADDRESS_ANNOTATION = "alpha.kubernetes.io/provided-node-ip"
 _EXTERNAL_CLOUD_TAINT = Taint(
     key="node.cloudprovider.kubernetes.io/uninitialized", value="true", effect="NoSchedule"
 )
+_OWN_OPTIONAL_FIELDS = ("declaredFeatures", "features", "runtimeHandlers", "volumesInUse")
+"""Fields of the status that are the agent's alone, and that it may leave out: it attaches no volumes."""
 MAX_IMAGE_NAMES = 5
 
 
@@ -62,6 +64,8 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     kubelet_port: int = 0
     """The port of the kubelet's API; 0: it is not served."""
     is_attach_detach_managed: bool = True
+    declared_features: tuple[str, ...] = ()
+    """Features that other components may rely on, sorted."""
 
 
 class NodeReadings(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +152,7 @@ def node_status(
         node_info["swap"] = {"capacity": config.facts.swap_bytes}
     status = {
         # What others report, such as attached volumes, stays.
-        **before,
+        **{name: value for name, value in before.items() if name not in _OWN_OPTIONAL_FIELDS},
         "capacity": _with_removed(before.get("capacity"), plain_value(dict(config.resources.capacity))),
         "allocatable": _with_removed(before.get("allocatable"), plain_value(_allocatable(state))),
         "conditions": _conditions(state, readings, before.get("conditions") or ()),
@@ -158,6 +162,8 @@ def node_status(
         "images": list(readings.images),
         "features": {"supplementalGroupsPolicy": config.facts.has_supplemental_groups_policy is not False},
     }
+    if identity.declared_features:
+        status["declaredFeatures"] = list(identity.declared_features)
     if readings.runtime_handlers:
         status["runtimeHandlers"] = list(readings.runtime_handlers)
     return status

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nodewright.errors import HostError
 from nodewright.host.file_store import open_regular_file
+from nodewright.host.streams import STDERR, STDOUT
 
 _BLOCK_BYTES = 1 << 16
 _POLL_PERIOD_S = 0.1
@@ -40,16 +42,37 @@ async def follow_log(path: Path, options: LogOptions, is_over: Callable[[], bool
 
     Errors: HostError where it cannot be read.
     """
+    async with aclosing(_followed_lines(path, options.tail_lines, is_over)) as blocks:
+        async for lines in blocks:
+            yield b"".join(line_text(line, options) for line in lines)
+
+
+async def follow_streams(path: Path, is_over: Callable[[], bool]) -> AsyncIterator[tuple[int, bytes]]:
+    """The new text of the log with the number of its stream, until ``is_over`` and all is read.
+
+    Errors: HostError where it cannot be read.
+    """
+    async with aclosing(_followed_lines(path, 0, is_over)) as blocks:
+        async for lines in blocks:
+            for line in lines:
+                is_error = line.split(b" ", 2)[1:2] == [b"stderr"]
+                yield STDERR if is_error else STDOUT, line_text(line, LogOptions())
+
+
+async def _followed_lines(
+    path: Path, tail: int | None, is_over: Callable[[], bool]
+) -> AsyncGenerator[list[bytes], None]:
+    """The last lines of the log, then new ones until ``is_over`` and all is read; continues after a rotation."""
     file, rest = _open(path), b""
     try:
-        _seek_tail(file, options.tail_lines)
+        _seek_tail(file, tail)
         while True:
             # Checked before reading, so that text written before the end is still read.
             over = is_over()
             block = file.read(_BLOCK_BYTES)
             if block:
                 *lines, rest = (rest + block).split(b"\n")
-                yield b"".join(line_text(line + b"\n", options) for line in lines)
+                yield [line + b"\n" for line in lines]
             elif _was_rotated(path, file):
                 file.close()
                 file, rest = _open(path), b""

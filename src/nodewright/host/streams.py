@@ -1,8 +1,13 @@
 """Interactive streams of containers: the requests for them, and the server that a container runtime has for them."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
 import msgspec
+
+STDOUT, STDERR = 1, 2
+"""The numbers of output streams."""
 
 
 class StandardStreams(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +50,34 @@ class StreamingServer(Protocol):
 
     async def streaming_url(self, request: StreamRequest) -> str:
         """The URL that serves these streams, to the one client that asks there soon.
+
+        Errors: HostError.
+        """
+
+
+class ProcessSession(Protocol):
+    """The streams of a process, for a runtime without a streaming server."""
+
+    async def write(self, data: bytes) -> None:
+        """Writes to the standard input, as fast as the process reads."""
+
+    def close_stdin(self) -> None:
+        """Ends the standard input."""
+
+    def resize(self, width: int, height: int) -> None:
+        """Sets the size of the terminal."""
+
+    async def copy_output(self, send: Callable[[int, bytes], Awaitable[None]]) -> int:
+        """Sends the output, by the number of its stream, until the process ends; returns the exit code."""
+
+
+class ProcessStreams(Protocol):
+    """The streams of the processes of a runtime without a streaming server."""
+
+    def open(
+        self, request: ExecStreamRequest | AttachStreamRequest
+    ) -> AbstractAsyncContextManager[ProcessSession]:
+        """The streams inside this context; a command that has not ended at its end is killed with all its children.
 
         Errors: HostError.
         """

@@ -69,8 +69,23 @@ async def execute(spec: Mapping[str, Any], timeout_s: float) -> ExecResult:
         err.close()
 
 
-def _spawn(spec: Mapping[str, Any], arguments: list[str], output_fds: tuple[int, int]) -> int:
-    """Starts an interpreter with the shim's module and the spec as standard input; its pid."""
+def start_command(spec: Mapping[str, Any], stream_fds: tuple[int, int, int]) -> asyncio.Future[int]:
+    """Starts a command in a container's cgroups with these standard streams; its exit code, once it has ended.
+
+    Errors: OSError.
+    """
+    stdin_fd, *output_fds = stream_fds
+    pid = _spawn({**spec, "has_stdin": True}, ["shim.execute()"], (output_fds[0], output_fds[1]), stdin_fd)
+    return _ReapedChild(pid).code
+
+
+def _spawn(
+    spec: Mapping[str, Any], arguments: list[str], output_fds: tuple[int, int], stdin_fd: int | None = None
+) -> int:
+    """Starts an interpreter with the shim's module and the spec as standard input; its pid.
+
+    ``stdin_fd`` is the command's own standard input, which the shim puts in the place of the spec.
+    """
     spec_fd = os.memfd_create("spec")
     try:
         os.write(spec_fd, marshal.dumps(dict(spec)))
@@ -84,6 +99,7 @@ def _spawn(spec: Mapping[str, Any], arguments: list[str], output_fds: tuple[int,
                 (os.POSIX_SPAWN_DUP2, spec_fd, 0),
                 (os.POSIX_SPAWN_DUP2, output_fds[0], 1),
                 (os.POSIX_SPAWN_DUP2, output_fds[1], 2),
+                *([] if stdin_fd is None else [(os.POSIX_SPAWN_DUP2, stdin_fd, shim.STDIN_FD)]),
             ],
             setsigmask=(),
             setsigdef=(signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP),

@@ -3,6 +3,7 @@
 import pwd
 import signal
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -62,6 +63,7 @@ START_ERROR = "StartError"
 
 _NOT_RUN = 128
 _TERMINATION_LOG = "/dev/termination-log"
+_CAP_SYS_RESOURCE = 1 << 24
 
 
 def container_record(
@@ -180,3 +182,11 @@ def shim_spec(record: ContainerRecord, cgroups: CgroupFS) -> dict[str, Any]:
         "oom_score_adj": record.oom_score_adj,
         "termination_log": record.termination_log,
     }
+
+
+def can_lower_oom_scores() -> bool:
+    """Whether the agent may lower the oom_score_adj of processes."""
+    for line in Path("/proc/self/status").read_text("ascii").splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) & _CAP_SYS_RESOURCE)
+    return False

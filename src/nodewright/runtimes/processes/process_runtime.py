@@ -26,6 +26,7 @@ from nodewright.kubernetes.runtime_status import (
 )
 from nodewright.runtimes.processes import children
 from nodewright.runtimes.processes.container_records import (
+    can_lower_oom_scores,
     container_facts,
     container_record,
     shim_spec,
@@ -44,7 +45,6 @@ LOWERING_OOM_SCORE_ADJ = "lowering oom_score_adj"
 _START_TIMEOUT_S = 20.0
 _EXIT_TIMEOUT_S = 10.0
 _SIGKILLED = 137
-_CAP_SYS_RESOURCE = 1 << 24
 
 
 class ProcessRuntime:
@@ -54,7 +54,7 @@ class ProcessRuntime:
     """
 
     def __init__(self, directory: Path, cgroups: CgroupFS) -> None:
-        self._records, self._cgroups = RecordDirectory(directory), cgroups
+        self._records, self.cgroups = RecordDirectory(directory), cgroups
         self._changed_uids: asyncio.Queue[str] = asyncio.Queue()
         self._shims = children.ProcessWatch(self._on_shim_exit)
         self._exec_numbers = itertools.count()
@@ -69,7 +69,7 @@ class ProcessRuntime:
             has_images=False,
             has_events=True,
             cgroup_driver="cgroupfs",
-            limitations=() if _can_lower_oom_scores() else (LOWERING_OOM_SCORE_ADJ,),
+            limitations=() if can_lower_oom_scores() else (LOWERING_OOM_SCORE_ADJ,),
         )
 
     # ------------------------------------------------------------ pods
@@ -169,7 +169,7 @@ class ProcessRuntime:
             log = str(Path(pod.logs) / config.log_path)
             termination_log = termination_log_path(config) or str(self._records.termination_log(id_))
             record = container_record(config, sandbox_id, cgroup, log, termination_log)
-            self._cgroups.ensure(cgroup, config.cgroup_files)
+            self.cgroups.ensure(cgroup, config.cgroup_files)
             self._records.save_container(id_, record)
         return str(id_)
 
@@ -180,12 +180,12 @@ class ProcessRuntime:
             raise HostError("start container", container_id, "no such container")
         if self._records.start_record(id_) is None and self._records.exit_record(id_) is None:
             # A shim holds its lock before a process enters the cgroup, so these belong to no shim that is just starting.
-            if self._cgroups.processes(record.cgroup) and not self._watch_shim(id_):
+            if self.cgroups.processes(record.cgroup) and not self._watch_shim(id_):
                 await self._kill_processes([record.cgroup])
             try:
                 answer = await asyncio.wait_for(
                     children.start_shim(
-                        shim_spec(record, self._cgroups), self._records.container_directory(id_)
+                        shim_spec(record, self.cgroups), self._records.container_directory(id_)
                     ),
                     _START_TIMEOUT_S,
                 )
@@ -224,8 +224,8 @@ class ProcessRuntime:
         await self.stop_container(container_id, 0)
         if not await self._shims.wait_for_exit(container_id, _EXIT_TIMEOUT_S):
             raise HostError("remove container", container_id, "its shim does not end")
-        await asyncio.to_thread(self._cgroups.kill, record.cgroup)
-        self._cgroups.remove(record.cgroup)
+        await asyncio.to_thread(self.cgroups.kill, record.cgroup)
+        self.cgroups.remove(record.cgroup)
         while not self._records.delete_container(id_):
             # The shim of a start that was cut off: it holds the lock until it sees that the container has started.
             self._watch_shim(id_)
@@ -241,16 +241,16 @@ class ProcessRuntime:
         id_, record = self._container(container_id)
         if record is None or self._records.exit_record(id_) is not None:
             raise HostError("update container", container_id, "it does not exist, or has ended")
-        self._cgroups.ensure(record.cgroup, files)
+        self.cgroups.ensure(record.cgroup, files)
 
     async def execute(self, container_id: str, command: tuple[str, ...], timeout_s: float) -> ExecResult:
         """Runs a command in the container's cgroup, as its user, with its environment."""
-        record = self._running_record("execute in container", container_id)
-        with self._cgroups.exec_cgroup(
+        record = self.running_record("execute in container", container_id)
+        with self.cgroups.exec_cgroup(
             record.cgroup, f"exec-{os.getpid()}-{next(self._exec_numbers)}"
         ) as exec_cgroup:
             spec = {
-                **shim_spec(record, self._cgroups),
+                **shim_spec(record, self.cgroups),
                 "argv": list(command),
                 "procs_files": list(exec_cgroup.procs_files),
             }
@@ -272,7 +272,7 @@ class ProcessRuntime:
     async def usage(self) -> Mapping[str, ContainerUsage]:
         """Resource usage from the cgroups of running containers."""
         return {
-            container.id: cgroup_usage(self._cgroups, container.cgroup)
+            container.id: cgroup_usage(self.cgroups, container.cgroup)
             for pod in await self.pods()
             for container in pod.containers
             if container.phase is ContainerPhase.RUNNING
@@ -309,7 +309,7 @@ class ProcessRuntime:
         exit_record = self._records.exit_record(id_) or self._unsaved_exits.get(id_)
         if exit_record is not None:
             return exit_record
-        await asyncio.to_thread(self._cgroups.kill, record.cgroup)
+        await asyncio.to_thread(self.cgroups.kill, record.cgroup)
         error = "its shim is gone" if self._records.start_record(id_) is not None else "it was never started"
         exit_record = ExitRecord(code=_SIGKILLED, finished_ns=time.time_ns(), error=error)
         # The exit record is synced; other containers do not wait for the disk.
@@ -350,13 +350,13 @@ class ProcessRuntime:
                 await self._kill_container(id_)
             self._records.delete_container(id_)
         recorded = self._records.running_cgroups(id_.uid, besides=id_.name)
-        paths = [path for path in self._cgroups.children(pod_cgroup) if path not in recorded]
+        paths = [path for path in self.cgroups.children(pod_cgroup) if path not in recorded]
         await self._kill_processes(paths)
 
     async def _kill_processes(self, paths: Iterable[str]) -> None:
         for path in paths:
-            if path and self._cgroups.processes(path):
-                await asyncio.to_thread(self._cgroups.kill, path)
+            if path and self.cgroups.processes(path):
+                await asyncio.to_thread(self.cgroups.kill, path)
 
     def _watch_shim(self, id_: ContainerId) -> bool:
         """Watches a container's shim; whether it is alive."""
@@ -369,7 +369,11 @@ class ProcessRuntime:
     def _on_shim_exit(self, container_id: str) -> None:
         self._changed_uids.put_nowait(ContainerId.parse(container_id).uid)
 
-    def _running_record(self, operation: str, container_id: str) -> ContainerRecord:
+    def running_record(self, operation: str, container_id: str) -> ContainerRecord:
+        """The record of a running container.
+
+        Errors: HostError.
+        """
         id_, record = self._container(container_id)
         if (
             record is None
@@ -379,6 +383,11 @@ class ProcessRuntime:
             raise HostError(operation, container_id, "it does not run")
         return record
 
+    def has_ended(self, container_id: str) -> bool:
+        """Whether a container has ended or is gone."""
+        id_, record = self._container(container_id)
+        return record is None or self._records.exit_record(id_) is not None
+
     def _container(self, container_id: str) -> tuple[ContainerId, ContainerRecord | None]:
         """The id and record of a container; None: no such container."""
         id_ = ContainerId.parse(container_id)
@@ -387,11 +396,3 @@ class ProcessRuntime:
 
 def _sandbox_id(uid: str, record: SandboxRecord) -> str:
     return f"{uid}_{record.attempt}"
-
-
-def _can_lower_oom_scores() -> bool:
-    """Whether the agent may lower the oom_score_adj of processes."""
-    for line in Path("/proc/self/status").read_text("ascii").splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) & _CAP_SYS_RESOURCE)
-    return False

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     # Importing typing would take longer than everything else here.
     from typing import Any, NoReturn
 
-_PR_SET_CHILD_SUBREAPER = 36
+STDIN_FD = 3
+"""The standard input of a command, while that of the shim has the spec."""
+_PR_SET_CHILD_SUBREAPER, _TIOCSCTTY = 36, 0x540E
 _DRAIN_S = 0.5
 _KILL_LIMIT_S = 5.0
 _RETRY_S = 0.2
@@ -227,10 +229,14 @@ class _Shim:
 
 def execute() -> "NoReturn":
     """Replaces this process by another command in a running container."""
-    close_inherited_descriptors()
     spec = _read_spec()
+    if spec.get("has_stdin"):
+        os.dup2(STDIN_FD, 0)
+    close_inherited_descriptors()
     try:
         os.setsid()
+        if spec.get("is_terminal"):
+            _take_terminal()
         _enter_cgroups(spec)
         _adjust_score(spec)
         _exec_command(spec)
@@ -239,6 +245,13 @@ def execute() -> "NoReturn":
     except BaseException as error:  # noqa: BLE001 - whatever it is, nothing else would tell of it
         os.write(2, f"{error}\n".encode())
     os._exit(126)
+
+
+def _take_terminal() -> None:
+    """Makes the terminal at the standard streams that of the session, which receives its signals."""
+    import fcntl  # noqa: PLC0415 - few commands have a terminal
+
+    fcntl.ioctl(0, _TIOCSCTTY, 0)
 
 
 def _run_child(spec: "dict[str, Any]", streams: tuple[int, int], fail_fd: int, go_fd: int) -> "NoReturn":
