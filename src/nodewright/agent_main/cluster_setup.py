@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.loop import AgentLoop
@@ -44,7 +45,7 @@ from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.formats.decode import decode
 from nodewright.host.file_store import boot_id, write_atomically
-from nodewright.host.ports import Clock
+from nodewright.host.ports import Clock, RuntimeHealth
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.objects import Taint
 from nodewright.node.node_config import NodeConfig
@@ -111,13 +112,14 @@ async def cluster_member(
     clock, lease_s = loop.clock, loop.state.node.config.parts.kubelet.node_lease_duration_seconds
     async with (
         ApiClient(access) as client,
-        ApiClient(access) as lease_client,
+        ApiClient(_heartbeat_access(access, loop.state.node.config.parts.kubelet)) as lease_client,
         ApiClient(access, max_connections=0) as watch_client,
     ):
         api = ApiAccess(client, watch_client)
         nodes = Reflector(api, NODES, f"metadata.name={identity.name}", clock)
         pods = Reflector(api, PODS, f"spec.nodeName={identity.name}", clock)
         registration = _registration(api, identity, nodes, parts)
+        registration.is_new_machine = not (root_dir / NODE_OBJECT).exists()
         lease = NodeLease(ApiAccess(lease_client), identity.name, lease_s, clock)
         lease.node_uid = lambda: (registration.node or {}).get("metadata", {}).get("uid", "")
         informer, writer, mirrors, pod_objects = _pod_parts(api, pods, parts)
@@ -154,6 +156,15 @@ def _pod_parts(
     informer.on_object = partial(_reconcile_object, pods, writer, mirrors)
     event_recorder.on_result = partial(_publish, writer, mirrors, pod_objects)
     return informer, writer, mirrors, pod_objects
+
+
+def _heartbeat_access(access: ClusterAccess, kubelet: KubeletConfiguration) -> ClusterAccess:
+    """The access with the time limit of heartbeats: a lost connection is given up before the lease ends.
+
+    Follows: v1.36, cmd/kubelet/app/server.go, run.
+    """
+    update_s = _report_times(kubelet).update_s
+    return replace(access, request_timeout=min(update_s, float(kubelet.node_lease_duration_seconds)))
 
 
 def _registration(
@@ -272,18 +283,23 @@ async def node_readings(
     storage_error: Callable[[], str | None],
     kubelet: KubeletConfiguration,
 ) -> NodeReadings:
-    """Whether the node is ready, and which images it has."""
-    errors, images = [], list[dict[str, Any]]()
+    """Whether the node is ready, and which images it has.
+
+    Follows: v1.36, kubelet/nodestatus/setters.go, ReadyCondition, Images.
+    """
+    errors, images, health = list[str](), list[dict[str, Any]](), RuntimeHealth()
     try:
         async with asyncio.timeout(_RUNTIME_TIMEOUT_S):
             await runtime_parts.runtime.facts()
+            if runtime_parts.health is not None:
+                health = await runtime_parts.health()
+                errors += health.errors
             if runtime_parts.image_store is not None:
                 stored = await runtime_parts.image_store.images()
                 largest = sorted(stored, key=lambda image: (-image.size_bytes, image.id))
                 images = [
-                    {"names": image_names(image.tags), "sizeBytes": image.size_bytes}
+                    {"names": image_names((*image.digests, *image.tags)), "sizeBytes": image.size_bytes}
                     for image in largest
-                    if image.tags
                 ]
     except Exception as error:  # noqa: BLE001 - whatever it is, the runtime cannot be used
         text = error_text(error) or f"no answer within {_RUNTIME_TIMEOUT_S:g} s"
@@ -296,6 +312,10 @@ async def node_readings(
         now=Instant(clock.now_ns()).whole_second,
         errors=tuple(errors),
         images=tuple(images if limit < 0 else images[:limit]),
+        runtime_handlers=health.handlers,
+        has_supplemental_groups_policy=health.has_supplemental_groups_policy
+        if runtime_parts.health is not None
+        else True,
     )
 
 

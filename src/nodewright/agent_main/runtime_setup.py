@@ -1,6 +1,7 @@
 """The container runtime of an agent: plain processes of this machine, or a runtime behind CRI."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.mounts import KernelMounter
-from nodewright.host.ports import Clock, ContainerRuntime, ImageStore, RuntimeFacts
+from nodewright.host.ports import Clock, ContainerRuntime, ImageStore, RuntimeFacts, RuntimeHealth
 from nodewright.host.streams import ProcessStreams, StreamingServer
 from nodewright.host.volumes import Volumes
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
@@ -36,6 +37,8 @@ class RuntimeParts(msgspec.Struct, frozen=True, kw_only=True):
     config_builder: ProcessConfigBuilder | ContainerConfigBuilder
     streaming_server: StreamingServer | None = None
     process_streams: ProcessStreams | None = None
+    health: Callable[[], Awaitable[RuntimeHealth]] | None = None
+    """None: the runtime is the machine itself."""
     image_store: ImageStore | None = None
     image_manager: ImageManager | None = None
 
@@ -105,6 +108,7 @@ def _cri_runtime_parts(
             _node_context(settings, config), volumes, object_cache, image_manager.ensure_image_exists
         ),
         streaming_server=cri.CRIStreamingServer(channel),
+        health=partial(cri.runtime_health, channel),
         image_store=image_store,
         image_manager=image_manager,
     )

@@ -10,7 +10,9 @@ from nodewright.agent.pods.termination import COUNTED_STAGES
 from nodewright.api.api_status_objects import PRESSURE_CONDITION_TEXTS, NodeSystemInfo
 from nodewright.cluster_node.merge_patch import NODE_LISTS, merge_patch
 from nodewright.core.requests.effective_resources import pod_requests
+from nodewright.host.ports import RuntimeHandler
 from nodewright.kubernetes.objects import Taint
+from nodewright.kubernetes.resource_names import is_extended
 from nodewright.output.json_yaml import plain_value
 from nodewright.profiles.profile_yaml import object_document
 from nodewright.values.instant import Instant
@@ -78,7 +80,9 @@ class NodeReadings(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     """Why the node is not ready."""
     images: tuple[dict[str, Any], ...] = ()
-    runtime_handlers: tuple[dict[str, Any], ...] = ()
+    runtime_handlers: tuple[RuntimeHandler, ...] = ()
+    has_supplemental_groups_policy: bool | None = None
+    """None: the runtime does not say."""
 
 
 def initial_node(identity: NodeIdentity, state: AgentState, readings: NodeReadings) -> dict[str, Any]:
@@ -160,13 +164,23 @@ def node_status(
         "nodeInfo": node_info,
         "daemonEndpoints": {"kubeletEndpoint": {"Port": identity.kubelet_port}},
         "images": list(readings.images),
-        "features": {"supplementalGroupsPolicy": config.facts.has_supplemental_groups_policy is not False},
     }
+    if readings.has_supplemental_groups_policy is not None:
+        status["features"] = {"supplementalGroupsPolicy": readings.has_supplemental_groups_policy}
     if identity.declared_features:
         status["declaredFeatures"] = list(identity.declared_features)
     if readings.runtime_handlers:
-        status["runtimeHandlers"] = list(readings.runtime_handlers)
+        status["runtimeHandlers"] = [_handler(handler) for handler in readings.runtime_handlers]
     return status
+
+
+def _handler(handler: RuntimeHandler) -> dict[str, Any]:
+    features = {
+        "recursiveReadOnlyMounts": handler.has_recursive_read_only_mounts,
+        "userNamespaces": handler.has_user_namespaces,
+    }
+    # The default handler is written without its empty name.
+    return {**({"name": handler.name} if handler.name else {}), "features": features}
 
 
 def _with_removed(before: Mapping[str, str] | None, amounts: dict[str, str]) -> dict[str, str]:
@@ -245,11 +259,27 @@ def image_names(tags: Iterable[str]) -> list[str]:
 # ---------------------------------------------------------------- an existing object
 
 
-def reconciled_node(existing: Mapping[str, Any], initial: Mapping[str, Any]) -> dict[str, Any]:
+def reported_annotations(identity: NodeIdentity, existing: Mapping[str, str]) -> dict[str, str]:
+    """The annotations of an object with every status: the addresses for a cloud controller, or without them.
+
+    Follows: v1.36, kubelet/nodestatus/setters.go, NodeAddress.
+    """
+    own = _annotations(identity)
+    kept = {name: text for name, text in existing.items() if name != PROVIDED_ADDRESS_ANNOTATION}
+    addresses = own.get(PROVIDED_ADDRESS_ANNOTATION)
+    return {**kept, **({PROVIDED_ADDRESS_ANNOTATION: addresses} if addresses else {})}
+
+
+def reconciled_node(
+    existing: Mapping[str, Any], initial: Mapping[str, Any], *, is_new_machine: bool = False
+) -> dict[str, Any]:
     """An existing object with the labels, the annotation and the huge pages that the agent registers.
 
+    On a machine on which no agent has been this node before, extended resources count as 0 until they are advertised.
+
     Follows: v1.36, kubelet/kubelet_node_status.go, tryRegisterWithAPIServer, updateDefaultLabels,
-        reconcileCMADAnnotationWithExistingNode, reconcileHugePageResource.
+        reconcileCMADAnnotationWithExistingNode, reconcileExtendedResource, reconcileHugePageResource.
+    Departs: the kubelet recognizes a new machine by the missing checkpoints of its device manager.
     """
     metadata = dict(existing.get("metadata") or {})
     labels = dict(metadata.get("labels") or {})
@@ -266,7 +296,7 @@ def reconciled_node(existing: Mapping[str, Any], initial: Mapping[str, Any]) -> 
     for field in ("capacity", "allocatable"):
         own = initial["status"][field]
         kept = {
-            name: amount
+            name: "0" if is_new_machine and is_extended(name) else amount
             for name, amount in (status.get(field) or {}).items()
             if not name.startswith("hugepages-") or name in own
         }

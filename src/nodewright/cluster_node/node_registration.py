@@ -19,6 +19,7 @@ from nodewright.cluster_node.node_object import (
     node_patch,
     node_status,
     reconciled_node,
+    reported_annotations,
 )
 from nodewright.cluster_node.reflector import BackOffDelay, Reflector, newest_object
 from nodewright.host.ports import Clock
@@ -58,11 +59,14 @@ class NodeRegistration:
         self.record_event: Callable[[RecordEvent], None] = lambda _event: None
         self.times = ReportTimes()
         self.must_register = True
+        self.is_new_machine = False
+        """Whether no agent has been this node on the machine before."""
         self.registered = asyncio.Event()
         """Set once the object is there and has been seen."""
         self._reported_at_s: float | None = None
         self._extra_s = 0.0
         self._last_error = ""
+        self._has_reported_reboot = False
 
     @property
     def node(self) -> dict[str, Any] | None:
@@ -122,7 +126,9 @@ class NodeRegistration:
             except ApiError:
                 # A node that may not be created tells more than one that is not there.
                 raise error from None
-            patch = node_patch(existing, reconciled_node(existing, initial))
+            patch = node_patch(
+                existing, reconciled_node(existing, initial, is_new_machine=self.is_new_machine)
+            )
             node = await self._api.patch(f"{self.path}/status", patch) if patch else existing
             self._report("RegisteredNode", f"Node {self.identity.name} was previously registered")
         else:
@@ -155,7 +161,8 @@ class NodeRegistration:
     async def _report_status(self, node: dict[str, Any], status: dict[str, Any]) -> None:
         labels = dict((node.get("metadata") or {}).get("labels") or {})
         required = {"kubernetes.io/os": "linux", "kubernetes.io/arch": self.identity.architecture}
-        metadata = {**node["metadata"], "labels": {**labels, **required}}
+        annotations = reported_annotations(self.identity, node["metadata"].get("annotations") or {})
+        metadata = {**node["metadata"], "labels": {**labels, **required}, "annotations": annotations}
         has_changed = has_status_changed(node.get("status") or {}, status) or metadata["labels"] != labels
         now_s = self._clock.monotonic_s()
         if not has_changed and not self._is_due(now_s):
@@ -163,6 +170,7 @@ class NodeRegistration:
         is_first = self._reported_at_s is None
         spread = random.uniform(-0.5, 0.5)
         extra_s = self.times.report_s * spread if has_changed or is_first else 0.0
+        self._report_reboot(node)
         patch = node_patch(node, {**node, "metadata": metadata, "status": status})
         updated = await self._api.patch(f"{self.path}/status", patch)
         self._reported_at_s, self._extra_s = now_s, extra_s
@@ -172,6 +180,18 @@ class NodeRegistration:
     def _is_due(self, now_s: float) -> bool:
         reported_at_s = self._reported_at_s
         return reported_at_s is None or now_s - reported_at_s >= self.times.report_s + self._extra_s
+
+    def _report_reboot(self, node: dict[str, Any]) -> None:
+        """Reports once that the machine has been started again since the status of the object.
+
+        Follows: v1.36, kubelet/nodestatus/setters.go, MachineInfo.
+        """
+        before = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID")
+        boot_id = self.identity.boot_id
+        if before and boot_id and before != boot_id and not self._has_reported_reboot:
+            self._has_reported_reboot = True
+            message = f"Node {self.identity.name} has been rebooted, boot id: {boot_id}"
+            self.record_event(RecordEvent(uid="", is_warning=True, reason="Rebooted", message=message))
 
     def _report_transition(self, before: dict[str, Any], after: dict[str, Any]) -> None:
         states = [_ready_status(node) for node in (before, after)]

@@ -35,6 +35,24 @@ class RuntimeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Features that the runtime or the machine lacks and that the agent cannot replace; shown to the user."""
 
 
+class RuntimeHandler(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler of a container runtime, which a RuntimeClass can name; the default one has no name."""
+
+    name: str
+    has_recursive_read_only_mounts: bool = False
+    has_user_namespaces: bool = False
+
+
+class RuntimeHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container runtime reports of itself at a moment."""
+
+    errors: tuple[str, ...] = ()
+    """Why pods cannot run; empty: they can."""
+    handlers: tuple[RuntimeHandler, ...] = ()
+    has_supplemental_groups_policy: bool | None = None
+    """None: the runtime does not say."""
+
+
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """A file or directory of the host that is mounted into a container."""
 
@@ -191,6 +209,8 @@ class StoredImage(msgspec.Struct, frozen=True, kw_only=True):
     is_pinned: bool = False
     """Whether the runtime itself needs the image, so that it must not be removed."""
     tags: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    """Its names by digest."""
 
 
 class Credentials(msgspec.Struct, frozen=True):

@@ -18,9 +18,11 @@ from nodewright.cluster_node.node_object import (
     node_patch,
     node_status,
     reconciled_node,
+    reported_annotations,
 )
 from nodewright.core.memory.memory_state import MemoryState
 from nodewright.engine import Node
+from nodewright.host.ports import RuntimeHandler
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.objects import Taint
 from nodewright.testing.nodes import a_profile
@@ -196,3 +198,59 @@ def test_only_the_heartbeat_is_no_change() -> None:
 
 def test_an_image_shows_five_names() -> None:
     assert image_names("abcdefg") == list("abcde")
+
+
+def test_what_the_agent_alone_reports_does_not_stay_from_an_earlier_kubelet() -> None:
+    before = {
+        "volumesInUse": ["kubernetes.io/csi/x"],
+        "volumesAttached": [{"name": "kubernetes.io/csi/x", "devicePath": ""}],
+        "declaredFeatures": ["Old"],
+        "runtimeHandlers": [{"features": {}}],
+        "features": {"supplementalGroupsPolicy": True},
+    }
+    status = node_status(IDENTITY, STATE, NOW, before)
+    assert before.keys() & status.keys() == {"volumesAttached"}
+    assert node_patch({"status": before}, {"status": status})["status"]["volumesInUse"] is None
+
+
+def test_features_and_handlers_are_those_of_runtime_and_agent() -> None:
+    readings = replace(
+        NOW,
+        runtime_handlers=(RuntimeHandler(name="", has_user_namespaces=True), RuntimeHandler(name="kata")),
+        has_supplemental_groups_policy=False,
+    )
+    status = node_status(replace(IDENTITY, declared_features=("A",)), STATE, readings, {})
+    assert status["declaredFeatures"] == ["A"]
+    assert status["features"] == {"supplementalGroupsPolicy": False}
+    assert status["runtimeHandlers"] == [
+        {"features": {"recursiveReadOnlyMounts": False, "userNamespaces": True}},
+        {"name": "kata", "features": {"recursiveReadOnlyMounts": False, "userNamespaces": False}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "annotation"),
+    [
+        ({"is_cloud_external": True, "is_address_configured": True}, "10.0.0.1"),
+        ({"is_cloud_external": True}, None),
+        ({"is_address_configured": True}, None),
+    ],
+)
+def test_the_addresses_for_a_cloud_controller_follow_the_settings(
+    changes: dict[str, Any], annotation: str | None
+) -> None:
+    identity = replace(IDENTITY, **changes)
+    annotations = reported_annotations(identity, {PROVIDED_ADDRESS_ANNOTATION: "10.9.9.9", "other": "x"})
+    assert annotations.get(PROVIDED_ADDRESS_ANNOTATION) == annotation
+    assert annotations["other"] == "x"
+
+
+def test_on_a_new_machine_extended_resources_are_zero_until_they_are_advertised() -> None:
+    initial = initial_node(IDENTITY, STATE, NOW)
+    amounts = {"cpu": "1", "example.com/gpu": "4", "hugepages-2Mi": "0"}
+    existing = {"metadata": {}, "status": {"capacity": amounts, "allocatable": amounts}}
+    for is_new, amount in ((True, "0"), (False, "4")):
+        node = reconciled_node(existing, initial, is_new_machine=is_new)
+        assert node["status"]["capacity"]["example.com/gpu"] == amount
+        assert node["status"]["allocatable"]["example.com/gpu"] == amount
+        assert node["status"]["capacity"]["cpu"] == "1"

@@ -252,3 +252,25 @@ def test_without_its_node_no_lease_is_created_and_failures_are_reported_once() -
         await bench.run(bench.lease, steps())
 
     asyncio.run(scenario())
+
+
+def test_a_reboot_is_reported_once() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        before = {"status": {"nodeInfo": {"bootID": "first"}}}
+        bench.registration.identity = replace(IDENTITY, boot_id="second")
+        bench.cluster.objects[NODE] = {
+            "metadata": {"name": "worker", "uid": "u", "resourceVersion": "1", "labels": {}},
+            **before,
+        }
+
+        async def steps() -> None:
+            await bench.clock.advance(700)
+            reboots = [event for event in bench.events if event.reason == "Rebooted"]
+            text = "Node worker has been rebooted, boot id: second"
+            assert [(event.message, event.is_warning) for event in reboots] == [(text, True)]
+            assert bench.node()["status"]["nodeInfo"]["bootID"] == "second"
+
+        await bench.run(bench.registration, steps())
+
+    asyncio.run(scenario())

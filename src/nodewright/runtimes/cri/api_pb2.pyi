@@ -238,7 +238,7 @@ class StatusRequest(_message.Message):
     def __init__(self, verbose: bool = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("status", "info")
+    __slots__ = ("status", "info", "runtime_handlers", "features")
     class InfoEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -248,9 +248,35 @@ class StatusResponse(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     STATUS_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_HANDLERS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     status: RuntimeStatus
     info: _containers.ScalarMap[str, str]
-    def __init__(self, status: _Optional[_Union[RuntimeStatus, _Mapping]] = ..., info: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    runtime_handlers: _containers.RepeatedCompositeFieldContainer[RuntimeHandler]
+    features: RuntimeFeatures
+    def __init__(self, status: _Optional[_Union[RuntimeStatus, _Mapping]] = ..., info: _Optional[_Mapping[str, str]] = ..., runtime_handlers: _Optional[_Iterable[_Union[RuntimeHandler, _Mapping]]] = ..., features: _Optional[_Union[RuntimeFeatures, _Mapping]] = ...) -> None: ...
+
+class RuntimeHandler(_message.Message):
+    __slots__ = ("name", "features")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    features: RuntimeHandlerFeatures
+    def __init__(self, name: _Optional[str] = ..., features: _Optional[_Union[RuntimeHandlerFeatures, _Mapping]] = ...) -> None: ...
+
+class RuntimeHandlerFeatures(_message.Message):
+    __slots__ = ("recursive_read_only_mounts", "user_namespaces")
+    RECURSIVE_READ_ONLY_MOUNTS_FIELD_NUMBER: _ClassVar[int]
+    USER_NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    recursive_read_only_mounts: bool
+    user_namespaces: bool
+    def __init__(self, recursive_read_only_mounts: bool = ..., user_namespaces: bool = ...) -> None: ...
+
+class RuntimeFeatures(_message.Message):
+    __slots__ = ("supplemental_groups_policy",)
+    SUPPLEMENTAL_GROUPS_POLICY_FIELD_NUMBER: _ClassVar[int]
+    supplemental_groups_policy: bool
+    def __init__(self, supplemental_groups_policy: bool = ...) -> None: ...
 
 class RuntimeStatus(_message.Message):
     __slots__ = ("conditions",)

@@ -48,6 +48,7 @@ class CRIImageStore:
                 size_bytes=image.size,
                 is_pinned=image.pinned or sandbox_image_name in (*image.repo_tags, *image.repo_digests),
                 tags=tuple(image.repo_tags),
+                digests=tuple(image.repo_digests),
             )
             for image in response.images
         )
