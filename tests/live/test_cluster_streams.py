@@ -222,3 +222,18 @@ def test_logs_are_followed_and_selected(cluster: ClusterBench) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z line 3\n", timed)
     assert cluster.kubectl_output("logs", "--previous", "--since=1h", "failing").count("\n") == 3
     cluster.delete_pod("failing")
+
+
+def test_a_container_for_debugging_is_attached_to(cluster: ClusterBench) -> None:
+    image = ("--image", APP, "--image-pull-policy=Never")
+    script = "read line; echo got $line"
+    command = cluster.kubectl("debug", "web", "-i", "-c", "probe", *image, "--", "sh", "-c", script)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # The runtime leaves a client whose input has ended: it stays open.
+        process.stdin.write("typed\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "got typed\n", cluster.agent.log_tail()
+        assert process.wait(30) == 0
+    assert cluster.kubectl_output("logs", "web", "-c", "probe") == "got typed\n"

@@ -1,5 +1,7 @@
 """Exec, attach and port-forward: clients are joined to the streaming server of the container runtime."""
 
+from importlib.util import find_spec
+
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
@@ -71,9 +73,7 @@ class StreamRoutes:
         record = self._record(request)
         name = _container_name(request, record)
         container = running_container(record, name)
-        spec = record.pod.spec
-        specs = (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)
-        tty = any(container_spec.tty for container_spec in specs if container_spec.name == name)
+        tty = any(spec.tty for spec in record.pod.spec.all_containers if spec.name == name)
         streams = replace(streams, stderr=streams.stderr and not tty, tty=tty)
         return await self._joined(AttachStreamRequest(container_id=container.id, streams=streams))
 
@@ -97,6 +97,8 @@ class StreamRoutes:
     async def _joined(self, request: StreamRequest) -> Response:
         server, processes = self._agent.streaming_server, self._agent.process_streams
         if processes is not None and not isinstance(request, PortForwardStreamRequest):
+            if find_spec("wsproto") is None:
+                raise APIError(INTERNAL_ERROR, "no module named 'wsproto': pip install 'nodewright[agent]'")
             # Imported where it is needed: agents with a container runtime do without.
             from nodewright.api.channel_streams import ChannelStreams  # noqa: PLC0415 - as the comment says
 

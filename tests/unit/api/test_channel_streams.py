@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("wsproto", reason="wsproto is not installed: `make setup` installs it")
+
 from tests.support.channel_client import CLOSE, STDIN, channels
 from tests.support.kubelet_api import HTTPSAgent, http_request
 
