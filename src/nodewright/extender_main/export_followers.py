@@ -17,9 +17,11 @@ from nodewright.profiles.node_export import MAX_EXPORT_BYTES, NodeExport, read_n
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 
 WATCH_S, ANSWER_S = 30, 45.0
-SETTLE_S = 15.0
+SETTLE_S = 60.0
 """How long calls wait for the first answers of all exporters; then the missing ones count as unknown."""
 _SKEW_S = 300.0
+_FIRST_READS = 32
+"""How many exports are read at once when thousands of nodes appear together; watches are not limited."""
 
 
 class ExportAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +72,7 @@ class ExportFollowers:
         """By kind: `transport`, `content`, `skew`."""
         self._tasks: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._unanswered: set[str] = set()
+        self._first_reads = asyncio.Semaphore(_FIRST_READS)
         self._started_s = clock.monotonic_s()
         self._session: aiohttp.ClientSession | None = None
 
@@ -110,7 +113,11 @@ class ExportFollowers:
         delay, generation, is_failing = BackOffDelay(), -1, False
         while True:
             try:
-                content = await self._requested(url, generation)
+                if generation < 0:
+                    async with self._first_reads:
+                        content = await self._requested(url, generation)
+                else:
+                    content = await self._requested(url, generation)
                 if content is None:
                     self.cluster.confirm_export(name, now_s=self._clock.monotonic_s())
                 else:
