@@ -17,7 +17,7 @@ PURE := src/nodewright/values/*,src/nodewright/hardware/*,src/nodewright/kuberne
 # Branch coverage of the pure layers, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo demo-agent demo-containers demo-cluster idle load containers shots guide bench bench-fleet bench-million measure soak fuzz docs protos format clean bench-compare
+.PHONY: help setup check test demo demo-agent demo-containers demo-cluster idle load containers shots guide bench bench-fleet bench-million bench-scheduling measure soak fuzz docs protos format clean bench-compare
 .DEFAULT_GOAL := check
 
 help:
@@ -158,6 +158,10 @@ bench-compare: $(STAMP)
 # As root: an agent under a thousand requests a second; into docs/figures.
 load: $(STAMP)
 	$(BIN)/python -m tools.load
+
+# kube-scheduler alone and with the extender, with the real parts of KUBEBUILDER_ASSETS: minutes.
+bench-scheduling: $(STAMP)
+	$(BIN)/python -m tools.scheduling_bench --write
 
 # As root: how fast the agent starts plain processes on this machine.
 measure: $(STAMP)

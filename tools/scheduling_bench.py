@@ -295,8 +295,8 @@ def machine_results(seed: int, *, nodes: int = 8, pods: int = 300) -> Iterator[M
         reserved = str(numa[0].cores[0].thread_ids[0])
         managers = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
         configuration: dict[str, Any] = {**managers, "reservedSystemCPUs": reserved}
-        if len(numa) > 8:
-            options = {"max-allowable-numa-nodes": str(len(numa))}
+        if len(profile.spec.machine_info.topology) > 8:
+            options = {"max-allowable-numa-nodes": str(len(profile.spec.machine_info.topology))}
             configuration["topologyManagerPolicyOptions"] = options
         profile = replace(profile, spec=replace(profile.spec, kubelet_configuration=configuration))
         fleet = [FleetNode(name=f"n{at}", profile=profile) for at in range(nodes)]
