@@ -9,11 +9,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodewright.api.routes import APIError, AuthorizedRoute, bare_routes, on_api_error, status_response
+from nodewright.api.routes import (
+    INTERNAL_ERROR,
+    APIError,
+    AuthorizedRoute,
+    bare_routes,
+    on_api_error,
+    status_response,
+)
 from nodewright.errors import Fault, InputError
 from nodewright.extender_main.extender_service import ExtenderService, NotReadyError
 from nodewright.output.exposition import CONTENT_TYPE
 from nodewright.scheduling.admit_answer import ADMIT_PATH, OPENAPI_PATH, AdmitRequest, openapi_document
+from nodewright.values.custom_policy import CustomPolicyError
 
 MAX_CALL_BYTES = 256 << 20
 """Thousands of Node objects, as sent to extenders without a cache of their own."""
@@ -63,6 +71,8 @@ class ExtenderRoutes:
                 return status_response(_INVALID, str(error), error.faults)
             except NotReadyError as error:
                 return status_response(_UNAVAILABLE, str(error))
+            except CustomPolicyError as error:  # the scheduler goes on without the scores
+                return status_response(INTERNAL_ERROR, str(error))
 
         return handle
 

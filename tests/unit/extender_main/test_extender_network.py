@@ -25,11 +25,14 @@ from nodewright.extender_main.run_extender import (
     serve_extender,
     server_tls,
 )
+from nodewright.fleet import CandidateNode, node_scorer
 from nodewright.host.clock import HostClock
 from nodewright.host.key_pair import ensure_key_pair
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.scheduling.admit_answer import openapi_document
+from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.tracked_cluster import Basis
+from nodewright.values.custom_policy import CustomPolicyError
 
 
 def options(**given: Any) -> ExtenderOptions:
@@ -83,6 +86,25 @@ def test_calls_over_tls() -> None:
             victims = {"n1": {"Pods": [{"UID": "uid-first"}]}}
             status, answer = await caller.post("/preempt", {"Pod": pod, "NodeNameToMetaVictims": victims})
             assert (status, list(answer["NodeNameToMetaVictims"])) == (200, ["n1"])
+
+    asyncio.run(scenario())
+
+
+def test_a_scorer_that_fails_is_an_error_of_the_call() -> None:
+    def fail(_query: PodQuery, _name: str) -> int:
+        raise CustomPolicyError(quiet, "it fails")
+
+    @node_scorer("quiet")
+    def quiet(_candidate: CandidateNode) -> int:
+        "Any node."
+        return 0
+
+    async def scenario() -> None:
+        async with serving() as caller:
+            caller.bench.service.options = msgspec.structs.replace(caller.bench.service.options, scorer=fail)
+            status, answer = await caller.post("/prioritize", {"Pod": {"spec": {}}, "NodeNames": ["n1"]})
+            assert (status, answer["kind"]) == (500, "Status")
+            assert "it fails" in answer["message"]
 
     asyncio.run(scenario())
 
