@@ -17,7 +17,12 @@ from nodewright.fleet.simulation.filters import fits_resources, resource_filter_
 from nodewright.fleet.simulation.fleet_simulation import Retry
 from nodewright.fleet.simulation.outcomes import FleetEvent, FleetResult, NodeRecord, PodOutcome
 from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.scores import balanced_allocation, default_score, least_allocated
+from nodewright.fleet.simulation.scores import (
+    balanced_allocation,
+    default_score,
+    default_score_bound,
+    least_allocated,
+)
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod, IntOrPercent, UsageStep
 from nodewright.formats.decode import decode
 from nodewright.hardware.machine_shape import GIB, MachineShape, machine_from_shape
@@ -276,3 +281,13 @@ def test_the_default_score_is_the_sum_of_its_two(cpu: int, memory: int, taken: l
     expected = least_allocated(shape, seat) + balanced_allocation(shape, seat)
     seat.imbalance = None
     assert default_score(shape, seat) == expected
+
+
+@given(st.integers(1, 2**40), st.integers(1, 2**40), st.lists(numbers, min_size=6, max_size=6))
+def test_no_pod_scores_above_the_bound_of_a_node(cpu: int, memory: int, taken: list[int]) -> None:
+    shape, slot = PodShape(0, Pod(), "default"), NodeSlot(0, "n", {"cpu": cpu, "memory": memory}, {})
+    shape.cpu, shape.memory = taken[0] % (cpu + 1), taken[1] % (memory + 1)
+    shape.nonzero_cpu, shape.nonzero_memory = shape.cpu, shape.memory
+    slot.free_cpu, slot.free_memory = cpu - taken[2], memory - taken[3]
+    slot.nonzero_cpu, slot.nonzero_memory = taken[4], taken[5]
+    assert default_score(shape, slot) <= default_score_bound(slot)

@@ -52,6 +52,7 @@ class NodeSlot:
         "pods_by_shape",
         "ports",
         "requested",
+        "score_bound",
         "taints",
         "unschedulable",
     )  # fmt: skip
@@ -83,6 +84,8 @@ class NodeSlot:
         self.generation = 0
         self.imbalance: int | None = None
         """Cached score of how balanced the requested CPU and memory are; None: not computed since the last change."""
+        self.score_bound: int | None = None
+        """Cached bound of the score of any pod; None: not computed since the last change."""
 
 
 class ClusterView:
@@ -152,7 +155,7 @@ class ClusterView:
         for name, amount in shape.requests:
             used[name] = used.get(name, 0) + sign * amount
             total[name] = total.get(name, 0) + sign * amount
-        slot.imbalance = None
+        slot.imbalance = slot.score_bound = None
         slot.generation += 1
         self.generation += 1
         self._log.append(slot.number)

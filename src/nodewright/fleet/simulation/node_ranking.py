@@ -13,14 +13,20 @@ from nodewright.fleet.simulation.filters import fits_resources
 from nodewright.fleet.simulation.inter_pod import HOSTNAME, is_counted, matching_pods_by_node
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.simulation.pod_terms import TopologySpreadConstraint
-from nodewright.fleet.simulation.scores import MAX_NODE_SCORE
+from nodewright.fleet.simulation.scores import MAX_NODE_SCORE, SCORE_BOUNDS
 
 _INFEASIBLE = -1
 _NOT_RANKED = -2
+_DEFERRED = -3
+_UNBOUNDED = 2**31
 
 
 class NodeRanking:
-    """The best node for a shape, the first of equals. An update costs as much as nodes have changed."""
+    """The best node for a shape, the first of equals. An update costs as much as nodes have changed.
+
+    A changed node whose bound is below the best score is deferred: its score is computed only once the best score
+    falls to the bound.
+    """
 
     def __init__(
         self,
@@ -30,6 +36,7 @@ class NodeRanking:
         score: Callable[[PodShape, NodeSlot], int],
     ) -> None:
         self._shape, self._cluster, self._score = shape, cluster, score
+        self._bound = SCORE_BOUNDS.get(score, _no_bound)
         self._is_simple = not shape.other_requests and not shape.ports
         # One integer orders nodes by score and then by number: cheaper to compare than a pair.
         self._width = len(cluster.nodes)
@@ -39,23 +46,20 @@ class NodeRanking:
         self._count = len(slots)
         self._seen_generation = cluster.generation
         self._heap: list[int] = []
+        self._deferred: list[int] = []
+        """A heap of nodes by their bounds; entries of nodes whose score is not `_DEFERRED` are outdated."""
         self._rebuild()
 
     def best(self, excluded: Container[int] = ()) -> int | None:
         """The number of the best feasible node; None: no node is feasible."""
         self._update()
-        heap, scores, width = self._heap, self._scores, self._width
-        skipped = []
-        best = None
-        while heap:
-            negative, number = divmod(heap[0], width)
-            if scores[number] != -negative:
-                heappop(heap)
-            elif number in excluded:
-                skipped.append(heappop(heap))
-            else:
+        heap, width, skipped, best = self._heap, self._width, [], None
+        while self._has_exact_top():
+            number = heap[0] % width
+            if number not in excluded:
                 best = number
                 break
+            skipped.append(heappop(heap))
         for entry in skipped:
             heappush(heap, entry)
         return best
@@ -63,6 +67,8 @@ class NodeRanking:
     def scores(self) -> Sequence[int]:
         """The scores of all nodes by number; negative: the pod does not fit, or the node is not ranked."""
         self._update()
+        while self._deferred:
+            self._resolve(heappop(self._deferred) % self._width)
         return self._scores
 
     def _update(self) -> None:
@@ -70,8 +76,9 @@ class NodeRanking:
         if self._seen_generation == cluster.generation:
             return
         scores, heap, width, slots = self._scores, self._heap, self._width, cluster.nodes
-        shape, score, is_simple = self._shape, self._score, self._is_simple
-        request_cpu, request_memory = shape.filter_cpu, shape.filter_memory
+        shape, score, is_simple, bound_of = self._shape, self._score, self._is_simple, self._bound
+        request_cpu, request_memory, deferred = shape.filter_cpu, shape.filter_memory, self._deferred
+        top = self._scores[heap[0] % width] if self._clean(heap) else _INFEASIBLE
         for number in cluster.changed_since(self._seen_generation):
             before = scores[number]
             if before == _NOT_RANKED:
@@ -84,19 +91,58 @@ class NodeRanking:
                 )
             else:
                 fits = fits_resources(shape, slot)
-            now = score(shape, slot) if fits else _INFEASIBLE
+            if not fits:
+                scores[number] = _INFEASIBLE
+                continue
+            bound = slot.score_bound
+            if bound is None:
+                bound = slot.score_bound = bound_of(slot)
+            if bound < top:
+                scores[number] = _DEFERRED
+                heappush(deferred, number - bound * width)
+                continue
+            now = score(shape, slot)
             if now != before:
                 scores[number] = now
-                if fits:
-                    heappush(heap, number - now * width)
+                heappush(heap, number - now * width)
         self._seen_generation = cluster.generation
-        if len(heap) > 4 * self._count + 64:
+        if len(heap) + len(deferred) > 4 * self._count + 64:
             self._rebuild()
 
+    def _has_exact_top(self) -> bool:
+        """Whether the heap has a node; its first is then the best of all, deferred ones included."""
+        heap, deferred, width = self._heap, self._deferred, self._width
+        while True:
+            top = self._scores[heap[0] % width] if self._clean(heap) else _INFEASIBLE
+            if not deferred or -(deferred[0] // width) < top:
+                return bool(heap)
+            self._resolve(heappop(deferred) % width)
+
+    def _clean(self, heap: list[int]) -> bool:
+        """Removes outdated entries from the top of the heap; whether any entry is left."""
+        scores, width = self._scores, self._width
+        while heap:
+            negative, number = divmod(heap[0], width)
+            if scores[number] == -negative:
+                return True
+            heappop(heap)
+        return False
+
+    def _resolve(self, number: int) -> None:
+        if self._scores[number] == _DEFERRED:
+            score = self._scores[number] = self._score(self._shape, self._cluster.nodes[number])
+            heappush(self._heap, number - score * self._width)
+
     def _rebuild(self) -> None:
-        width = self._width
+        width, slots = self._width, self._cluster.nodes
         self._heap = [number - score * width for number, score in enumerate(self._scores) if score >= 0]
+        self._deferred = [
+            number - (slots[number].score_bound or self._bound(slots[number])) * width
+            for number, score in enumerate(self._scores)
+            if score == _DEFERRED
+        ]
         heapify(self._heap)
+        heapify(self._deferred)
 
     def _score_if_feasible(self, slot: NodeSlot) -> int:
         return self._score(self._shape, slot) if fits_resources(self._shape, slot) else _INFEASIBLE
@@ -304,3 +350,9 @@ class _SpreadConstraint:
             and shape.namespace == self._shape.namespace
             and selector.matches(shape.labels)
         )
+
+
+def _no_bound(slot: NodeSlot) -> int:
+    """The bound of a score without a known one: no node is deferred."""
+    del slot
+    return _UNBOUNDED

@@ -3,6 +3,8 @@
 Units: cpu in thousandths, memory in bytes, as `NodeSlot` and `PodShape` have them.
 """
 
+from collections.abc import Callable, Mapping
+
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.pod_shapes import PodShape
 
@@ -127,6 +129,20 @@ def default_score(shape: PodShape, slot: NodeSlot) -> int:
     return total // 2 + _HALF + (_HALF + balance - before) // 2
 
 
+def default_score_bound(slot: NodeSlot) -> int:
+    """No pod has a higher default score on the node in its present state."""
+    if not slot.cpu or not slot.memory:
+        return 3 * MAX_NODE_SCORE
+    before = slot.imbalance
+    if before is None:
+        before = slot.imbalance = _balance(slot, 0, 0)
+    left_cpu, left_memory = slot.cpu - slot.nonzero_cpu, slot.memory - slot.nonzero_memory
+    total = (
+        max(left_cpu, 0) * MAX_NODE_SCORE // slot.cpu + max(left_memory, 0) * MAX_NODE_SCORE // slot.memory
+    )
+    return total // 2 + _HALF + (_HALF + MAX_NODE_SCORE - before) // 2
+
+
 def most_allocated_score(shape: PodShape, slot: NodeSlot) -> int:
     """The score of a scheduler configured for bin packing: `most_allocated` plus `balanced_allocation`."""
     return most_allocated(shape, slot) + balanced_allocation(shape, slot)
@@ -139,3 +155,8 @@ def numa_aware_score(shape: PodShape, slot: NodeSlot) -> int:
 
 AMOUNT_SCORES = frozenset({default_score, most_allocated_score, best_fit, numa_aware_score})
 """Scores that depend on `PodShape.amounts_key` only, so that shapes with equal amounts share rankings."""
+
+SCORE_BOUNDS: Mapping[Callable[[PodShape, NodeSlot], int], Callable[[NodeSlot], int]] = {
+    default_score: default_score_bound
+}
+"""By score, the highest that any pod has on a node."""
