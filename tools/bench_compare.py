@@ -12,10 +12,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from tools.benchmarks import ROWS, row_seconds
+from tools.benchmarks import PAIRED, ROWS, row_seconds
 from tools.source import ROOT
 
 MOST = 1.2
@@ -59,12 +60,24 @@ def main(arguments: Sequence[str] = ()) -> int:
         comparisons = compare(folder, ["benchmarks", *selection], _measured)
     print(f" ratio  {'before, ms':>10}  {'now, ms':>10}  CPU time, least; before: {commit}")
     print(*sorted(comparisons, key=lambda row: -row.ratio), sep="\n")
+    keep(comparisons, commit)
     slower = regressions(comparisons)
     if slower:
         print(
             f"{len(slower)} of {len(comparisons)} rows take more than {MOST - 1:.0%} longer", file=sys.stderr
         )
     return int(bool(slower))
+
+
+def keep(comparisons: Iterable[Comparison], base: str, path: Path = PAIRED) -> None:
+    """Write the figures for docs/benchmarks.md, beside those of other rows that were compared with the same commit."""
+    kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    rows = kept.get("rows", {}) if kept.get("base") == base else {}
+    rows |= {row.test: [row.before_s, row.now_s] for row in comparisons}
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    figures = {"base": base, "commit": commit, "date": f"{datetime.now(UTC):%Y-%m-%d}", "rows": rows}
+    path.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
 
 
 def compare(before: Path, selection: Sequence[str], measure: Measure) -> list[Comparison]:

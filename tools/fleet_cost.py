@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil, floor, log10
 from pathlib import Path
@@ -35,7 +35,7 @@ TARGETS = {"cpuSeconds": 600, "rssMiB": 4096}
 SEED = 1
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 420, 70, 20, 40, 50
-STYLES = ("#1f5fbf", "#b3541e")
+STYLES = ("#1f5fbf", "#b3541e", "#2a7d3f", "#7a3fa0")
 _HEAD = (
     f'<svg role="img" aria-label="CPU seconds of a run by its number of pods" viewBox="0 0 {WIDTH} {HEIGHT}" '
     f'width="{WIDTH}" height="{HEIGHT}" xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" '
@@ -115,26 +115,26 @@ def _machine() -> str:
     return f"{names[0] if names else platform.machine()}, {os.cpu_count()} CPUs; one is used"
 
 
-def _known() -> dict[int, list[Point]]:
-    """By the number of nodes, pods and CPU seconds of each run that was measured."""
+def _known() -> dict[str, list[Point]]:
+    """By the number of nodes in words, pods and CPU seconds of each run that was measured."""
     runs = json.loads(SERIES.read_text("utf-8"))["runs"] if SERIES.exists() else []
     runs += [json.loads(MILLION.read_text("utf-8"))] if MILLION.exists() else []
     found: dict[int, list[Point]] = {}
     for run in runs:
         found.setdefault(run["nodes"], []).append((run["pods"], run["cpuSeconds"]))
-    return {nodes: sorted(points) for nodes, points in sorted(found.items())}
+    return {f"{nodes:,} nodes": sorted(points) for nodes, points in sorted(found.items())}
 
 
-def picture(series: dict[int, list[Point]]) -> str:
+def picture(series: Mapping[str, Sequence[Point]], axis: str = "pods") -> str:
     """CPU seconds over pods, both on logarithmic scales; the dashed line has the slope of linear growth."""
     points = [point for line in series.values() for point in line]
     frame = Frame.around(points)
-    parts = [_HEAD, *frame.grid(), *frame.linear(max(points))]
-    for row, ((nodes, line), color) in enumerate(zip(series.items(), STYLES, strict=False)):
+    parts = [_HEAD, *frame.grid(axis), *frame.linear(max(points))]
+    for row, ((name, line), color) in enumerate(zip(series.items(), STYLES, strict=False)):
         parts += _line([frame.at(point) for point in line], color)
         y = TOP + 20 * (row + 1)
         parts.append(f'<path d="M{LEFT + 12} {y - 4}h24" stroke="{color}" stroke-width="2"/>')
-        parts.append(f'<text x="{LEFT + 44}" y="{y}" fill="{color}">{nodes:,} nodes</text>')
+        parts.append(f'<text x="{LEFT + 44}" y="{y}" fill="{color}">{name}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -159,7 +159,7 @@ class Frame(NamedTuple):
         x, y = LEFT + (WIDTH - LEFT - RIGHT) * across, HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * up
         return round(x, 1), round(y, 1)
 
-    def grid(self) -> Iterator[str]:
+    def grid(self, axis: str) -> Iterator[str]:
         """A line for each power of ten, with what it stands for."""
         for power in range(self.pods_least, self.pods_most + 1):
             x, _ = self.at((10.0**power, 10.0**self.cost_least))
@@ -170,7 +170,7 @@ class Frame(NamedTuple):
             yield f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" stroke="#ddd"/>'
             yield f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{10.0**power:g} s</text>'
         middle = (LEFT + WIDTH - RIGHT) / 2
-        yield f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle">pods</text>'
+        yield f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle">{axis}</text>'
 
     def linear(self, last: Point) -> Iterator[str]:
         """As much a pod as the longest run takes, for as few pods as the frame has."""

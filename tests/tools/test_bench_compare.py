@@ -1,11 +1,12 @@
 """Two commits side by side: only what stays slower when it is measured again counts."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tools.bench_compare import PAIRS, compare, compared, regressions
+from tools.bench_compare import PAIRS, compare, compared, keep, regressions
 from tools.benchmarks import ROWS
 from tools.cpu_timer import cpu_time_s
 from tools.source import ROOT
@@ -48,6 +49,15 @@ def test_a_fifth_longer_is_a_regression(now_s: float, is_regression: bool) -> No
     (row,) = compared({STEADY: 1.0}, {STEADY: now_s, SLOWER: 9.0})
     assert bool(regressions([row])) is is_regression
     assert f"{now_s:.2f}" in str(row)
+
+
+def test_figures_of_rows_that_were_not_compared_again_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "paired.json"
+    keep(compared({STEADY: 1.0}, {STEADY: 2.0}), "base", path)
+    keep(compared({SLOWER: 3.0}, {SLOWER: 4.0}), "base", path)
+    assert json.loads(path.read_text())["rows"] == {STEADY: [1.0, 2.0], SLOWER: [3.0, 4.0]}
+    keep(compared({SLOWER: 3.0}, {SLOWER: 4.0}), "other", path)
+    assert json.loads(path.read_text())["rows"] == {SLOWER: [3.0, 4.0]}
 
 
 def test_the_timer_counts_cpu_time() -> None:

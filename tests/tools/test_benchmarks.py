@@ -32,9 +32,18 @@ def test_a_row_has_the_shortest_and_the_median_and_a_pod_its_mean() -> None:
             {"fullname": f"benchmarks/{last.test}", "stats": {"min": 0.25, "median": 0.5}},
         ],
     }
-    lines = page(figures).splitlines()
-    assert lines[-2:] == [
-        f"| {first.workload} | {first.kubelet} | mean 0.200 ms | 0.100 ms |  |",
-        f"| {last.workload} |  | 250.0 ms | 500.0 ms | {last.target} |",
+    other = ROWS[5]
+    paired = {
+        "base": "b",
+        "commit": "c",
+        "date": "d",
+        "rows": {last.test: [0.2, 0.1], other.test: [0.3, 0.2]},
+    }
+    lines = [line for line in page(figures, paired).splitlines() if line.startswith("| ")]
+    assert lines[1:] == [
+        f"| {first.workload} | {first.kubelet} | mean 0.200 ms | 0.100 ms |  |  | {first.target} |",
+        f"| {other.workload} | {other.kubelet} |  |  | 300.0 ms | 200.0 ms | {other.target} |",
+        f"| {last.workload} |  | 250.0 ms | 500.0 ms | 200.0 ms | 100.0 ms | {last.target} |",
     ]
+    lines = page(figures).splitlines()
     assert "2026-01-02, CPU" in "".join(lines)
