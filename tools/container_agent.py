@@ -126,11 +126,13 @@ class Agent:
     def close(self) -> None:
         """Ends all pods, then the agent."""
         if self.process is not None and self.process.poll() is None:
-            for each in (*self.manifests.iterdir(), *self.workloads.iterdir()):
-                each.unlink()
-            self.until(lambda: not self.containerd.shims(), "all pods end")
-            self.process.terminate()
-            self.process.wait(30)
+            try:
+                for each in (*self.manifests.iterdir(), *self.workloads.iterdir()):
+                    each.unlink()
+                self.until(lambda: not self.containerd.shims(), "all pods end")
+            finally:
+                self.process.terminate()
+                self.process.wait(30)
         for tree in trees():
             for place, _, _ in os.walk(f"{tree}{self.cgroup_root}", topdown=False):
                 Path(place).rmdir()
