@@ -58,10 +58,9 @@ def nodes(count: int) -> Callable[[], object]:
 
 def numa_nodes(count: int) -> Callable[[], object]:
     """A pod with exclusive CPUs is admitted on a machine of 128 CPUs with so many NUMA nodes."""
-    policy = {"topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "16"}} if count > MOST_NUMA else {}
-    return _admission(
-        a_profile(numa=count, cpus=128 // count, **STATIC, **policy), {"cpu": "4", "memory": "1Gi"}
-    )
+    options = {"max-allowable-numa-nodes": "16"} if count > MOST_NUMA else {}
+    profile = a_profile(numa=count, cpus=128 // count, topologyManagerPolicyOptions=options, **STATIC)
+    return _admission(profile, {"cpu": "4", "memory": "1Gi"})
 
 
 MOST_NUMA = 8

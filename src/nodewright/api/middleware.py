@@ -98,9 +98,12 @@ class AuthMiddleware:
         refusals: RefusalLog,
         requests: RequestMetrics,
         is_fine: bool = True,
-        max_body_bytes: int = MAX_BODY_BYTES,
+        max_body_bytes: int | None = None,
     ) -> None:
-        """Without ``access`` every request is allowed; ``is_fine`` is the gate KubeletFineGrainedAuthz."""
+        """Without ``access`` every request is allowed; ``is_fine`` is the gate KubeletFineGrainedAuthz.
+
+        ``max_body_bytes`` of None is MAX_BODY_BYTES.
+        """
         self._max_body_bytes = max_body_bytes
         self._app, self._routes, self._access = app, routes, access
         self._refusals, self._requests, self._is_fine = refusals, requests, is_fine
@@ -188,14 +191,18 @@ async def run_bounded(
     send: Send,
     *,
     may_pause: bool = False,
-    max_body_bytes: int = MAX_BODY_BYTES,
+    max_body_bytes: int | None = None,
 ) -> bool:
     """Runs the application with limits for the request's size and time, and for slow readers unless they ``may_pause``.
 
     False: a limit is exceeded, and the connection is closed.
     """
     try:
-        await app(scope, _limited_receive(receive, max_body_bytes), send if may_pause else _timed_send(send))
+        await app(
+            scope,
+            _limited_receive(receive, MAX_BODY_BYTES if max_body_bytes is None else max_body_bytes),
+            send if may_pause else _timed_send(send),
+        )
     except (_SendTimeoutError, ClientDisconnect):
         await _abort_connection(scope)
         return False

@@ -10,7 +10,6 @@ from nodewright.cluster_node.pod_status_patch import (
     can_be_deleted,
     merged_status,
     pod_status_patch,
-    with_runtime_name,
     without_runtime_name,
 )
 from nodewright.core.memory.memory_state import MemoryState
@@ -195,6 +194,15 @@ def test_a_pod_is_ready_once_its_gates_are_open(
     (ready,) = (condition for condition in merged["conditions"] if condition["type"] == "Ready")
     assert (ready["status"], ready.get("message")) == (status, message)
     assert ready["lastTransitionTime"] == f"2027-01-15T{time}Z"
+
+
+def test_ids_of_the_api_server_are_restored_without_the_name_of_the_runtime() -> None:
+    ended = {"terminated": {"exitCode": 1, "containerID": "containerd://old"}}
+    document = {"containerStatuses": [{"name": "a", "containerID": "containerd://new", "lastState": ended}]}
+    status = without_runtime_name(decode(document, PodStatus)).container_statuses[0]
+    assert status.container_id == "new"
+    assert status.last_state.terminated is not None
+    assert status.last_state.terminated.container_id == "old"
 
 
 def test_a_container_that_was_created_has_resources_even_if_none() -> None:

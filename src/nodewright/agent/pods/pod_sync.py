@@ -66,23 +66,22 @@ def sync_pod(iteration: Iteration, uid: str) -> None:
         record.retry_at_ns is not None and record.retry_at_ns > iteration.now.monotonic_ns
     ):
         return
+    _end_pod(iteration, record)
+
+
+def _end_pod(iteration: Iteration, record: PodRecord) -> None:
+    """Starts the termination or the clean-up of a pod that ends or has ended."""
+    pod, cgroup = record.pod, record.cgroup or pod_cgroup(record.pod, iteration.node.config)
     if record.stage is PodStage.TERMINATING:
+        grace_s = record.grace_period_s
         _start_effect(
-            iteration,
-            record,
-            TerminatePod(
-                uid=uid,
-                pod=record.pod,
-                grace_period_s=record.grace_period_s,
-                cgroup=record.cgroup or pod_cgroup(record.pod, iteration.node.config),
-            ),
+            iteration, record, TerminatePod(uid=pod.uid, pod=pod, grace_period_s=grace_s, cgroup=cgroup)
         )
     elif record.stage in (PodStage.TERMINATED, PodStage.REJECTED) and not record.is_in_source:
         if record.stage is PodStage.REJECTED and record.runtime_status is None:
             forget_pod(iteration, record)
         else:
-            cgroup = record.cgroup or pod_cgroup(record.pod, iteration.node.config)
-            _start_effect(iteration, record, CleanUpPod(uid=uid, pod=record.pod, cgroup=cgroup))
+            _start_effect(iteration, record, CleanUpPod(uid=pod.uid, pod=pod, cgroup=cgroup))
 
 
 def awaits_cluster(iteration: Iteration, record: PodRecord) -> bool:
@@ -302,11 +301,8 @@ def _start_container_probes(
 ) -> None:
     """Starts the due probes of one running container, and notes their states and next moments in the schedule."""
     probes, next_probe_at_ns = schedule
-    statuses = {
-        status.name: status
-        for status in (*record.status.container_statuses, *record.status.init_container_statuses)
-    }
-    status = statuses.get(container.name)
+    statuses = (*record.status.container_statuses, *record.status.init_container_statuses)
+    status = next((status for status in reversed(statuses) if status.name == container.name), None)
     if status is None:
         return
     is_ending = record.stage is PodStage.TERMINATING

@@ -21,10 +21,7 @@ from nodewright.host.ports import ContainerConfig, Mount, PodSandboxConfig
 from nodewright.host.volumes import Volumes
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
-from nodewright.kubernetes.runtime_status import (
-    RuntimePodStatus,
-    RuntimeSandboxStatus,
-)
+from nodewright.kubernetes.runtime_status import RuntimePodStatus, RuntimeSandboxStatus
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.objects import a_pod, amounts
 
@@ -381,11 +378,8 @@ def test_a_container_knows_its_own_name(bench: Bench) -> None:
 
 
 def test_the_sandbox_of_containers(bench: Bench) -> None:
-    config = run(
-        bench.containers.sandbox_config(
-            a_pod(hostname="front", subdomain="shop", setHostnameAsFQDN=True), 0, "/g"
-        )
-    )
+    named_pod = a_pod(hostname="front", subdomain="shop", setHostnameAsFQDN=True)
+    config = run(bench.containers.sandbox_config(named_pod, 0, "/g"))
     assert config.hostname == "front.shop.default.svc.cluster.local"
     assert config.resolv_conf == "search example.com\nnameserver 192.0.2.53\n"
     assert Path(config.log_directory).is_dir()
