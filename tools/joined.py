@@ -106,10 +106,9 @@ class Node:
         """When the container wrote its file."""
         return (self.out / name).stat().st_mtime_ns / 10**9
 
-    def remove(self, *names: str) -> None:
-        """Deletes pods and waits until they are gone."""
-        for name in names:
-            self.server.request("DELETE", f"{PODS}/{name}")
+    def remove_pods(self) -> None:
+        """Deletes all pods and waits until they are gone."""
+        self.server.request("DELETE", PODS)
         until(lambda: not self.server.request("GET", PODS).body["items"], "pods are gone")
 
     def uses(self) -> tuple[float, float]:
@@ -137,12 +136,12 @@ def measured(node: Node, times: int, many: int, idle_pods: int, idle_s: float) -
         began_s = node.create(name, _SLEEPS)
         until(partial(node.watch.has_seen, name, "Running"), "the pod runs")
         starts.append(node.wrote_s(name) - began_s)
-        node.remove(name)
+        node.remove_pods()
         name = f"end-{number}"
         node.create(name, _ENDS)
         until(partial(node.watch.has_seen, name, "Succeeded"), "the pod ends")
         ends.append(node.watch.seen[name, "Succeeded"] - node.wrote_s(name))
-        node.remove(name)
+        node.remove_pods()
     names = [f"idle-{number}" for number in range(idle_pods)]
     for name in names:
         node.create(name, _SLEEPS)
@@ -151,12 +150,12 @@ def measured(node: Node, times: int, many: int, idle_pods: int, idle_s: float) -
     before_s, _ = node.uses()
     time.sleep(idle_s)
     after_s, rss_mib = node.uses()
-    node.remove(*names)
+    node.remove_pods()
     names = [f"many-{number}" for number in range(many)]
     began_s = min(node.create(name, _SLEEPS) for name in names)
     until(lambda: all((name, "Running") in node.watch.seen for name in names), "all pods run")
     many_s = max(node.watch.seen[name, "Running"] for name in names) - began_s
-    node.remove(*names)
+    node.remove_pods()
     return {
         "startSeconds": round(statistics.median(starts), 3),
         "endKnownSeconds": round(statistics.median(ends), 3),
