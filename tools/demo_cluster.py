@@ -5,6 +5,7 @@ are the demonstration's own. Nothing is left afterwards.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -260,6 +261,8 @@ def main() -> int:
     if missing := missing_parts():
         print(f"make demo-cluster needs {missing}", file=sys.stderr)
         return 0
+    # What is stopped by a signal leaves nothing either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     has_scheduler = os.access(f"{ASSETS}/{_WANTED}", os.X_OK)
     with demo_cluster(has_scheduler=has_scheduler) as cluster:
         node = cluster.server.request("GET", f"/api/v1/nodes/{NODE}").body

@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import ssl
 import statistics
 import subprocess
@@ -243,6 +244,8 @@ def main() -> int:
     if missing := missing_parts():
         print(f"needs {missing}", file=sys.stderr)
         return 0
+    # What is stopped by a signal leaves nothing either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     figures: dict[str, Any] = {}
     for kind in ("agent", "kubelet"):
         with ExitStack() as stack:
