@@ -126,7 +126,8 @@ class RealKubelet:
     def close(self) -> None:
         """Stops it, and removes its containers' processes, its cgroups and its directory."""
         self.stop()
-        tops = [_V1 / controller / self.cgroup.strip("/") for controller in _CONTROLLERS]
+        # The runtime has made groups in the hierarchies that the kubelet does not use as well.
+        tops = [hierarchy / self.cgroup.strip("/") for hierarchy in _V1.iterdir()]
         for top in filter(Path.is_dir, tops):
             for procs in top.rglob("cgroup.procs"):
                 for pid in procs.read_text().split():
