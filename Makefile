@@ -125,6 +125,7 @@ idle: $(STAMP)
 # What a fleet costs by its number of pods (5 minutes), and the run of a million (5 minutes more, alone on one core).
 bench-fleet: $(STAMP)
 	$(BIN)/python -m tools.fleet_cost
+	$(BIN)/python -m tools.growth
 
 bench-million: $(STAMP)
 	$(BIN)/python -m tools.fleet_cost million

@@ -152,10 +152,11 @@ of free CPUs is a new one: there the alignment itself (hints, merge, choice of C
 a node is scored only where the bound of all pods' scores reaches the best one, fewer than two for each choice. What is left
 is one comparison for each changed node and kind of pods, and the counters of pods, priorities and samples.
 
-**A critical pod among 500.** The sums of requests were made again for each candidate victim; they are kept now.
+**A critical pod among 500.** Each round compared every candidate; now it compares the distinct amounts that candidates
+request, of which there are few.
 
-**A pod on a node.** No function takes more than a tenth: hints and their merge a third, memory and devices a quarter, predicates a
-tenth, and values that are made anew for each state the rest. What is left are the evidence and the immutable states.
+**A pod on a node.** No function takes more than a tenth: hints and their merge a third, allocation a quarter, predicates a tenth,
+and values that are made for each new state the rest. What is left are the evidence and the immutable states.
 """
 
 
@@ -178,7 +179,10 @@ def page(figures: dict[str, Any], paired: dict[str, Any] | None = None) -> str:
         lines.append(f"| {row.workload} | {row.kubelet} | {' | '.join(cells)} | {row.target} |")
     if missing:
         print("not timed: " + ", ".join(missing), file=sys.stderr)
-    base = f" Before and now: {paired['base']} and {paired['commit']}, {paired['date']}." if paired else ""
+    base = ""
+    if paired:
+        base = f" Before and now: {paired['base']} and {paired['commit']}, {paired['date']}."
+        base += f" {paired['note']}" if "note" in paired else ""
     return f"{HEAD}{_conditions(figures)}{base}\n\n" + "\n".join(lines) + f"\n{FINDINGS}"
 
 
