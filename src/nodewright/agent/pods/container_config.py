@@ -32,7 +32,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOSTS, _TERMINATION_LOG = "/etc/hosts", "/dev/termination-log"
 _MAX_ENV_FILE_BYTES = 64 * 1024
 
-_NO_RECURSIVE_READ_ONLY = (
+NO_RECURSIVE_READ_ONLY = (
     'failed to resolve recursive read-only mode: volume "{name}" requested recursive read-only mode, '
     "but it is not supported by the runtime"
 )
@@ -227,7 +227,7 @@ class BaseConfigBuilder:
                     f'cannot find volume "{name}" to mount into container "{container.name}"'
                 )
             if entry.get("recursiveReadOnly") == "Enabled":
-                raise ContainerConfigError(_NO_RECURSIVE_READ_ONLY.format(name=name))
+                raise ContainerConfigError(NO_RECURSIVE_READ_ONLY.format(name=name))
             path = _checked_value(sub_path(entry, env))
             host_path, is_read_only = self._volume_setup.set_up(pod, volumes[name])
             if path:

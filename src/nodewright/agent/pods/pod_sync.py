@@ -306,9 +306,7 @@ def _start_container_probes(
     if status is None:
         return
     is_ending = record.stage is PodStage.TERMINATING
-    for probe in probes_of(container):
-        if is_ending and probe.kind is not ProbeKind.READINESS:
-            continue
+    for probe in (each for each in probes_of(container) if not is_ending or each.kind is ProbeKind.READINESS):
         key = (container.name, probe.kind)
         state = probes.get(key)
         if state is None or state.container_id != running.id:

@@ -10,7 +10,7 @@ from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
-from nodewright.agent.pods.container_config import NodeContext
+from nodewright.agent.pods.container_config import NO_RECURSIVE_READ_ONLY, NodeContext
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.runtime_configs import PATH, ContainerConfigBuilder, ProcessConfigBuilder
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings, KilledTogether
@@ -283,6 +283,7 @@ def test_pods_are_refreshed_when_objects_change(bench: Bench) -> None:
 
 
 NO_RIGHTS = "needs a mount, which the agent is not permitted to make"
+RECURSIVE = NO_RECURSIVE_READ_ONLY.format(name="v")
 REFUSED: tuple[tuple[dict[str, Any] | None, dict[str, Any], str], ...] = (
     (None, {"mountPath": "/x"}, 'cannot find volume "v" to mount into container "main"'),
     (
@@ -321,14 +322,7 @@ REFUSED: tuple[tuple[dict[str, Any] | None, dict[str, Any], str], ...] = (
         {"mountPath": "/x", "subPath": "root"},
         'failed to prepare subPath for volumeMount "v" of container "main"',
     ),
-    (
-        {"emptyDir": {}},
-        {"mountPath": "/v", "readOnly": True, "recursiveReadOnly": "Enabled"},
-        (
-            'failed to resolve recursive read-only mode: volume "v" requested recursive read-only mode, '
-            "but it is not supported by the runtime"
-        ),
-    ),
+    ({"emptyDir": {}}, {"mountPath": "/v", "readOnly": True, "recursiveReadOnly": "Enabled"}, RECURSIVE),
 )
 
 
