@@ -268,7 +268,7 @@ async def run_load(arguments: argparse.Namespace) -> dict[str, Any]:
     """The figures of one run."""
     port, calls, health = free_port(), free_port(), free_port()
     cluster = StandIn(arguments.nodes, port)
-    runner = web.AppRunner(cluster.application(), access_log=None)
+    runner = web.AppRunner(cluster.application(), access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port, backlog=4096).start()
     with tempfile.TemporaryDirectory() as folder:
