@@ -20,83 +20,56 @@ from nodewright.values.custom_policy import CustomPolicyError
 _COLLECTION_THRESHOLDS = (100_000, 20, 100)
 """What a command reads and decides stays until it ends, so it is rarely searched for garbage."""
 
-# Command name -> module with a click command named `command`, in the order of `--help`.
-COMMANDS = {
-    "requests": "nodewright.cli.requests",
-    "admit": "nodewright.cli.admit",
-    "explain": "nodewright.cli.explain",
-    "preempt": "nodewright.cli.preempt",
-    "evict": "nodewright.cli.evict",
-    "replay": "nodewright.cli.replay",
-    "rehearse": "nodewright.cli.rehearse",
-    "upgrade": "nodewright.cli.upgrade",
-    "lint": "nodewright.cli.lint",
-    "cgroups": "nodewright.cli.cgroups",
-    "audit": "nodewright.cli.audit",
-    "quota": "nodewright.cli.quota",
-    "fleet": "nodewright.cli.fleet",
-    "node": "nodewright.cli.node",
-    "agent": "nodewright.cli.agent",
-    "kubelet": "nodewright.cli.kubelet",
-    "export": "nodewright.cli.export",
-    "extender": "nodewright.cli.extender",
-    "run": "nodewright.cli.run",
-    "get": "nodewright.cli.get",
-    "describe": "nodewright.cli.describe",
-    "logs": "nodewright.cli.logs",
-    "top": "nodewright.cli.top",
-    "dashboard": "nodewright.cli.dashboard",
-    "delete": "nodewright.cli.delete",
-    "verify": "nodewright.cli.verify",
-    "schema": "nodewright.cli.schema",
-    "completion": "nodewright.cli.completion",
-    "version": "nodewright.cli.version",
-    "help": "nodewright.cli.help",
+# Title of a section of `--help` -> command name -> summary; the module `nodewright.cli.NAME` has a click command named
+# `command`. The summaries are kept here so that `--help` imports no command's module.
+_TABLE = {
+    "Pods and nodes": {
+        "requests": "Show the effective requests and limits of pods.",
+        "admit": "Show whether a node admits pods.",
+        "explain": "Explain why a pod is refused and what would let it in.",
+        "preempt": "Show which pods a critical pod preempts.",
+        "evict": "Show which pods are evicted, in what order and why.",
+        "cgroups": "Show the value of each cgroup file and its source.",
+        "node": "Capture, show, export and list nodes.",
+    },
+    "Manifests and configuration": {
+        "lint": "Find resource problems in manifests and kubelet configuration.",
+        "quota": "Show what quotas and limit ranges charge and refuse.",
+    },
+    "Changes over time": {
+        "replay": "Replay a scenario of node events.",
+        "rehearse": "Check if a kubelet restart succeeds and which pods it rejects.",
+        "upgrade": "Show what an upgrade of the kubelet changes on nodes.",
+        "audit": "Compare the state files, sockets and cgroups of a live node.",
+        "fleet": "Simulate a cluster: placements, utilization, capacity.",
+    },
+    "The cluster": {
+        "export": "Serve what a node holds, beside its kubelet.",
+        "extender": "Let schedulers ask each node before they bind a pod.",
+    },
+    "The agent": {
+        "agent": "Run pods on this machine as a kubelet does.",
+        "kubelet": "Run pods on this machine with the kubelet's command line.",
+        "run": "Create pods on the agent of this machine.",
+        "get": "List the agent's pods, node or events.",
+        "describe": "Describe pods or the node of the agent.",
+        "logs": "Print the logs of a container.",
+        "top": "Show the current usage of pods or the node.",
+        "dashboard": "Serve the agent's dashboard in a browser.",
+        "delete": "Delete pods of the agent.",
+    },
+    "About nodewright": {
+        "verify": "Verify nodewright against recorded decisions of Kubernetes.",
+        "schema": "Print the JSON Schemas of the reports.",
+        "completion": "Print a shell completion script.",
+        "version": "Show the version and the Kubernetes releases.",
+        "help": "Show the help of a command.",
+    },
 }
-
-# The summaries in `--help`: kept here so that it imports no command's module.
-SUMMARIES = {
-    "requests": "Show the effective requests and limits of pods.",
-    "admit": "Show whether a node admits pods.",
-    "explain": "Explain why a pod is refused and what would let it in.",
-    "preempt": "Show which pods a critical pod preempts.",
-    "evict": "Show which pods are evicted, in what order and why.",
-    "replay": "Replay a scenario of node events.",
-    "rehearse": "Check if a kubelet restart succeeds and which pods it rejects.",
-    "upgrade": "Show what an upgrade of the kubelet changes on nodes.",
-    "lint": "Find resource problems in manifests and kubelet configuration.",
-    "cgroups": "Show the value of each cgroup file and its source.",
-    "audit": "Compare the state files, sockets and cgroups of a live node.",
-    "quota": "Show what quotas and limit ranges charge and refuse.",
-    "fleet": "Simulate a cluster: placements, utilization, capacity.",
-    "node": "Capture, show, export and list nodes.",
-    "agent": "Run pods on this machine as a kubelet does.",
-    "kubelet": "Run pods on this machine with the kubelet's command line.",
-    "export": "Serve what a node holds, beside its kubelet.",
-    "extender": "Let schedulers ask each node before they bind a pod.",
-    "run": "Create pods on the agent of this machine.",
-    "get": "List the agent's pods, node or events.",
-    "describe": "Describe pods or the node of the agent.",
-    "logs": "Print the logs of a container.",
-    "top": "Show the current usage of pods or the node.",
-    "dashboard": "Serve the agent's dashboard in a browser.",
-    "delete": "Delete pods of the agent.",
-    "verify": "Verify nodewright against recorded decisions of Kubernetes.",
-    "schema": "Print the JSON Schemas of the reports.",
-    "completion": "Print a shell completion script.",
-    "version": "Show the version and the Kubernetes releases.",
-    "help": "Show the help of a command.",
-}
-
-GROUPS = {
-    "Pods and nodes": ("requests", "admit", "explain", "preempt", "evict", "cgroups", "node"),
-    "Manifests and configuration": ("lint", "quota"),
-    "Changes over time": ("replay", "rehearse", "upgrade", "audit", "fleet"),
-    "The cluster": ("export", "extender"),
-    "The agent": ("agent", "kubelet", "run", "get", "describe", "logs", "top", "dashboard", "delete"),
-    "About nodewright": ("verify", "schema", "completion", "version", "help"),
-}
-"""The sections of `--help`."""
+SUMMARIES = {name: summary for section in _TABLE.values() for name, summary in section.items()}
+"""The summary of each command, in the order of `--help`."""
+COMMANDS = {name: f"nodewright.cli.{name}" for name in SUMMARIES}
+"""The module of each command."""
 
 
 class LazyGroup(click.Group):
@@ -126,9 +99,9 @@ class LazyGroup(click.Group):
         """Writes the commands with their summaries."""
         del ctx
         widest = max(map(len, SUMMARIES))
-        for title, names in GROUPS.items():
+        for title, section in _TABLE.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), SUMMARIES[name]) for name in names])
+                formatter.write_dl([(name.ljust(widest), summary) for name, summary in section.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
