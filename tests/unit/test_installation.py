@@ -56,6 +56,7 @@ WITHOUT_EXTRAS = {
     "help admit": 0,
     "kubelet --list-flags": 0,
     "export --kubelet-root docs": 1,
+    "extender": 1,
 }
 """The exit code of each command on bundled examples."""
 
@@ -205,6 +206,7 @@ def test_without_extras_every_command_works_or_names_its_extra(release: str, fol
         ("agent", "agent]'"),
         ("dashboard", "dashboard]'"),
         ("export", "agent]'"),
+        ("extender", "agent,cluster]'"),
     ]
     assert all("\n" not in text for text in extras.values())
 

@@ -54,7 +54,7 @@ from nodewright.values.instant import Instant
 
 PODS, SERVICES = "/api/v1/pods", "/api/v1/services"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
-_WEBSOCKETS = "ExtendWebSocketsToKubelet"
+_DECLARED_FEATURES, _WEBSOCKETS = "NodeDeclaredFeatures", "ExtendWebSocketsToKubelet"
 _RUNTIME_TIMEOUT_S = 10.0
 """A runtime that does not answer for so long is down."""
 
@@ -352,7 +352,7 @@ def node_identity(
 
 
 def _declares_websockets(config: NodeConfig) -> bool:
-    return config.gates["NodeDeclaredFeatures"] and config.gates[_WEBSOCKETS]
+    return config.gates[_DECLARED_FEATURES] and config.gates[_WEBSOCKETS]
 
 
 def _machine() -> str:

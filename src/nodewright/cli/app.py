@@ -171,6 +171,10 @@ _EXTRAS = {
 """Python packages that are not always installed, and the extras of this package that contain them."""
 
 
+_EXTRAS_OF_COMMANDS = {"agent": "agent", "kubelet": "agent", "export": "agent", "extender": "agent,cluster"}
+"""The extras of commands that need several of these packages."""
+
+
 def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> str | None:
     """Which extra the command needs; None: the missing module is in no extra.
 
@@ -178,7 +182,8 @@ def missing_extra_text(error: ModuleNotFoundError, arguments: Sequence[str]) -> 
     "`nodewright dashboard` needs the package starlette: pip install 'nodewright[dashboard]'"
     """
     package = (error.name or "").partition(".")[0]
-    extra = "agent" if arguments[:1] in (["agent"], ["kubelet"], ["export"]) else _EXTRAS.get(package)
+    command = arguments[0] if arguments else ""
+    extra = _EXTRAS_OF_COMMANDS.get(command, _EXTRAS.get(package))
     if extra is None or package not in _EXTRAS:
         return None
     words = " ".join(word for word in arguments[:1] if not word.startswith("-"))

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -15,13 +15,15 @@ from nodewright.audit.cluster_check import ClusterEvidence, cluster_audit
 from nodewright.audit.evidence_sources import AuditOptions, gather_evidence
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session
-from nodewright.cluster.node_sources import API_PODS, CONFIGZ, KUBELET_PODS, ClusterNode
 from nodewright.engine import Node
 from nodewright.kubernetes.resource_names import CPU, is_extended
 from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text
 from nodewright.profiles.kubelet_root import DEFAULT_ROOT_DIRECTORY
+
+if TYPE_CHECKING:
+    from nodewright.cluster.node_sources import ClusterNode
 
 _OF_MACHINE = ("pod_resources", "pods", "socket", "cgroup_root")
 AGENT_ROOT = Path("/var/lib/nodewright")
@@ -88,8 +90,15 @@ def _report(audit: AuditResult, output: str | None, *, has_unreadable_source: bo
     return YES if audit.compared_count and not has_unreadable_source else ERROR
 
 
-def _cluster_evidence(node: ClusterNode) -> ClusterEvidence:
+def _cluster_evidence(node: "ClusterNode") -> ClusterEvidence:
     """What the cluster reports about the node."""
+    from nodewright.cluster.node_sources import API_PODS, CONFIGZ, KUBELET_PODS  # noqa: PLC0415 - an extra
+
+    evidence_sources = {
+        API_PODS: EvidenceSource.PODS,
+        KUBELET_PODS: EvidenceSource.KUBELET,
+        CONFIGZ: EvidenceSource.CONFIGURATION,
+    }
     profile = node.profile
     without_reported = replace(profile, spec=replace(profile.spec, allocatable={}, pods=(), allocations=None))
     computed = Node.from_profile(without_reported, source=profile.metadata.name).config.view.allocatable
@@ -103,18 +112,11 @@ def _cluster_evidence(node: ClusterNode) -> ClusterEvidence:
         },
         computed_allocatable=computed,
         errors={
-            _SOURCES[source.name]: source.error
+            evidence_sources[source.name]: source.error
             for source in profile.spec.sources
-            if source.error and source.name in _SOURCES
+            if source.error and source.name in evidence_sources
         },
     )
-
-
-_SOURCES = {
-    API_PODS: EvidenceSource.PODS,
-    KUBELET_PODS: EvidenceSource.KUBELET,
-    CONFIGZ: EvidenceSource.CONFIGURATION,
-}
 
 
 def _with_defaults(audit_options: AuditOptions) -> AuditOptions:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.errors import HostError
+from nodewright.output.terminal import print_message, print_text
 from nodewright.profiles.capture.from_pod_resources import PodResourcesSnapshot
 from nodewright.values.idset import CPUSet
 
@@ -79,12 +80,12 @@ def main(socket: Path) -> int:
     try:
         content = encode_snapshot(read_snapshot(socket))
     except HostError as error:
-        sys.stderr.write(f"{error.error}\n")
+        print_message(error.error)
         return 1
     except ImportError as error:
-        sys.stderr.write(f"{error}: pip install 'nodewright[agent]'\n")
+        print_message(f"{error}: pip install 'nodewright[agent]'")
         return 1
-    sys.stdout.buffer.write(content)
+    print_text(content.decode())
     return 0
 
 

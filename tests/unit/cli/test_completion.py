@@ -39,7 +39,7 @@ def test_the_table_is_up_to_date() -> None:
         ("node show --node = lap", "laptop-i7-1370p", AND_FILES),  # as bash takes it apart
         ("admit --node examples/no", "", AND_FILES),
         ("node catalogue gb", "gb200", WORDS_ONLY),
-        ("admit -o ", "json yaml wide name github github", WORDS_ONLY),
+        ("admit -o ", "json yaml wide name github", WORDS_ONLY),
         ("admit -o = ", "", AND_FILES),
         ("admit -ojson --max", "--max-document-size", WORDS_ONLY),
         ("admit --topology-policy ", "pod-wish", WORDS_ONLY),

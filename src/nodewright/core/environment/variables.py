@@ -249,7 +249,7 @@ def sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str | Unresolv
         pkg/kubelet/kubelet_pods.go, makeMounts.
 
     >>> sub_path({"subPathExpr": "$(A)/$(B)"}, {"A": "1"})
-    UnresolvedReference(message='missing value for B')
+    UnresolvedReference(message='missing value for B', may_exist=False)
     """
     path: str = mount.get("subPath") or ""
     if mount.get("subPathExpr"):
