@@ -15,7 +15,7 @@ def command(options: ExportOptions) -> int:
     """Serve what this node really holds, beside its kubelet, for schedulers.
 
     The export is a NodeExport at /v1/state: the machine, the kubelet's configuration and release, its pods and their
-    CPUs, memory and devices. It follows a change of the kubelet's state files within 100 ms. Nothing is written on the
+    CPUs, memory and devices. It reads the node again as soon as a state file of the kubelet changes. Nothing is written on the
     machine, except a self-signed certificate if none is given.
     """
     if sys.platform != "linux":
