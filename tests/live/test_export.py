@@ -188,6 +188,7 @@ def test_a_change_of_the_state_files_is_exported_within_100_ms(
 
 
 def test_an_unchanged_export_is_not_sent_again(export: RunningExport) -> None:
+    export.state()
     code, body, tag = export.get()
     assert (code, tag) == (200, f'"{read_node_export(body).digest}"')
     assert export.get(If_None_Match=tag) == (304, b"", tag)
