@@ -50,7 +50,6 @@ class PodStatusWriter:
         """By uid of the record: the status that was asked for, and the one that was then stored."""
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        """The name of the container runtime."""
         self.requests = 0
         """Number of writes so far."""
 
