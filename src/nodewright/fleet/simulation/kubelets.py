@@ -109,6 +109,11 @@ class SimulatedKubelets:
         The kubelet is unchanged.
         """
         uid = "candidate" if without else self.next_uid(kubelet)
+        key, parts = self._refusal_key(kubelet, shape, uid)
+        is_shared = kubelet.free is not None and not without
+        if is_shared and key in self._refusals:
+            self.cached_steps += 1
+            return False
         if not without and self._alignment(kubelet, shape, uid) is not None:
             return True
         state = kubelet.state
@@ -120,7 +125,11 @@ class SimulatedKubelets:
             state = replace(state, config=_own_config(kubelet))
         self.steps += 1
         result = step(state, PodAdded(self._pod(shape, uid)))
-        return result.decision is not Decision.REFUSED and not (result.victims and result.victims.victims)
+        has_victims = bool(result.victims and result.victims.victims)
+        if is_shared and result.decision is Decision.REFUSED and not has_victims:
+            refusal = AdmissionOutcome(Decision.REFUSED, result.because, (), SHARED_POOL_PLACEMENT)
+            self._keep_refusal(key, parts, refusal)
+        return result.decision is not Decision.REFUSED and not has_victims
 
     def remove_pod(self, kubelet: SimulatedKubelet, uid: str) -> None:
         """Removes a pod from its node."""
@@ -200,14 +209,7 @@ class SimulatedKubelets:
         self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool
     ) -> AdmissionOutcome:
         """The outcome by `step`; that of nodes with the same pods, which hold the same, for a refusal."""
-        parts = (kubelet.start, kubelet.free, *kubelet.pods.values())
-        key = (
-            shape.number,
-            uid,
-            kubelet.number if shape.selects_nodes else -1,
-            *kubelet.pods,
-            *map(id, parts),
-        )
+        key, parts = self._refusal_key(kubelet, shape, uid)
         is_shared = kubelet.free is not None and not is_running
         if is_shared and key in self._refusals:
             self.cached_steps += 1
@@ -215,10 +217,21 @@ class SimulatedKubelets:
         self.steps += 1
         outcome = self._stepped(kubelet, shape, uid, is_running=is_running)
         if is_shared and not outcome.is_placed and not outcome.victims:
-            if len(self._refusals) >= _MAX_CACHED_REFUSALS:
-                self._refusals.clear()
-            self._refusals[key] = outcome, parts
+            self._keep_refusal(key, parts, outcome)
         return outcome
+
+    def _refusal_key(
+        self, kubelet: SimulatedKubelet, shape: PodShape, uid: str
+    ) -> tuple[Hashable, tuple[object, ...]]:
+        """What a refusal depends on, and the objects whose ids that names."""
+        parts = (kubelet.start, kubelet.free, *kubelet.pods.values())
+        selected = kubelet.number if shape.selects_nodes else -1
+        return (shape.number, uid, selected, *kubelet.pods, *map(id, parts)), parts
+
+    def _keep_refusal(self, key: Hashable, parts: tuple[object, ...], outcome: AdmissionOutcome) -> None:
+        if len(self._refusals) >= _MAX_CACHED_REFUSALS:
+            self._refusals.clear()
+        self._refusals[key] = outcome, parts
 
     def _stepped(
         self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool
