@@ -80,9 +80,11 @@ check-types:
 check-layers:
 	$(BIN)/lint-imports --no-cache
 
-# A worker keeps to neighbouring tests: what they share is made once.
+# A worker keeps to neighbouring tests: what they share is made once. Recorded decisions, laws, simulations and live tests
+# are left to `make test`.
 check-tests:
-	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not live"
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not live" \
+	  $(foreach each,conformance laws live simulation vm,--ignore=tests/$(each))
 
 # Packages for live tests: installed as root with apt and a network; without them those tests are skipped with the reason.
 LIVE_PACKAGES := qemu-system-x86 e2fsprogs lz4 containerd runc busybox-static chromium

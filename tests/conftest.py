@@ -4,6 +4,7 @@
 `make test`; ten thousand in `make soak`. Laws without settings of their own follow it.
 """
 
+import gc
 import signal
 from collections.abc import Generator
 from pathlib import Path
@@ -45,6 +46,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ModulesWithDoctests())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Collects without the garbage collector, which would walk through all that is collected again and again."""
+    del session
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Starts the garbage collector again, for what tests make: modules and items last until the end."""
+    del session
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

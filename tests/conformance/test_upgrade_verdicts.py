@@ -64,6 +64,7 @@ def differences(question: dict[str, Any], pods: list[Pod], release: str) -> list
     return list(differences_of(decided[0].facts, decided[1].facts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", [name for name in RELEASE_TABLES if name != NEWEST.name])
 def test_every_verdict_and_start_that_records_of_releases_tell_apart_is_found(
     release: str, newest: dict[str, dict[str, Any]]

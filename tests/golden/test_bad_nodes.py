@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from nodewright.output.exit_codes import ERROR
@@ -110,6 +111,7 @@ def told(directory: Path) -> Iterator[str]:
         yield f"{case}\n{ran.output.replace(str(node), '  node.yaml').replace('error:   ', '  ')}\n"
 
 
+@pytest.mark.slow
 def test_invalid_nodes_are_rejected_with_path_value_and_rule(tmp_path: Path) -> None:
     text = "".join(told(tmp_path))
     if os.environ.get("REFRESH_GOLDEN"):

@@ -13,6 +13,7 @@ WHOLE_COMMANDS = {*file_targets(), *cluster_targets()}
 COUNT = int(os.environ.get("FUZZ_INPUTS") or 500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", targets())
 def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
     findings = [
@@ -31,6 +32,7 @@ def test_readers_take_or_refuse_much_that_is_damaged(target: str) -> None:
     assert not any(findings), [finding for finding in findings if finding]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", targets())
 def test_readers_take_what_is_whole(target: str) -> None:
     for sample in targets()[target].samples:

@@ -1,3 +1,5 @@
+import pytest
+
 from nodewright.lint.rules import RULES_BY_ID
 from tools.changelog import CHANGELOG, with_release
 from tools.reference import (
@@ -16,10 +18,12 @@ from tools.reference import (
 from tools.source import PACKAGE, Module, modules
 
 
+@pytest.mark.slow
 def test_the_page_of_departures_is_what_docstrings_say() -> None:
     assert DEPARTURES.read_text("utf-8") == departures(), "make docs"
 
 
+@pytest.mark.slow
 def test_the_pages_of_profiles_and_machines_are_what_the_code_says() -> None:
     assert PROFILE.read_text("utf-8") == profile_page(), "make docs"
     assert MACHINES.read_text("utf-8") == machines_page(), "make docs"

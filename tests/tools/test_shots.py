@@ -4,6 +4,7 @@ from nodewright.cli.app import COMMANDS
 from tools.shots import SHOTS, WIDTHS, path, strangers, taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("name", SHOTS)
 def test_a_stored_shot_is_what_the_command_prints_now(name: str, columns: int) -> None:

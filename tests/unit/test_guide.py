@@ -17,6 +17,7 @@ from tools.source import ROOT
 PAGES = [page.relative_to(ROOT).as_posix() for page in documents()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_print_what_is_shown(page: str) -> None:
     wrong: list[str] = []
@@ -50,6 +51,7 @@ def test_an_error_that_is_shown_is_announced(page: str) -> None:
     assert not silent, "\n".join(silent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_in_python_run(page: str) -> None:
     names: dict[str, object] = {"__name__": page}

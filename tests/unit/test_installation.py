@@ -255,6 +255,7 @@ def test_the_readme_of_the_package_has_no_relative_link() -> None:
     assert "Ask your node before the scheduler does" in text
 
 
+@pytest.mark.slow
 def test_on_windows_every_command_works_or_names_linux_in_one_line() -> None:
     """In one process for all commands: to start Python takes longer than most of them."""
     script = ROOT / "tests" / "support" / "other_system.py"

@@ -103,6 +103,7 @@ def test_every_input_of_the_action_reaches_its_commands() -> None:
     assert [name for name in variables if f"${name}" not in text and f"${{{name}" not in text] == []
 
 
+@pytest.mark.slow
 def test_the_action_annotates_lines_and_fails_with_the_worst_code(tmp_path: Path, commands: Path) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
@@ -115,6 +116,7 @@ def test_the_action_annotates_lines_and_fails_with_the_worst_code(tmp_path: Path
         assert violations(SARIF_SCHEMA, json.loads((folder / "sarif" / f"{name}.sarif").read_text())) == []
 
 
+@pytest.mark.slow
 def test_the_action_admits_with_a_node(tmp_path: Path, commands: Path) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
@@ -131,6 +133,7 @@ def test_the_action_admits_with_a_node(tmp_path: Path, commands: Path) -> None:
     assert check(folder, COMMANDS="admitt").returncode == 2
 
 
+@pytest.mark.slow
 def test_the_action_skips_changes_without_manifests(tmp_path: Path, commands: Path) -> None:
     folder = tmp_path / "repository"
     folder.mkdir()
@@ -193,6 +196,7 @@ def test_the_archive_of_a_version_is_always_the_same() -> None:
     assert archive(project_version()) == archive(project_version())
 
 
+@pytest.mark.slow
 def test_the_launcher_runs_the_installed_command(commands: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run(

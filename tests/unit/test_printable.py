@@ -151,6 +151,7 @@ _WRITERS = {
 }
 
 
+@pytest.mark.slow
 def test_only_one_module_prints() -> None:
     root = Path(nodewright.__file__).parent
     for path in root.rglob("*.py"):

@@ -35,6 +35,7 @@ def test_the_agent_makes_many_collections_of_few_objects() -> None:
         gc.set_threshold(*before)
 
 
+@pytest.mark.slow
 def test_what_survives_a_full_collection_is_not_examined_again(
     collections: tuple[ShortCollections, FakeClock],
 ) -> None:
@@ -46,6 +47,7 @@ def test_what_survives_a_full_collection_is_not_examined_again(
     assert len(gc.get_objects()) < len(kept)
 
 
+@pytest.mark.slow
 def test_once_an_hour_everything_is_examined_again(
     collections: tuple[ShortCollections, FakeClock],
 ) -> None:

@@ -158,6 +158,7 @@ async def test_a_client_that_leaves_ends_the_process(node: HTTPSAgent, streams: 
         await asyncio.wait_for(streams.closed.wait(), 10)
 
 
+@pytest.mark.slow
 @with_processes
 async def test_a_process_that_does_not_read_stops_its_client(node: HTTPSAgent, streams: EchoStreams) -> None:
     streams.session.may_read.clear()

@@ -150,6 +150,7 @@ async def test_garbage_slowness_and_too_much_are_refused_while_others_are_answer
     assert "malformed HTTP request" in kinds
 
 
+@pytest.mark.slow
 def test_slow_requests_are_aborted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "HEADERS_TIMEOUT_S", 0.3)
 

@@ -140,6 +140,7 @@ def test_connections_leave_descriptors_for_the_process(monkeypatch: pytest.Monke
         assert http_server.connection_limit() == count
 
 
+@pytest.mark.slow
 def test_a_page_is_quiet_and_ends_though_nobody_reads_its_stderr() -> None:
     pods = ("-f", "examples/admission/pods.yaml", "--node", "examples/nodes/worker.yaml")
     process = subprocess.Popen(

@@ -108,6 +108,7 @@ async def test_a_client_that_aborts_ends_the_conversation(
 FLOOD_BYTES, CHUNK = 256 << 20, bytes(1 << 20)
 
 
+@pytest.mark.slow
 @with_streams()
 async def test_a_client_that_does_not_read_stops_the_server(
     node: HTTPSAgent, server: FakeStreamingServer

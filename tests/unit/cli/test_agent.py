@@ -84,6 +84,7 @@ def test_headers_of_the_url_are_checked(capsys: pytest.CaptureFixture[str]) -> N
     assert "must be NAME:VALUE" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_dry_run_that_serves_is_an_agent_to_talk_to(tmp_path: Path) -> None:
     socket = tmp_path / "agent.sock"
     asked = [sys.executable, "-m", "nodewright", "agent", "--dry-run=serve", "--node", "uma-4c"]

@@ -73,6 +73,7 @@ async def why_it_waits(path: Path) -> list[str]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("says", "hangs_up", "told"),
     [

@@ -234,6 +234,7 @@ CASES: Mapping[str, Case] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_small_file_that_asks_for_much_is_refused(tmp_path: Path, name: str) -> None:
     command, files, message = CASES[name]

@@ -30,6 +30,7 @@ def started(*words: str) -> tuple["subprocess.Popen[str]", str]:
     raise AssertionError(words)
 
 
+@pytest.mark.slow
 def test_a_plan_is_shown_until_it_is_enough() -> None:
     process, link = started("admit", *PODS, "--serve")
     try:

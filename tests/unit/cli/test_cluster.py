@@ -175,6 +175,7 @@ def one_line_error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return printed.err
 
 
+@pytest.mark.slow
 def test_bad_clusters_are_one_line(
     server: FakeApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

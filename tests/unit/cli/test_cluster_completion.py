@@ -21,6 +21,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApiS
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "names"),
     [

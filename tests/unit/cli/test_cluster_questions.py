@@ -51,6 +51,7 @@ def groups(capsys: pytest.CaptureFixture[str]) -> dict[str, list[str]]:
     return nodes
 
 
+@pytest.mark.slow
 def test_all_nodes_answer_as_each_node_alone(
     server: FakeApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,6 +280,7 @@ def test_clusters_that_do_not_answer_are_one_line(
         assert printed.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_only_get_requests_are_sent(
     server: FakeApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,6 +70,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, rest
 
 
+@pytest.mark.slow
 def test_an_explanation_follows_its_pod_until_ctrl_c(cluster: tuple[FakeApiServer, Path]) -> None:
     server, kubeconfig = cluster
     with watching(kubeconfig, "explain", "pod/web-0") as process:
@@ -85,6 +86,7 @@ def test_an_explanation_follows_its_pod_until_ctrl_c(cluster: tuple[FakeApiServe
     assert {request.verb for request in server.requests} == {"GET"}
 
 
+@pytest.mark.slow
 def test_all_nodes_are_followed(cluster: tuple[FakeApiServer, Path], tmp_path: Path) -> None:
     server, kubeconfig = cluster
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}}
@@ -103,6 +105,7 @@ def test_all_nodes_are_followed(cluster: tuple[FakeApiServer, Path], tmp_path: P
     assert code == YES
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_is_a_warning(cluster: tuple[FakeApiServer, Path]) -> None:
     server, kubeconfig = cluster
     with watching(kubeconfig, "explain", "pod/web-0") as process:

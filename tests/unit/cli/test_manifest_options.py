@@ -67,10 +67,12 @@ def server() -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_url_is_read(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert names(capsys, "-f", f"{server}/web.yaml") == ["web"]
 
 
+@pytest.mark.slow
 def test_a_url_that_is_not_there_is_an_error(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["requests", "-f", f"{server}/nothing.yaml"]) == ERROR
     assert capsys.readouterr().err == f"error: {server}/nothing.yaml: cannot be read: Not Found\n"

@@ -74,6 +74,7 @@ def test_the_document_has_charges_totals_refusals_headroom_and_fixes(
     assert fixes["lowerAll"] == []
 
 
+@pytest.mark.slow
 def test_yaml_equals_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys)
     assert run([*SHOP, "-o", "yaml"]) == NO

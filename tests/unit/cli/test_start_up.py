@@ -34,6 +34,7 @@ def after_run(*arguments: str) -> tuple[int, frozenset[str]]:
     return threshold, frozenset(modules)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [

@@ -295,6 +295,7 @@ async def test_logs(town: Town) -> None:
     assert (await town.says("logs", "web", "--since", "soon"))[0] == USAGE
 
 
+@pytest.mark.slow
 @talk()
 async def test_logs_are_followed_to_the_end(town: Town) -> None:
     await town.bench.add_pods(a_pod())
@@ -308,6 +309,7 @@ async def test_logs_are_followed_to_the_end(town: Town) -> None:
     assert await following == (YES, "one\ntwo\n")
 
 
+@pytest.mark.slow
 @talk()
 async def test_node_events_and_usage(town: Town) -> None:
     assert (await town.rows("get", "node"))[0][:3] == ["node1", "Ready", "<none>"]
@@ -346,6 +348,7 @@ async def test_pods_are_watched(town: Town) -> None:
     await asyncio.to_thread(until, "DELETED", "one")
 
 
+@pytest.mark.slow
 @talk()
 async def test_get_watch_prints_a_line_for_each_change(town: Town) -> None:
     await town.bench.add_pods(a_pod("one"))

@@ -35,6 +35,7 @@ def values(group: Any, severity: str) -> set[tuple[str, str, str]]:
     }
 
 
+@pytest.mark.slow
 def test_the_default_is_from_the_nodes_release_to_the_newest(capsys: pytest.CaptureFixture[str]) -> None:
     (group,) = report(capsys, "--node", WORKER, "-f", MANIFESTS, code=NO)["groups"]
     assert (group["nodes"], group["from"], group["to"]) == (["worker-7"], "1.33", "1.36")
@@ -47,11 +48,13 @@ def test_the_default_is_from_the_nodes_release_to_the_newest(capsys: pytest.Capt
     assert ("eviction rank", "shop/cache-0", "") in values(group, "changed")
 
 
+@pytest.mark.slow
 def test_the_report_satisfies_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
     document = report(capsys, "--node", WORKER, "-f", MANIFESTS, code=NO)
     assert violations(schema_of("UpgradeReport"), document) == []
 
 
+@pytest.mark.slow
 def test_findings_are_ordered_from_the_worst(capsys: pytest.CaptureFixture[str]) -> None:
     (group,) = report(capsys, "--node", WORKER, "-f", MANIFESTS, code=NO)["groups"]
     order = ["lost", "way back", "changed", "note"]
@@ -84,6 +87,7 @@ def test_an_unknown_release_is_refused_with_those_there_are(
     assert "known are 1.32, 1.33, 1.34, 1.35, 1.36" in error
 
 
+@pytest.mark.slow
 def test_nodes_with_the_same_findings_are_one_group_and_names_are_those_that_lose(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -169,6 +173,7 @@ def test_a_release_without_rules_warns_and_is_an_error_under_strict(
     assert "answers are those of 1.32" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_text_names_the_rule_its_source_and_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     query = ["upgrade", "--node", WORKER, "-f", MANIFESTS]
     assert run(query) == NO

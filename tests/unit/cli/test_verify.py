@@ -99,6 +99,7 @@ def test_it_ends_at_once_and_without_a_trace_when_interrupted(jobs: str) -> None
     assert running.returncode == INTERRUPTED
 
 
+@pytest.mark.slow
 def test_without_files_the_sample_of_the_package_is_verified(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["verify"]) == YES
     passed, failed = capsys.readouterr().out.splitlines()[-1].split(", ")

@@ -243,6 +243,7 @@ def test_a_watch_has_what_happens_after_its_version(server: ContractServer) -> N
     assert run(server, changes) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
+@pytest.mark.slow
 def test_a_watch_ends_when_its_time_is_over(server: ContractServer) -> None:
     async def events(client: ApiClient, path: str) -> list[WatchEvent]:
         version = (await collected_pages(client.list_pages(path))).resource_version

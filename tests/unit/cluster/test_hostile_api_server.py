@@ -35,6 +35,7 @@ def server() -> Iterator[FakeApiServer]:
         yield running
 
 
+@pytest.mark.slow
 def test_an_answer_that_unpacks_to_very_much_is_an_error(
     server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

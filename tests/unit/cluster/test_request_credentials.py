@@ -209,6 +209,7 @@ def test_a_plugin_that_fails_is_a_line(
     assert str(caught.value) == f"run the credential plugin {made.command}: {text}"
 
 
+@pytest.mark.slow
 def test_a_plugin_that_never_ends_is_ended(plugin: Callable[..., ExecPlugin], tmp_path: Path) -> None:
     made = plugin("counter.write_text(str(os.getpid()))\nimport time\ntime.sleep(600)\n")
     with pytest.raises(HostError, match=r"no answer within 0\.5 s"):

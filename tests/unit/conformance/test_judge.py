@@ -139,6 +139,7 @@ def test_unordered_lists_show_only_missing_and_extra_items() -> None:
     assert mismatches("limitrange", {}, expect, given) == (Mismatch("errors[1]", "b", "x"),)
 
 
+@pytest.mark.slow
 def test_an_answer_nested_too_deeply_fails() -> None:
     deep: list[Any] = []
     for _ in range(100_000):

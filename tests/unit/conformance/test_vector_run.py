@@ -54,6 +54,7 @@ def test_an_unknown_family_is_a_reported_failure() -> None:
     assert run_vector(Vector("a", "astrology", {}), {}).error.startswith("unknown family 'astrology'")
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_outcomes_in_the_same_order() -> None:
     vectors = [Vector(str(number), f"unknown-{number % 3}", {}, None) for number in range(50)]
     expected = list(run_vectors(vectors, {}, keep_answers=True))

@@ -112,6 +112,7 @@ async def line(process: Process) -> str:
         return (await process.stdout.readline()).decode().strip()
 
 
+@pytest.mark.slow
 @async_test
 async def test_the_reference_plugin_registers_prefers_hands_out_and_is_switched() -> None:
     async with home() as here:
@@ -141,6 +142,7 @@ async def test_the_reference_plugin_registers_prefers_hands_out_and_is_switched(
         await here.until(lambda: here.capacity() == {GPU: ("4", "0")})
 
 
+@pytest.mark.slow
 @async_test
 async def test_an_independent_plugin_is_served_byte_by_byte() -> None:
     async with home() as here, plugin(*rude(here.directory, "well")) as process:
@@ -156,6 +158,7 @@ async def test_an_independent_plugin_is_served_byte_by_byte() -> None:
         }
 
 
+@pytest.mark.slow
 @async_test
 async def test_a_plugin_that_dies_while_it_hands_out_costs_a_pod_its_place() -> None:
     async with home() as here, plugin(*rude(here.directory, "dies")) as process:
@@ -186,6 +189,7 @@ def test_a_rejected_plugin_gets_the_error(how: str, said: str) -> None:
     trial()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "reason"), [("twice", "DeviceListRefused"), ("garbage", "DevicePluginStopped")]
 )
@@ -224,6 +228,7 @@ async def test_the_reference_plugin_is_registered_and_removed_with_its_registry_
             await here.until(lambda: here.capacity() == {GPU: ("2", "2")})
 
 
+@pytest.mark.slow
 @async_test
 async def test_a_rejected_plugin_in_the_registry_gets_the_reason() -> None:
     async with home() as here:

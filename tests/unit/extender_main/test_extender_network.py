@@ -206,6 +206,7 @@ async def until(holds: Any) -> None:
             await asyncio.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_exports_are_followed_and_lies_make_a_node_unknown(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = HostClock()

@@ -160,6 +160,7 @@ def test_a_checkpoint_that_is_no_regular_file_is_an_error(tmp_path: Path, link: 
         run(*fleet(), checkpoint=RunCheckpoint(path))
 
 
+@pytest.mark.slow
 def test_rows_with_values_of_other_types_are_taken_or_refused(tmp_path: Path) -> None:
     """Each field of one row of each class, with a value that few types can have."""
     data, refused = interrupted(tmp_path), 0
@@ -228,6 +229,7 @@ def test_a_link_beside_the_checkpoint_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "fleet.checkpoint").is_symlink()
 
 
+@pytest.mark.slow
 def test_a_run_with_usage_devices_and_memory_continues(tmp_path: Path) -> None:
     profile = a_profile(
         cpuManagerPolicy="static",

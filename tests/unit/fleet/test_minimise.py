@@ -86,6 +86,7 @@ def test_peaks_are_what_runs_at_one_time() -> None:
 asks = st.integers(1, 10)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(asks, st.integers(1, 4)), min_size=1, max_size=3), st.integers(10, 20))
 def test_bounds_are_below_a_packing_by_hand_and_the_sharper_one_above_the_other(
     kinds: list[tuple[int, int]], size: int

@@ -47,6 +47,7 @@ def test_a_removed_subdirectory_does_not_end_the_watch(tmp_path: Path) -> None:
     asyncio.run(removed())
 
 
+@pytest.mark.slow
 def test_without_depth_subdirectories_are_not_watched(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     with pytest.raises(TimeoutError):

@@ -63,6 +63,7 @@ def test_a_state_file_that_is_a_fifo_is_an_error_and_not_waited_for(tmp_path: Pa
     store.close()
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_released_meanwhile_is_taken_and_one_that_is_held_is_not(tmp_path: Path) -> None:
     held = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
     assert try_flock(held)

@@ -38,6 +38,7 @@ def test_a_certificate_that_expires_soon_is_replaced(tmp_path: Path, monkeypatch
     assert ensure_key_pair(tmp_path, "node1", ()).certificate.read_bytes() != before
 
 
+@pytest.mark.slow
 def test_a_key_pair_that_cannot_be_created_is_an_error_with_the_reason(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_text("")
@@ -45,6 +46,7 @@ def test_a_key_pair_that_cannot_be_created_is_an_error_with_the_reason(tmp_path:
         ensure_key_pair(place / "pki", "node1", ())
 
 
+@pytest.mark.slow
 def test_an_invalid_certificate_is_replaced(tmp_path: Path) -> None:
     for name in ("kubelet.crt", "kubelet.key"):
         (tmp_path / name).write_text("garbage")

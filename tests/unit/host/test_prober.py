@@ -371,6 +371,7 @@ def test_messages_of_the_health_protocol() -> None:
     ]
 
 
+@pytest.mark.slow
 @running
 async def test_grpc_services_report_their_health() -> None:
     grpc = pytest.importorskip("grpc", reason="the Python package grpcio is not installed")

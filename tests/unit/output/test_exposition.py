@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -35,6 +36,7 @@ def test_a_family_without_samples_is_omitted() -> None:
     assert family_text(MetricFamily("a", MetricType.GAUGE, "A.", ("b",)), []) == ""
 
 
+@pytest.mark.slow
 @given(
     st.text(
         st.characters(exclude_categories=["Cs"], exclude_characters="\r\x85\u2028\u2029\x0b\x0c\x1c\x1d\x1e")

@@ -109,6 +109,7 @@ def test_the_kind_is_the_one_that_the_schema_requires(kind: str) -> None:
     assert definition["properties"].get("kind", {"enum": [kind]})["enum"] == [kind]
 
 
+@pytest.mark.slow
 def test_published_schemas_are_those_of_the_structs() -> None:
     made = dict(schema_pages())
     stale = [
@@ -155,6 +156,7 @@ def _with_json(command: list[str]) -> tuple[str, ...]:
     return (*command, "-o", "json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", commands())
 def test_the_output_of_a_command_satisfies_its_schema(command: str) -> None:
     ran = execute(command)

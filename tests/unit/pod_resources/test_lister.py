@@ -63,6 +63,7 @@ def test_garbage_on_the_socket_is_no_answer(tmp_path: Path) -> None:
         assert "answer" in said(tmp_path / "s")
 
 
+@pytest.mark.slow
 def test_who_never_answers_is_not_waited_for(tmp_path: Path) -> None:
     def sleep(line: socket.socket) -> None:
         line.recv(1 << 16)

@@ -291,6 +291,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_a_directory_is_watched(tmp_path: Path) -> None:
     async def watched() -> None:
         published = Published()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from tests.support.agent_bench import AgentBench, async_test
 
 from nodewright.agent.agent_state import PodStage
@@ -90,6 +91,7 @@ async def test_the_next_pod_is_evicted_only_after_the_previous_one_has_ended() -
         assert evicted(bench) == ["first", "second"]
 
 
+@pytest.mark.slow
 @async_test
 async def test_a_pod_that_does_not_end_holds_up_the_others_only_for_a_while() -> None:
     async with AgentBench(hard(), main=ContainerScript(ignores_sigterm=True)) as bench:
@@ -149,6 +151,7 @@ async def test_a_soft_threshold_waits_for_its_grace_period() -> None:
         assert bench.record("web").grace_period_s == 7
 
 
+@pytest.mark.slow
 @async_test
 async def test_an_evicted_pod_that_does_not_end_in_time_is_reported_once() -> None:
     async with AgentBench(hard()) as bench:

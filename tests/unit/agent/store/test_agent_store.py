@@ -312,6 +312,7 @@ def test_what_is_kept_is_read_again() -> None:
     assert read_pod_file(pod_file(record), "") == stored_part(record)
 
 
+@pytest.mark.slow
 def test_a_real_directory_keeps_it_as_well(tmp_path: Path) -> None:
     disk = LocalFileStore(tmp_path / "root")
     before = after_some_pods(disk)
@@ -326,6 +327,7 @@ def test_a_real_directory_keeps_it_as_well(tmp_path: Path) -> None:
     disk.close()
 
 
+@pytest.mark.slow
 def test_an_agent_has_its_directory_for_itself(tmp_path: Path) -> None:
     node, scribe = Node.from_profile(PROFILE).state, JournalEncoder(PROFILE, journal_header())
     found = open_store(tmp_path, node, scribe, KubeletStatusText(), {PodSource.FILE})

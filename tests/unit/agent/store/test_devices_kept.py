@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
 from msgspec.structs import replace
 from tests.support.disks import FakeDisk
 from tests.support.fake_plugins import GPU, GPUS, PREFERENCE_OPTIONS, DeviceBench, FakePluginClient, a_gpu_pod
@@ -111,6 +112,7 @@ def test_pods_keep_their_devices_before_the_plugin_is_back_and_new_ones_are_refu
     assert home.replayed().held.devices.pod_devices.keys() == {"train", "late"}
 
 
+@pytest.mark.slow
 def test_a_resource_without_a_plugin_is_removed_after_the_grace_period() -> None:
     home = Home()
     home.agent(FakePluginClient(), _train)

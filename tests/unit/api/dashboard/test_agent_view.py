@@ -178,6 +178,7 @@ async def test_the_eviction_ranking_is_computed_on_request() -> None:
         assert found["pods"][0]["before"] == "lower priority"
 
 
+@pytest.mark.slow
 @async_test
 async def test_a_wait_ends_with_the_next_decision_or_the_agent() -> None:
     async with stand() as it:

@@ -92,6 +92,7 @@ def test_a_policy_of_ones_own_that_fails_is_named() -> None:
         rash.interval_ns((Headroom(margin=0, capacity=1),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES.values())
 def test_the_built_in_policies_obey_the_laws(policy: EvictionPolicy) -> None:
     check_policy_laws(policy, examples=20)

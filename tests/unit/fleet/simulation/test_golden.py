@@ -22,6 +22,7 @@ RUNS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("settings", "scores", "digest"), RUNS)
 def test_events_of_a_synthetic_fleet_are_unchanged(
     tmp_path: Path, settings: dict[str, Any], scores: str, digest: str

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from nodewright.fleet import Options, RunCheckpoint, run
 from nodewright.fleet.fleet_summary import fleet_summary
 from nodewright.fleet.simulation.fleet_simulation import Progress
@@ -62,6 +64,7 @@ def test_an_interrupted_run_keeps_the_counts_of_finished_pods(tmp_path: Path) ->
     assert whole.finished_pods == run(NODES, PODS, FORGETFUL).finished_pods
 
 
+@pytest.mark.slow
 def test_very_many_waits_are_counted_to_three_digits() -> None:
     gone = FinishedPods()
     for number in range(200_000):

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from nodewright.hardware.machine_info import HugePages
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration, MemoryReservation
 from nodewright.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
@@ -166,6 +168,7 @@ def test_usage_that_pods_do_not_account_for_has_no_allocation() -> None:
     assert place((zone(0, cpu=(4, 3, 3)), zone(1, cpu=(4, 3, 3)))) == ()
 
 
+@pytest.mark.slow
 def test_a_search_stops_after_its_limit() -> None:
     many = [pod(container("app", "2/1Gi", "2/1Gi"), name=f"p{n}", uid=f"p{n}") for n in range(40)]
     zones = tuple(zone(n, cpu=(64, 63, 42)) for n in range(4))

@@ -78,6 +78,7 @@ def test_a_socket_at_which_something_else_answers(said: bytes, tmp_path: Path) -
         assert refusal_at(tmp_path / "odd.sock").operation == "Version"
 
 
+@pytest.mark.slow
 def test_a_socket_without_a_server_is_an_error(tmp_path: Path) -> None:
     with answering(tmp_path / "dumb.sock", None):
         refused = refusal_at(tmp_path / "dumb.sock")

@@ -69,6 +69,7 @@ def test_another_cri_is_refused(tmp_path: Path) -> None:
         facts_of(server, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tells", [True, False])
 def test_changes_are_heard_at_once_or_seen_a_second_later(tells: bool, tmp_path: Path) -> None:
     server = FakeCRIServer()

@@ -60,6 +60,7 @@ def test_what_is_kept_is_found_and_what_is_dropped_is_not(tmp_path: Path) -> Non
     records.close()
 
 
+@pytest.mark.slow
 def test_one_agent_has_it_at_a_time(tmp_path: Path) -> None:
     first = RecordDirectory(tmp_path)
     with pytest.raises(HostError, match="another agent uses it"):
