@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from nodewright.core.requests.effective_resources import pod_level_resources_set
-from nodewright.kubernetes.objects import Container, Pod
+from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
 from nodewright.reasons.reason import NodeFeaturesMissing, PodLevelResourcesDisabled, SysctlForbidden
 
@@ -95,7 +95,12 @@ def missing_features(pod: Pod, declared: Iterable[str]) -> NodeFeaturesMissing |
     """
     spec = pod.spec
     needed = []
-    if any(map(_restarts_all, (*spec.containers, *spec.init_containers))):
+    rules = [
+        rule
+        for container in (*spec.containers, *spec.init_containers)
+        for rule in container.restart_policy_rules
+    ]
+    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
         needed.append("RestartAllContainersOnContainerExits")
     if spec.host_network and spec.host_users is False:
         needed.append("UserNamespacesHostNetworkSupport")
@@ -104,7 +109,3 @@ def missing_features(pod: Pod, declared: Iterable[str]) -> NodeFeaturesMissing |
     available = frozenset(declared)
     missing = tuple(sorted(name for name in needed if name not in available))
     return NodeFeaturesMissing(features=missing) if missing else None
-
-
-def _restarts_all(container: Container) -> bool:
-    return any(rule.get("action") == "RestartAllContainers" for rule in container.restart_policy_rules)

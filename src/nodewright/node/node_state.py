@@ -140,7 +140,7 @@ def _without(by_uid: Mapping[str, T], uids: Iterable[str]) -> dict[str, T]:
 
 def container_names(pod: Pod) -> tuple[str, ...]:
     """The names of the pod's containers, init containers first."""
-    return tuple(container.name for container in (*pod.spec.init_containers, *pod.spec.containers))
+    return tuple([container.name for container in (*pod.spec.init_containers, *pod.spec.containers)])
 
 
 def without_ungated_resources(pod: Pod, config: NodeConfig) -> Pod:

@@ -33,10 +33,9 @@ class AdmissionResult(msgspec.Struct, frozen=True):
 def admission_result(state: NodeState, pod: Pod) -> AdmissionResult:
     """The result of the handlers in order; the first refusal decides."""
     config = state.config
+    counted = without_ungated_resources(pod, config)
     under_pressure = pressure_refusal(
-        state.conditions,
-        without_ungated_resources(pod, config),
-        comparisons=config.gates["TaintTolerationComparisonOperators"],
+        state.conditions, counted, comparisons=config.gates["TaintTolerationComparisonOperators"]
     )
     if under_pressure is not None:
         return AdmissionResult((under_pressure,))
@@ -48,7 +47,7 @@ def admission_result(state: NodeState, pod: Pod) -> AdmissionResult:
         return AdmissionResult(
             alignment.rejected_for, held=alignment.held, because=alignment.because, by_managers=True
         )
-    result = _predicates_and_preemption(state, without_ungated_resources(pod, config), alignment.held)
+    result = _predicates_and_preemption(state, counted, alignment.held)
     result = replace(result, held=alignment.held, because=alignment.because)
     if result.rejected_for:
         return result

@@ -30,7 +30,7 @@ def _host(config: NodeConfig, pod: Pod) -> list[NotJudged]:
         )
     if config.facts.has_app_armor is None and _has_app_armor_profile(pod):
         unjudged.append(NotJudged(what="AppArmor", because="the pod has an AppArmor profile"))
-    if any(
+    if pod.spec.resource_claims and any(
         "resourceClaimName" in claim or "resourceClaimTemplateName" in claim
         for claim in pod.spec.resource_claims
     ):
@@ -40,15 +40,19 @@ def _host(config: NodeConfig, pod: Pod) -> list[NotJudged]:
 
 def _has_app_armor_profile(pod: Pod) -> bool:
     profiles = [
-        context.get("appArmorProfile")
+        context["appArmorProfile"]
         for container in (*pod.spec.init_containers, *pod.spec.containers)
-        if (context := container.security_context)
+        if (context := container.security_context) and context.get("appArmorProfile")
     ]
-    if pod.spec.security_context is not None:
+    if pod.spec.security_context is not None and pod.spec.security_context.app_armor_profile:
         profiles.append(pod.spec.security_context.app_armor_profile)
-    return any(profile and profile.get("type") != "Unconfined" for profile in profiles) or any(
-        key.startswith("container.apparmor.security.beta.kubernetes.io/") and value != "unconfined"
+    annotations = [
+        value
         for key, value in pod.metadata.annotations.items()
+        if key.startswith("container.apparmor.security.beta.kubernetes.io/")
+    ]
+    return any(profile.get("type") != "Unconfined" for profile in profiles) or any(
+        value != "unconfined" for value in annotations
     )
 
 

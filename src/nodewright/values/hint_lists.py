@@ -1,6 +1,7 @@
 """Hints of providers prepared for merging: one list per resource."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from functools import lru_cache
 
 import msgspec
 
@@ -10,14 +11,14 @@ from nodewright.values.topology_hints import Fitting, Hint, HintList, Offer
 NO_OPINION = HintList((Hint(None, True),))
 
 
-class ResourceHintList(msgspec.Struct):
+class ResourceHintList(msgspec.Struct, frozen=True):
     """The hints for one resource of one provider; listed hints are sets of masks."""
 
     provider: str
     resource: str
     """Empty: the provider has no opinion at all."""
-    listed: set[int]
-    preferred: set[int]
+    listed: Set[int]
+    preferred: Set[int]
     any_nodes: bool
     """Whether a hint has no opinion on the NUMA nodes."""
     any_preferred: bool
@@ -35,6 +36,14 @@ class ResourceHintList(msgspec.Struct):
     def rule_prefers(self, mask: int) -> bool:
         """Whether the rule has this set of nodes as a preferred hint."""
         return self.fitting is not None and self.fitting.prefers(mask) and self.fitting.fits(mask)
+
+    def preferred_single_nodes(self) -> int:
+        """The nodes that are preferred hints alone, as a mask."""
+        single = self.fitting.preferred_single_nodes() if self.fitting is not None else 0
+        for mask in self.preferred:
+            if mask & (mask - 1) == 0:
+                single |= mask
+        return single
 
     def named_nodes(self) -> int | None:
         """All nodes that hints name; None: every node."""
@@ -66,16 +75,25 @@ def resource_hint_lists(offers: Iterable[Offer]) -> list[ResourceHintList]:
     lists = []
     for offer in offers:
         if not offer.hints:
-            lists.append(_list(offer.provider, "", NO_OPINION))
+            lists.append(_without_opinion(offer.provider, ""))
             continue
         for resource, hints in sorted(offer.hints.items()):
-            lists.append(_list(offer.provider, resource, NO_OPINION if hints is None else hints))
+            lists.append(
+                _without_opinion(offer.provider, resource)
+                if hints is None
+                else _list(offer.provider, resource, hints)
+            )
     return lists
 
 
 def demands_of(fitting: Fitting) -> Sequence[Demand]:
     """All demands on a fitting set; a group that it must intersect is a demand for one of its nodes."""
     return [*fitting.demands, *(Demand(1, ((group, 1),)) for group in fitting.touching)]
+
+
+@lru_cache(maxsize=256)
+def _without_opinion(provider: str, resource: str) -> ResourceHintList:
+    return _list(provider, resource, NO_OPINION)
 
 
 def _list(provider: str, resource: str, hints: HintList) -> ResourceHintList:

@@ -32,7 +32,7 @@ class IdSet:
     mask: int
 
     def __init__(self, mask: int = 0) -> None:
-        object.__setattr__(self, "mask", mask)
+        _set_mask(self, mask)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} cannot be changed")
@@ -120,7 +120,7 @@ class IdSet:
         return type(self) is type(other) and isinstance(other, IdSet) and self.mask == other.mask
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, self.mask))
+        return hash(self.mask)
 
     def __or__(self, other: Self) -> Self:
         return type(self)(self.mask | other.mask)
@@ -138,6 +138,10 @@ class IdSet:
     def isdisjoint(self, other: Self) -> bool:
         """Whether no id is in both."""
         return self.mask & other.mask == 0
+
+
+_set_mask = IdSet.__dict__["mask"].__set__
+"""Sets the only field of a set that is made: `__setattr__` refuses."""
 
 
 def _id(digits: str) -> int:

@@ -38,6 +38,23 @@ class Demand(msgspec.Struct, frozen=True):
         """Whether the chosen places have enough."""
         return sum([amount for places, amount in self.shares if places & chosen]) >= self.needed
 
+    def single_places(self, among: int) -> int:
+        """Those of the places that meet the demand alone.
+
+        >>> bin(Demand(2, ((0b001, 2), (0b010, 1), (0b110, 1))).single_places(0b111))
+        '0b11'
+        """
+        if self.needed <= 0:
+            return among
+        enough = seen = 0
+        for places, amount in self.shares:
+            if places & seen or places & (places - 1):
+                return sum([place for place in singletons(among) if self.met_by(place)])
+            seen |= places
+            if amount >= self.needed:
+                enough |= places
+        return enough & among
+
 
 class MinimumSize(msgspec.Struct, frozen=True):
     """The smallest number of places that have enough; `proved` is False if the search was cut short."""

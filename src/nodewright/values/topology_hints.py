@@ -20,7 +20,7 @@ from typing import Self, TypeAlias
 import msgspec
 
 from nodewright.values.idset import NUMASet
-from nodewright.values.subsets import Demand, minimum_size, nonempty_subsets
+from nodewright.values.subsets import Demand, minimum_size, nonempty_subsets, singletons
 
 
 class Hint(msgspec.Struct, frozen=True):
@@ -84,6 +84,17 @@ class Fitting(msgspec.Struct, frozen=True):
             bool(self.sockets)
             and sum(1 for socket in self.sockets if socket & mask) == self.preferred_sockets
         )
+
+    def preferred_single_nodes(self) -> int:
+        """The nodes that are preferred hints alone, as a mask: what `fits` and `prefers` accept, all at once."""
+        if self.at_least > 1 or not (self.preferred_size == 1 or self.sockets):
+            return 0
+        single = self.nodes.mask
+        for group in self.touching:
+            single &= group
+        for demand in self.demands:
+            single = demand.single_places(single)
+        return single if self.preferred_size == 1 else sum(filter(self.prefers, singletons(single)))
 
     def __iter__(self) -> Iterator[Hint]:
         for mask in nonempty_subsets(self.nodes.mask):

@@ -6,7 +6,8 @@ from nodewright.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.kubernetes.objects import Container
 from nodewright.kubernetes.resource_names import CPU
 from nodewright.values.idset import CPUSet, NUMASet
-from nodewright.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints, demand_by_numa_node
+from nodewright.values.subsets import Demand
+from nodewright.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints
 
 
 def container_hints(
@@ -62,19 +63,20 @@ def cpu_hints(policy: StaticCPUPolicy, free: CPUSet, reusable: CPUSet, requested
     Departs: a rule instead of a list of up to 2**n masks; expanded, it is the same list.
     """
     topology = policy.topology
-    free_by_numa = {numa: (mask & free.mask).bit_count() for numa, mask in topology.in_numa.items()}
-    touching = [1 << numa for numa, mask in topology.in_numa.items() if mask & reusable.mask]
+    free_mask, reusable_mask, unknown = free.mask, reusable.mask, ~topology.cpus.mask
+    shares = [(numa, (mask & free_mask).bit_count()) for numa, mask in topology.cpus_by_numa]
+    touching = [numa for numa, mask in topology.cpus_by_numa if mask & reusable_mask] if reusable_mask else []
     # The kubelet places a CPU that the machine does not have (from an old state) on NUMA node 0, if that exists.
-    if not reusable <= topology.cpus:
+    if reusable_mask & unknown:
         touching.append(1)
-    if 0 in free_by_numa:
-        free_by_numa[0] += len(free - topology.cpus)
+    if free_mask & unknown and 0 in topology.in_numa:
+        shares[0] = (1, shares[0][1] + (free_mask & unknown).bit_count())
     smallest = min_affinity_size(policy, requested)
     sockets, preferred_sockets = _socket_rule(policy, smallest)
     return HintList(
         fitting=Fitting(
             nodes=topology.numa_ids,
-            demands=(demand_by_numa_node(requested - len(reusable), free_by_numa),),
+            demands=(Demand(requested - reusable_mask.bit_count(), tuple(shares)),),
             preferred_size=smallest,
             touching=tuple(touching),
             sockets=sockets,

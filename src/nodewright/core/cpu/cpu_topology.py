@@ -70,6 +70,8 @@ class CPUTopology:
     uncore_caches_in_numa: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
     numa_ids: NUMASet = field(init=False, compare=False, repr=False)
     """The NUMA nodes that have CPUs."""
+    cpus_by_numa: tuple[tuple[int, Mask], ...] = field(init=False, compare=False, repr=False)
+    """Each of these NUMA nodes, as a set of one, and its CPUs, by number."""
     numa_sizes: tuple[int, ...] = field(init=False, compare=False, repr=False)
     """The number of CPUs of each NUMA node, descending."""
 
@@ -93,6 +95,7 @@ class CPUTopology:
             "cores_in_uncore_cache": _parts(caches, cores),
             "uncore_caches_in_numa": _parts(numa, caches),
             "numa_ids": NUMASet.from_ids(numa),
+            "cpus_by_numa": tuple((1 << node, mask) for node, mask in numa.items()),
             "numa_sizes": tuple(sorted(map(int.bit_count, numa.values()), reverse=True)),
         }
         for name, value in derived.items():

@@ -209,9 +209,12 @@ def allocate(
     """
     if state.reusable is not None and state.reusable.pod != pod.uid:
         state = replace(state, reusable=None)
-    because: list[DeviceReason] = []
     limits = container.resources.limits
-    for resource in sorted(filter(state.is_device_plugin_resource, limits)):
+    resources = sorted([resource for resource in limits if state.is_device_plugin_resource(resource)])
+    if not resources and pod.uid not in state.pod_devices:
+        return DeviceAllocation(state, Granted({}))
+    because: list[DeviceReason] = []
+    for resource in resources:
         if manager.skips_claimed_resources and _is_claimed(pod, container, resource):
             continue
         reusable = state.reusable_by(pod.uid).get(resource, NO_DEVICES)
@@ -279,7 +282,7 @@ def in_use_counts(state: DeviceState) -> dict[str, int]:
 
     Follows: v1.36, devicemanager/manager.go, sanitizeNodeAllocatable.
     """
-    return {resource: len(devices) for resource, devices in sorted(state.in_use.items())}
+    return {resource: len(devices) for resource, devices in sorted(state.in_use.items())} if state.in_use else {}
 
 
 def _is_claimed(pod: Pod, container: Container, resource: str) -> bool:

@@ -34,6 +34,8 @@ def container_hints(
     requested = {
         name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)
     }
+    if not requested:
+        return Granted({})
     held = state.container_devices(pod.uid, container.name)
     return _hints(manager, state, requested, held, state.reusable_by(pod.uid))
 

@@ -1,6 +1,7 @@
 """Topology hints of the memory manager: sets of NUMA nodes with enough memory that may be used together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 
 from nodewright.core.memory.memory_demand import UINT64_MODULUS, MemoryAmounts, PodMemoryDemand
@@ -12,6 +13,7 @@ from nodewright.reasons.verdict import Granted, Refused, Verdict
 from nodewright.values.idset import NUMASet
 from nodewright.values.subsets import (
     Demand,
+    MinimumSize,
     minimum_size,
     narrowest_set_meeting,
     nonempty_subsets,
@@ -98,42 +100,82 @@ def memory_hints(machine: NUMANodeMap, requested: MemoryAmounts, reusable: Reusa
     """
     if not requested:
         return IMPOSSIBLE
-    if _may_overflow(machine, requested):
-        return _enumerated_hints(machine, requested, reusable)
-    all_nodes = NUMASet.from_ids(machine)
-    nodes = sorted([(n, node.tables) for n, node in machine.items()], key=itemgetter(0))
-    total_demands = [
-        Demand(size, tuple([(1 << n, tables[kind].allocatable) for n, tables in nodes]))
-        for kind, size in requested.items()
-    ]
-    free_demands = [
-        Demand(size, tuple([(1 << n, tables[kind].free) for n, tables in nodes]))
-        for kind, size in requested.items()
-    ]
-    smallest = minimum_size(all_nodes.mask, total_demands)
-    unused = NUMASet.from_ids(n for n, node in machine.items() if node.assignments <= 0)
-    rule = Fitting(
-        unused,
-        tuple(dict.fromkeys([*free_demands, *total_demands])),
-        smallest.size,
-        at_least=2,
-        proved=smallest.proved,
+    nodes = sorted(machine.items(), key=itemgetter(0))
+    totals = tuple(
+        [
+            Demand(size, tuple([(1 << n, node.tables[kind].allocatable) for n, node in nodes]))
+            for kind, size in requested.items()
+        ]
     )
-    candidates = {1 << n for n, node in machine.items() if len(node.cells) <= 1}
-    candidates |= {
-        node.cells.mask for node in machine.values() if len(node.cells) > 1 and node.assignments > 0
-    }
-    candidates |= {
-        mask for mask, kind in reusable if kind in requested and mask.bit_count() > 1 and not rule.fits(mask)
-    }
-    listed = [
+    everything = sum([1 << n for n, _ in nodes])
+    if any(total.total(everything) >= UINT64_MODULUS // 2 for total in totals):
+        return _enumerated_hints(machine, requested, reusable)
+    smallest = _smallest_size(everything, totals)
+    rule = _rule_of_unused_nodes(nodes, requested, totals, smallest)
+    groups = {node.cells.mask for _, node in nodes if node.assignments > 0 and len(node.cells) > 1}
+    if reusable:
+        groups |= {
+            mask
+            for mask, kind in reusable
+            if kind in requested and mask & (mask - 1) and not (rule and rule.fits(mask))
+        }
+    single = [
+        Hint(NUMASet(mask), smallest.size == 1)
+        for mask in _sufficient_single_nodes(nodes, requested, reusable)
+    ]
+    several = [
         Hint(NUMASet(mask), mask.bit_count() == smallest.size)
-        for mask in sorted(candidates, key=lambda mask: (mask.bit_count(), mask))
-        if all(demand.met_by(mask) for demand in total_demands)
+        for mask in sorted(groups, key=_by_size)
+        if all(total.met_by(mask) for total in totals)
         and is_allowed_node_set(machine, mask)
         and has_enough_memory(machine, mask, requested, reusable)
     ]
-    return HintList(tuple(listed), rule if len(unused) > 1 and rule.fits(unused.mask) else None)
+    return HintList((*single, *several), rule if rule and rule.fits(rule.nodes.mask) else None)
+
+
+def _sufficient_single_nodes(
+    nodes: Sequence[tuple[int, NUMAMemory]], requested: MemoryAmounts, reusable: ReusableAmounts
+) -> Iterator[int]:
+    """The nodes that may be used alone and have enough memory: what the checks of groups give for one node."""
+    for n, node in nodes:
+        mask, cells = 1 << n, node.cells.mask
+        if cells & (cells - 1):
+            continue
+        for kind, size in requested.items():
+            table = node.tables[kind]
+            free = table.free + reusable.get((mask, kind), 0) if reusable else table.free
+            if table.allocatable < size or free % UINT64_MODULUS < size:
+                break
+        else:
+            yield mask
+
+
+def _rule_of_unused_nodes(
+    nodes: Sequence[tuple[int, NUMAMemory]],
+    requested: MemoryAmounts,
+    totals: tuple[Demand, ...],
+    smallest: MinimumSize,
+) -> Fitting | None:
+    """The sets of several nodes that no block names; None: there are fewer than two such nodes."""
+    unused = sum([1 << n for n, node in nodes if node.assignments <= 0])
+    if unused & (unused - 1) == 0:
+        return None
+    free = [
+        Demand(size, tuple([(1 << n, node.tables[kind].free) for n, node in nodes]))
+        for kind, size in requested.items()
+    ]
+    demands = (*free, *[total for total in totals if total not in free])
+    return Fitting(NUMASet(unused), demands, smallest.size, at_least=2, proved=smallest.proved)
+
+
+@lru_cache(maxsize=1024)
+def _smallest_size(nodes: int, totals: tuple[Demand, ...]) -> MinimumSize:
+    """The least number of NUMA nodes with enough memory; cached, as only the machine and the request decide it."""
+    return minimum_size(nodes, totals)
+
+
+def _by_size(mask: int) -> tuple[int, int]:
+    return mask.bit_count(), mask
 
 
 def best_hint(hints: HintList, containing: int = 0) -> Hint | None:
@@ -209,14 +251,6 @@ def _hints_of_held_blocks(held: Sequence[Block], requested: MemoryAmounts) -> Pr
         kind: HintList(tuple(Hint(NUMASet(block.mask), True) for block in held if block.resource == kind))
         for kind in requested
     }
-
-
-def _may_overflow(machine: NUMANodeMap, requested: MemoryAmounts) -> bool:
-    """Whether sums of the nodes' memory may exceed 64 bits: then a larger set can have less."""
-    return any(
-        sum([node.tables[kind].allocatable for node in machine.values()]) >= UINT64_MODULUS // 2
-        for kind in requested
-    )
 
 
 def _enumerated_hints(machine: NUMANodeMap, requested: MemoryAmounts, reusable: ReusableAmounts) -> HintList:

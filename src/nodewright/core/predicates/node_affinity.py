@@ -17,9 +17,11 @@ def affinity_mismatch(spec: PodSpec, node: str, labels: Mapping[str, str]) -> No
     Follows: v1.36, component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, RequiredNodeAffinity.
     """
     missing = tuple(
-        LabelMissing(key=key, wanted=wanted, actual=labels.get(key))
-        for key, wanted in spec.node_selector.items()
-        if labels.get(key) != wanted
+        [
+            LabelMissing(key=key, wanted=wanted, actual=labels.get(key))
+            for key, wanted in spec.node_selector.items()
+            if labels.get(key) != wanted
+        ]
     )
     unmet = _unmet_affinity_terms(spec, node, labels)
     if not missing and unmet is None:

@@ -52,7 +52,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
         for name, amount in scheduler_usage(pod, self.rules).items():
             requests[name] = wrap_int64(requests.get(name, 0) + amount)
         ports = tuple(
-            AllocatedHostPort(port, pod.full_name) for port in host_ports(pod, sidecars=self.sidecar_ports)
+            [AllocatedHostPort(port, pod.full_name) for port in host_ports(pod, sidecars=self.sidecar_ports)]
         )
         return replace(
             self, pods=self.pods + 1, requests=requests, ports=self.ports + ports if ports else self.ports

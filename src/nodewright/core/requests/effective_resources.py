@@ -109,8 +109,8 @@ def pod_level_resources_set(pod: Pod, *, huge_pages: bool = True) -> bool:
 
     Follows: v1.36, component-helpers/resource/helpers.go, IsPodLevelResourcesSet.
     """
-    return pod_level_requests_set(pod, huge_pages=huge_pages) or pod_level_limits_set(
-        pod, huge_pages=huge_pages
+    return pod.spec.resources is not None and (
+        pod_level_requests_set(pod, huge_pages=huge_pages) or pod_level_limits_set(pod, huge_pages=huge_pages)
     )
 
 

@@ -94,6 +94,9 @@ def best_preferred(
     if not all(list_.can_be_preferred for list_ in lists):
         return 0
     strict = [list_ for list_ in lists if not list_.any_preferred]
+    single = _common_single_nodes(strict, everything)
+    if single:
+        return single & -single if distances is None else _best(singletons(single), 0, distances)
     candidates = {
         mask
         for list_ in strict or lists
@@ -108,6 +111,22 @@ def best_preferred(
     elif all(list_.fitting for list_ in strict):
         candidates.add(_common([list_.fitting for list_ in strict if list_.fitting], distances, budget))
     return _best({mask & everything for mask in candidates} - {0}, 0, distances)
+
+
+def _common_single_nodes(lists: Sequence[ResourceHintList], everything: int) -> int:
+    """The nodes that each of the lists prefers alone: the best of them is better than any larger set.
+
+    0 without lists, and where a hint names nodes that the machine does not have: those are cut off later.
+    """
+    single = everything if lists else 0
+    for list_ in lists:
+        single &= list_.preferred_single_nodes()
+        if not single or list_.fitting and list_.fitting.nodes.mask & ~everything:
+            return 0
+        for mask in list_.preferred:
+            if mask & ~everything:
+                return 0
+    return single
 
 
 def best_not_preferred(
@@ -218,25 +237,15 @@ def _single(lists: Sequence[ResourceHintList], everything: int) -> int:
     Follows: v1.36, topologymanager/policy_single_numa_node.go, filterSingleNumaHints.
     """
     if all(list_.any_preferred for list_ in lists):
-        named = [mask for list_ in lists for mask in preferred_single_nodes(list_, everything)]
-        return min(named, default=everything)
+        named = 0
+        for list_ in lists:
+            named |= list_.preferred_single_nodes() & everything
+        return named & -named or everything
     common = everything
     for list_ in lists:
         if not list_.any_preferred:
-            common &= sum(preferred_single_nodes(list_, everything))
+            common &= list_.preferred_single_nodes()
     return common & -common
-
-
-def preferred_single_nodes(hints: ResourceHintList, everything: int) -> set[int]:
-    """The single-node masks that are preferred hints of the list."""
-    nodes = {mask for mask in hints.preferred if mask & everything and mask & (mask - 1) == 0}
-    remaining = hints.fitting.nodes.mask & everything if hints.fitting else 0
-    while remaining:
-        lowest = remaining & -remaining
-        remaining ^= lowest
-        if hints.rule_prefers(lowest):
-            nodes.add(lowest)
-    return nodes
 
 
 def _sizes_proved(lists: Sequence[ResourceHintList]) -> bool:
@@ -255,11 +264,12 @@ def numa_affinity(
     Follows: v1.36, topologymanager/{scope_container,scope_pod}.go, Admit.
     """
     all_offers = tuple(offers)
+    for offer in all_offers:
+        if offer.hints:
+            return _affinity_of_hints(manager, all_offers, container, pod_level=pod_level)
     # Most containers need no exclusive resources; their result is cached.
-    if not any(offer.hints for offer in all_offers):
-        silence = tuple([(offer.provider, offer.hints is None) for offer in all_offers])
-        return _affinity_without_hints(manager.policy, manager.numa, manager.judged_by, silence)
-    return _affinity_of_hints(manager, all_offers, container, pod_level=pod_level)
+    silence = tuple([(offer.provider, offer.hints is None) for offer in all_offers])
+    return _affinity_without_hints(manager.policy, manager.numa, manager.judged_by, silence)
 
 
 @lru_cache(maxsize=256)
@@ -323,7 +333,8 @@ def combination_count(merged: HintsMerged) -> int:
     product = 1
     for list_ in resource_hint_lists(merged.offers):
         if merged.policy == SINGLE_NUMA_NODE:
-            product *= len(preferred_single_nodes(list_, merged.numa.mask)) + list_.any_preferred
+            single = list_.preferred_single_nodes() & merged.numa.mask
+            product *= single.bit_count() + list_.any_preferred
         else:
             product *= (
                 len(list_.listed) + list_.any_nodes + (rule_size(list_.fitting) if list_.fitting else 0)

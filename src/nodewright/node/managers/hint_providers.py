@@ -69,7 +69,7 @@ class HintProvider(Protocol):
         """The managed resource: `devices`, `cpu` or `memory`."""
 
     def demand(self, pod: Pod) -> Any:
-        """The pod's demand, in the manager's own form."""
+        """The pod's demand, in the manager's own form; None: it has no hints for the pod and allocates nothing."""
 
     def hints(
         self, held: Holdings, demand: Any, container: Container | None
@@ -95,25 +95,24 @@ class CPUProvider(msgspec.Struct, frozen=True):
     name: str = "cpu"
 
     def demand(self, pod: Pod) -> PodCPURequests | None:
-        """The pod's demand for the static policy; None under policy none."""
-        return self.policy.cpu_requests(pod) if isinstance(self.policy, StaticCPUPolicy) else None
+        """The pod's demand for the static policy; None under policy none, and for a pod that is not Guaranteed."""
+        if not isinstance(self.policy, StaticCPUPolicy):
+            return None
+        requests = self.policy.cpu_requests(pod)
+        return requests if requests.is_guaranteed else None
 
     def hints(
-        self, held: Holdings, demand: PodCPURequests | None, container: Container | None
+        self, held: Holdings, demand: PodCPURequests, container: Container | None
     ) -> Verdict[ProviderHints | None]:
         """As HintProvider."""
-        if demand is None:
-            return Granted(None)
         if container is None:
             return Granted(cpu_pod_hints(self.policy, held.cpu, demand))
         return Granted(cpu_container_hints(self.policy, held.cpu, demand, container))
 
     def allocate(
-        self, held: Holdings, demand: PodCPURequests | None, container: Container | None, hint: Hint
+        self, held: Holdings, demand: PodCPURequests, container: Container | None, hint: Hint
     ) -> tuple[Holdings, Verdict[Any]]:
         """As HintProvider."""
-        if demand is None:
-            return held, Granted(None)
         if container is None:
             allocation = cpus.allocate_pod(self.policy, held.cpu, demand, hint.numa)
         else:
@@ -137,25 +136,24 @@ class MemoryProvider(msgspec.Struct, frozen=True):
     name: str = "memory"
 
     def demand(self, pod: Pod) -> PodMemoryDemand | None:
-        """The pod's demand for the static policy; None under policy none."""
-        return PodMemoryDemand.of(pod, self.policy.gates) if isinstance(self.policy, StaticMemory) else None
+        """The pod's demand for the static policy; None under policy none, and for a pod that is not Guaranteed."""
+        if not isinstance(self.policy, StaticMemory):
+            return None
+        demand = PodMemoryDemand.of(pod, self.policy.gates)
+        return demand if demand.is_guaranteed else None
 
     def hints(
-        self, held: Holdings, demand: PodMemoryDemand | None, container: Container | None
+        self, held: Holdings, demand: PodMemoryDemand, container: Container | None
     ) -> Verdict[ProviderHints | None]:
         """As HintProvider."""
-        if demand is None:
-            return Granted(None)
         if container is None:
             return memory_hints.pod_hints(self.policy, held.memory, demand)
         return memory_hints.container_hints(self.policy, held.memory, demand, container)
 
     def allocate(
-        self, held: Holdings, demand: PodMemoryDemand | None, container: Container | None, hint: Hint
+        self, held: Holdings, demand: PodMemoryDemand, container: Container | None, hint: Hint
     ) -> tuple[Holdings, Verdict[Any]]:
         """As HintProvider."""
-        if demand is None:
-            return held, Granted(None)
         if container is None:
             allocation = memory.allocate_pod_memory(self.policy, held.memory, demand, hint)
         else:

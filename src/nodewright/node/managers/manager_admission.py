@@ -1,7 +1,8 @@
 """The topology manager's admission of a pod: hints, merge and allocation, by container or for the whole pod."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -55,9 +56,7 @@ class ResourceManagers(msgspec.Struct, frozen=True):
         """
         pod_level = self.pod_level and pod_level_resources_set(pod)
         if self.custom_policy is None:
-            from nodewright.core.topology.hint_merge import numa_affinity  # noqa: PLC0415 - start-up time
-
-            return numa_affinity(self.topology, offers, container=container, pod_level=pod_level)
+            return _merge_of_kubelet()(self.topology, offers, container=container, pod_level=pod_level)
         from nodewright.core.topology.custom import MergeRequest, custom_affinity  # noqa: PLC0415 - start-up time
 
         request = MergeRequest(pod=pod, container=container, offers=offers, manager=self.topology)
@@ -68,6 +67,13 @@ class ResourceManagers(msgspec.Struct, frozen=True):
         for provider in self.providers:
             held = provider.without_stale(held, active)
         return held
+
+
+@cache
+def _merge_of_kubelet() -> "Callable[..., Verdict[Hint]]":
+    from nodewright.core.topology.hint_merge import numa_affinity  # noqa: PLC0415 - start-up time
+
+    return numa_affinity
 
 
 class AlignmentResult(msgspec.Struct, frozen=True):
@@ -113,7 +119,7 @@ class _Alignment:
         self.pod = pod
         self.held = held
         self.because: list[Reason] = []
-        self.demands: Sequence[Any] = [provider.demand(pod) for provider in managers.providers]
+        self.demands = [(provider, provider.demand(pod)) for provider in managers.providers]
         self.containers = (*pod.spec.init_containers, *pod.spec.containers)
         self.pod_level = managers.pod_level and pod_level_resources_set(pod)
 
@@ -152,7 +158,10 @@ class _Alignment:
 
     def _merge(self, container: Container | None) -> Verdict[Hint]:
         offers = []
-        for provider, demand in zip(self.managers.providers, self.demands, strict=True):
+        for provider, demand in self.demands:
+            if demand is None:
+                offers.append(Offer(provider.name, None))
+                continue
             hints = provider.hints(self.held, demand, container)
             if isinstance(hints, Refused):
                 return hints
@@ -164,7 +173,9 @@ class _Alignment:
         return merged
 
     def _allocate(self, container: Container | None, hint: Hint) -> tuple[Reason, ...]:
-        for provider, demand in zip(self.managers.providers, self.demands, strict=True):
+        for provider, demand in self.demands:
+            if demand is None:
+                continue
             self.held, verdict = provider.allocate(self.held, demand, container, hint)
             if isinstance(verdict, Refused):
                 return verdict.because

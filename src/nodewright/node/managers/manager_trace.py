@@ -101,7 +101,11 @@ class _CallLog:
     allocations: list[AllocationCall] = field(default_factory=list)
 
 
-_Demand: TypeAlias = Any
+@dataclass(slots=True)
+class _RecordedDemand:
+    """What a manager returns as a pod's demand."""
+
+    value: Any
 
 
 class _RecordingProvider(msgspec.Struct, frozen=True):
@@ -115,22 +119,29 @@ class _RecordingProvider(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return self.manager.name
 
-    def demand(self, pod: Pod) -> _Demand:
-        return self.manager.demand(pod)
+    def demand(self, pod: Pod) -> _RecordedDemand:
+        # A manager without a demand is called as well, so that each round has the answers of all.
+        return _RecordedDemand(self.manager.demand(pod))
 
     def hints(
-        self, held: Holdings, demand: _Demand, container: Container | None
+        self, held: Holdings, demand: _RecordedDemand, container: Container | None
     ) -> Verdict[ProviderHints | None]:
         if self.index == 0:
             self.log.hint_calls.append(_HintCalls(_name(container), held))
-        answer = self.manager.hints(held, demand, container)
+        answer = (
+            Granted(None) if demand.value is None else self.manager.hints(held, demand.value, container)
+        )
         self.log.hint_calls[-1].answers.append((self.name, answer))
         return answer
 
     def allocate(
-        self, held: Holdings, demand: _Demand, container: Container | None, hint: Hint
+        self, held: Holdings, demand: _RecordedDemand, container: Container | None, hint: Hint
     ) -> tuple[Holdings, Verdict[Any]]:
-        after, verdict = self.manager.allocate(held, demand, container, hint)
+        after, verdict = (
+            (held, Granted(None))
+            if demand.value is None
+            else self.manager.allocate(held, demand.value, container, hint)
+        )
         self.log.allocations.append(AllocationCall(self.name, _name(container), hint, held, after, verdict))
         return after, verdict
 
