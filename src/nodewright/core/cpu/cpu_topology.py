@@ -72,6 +72,10 @@ class CPUTopology:
     """The NUMA nodes that have CPUs."""
     cpus_by_numa: tuple[tuple[int, Mask], ...] = field(init=False, compare=False, repr=False)
     """Each of these NUMA nodes, as a set of one, and its CPUs, by number."""
+    smallest_core: int = field(init=False, compare=False, repr=False)
+    """CPUs of the smallest core, as of the smallest socket and NUMA node: with fewer missing, none is taken whole."""
+    smallest_socket: int = field(init=False, compare=False, repr=False)
+    smallest_numa_node: int = field(init=False, compare=False, repr=False)
     numa_sizes: tuple[int, ...] = field(init=False, compare=False, repr=False)
     """The number of CPUs of each NUMA node, descending."""
 
@@ -96,6 +100,9 @@ class CPUTopology:
             "uncore_caches_in_numa": _parts(numa, caches),
             "numa_ids": NUMASet.from_ids(numa),
             "cpus_by_numa": tuple((1 << node, mask) for node, mask in numa.items()),
+            "smallest_core": min(map(int.bit_count, cores.values()), default=0),
+            "smallest_socket": min(map(int.bit_count, sockets.values()), default=0),
+            "smallest_numa_node": min(map(int.bit_count, numa.values()), default=0),
             "numa_sizes": tuple(sorted(map(int.bit_count, numa.values()), reverse=True)),
         }
         for name, value in derived.items():

@@ -1,6 +1,6 @@
 """Packed CPU assignment: whole NUMA nodes, sockets, caches and cores first, then single CPUs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -8,8 +8,8 @@ import msgspec
 from nodewright.core.cpu.cpu_topology import CPUTopology, Mask, TopologyParts
 from nodewright.reasons.cpu import CPURefusal, KubeletCrashes, NotEnoughCPUs
 
-UnitOrder: TypeAlias = list[tuple[int, int]]
-"""Units in the order of assignment, each as (free CPUs, id)."""
+UnitOrder: TypeAlias = Iterable[tuple[int, int]]
+"""Units in the order of assignment, each as (free CPUs, id). Nested units are ordered when they are reached."""
 
 
 class PackingOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,12 +78,17 @@ class _PackedAssignment:
         self.free &= ~cpus
         self.needed -= cpus.bit_count()
 
-    def take_whole(self, order: UnitOrder, units: Mapping[int, Mask], average: int | None = None) -> None:
+    def take_whole(
+        self, order: UnitOrder, units: Mapping[int, Mask], smallest: int, average: int | None = None
+    ) -> None:
         """Takes every fully free unit that is not larger than what is still needed.
 
-        `average` is the size that the kubelet assumes for all such units; None: their real sizes.
+        `smallest` is the size of the smallest unit, `average` the size that the kubelet assumes for all such units;
+        None: their real sizes.
         """
         for free_count, unit in order:
+            if self.needed < smallest:
+                return
             whole = units[unit]
             size = whole.bit_count()
             if self.follow:
@@ -94,24 +99,29 @@ class _PackedAssignment:
                 self.take(whole)
 
     def take_numa_nodes(self) -> None:
-        self.take_whole(numa_order(self.topology, self.free), self.topology.in_numa)
+        topology, smallest = self.topology, self.topology.smallest_numa_node
+        if self.needed >= smallest:
+            self.take_whole(numa_order(topology, self.free), topology.in_numa, smallest)
 
     def take_sockets(self) -> None:
-        self.take_whole(
-            _socket_order(self.topology, self.free), self.topology.in_socket, self.topology.cpus_per_socket
-        )
+        topology, smallest = self.topology, self.topology.smallest_socket
+        if self.needed >= smallest:
+            order = _socket_order(topology, self.free)
+            self.take_whole(order, topology.in_socket, smallest, topology.cpus_per_socket)
 
     def take_cores(self) -> None:
-        self.take_whole(
-            _core_order(self.topology, self.free), self.topology.in_core, self.topology.cpus_per_core
-        )
+        topology, smallest, per_core = self.topology, self.topology.smallest_core, self.topology.cpus_per_core
+        if self.needed >= smallest:
+            # As the kubelet counts, the cores that are free have equally many free CPUs: their numbers order them.
+            order = _core_order(topology, self.free, only=per_core if self.follow else None)
+            self.take_whole(order, topology.in_core, smallest, per_core)
 
     def take_uncore_caches(self) -> None:
         """Takes whole caches, then a part of one; cache by cache, because the part must match the need exactly."""
         topology = self.topology
         for _, cache in _cache_order(topology, self.free):
             if self.needed >= topology.cpus_per_uncore_cache:
-                self.take_whole(_cache_order(topology, self.free), topology.in_uncore_cache)
+                self.take_whole(_cache_order(topology, self.free), topology.in_uncore_cache, smallest=1)
             if self.needed > 0:
                 self.take_part_of_cache(cache)
             if self.needed < 1 or self.has_crashed:
@@ -169,23 +179,37 @@ def _socket_order(topology: CPUTopology, free: Mask) -> UnitOrder:
     return _by_free_count(topology.sockets, free)
 
 
-def _core_order(topology: CPUTopology, free: Mask) -> UnitOrder:
+def _core_order(topology: CPUTopology, free: Mask, *, only: int | None = None) -> UnitOrder:
+    """The cores with a free CPU; those with `only` so many, if it is set."""
     if topology.numa_is_outer:
-        return _nested(_socket_order(topology, free), topology.cores_in_socket, free)
-    return _nested(numa_order(topology, free), topology.cores_in_numa, free)
+        outer, parts = _socket_order(topology, free), topology.cores_in_socket
+    else:
+        outer, parts = numa_order(topology, free), topology.cores_in_numa
+    return _nested(outer, parts, free) if only is None else _nested_with(only, outer, parts, free)
 
 
 def _cache_order(topology: CPUTopology, free: Mask) -> UnitOrder:
     return _nested(numa_order(topology, free), topology.uncore_caches_in_numa, free)
 
 
-def _by_free_count(parts: TopologyParts, free: Mask) -> UnitOrder:
+def _by_free_count(parts: TopologyParts, free: Mask) -> list[tuple[int, int]]:
     """The units with a free CPU, fewest free ones first, ties by id."""
     return sorted([((free & whole).bit_count(), unit) for unit, inside, whole in parts if free & inside])
 
 
-def _nested(outer: UnitOrder, parts: Mapping[int, TopologyParts], free: Mask) -> UnitOrder:
-    return [unit for _, outer_id in outer for unit in _by_free_count(parts[outer_id], free)]
+def _nested(outer: UnitOrder, parts: Mapping[int, TopologyParts], free: Mask) -> Iterator[tuple[int, int]]:
+    for _, outer_id in outer:
+        yield from _by_free_count(parts[outer_id], free)
+
+
+def _nested_with(
+    free_count: int, outer: UnitOrder, parts: Mapping[int, TopologyParts], free: Mask
+) -> Iterator[tuple[int, int]]:
+    """Those units of `_nested` that have so many free CPUs, which needs no sorting."""
+    for _, outer_id in outer:
+        for unit, inside, whole in parts[outer_id]:
+            if (free & whole).bit_count() == free_count and free & inside:
+                yield free_count, unit
 
 
 def _lowest(mask: Mask, count: int) -> Mask:
