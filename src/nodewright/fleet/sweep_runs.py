@@ -3,9 +3,8 @@
 A sweep runs the same fleet with all combinations of settings of its kubelets and its scheduler.
 """
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager
+from contextlib import chdir
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -130,20 +129,9 @@ def run_fleet(
     progress = progress or RunProgress()
     if progress.is_shown and progress.expected is None:
         progress.expected = fleet.pod_count
-    with interrupts_noted(progress), _reduced_garbage_collection():
+    with interrupts_noted(progress):
         pods = pods_with_warnings(fleet, progress) if fleet.shard is None else fleet.pods()
         return run(fleet.nodes, pods, options, watch=progress.show_progress, checkpoint=checkpoint)
-
-
-@contextmanager
-def _reduced_garbage_collection() -> Iterator[None]:
-    """Within this context, garbage collection runs less often: there are many objects and hardly any cycles."""
-    previous = gc.get_threshold()
-    gc.set_threshold(100_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*previous)
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:

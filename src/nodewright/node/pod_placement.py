@@ -10,7 +10,8 @@ from nodewright.core.memory.memory_policy import StaticMemoryPolicy as StaticMem
 from nodewright.core.memory.memory_state import Block
 from nodewright.core.topology.manager_config import NONE_POLICY
 from nodewright.kubernetes.objects import Pod
-from nodewright.node.managers.hint_providers import CPUProvider, MemoryProvider
+from nodewright.node.managers.hint_providers import CPUProvider, Holdings, MemoryProvider
+from nodewright.node.managers.manager_admission import ResourceManagers
 from nodewright.node.node_state import NodeState, container_names
 from nodewright.values.idset import CPUSet, NUMASet
 from nodewright.values.topology_hints import Hint
@@ -80,18 +81,25 @@ class UnallocatedResources(msgspec.Struct, frozen=True, kw_only=True):
 
 def placement_of(state: NodeState, pod: Pod) -> Placement:
     """The allocations of the pod in this state."""
-    held, uid = state.held, pod.uid
-    hints = held.hints.get(uid, {}) if state.config.managers.policy != NONE_POLICY else {}
+    return placement_by(state.config.managers, state.held, pod)
+
+
+def placement_by(managers: ResourceManagers, held: Holdings, pod: Pod) -> Placement:
+    """The allocations of the pod among these holdings of a node with such managers."""
+    uid = pod.uid
+    hints = held.hints.get(uid, {}) if managers.policy != NONE_POLICY else {}
     return Placement(
         containers=tuple(
-            ContainerPlacement(
-                name=name,
-                cpus=held.cpu.exclusive(uid, name),
-                memory=blocks_by_kind(held.memory.blocks(uid, name) or ()),
-                devices=container_device_ids(held.devices, uid, name),
-                hint=hints.get(name),
-            )
-            for name in container_names(pod)
+            [
+                ContainerPlacement(
+                    name=name,
+                    cpus=held.cpu.exclusive(uid, name),
+                    memory=blocks_by_kind(held.memory.blocks(uid, name) or ()),
+                    devices=container_device_ids(held.devices, uid, name),
+                    hint=hints.get(name),
+                )
+                for name in container_names(pod)
+            ]
         ),
         cpus=held.cpu.pods.get(uid),
         memory=blocks_by_kind(held.memory.pods[uid]) if uid in held.memory.pods else None,
@@ -118,7 +126,7 @@ def unallocated_resources(state: NodeState) -> UnallocatedResources:
 
 def blocks_by_kind(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """The blocks sorted by resource."""
-    return tuple(sorted(blocks, key=lambda block: block.resource))
+    return tuple(sorted(blocks, key=lambda block: block.resource)) if len(blocks) > 1 else blocks
 
 
 def _memory_left(state: NodeState) -> tuple[NUMAMemoryFree, ...]:

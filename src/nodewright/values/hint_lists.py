@@ -24,11 +24,6 @@ class ResourceHintList(msgspec.Struct, frozen=True):
     any_preferred: bool
     fitting: Fitting | None
 
-    @property
-    def can_be_preferred(self) -> bool:
-        """Whether there may be a preferred hint."""
-        return self.any_preferred or bool(self.preferred) or self.fitting is not None
-
     def prefers(self, mask: int) -> bool:
         """Whether exactly this set of nodes, or a hint without an opinion on the nodes, is preferred."""
         return self.any_preferred or mask in self.preferred or self.rule_prefers(mask)

@@ -190,7 +190,9 @@ def _take(
 
     Follows: v1.36, cpumanager/policy_static.go, allocateCPUs.
     """
-    allocatable = policy.free(state) | reusable
+    allocatable = policy.free(state)
+    if reusable:
+        allocatable |= reusable
     taken = NO_CPUS
     because: tuple[Reason, ...] = ()
     if affinity is not None:
@@ -216,14 +218,15 @@ def _aligned(policy: StaticCPUPolicy, affinity: NUMASet) -> CPUSet:
 
     Follows: v1.36, cpumanager/policy_static.go, getAlignedCPUs.
     """
-    topology = policy.topology
-    mask = 0
-    for numa in affinity:
-        if policy.options.align_by_socket:
+    topology, mask = policy.topology, 0
+    if policy.options.align_by_socket:
+        for numa in affinity:
             for socket in topology.sockets_in_numa.get(numa, ()):
                 mask |= socket.whole
-        else:
-            mask |= topology.in_numa.get(numa, 0)
+    else:
+        for numa_mask, cpus in topology.cpus_by_numa:
+            if numa_mask & affinity.mask:
+                mask |= cpus
     return CPUSet(mask)
 
 

@@ -91,9 +91,10 @@ def best_preferred(
     lists: Sequence[ResourceHintList], everything: int, distances: NUMADistances | None, budget: StepBudget
 ) -> int:
     """The best mask that every list prefers; 0: there is none."""
-    if not all(list_.can_be_preferred for list_ in lists):
-        return 0
     strict = [list_ for list_ in lists if not list_.any_preferred]
+    for list_ in strict:
+        if not (list_.preferred or list_.fitting):
+            return 0
     single = _common_single_nodes(strict, everything)
     if single:
         return single & -single if distances is None else _best(singletons(single), 0, distances)
@@ -249,7 +250,7 @@ def _single(lists: Sequence[ResourceHintList], everything: int) -> int:
 
 
 def _sizes_proved(lists: Sequence[ResourceHintList]) -> bool:
-    return all(list_.fitting is None or list_.fitting.proved for list_ in lists)
+    return all([list_.fitting.proved for list_ in lists if list_.fitting is not None])
 
 
 def numa_affinity(

@@ -10,6 +10,8 @@ from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.kubernetes.objects import Taint
 
 _MIN_LOG_LENGTH = 1024
+_MAX_AMOUNTS = 8192
+"""Maximum number of distinct amounts of nodes whose scores are remembered."""
 
 
 class AssignedPod(NamedTuple):
@@ -53,6 +55,7 @@ class NodeSlot:
         "ports",
         "requested",
         "score_bound",
+        "scores",
         "taints",
         "unschedulable",
     )  # fmt: skip
@@ -86,6 +89,20 @@ class NodeSlot:
         """Cached score of how balanced the requested CPU and memory are; None: not computed since the last change."""
         self.score_bound: int | None = None
         """Cached bound of the score of any pod; None: not computed since the last change."""
+        self.scores: dict[int, int] | None = None
+        """`ClusterView.scores_of` this node; None: not looked up since the last change."""
+
+    @property
+    def amounts(self) -> tuple[int, ...]:
+        """Everything that resource scores depend on."""
+        return (
+            self.cpu,
+            self.memory,
+            self.free_cpu,
+            self.free_memory,
+            self.nonzero_cpu,
+            self.nonzero_memory,
+        )
 
 
 class ClusterView:
@@ -108,6 +125,20 @@ class ClusterView:
         """Number of pods of each priority."""
         self.requested_amounts: dict[str, int] = {}
         self.running = 0
+        self._scores_by_amounts: dict[tuple[int, ...], dict[int, int]] = {}
+
+    def scores_of(self, slot: NodeSlot) -> dict[int, int]:
+        """The scores, by ranking, of all nodes that have as much and of which as much is requested; rankings add to it."""
+        if slot.scores is not None:
+            return slot.scores
+        amounts = slot.amounts
+        scores = self._scores_by_amounts.get(amounts)
+        if scores is None:
+            if len(self._scores_by_amounts) >= _MAX_AMOUNTS:
+                self._scores_by_amounts.clear()
+            scores = self._scores_by_amounts[amounts] = {}
+        slot.scores = scores
+        return scores
 
     def requested(self) -> dict[str, int]:
         """Sum of the requests of all assigned pods."""
@@ -155,7 +186,7 @@ class ClusterView:
         for name, amount in shape.requests:
             used[name] = used.get(name, 0) + sign * amount
             total[name] = total.get(name, 0) + sign * amount
-        slot.imbalance = slot.score_bound = None
+        slot.imbalance = slot.score_bound = slot.scores = None
         slot.generation += 1
         self.generation += 1
         self._log.append(slot.number)

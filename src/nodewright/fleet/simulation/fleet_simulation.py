@@ -135,16 +135,18 @@ class FleetSimulation:
         """Runs the simulation; True when no event is left before its end, False when ``watch`` interrupted it."""
         if self.resumed and not self._settle_moment(watch):
             return False
-        next_pod = next(pods, None)
+        next_pod, until_s = next(pods, None), self.setup.until_s
         while True:
-            due_times = [] if next_pod is None else [next_pod.arrives_s]
-            due_times += [] if self.events.next_due is None else [self.events.next_due]
-            if not due_times and not self.queue.activate_after_changes():
+            due_s = self.events.next_due
+            if next_pod is not None and (due_s is None or next_pod.arrives_s < due_s):
+                due_s = next_pod.arrives_s
+            if due_s is None and not self.queue.activate_after_changes():
                 return True
-            if self.setup.until_s is not None and min(due_times, default=self.now_s) > self.setup.until_s:
-                self.now_s = max(self.now_s, self.setup.until_s)
+            due_s = max(self.now_s, self.now_s if due_s is None else due_s)
+            if until_s is not None and due_s > until_s:
+                self.now_s = max(self.now_s, until_s)
                 return True
-            self.now_s = max(self.now_s, min(due_times, default=self.now_s))
+            self.now_s = due_s
             for due in self.events.pop_due(self.now_s):
                 if isinstance(due, EvictionCheck):
                     self._check_usage(due)
@@ -270,13 +272,14 @@ class FleetSimulation:
         for used in record.pod.usage:
             self.events.schedule(self.now_s + used.at_s, EvictionCheck(kubelet.number))
         self.counters.placements += 1
-        self._emit(
-            FleetEventKind.PLACED,
-            number,
-            kubelet.number,
-            placement=outcome.placement,
-            because=outcome.because,
-        )
+        if self.sink is not None:
+            self._emit(
+                FleetEventKind.PLACED,
+                number,
+                kubelet.number,
+                placement=outcome.placement,
+                because=outcome.because,
+            )
 
     def _record_rejection(
         self, queue: ShapeQueue, kubelet: SimulatedKubelet, outcome: AdmissionOutcome
@@ -351,7 +354,10 @@ class FleetSimulation:
         self.records.finish(number)
 
     def _emit_waiting(self) -> None:
-        unreported, self.queue.unreported = self.queue.unreported, []
+        unreported = self.queue.unreported
+        if not unreported:
+            return
+        self.queue.unreported = []
         for shape, pod in unreported if self.sink is not None else ():
             record = self.records.get(pod)
             if record is not None and record.outcome is PodOutcome.WAITING:

@@ -171,10 +171,7 @@ class SimulatedKubelets:
         kubelet.place(
             uid, PlacedPod(self._pod(shape, uid), alignment.holdings, accepted.usage), alignment.after
         )
-        placement = alignment.placement
-        return AdmissionOutcome(
-            Decision.ADMITTED, (), (), placement if placement.holds_anything else SHARED_POOL_PLACEMENT
-        )
+        return AdmissionOutcome(Decision.ADMITTED, (), (), alignment.placement)
 
     def _alignment(self, kubelet: SimulatedKubelet, shape: PodShape, uid: str) -> GrantedAlignment | None:
         """What a pod that the node has room for would hold, by shared decisions; None: `step` decides."""

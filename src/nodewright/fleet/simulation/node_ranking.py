@@ -7,18 +7,20 @@ import math
 from collections.abc import Callable, Collection, Container, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
+from itertools import count
 
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import fits_resources
 from nodewright.fleet.simulation.inter_pod import HOSTNAME, is_counted, matching_pods_by_node
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.simulation.pod_terms import TopologySpreadConstraint
-from nodewright.fleet.simulation.scores import MAX_NODE_SCORE, SCORE_BOUNDS
+from nodewright.fleet.simulation.scores import MAX_NODE_SCORE, PURE_SCORES, SCORE_BOUNDS
 
 _INFEASIBLE = -1
 _NOT_RANKED = -2
 _DEFERRED = -3
 _UNBOUNDED = 2**31
+_RANKING_NUMBERS = count()
 
 
 class NodeRanking:
@@ -36,6 +38,9 @@ class NodeRanking:
         score: Callable[[PodShape, NodeSlot], int],
     ) -> None:
         self._shape, self._cluster, self._score = shape, cluster, score
+        self._number = next(_RANKING_NUMBERS)
+        """By which its scores are remembered."""
+        self._is_remembered = score in PURE_SCORES
         self._bound = SCORE_BOUNDS.get(score, _no_bound)
         self._is_simple = not shape.other_requests and not shape.ports
         # One integer orders nodes by score and then by number: cheaper to compare than a pair.
@@ -76,7 +81,7 @@ class NodeRanking:
         if self._seen_generation == cluster.generation:
             return
         scores, heap, width, slots = self._scores, self._heap, self._width, cluster.nodes
-        shape, score, is_simple, bound_of = self._shape, self._score, self._is_simple, self._bound
+        shape, ranking, is_simple, bound_of = self._shape, self._number, self._is_simple, self._bound
         request_cpu, request_memory, deferred = shape.filter_cpu, shape.filter_memory, self._deferred
         top = self._scores[heap[0] % width] if self._clean(heap) else _INFEASIBLE
         for number in cluster.changed_since(self._seen_generation):
@@ -94,14 +99,19 @@ class NodeRanking:
             if not fits:
                 scores[number] = _INFEASIBLE
                 continue
-            bound = slot.score_bound
-            if bound is None:
-                bound = slot.score_bound = bound_of(slot)
-            if bound < top:
-                scores[number] = _DEFERRED
-                heappush(deferred, number - bound * width)
-                continue
-            now = score(shape, slot)
+            known = slot.scores
+            if known is None:
+                known = cluster.scores_of(slot)
+            now = known.get(ranking)
+            if now is None:
+                bound = slot.score_bound
+                if bound is None:
+                    bound = slot.score_bound = bound_of(slot)
+                if bound < top:
+                    scores[number] = _DEFERRED
+                    heappush(deferred, number - bound * width)
+                    continue
+                now = self._computed_score(slot)
             if now != before:
                 scores[number] = now
                 heappush(heap, number - now * width)
@@ -130,7 +140,7 @@ class NodeRanking:
 
     def _resolve(self, number: int) -> None:
         if self._scores[number] == _DEFERRED:
-            score = self._scores[number] = self._score(self._shape, self._cluster.nodes[number])
+            score = self._scores[number] = self._computed_score(self._cluster.nodes[number])
             heappush(self._heap, number - score * self._width)
 
     def _rebuild(self) -> None:
@@ -145,7 +155,16 @@ class NodeRanking:
         heapify(self._deferred)
 
     def _score_if_feasible(self, slot: NodeSlot) -> int:
-        return self._score(self._shape, slot) if fits_resources(self._shape, slot) else _INFEASIBLE
+        if not fits_resources(self._shape, slot):
+            return _INFEASIBLE
+        known = self._cluster.scores_of(slot).get(self._number)
+        return self._computed_score(slot) if known is None else known
+
+    def _computed_score(self, slot: NodeSlot) -> int:
+        score = self._score(self._shape, slot)
+        if self._is_remembered:
+            self._cluster.scores_of(slot)[self._number] = score
+        return score
 
 
 class SpreadRanking:

@@ -100,6 +100,9 @@ class PendingQueue:
 
     def activate_after_changes(self) -> bool:
         """Activates queues for which a change could make a node feasible; whether any queue is active."""
+        if not self.queues:
+            self.nodes_with_removals.clear()
+            return False
         generation, changed_slots = (
             self._cluster.generation,
             [self._cluster.nodes[node] for node in sorted(self.nodes_with_removals)],

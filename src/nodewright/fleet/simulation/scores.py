@@ -153,6 +153,9 @@ def numa_aware_score(shape: PodShape, slot: NodeSlot) -> int:
     return _NUMA_WEIGHT * few_numa_nodes(shape, slot) + default_score(shape, slot)
 
 
+PURE_SCORES = frozenset({default_score, most_allocated_score, best_fit})
+"""Scores that depend on `NodeSlot.amounts` and the pod's amounts only, so that nodes with equal amounts share them."""
+
 AMOUNT_SCORES = frozenset({default_score, most_allocated_score, best_fit, numa_aware_score})
 """Scores that depend on `PodShape.amounts_key` only, so that shapes with equal amounts share rankings."""
 

@@ -16,11 +16,12 @@ from nodewright.core.cpu.cpu_state import CPUState
 from nodewright.core.devices.device_assignment import in_use_counts
 from nodewright.core.devices.device_state import NO_DEVICES, DeviceIdSet, DeviceState
 from nodewright.core.memory.memory_state import NO_BLOCKS, Block, MemoryState, NUMANodeMap
+from nodewright.fleet.simulation.outcomes import SHARED_POOL_PLACEMENT
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.managers.hint_providers import CPUProvider, Holdings
 from nodewright.node.managers.manager_admission import align_pod
 from nodewright.node.node_state import NodeState
-from nodewright.node.pod_placement import Placement, placement_of
+from nodewright.node.pod_placement import Placement, placement_by
 from nodewright.values.idset import CPUSet
 from nodewright.values.topology_hints import Hint
 
@@ -153,9 +154,10 @@ class SharedDecisions:
             held = result.held
             for provider in managers.providers:
                 held = provider.started(held, pod)
+            placement = placement_by(managers, result.held, pod)
             granted = GrantedAlignment(
                 PodHoldings.of(held, pod.uid),
-                placement_of(replace(start, held=result.held), pod),
+                placement if placement.holds_anything else SHARED_POOL_PLACEMENT,
                 self.free_resources(start, held),
             )
         self._remember()
