@@ -8,6 +8,7 @@ from nodewright.core.cpu.policy_options import CPUGates
 from nodewright.core.requests.effective_resources import pod_level_resources_set
 from nodewright.core.requests.manager_requests import manager_requests, managers_ignore_pod_level
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.core.requests.spec_cache import cached_by_container
 from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements
 from nodewright.kubernetes.resource_names import CPU, MEMORY
 from nodewright.reasons.cpu import PodSharedPoolEmpty
@@ -58,7 +59,7 @@ class PodCPURequests(msgspec.Struct, frozen=True):
             return 0
         if self.is_pod_managed and not _is_guaranteed_container(container.resources):
             return 0
-        return _whole_cpus(manager_requests(self.pod, container, self.allocated).get(CPU, ZERO))
+        return _whole_cpus_of(self.pod, container, self.allocated)
 
     def pod_cpus(self) -> int:
         """The pod's exclusive CPUs: the maximum over its app phase and its init containers, sidecars included."""
@@ -108,6 +109,11 @@ def _is_guaranteed_container(resources: ResourceRequirements) -> bool:
         if request.is_zero() or request != resources.limits.get(name, ZERO):
             return False
     return True
+
+
+@cached_by_container
+def _whole_cpus_of(pod: Pod, container: Container, allocated: AllocatedInStatus) -> int:
+    return _whole_cpus(manager_requests(pod, container, allocated).get(CPU, ZERO))
 
 
 def _whole_cpus(amount: Quantity) -> int:

@@ -12,6 +12,7 @@ from nodewright.core.requests.manager_requests import (
     managers_ignore_pod_level,
 )
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
+from nodewright.core.requests.spec_cache import cached_by_container
 from nodewright.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
 from nodewright.kubernetes.resource_names import CPU, MEMORY, is_huge_page
 from nodewright.reasons.memory import MemoryRequestInexact, PodSharedMemoryEmpty
@@ -86,7 +87,7 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
         """The container's memory requests; empty if it shares the pod's memory."""
         if self.is_pod_managed and not _is_guaranteed_by_itself(container.resources):
             return {}
-        return _amounts(manager_requests(self.pod, container, self.allocated))
+        return _container_amounts(self.pod, container, self.allocated)
 
     def whole_pod(self) -> MemoryAmounts | MemoryRequestInexact:
         """The pod's memory requests at their maximum; kinds that only init containers request do not count."""
@@ -159,6 +160,13 @@ def _shared_memory_empty(
                 resource=kind, pod_total=size, exclusive=exclusive.get(kind, 0), init=init
             )
     return None
+
+
+@cached_by_container
+def _container_amounts(
+    pod: Pod, container: Container, allocated: AllocatedInStatus
+) -> MemoryAmounts | MemoryRequestInexact:
+    return _amounts(manager_requests(pod, container, allocated))
 
 
 def _amounts(requests: ResourceList, *, positive_only: bool = False) -> MemoryAmounts | MemoryRequestInexact:

@@ -1,10 +1,10 @@
-"""A cache for functions of a pod's spec and status."""
+"""Caches for functions of a pod's spec and status."""
 
 from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from nodewright.kubernetes.objects import Pod, PodSpec, PodStatus
+from nodewright.kubernetes.objects import Container, Pod, PodSpec, PodStatus
 
 R = TypeVar("R")
 Variant = ParamSpec("Variant")
@@ -41,5 +41,26 @@ def cached_by_spec(
             # Spec and status are kept with the result, so that no other object gets their id.
             entry = cache[key] = (spec, status, function(pod, *variant, **named))
         return entry[2]
+
+    return cached
+
+
+def cached_by_container(
+    function: Callable[Concatenate[Pod, Container, Variant], R],
+) -> Callable[Concatenate[Pod, Container, Variant], R]:
+    """As `cached_by_spec`, for functions of one container as well, which is one of the pod's own."""
+    cache: dict[tuple[Hashable, ...], tuple[PodSpec, PodStatus, Container, R]] = {}
+
+    @wraps(function)
+    def cached(pod: Pod, container: Container, /, *variant: Variant.args, **named: Variant.kwargs) -> R:
+        spec, status = pod.spec, pod.status
+        key = (id(spec), id(status), id(container), *variant, *named.values())
+        entry = cache.get(key)
+        if entry is None:
+            if len(cache) >= _CACHE_SIZE:
+                cache.clear()
+            result = function(pod, container, *variant, **named)
+            entry = cache[key] = (spec, status, container, result)
+        return entry[3]
 
     return cached
