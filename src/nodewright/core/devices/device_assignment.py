@@ -282,7 +282,9 @@ def in_use_counts(state: DeviceState) -> dict[str, int]:
 
     Follows: v1.36, devicemanager/manager.go, sanitizeNodeAllocatable.
     """
-    return {resource: len(devices) for resource, devices in sorted(state.in_use.items())} if state.in_use else {}
+    return (
+        {resource: len(devices) for resource, devices in sorted(state.in_use.items())} if state.in_use else {}
+    )
 
 
 def _is_claimed(pod: Pod, container: Container, resource: str) -> bool:

@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+
+import msgspec
 
 from nodewright.core.predicates.requested_resources import HostPort
 from nodewright.fleet.simulation.pod_shapes import PodShape
@@ -14,7 +15,7 @@ _MAX_AMOUNTS = 8192
 """Maximum number of distinct amounts of nodes whose scores are remembered."""
 
 
-class AssignedPod(NamedTuple):
+class AssignedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod that is assigned to a node.
 
     Units: placed_at_s and started_at_s in seconds since the beginning.
@@ -166,7 +167,8 @@ class ClusterView:
         """Assigns a pod to a node."""
         slot.pods[uid] = assigned
         self._count(slot, assigned.shape, 1)
-        slot.ports += assigned.shape.ports
+        if assigned.shape.ports:
+            slot.ports += assigned.shape.ports
 
     def remove_pod(self, slot: NodeSlot, uid: str) -> AssignedPod:
         """Removes a pod from its node."""
@@ -195,13 +197,14 @@ class ClusterView:
         self.running += sign
         _add_count(slot.pods_by_shape, shape.number, sign)
         _add_count(self.pods_by_priority, shape.priority, sign)
-        counts_by_node = self.pods_by_shape_and_node.setdefault(shape.number, {})
-        _add_count(counts_by_node, slot.number, sign)
-        if counts_by_node:
+        counts_by_node = self.pods_by_shape_and_node.get(shape.number)
+        if counts_by_node is None:
+            counts_by_node = self.pods_by_shape_and_node[shape.number] = {}
             self.shapes[shape.number] = shape
             if shape.pod_terms.has_any:
                 self.shapes_with_pod_terms[shape.number] = shape
-        else:
+        _add_count(counts_by_node, slot.number, sign)
+        if not counts_by_node:
             del self.pods_by_shape_and_node[shape.number], self.shapes[shape.number]
             self.shapes_with_pod_terms.pop(shape.number, None)
 

@@ -76,7 +76,7 @@ class SimulationSetup(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the scheduler asks the node's kubelet before it binds a pod, as with `nodewright extender`."""
 
 
-class PodCompletion(NamedTuple):
+class PodCompletion(msgspec.Struct, frozen=True, gc=False):
     """The end of a pod's running time; outdated if the pod has been placed again since."""
 
     pod: int
@@ -99,6 +99,11 @@ ProgressCallback: TypeAlias = Callable[[Progress], bool]
 """Called between decisions; False interrupts the simulation."""
 EventSink: TypeAlias = Callable[[FleetEvent], None]
 
+_OUTCOMES = {
+    kind: PodOutcome(kind.value)
+    for kind in (FleetEventKind.ENDED, FleetEventKind.PREEMPTED, FleetEventKind.EVICTED)
+}
+"""The outcome of a pod that left its node."""
 _PROGRESS_INTERVAL = 64
 _MAX_PLACEMENTS = 100
 """Maximum number of placements of one pod, so that a pod that is preempted again and again does not loop."""
@@ -341,10 +346,11 @@ class FleetSimulation:
         """Records that a pod was removed; its controller replaces it unless it ran to completion."""
         number = self.cluster.remove_pod(self.cluster.nodes[node], uid).pod_number
         record = self.records[number]
-        record.left_s, record.outcome = self.now_s, PodOutcome(kind.value)
+        record.left_s, record.outcome = self.now_s, _OUTCOMES[kind]
         self.queue.note_pod_removed(node)
         self.counters.count_departure(kind)
-        self._emit(kind, number, node, preemptor=preemptor)
+        if self.sink is not None:
+            self._emit(kind, number, node, preemptor=preemptor)
         if kind is not FleetEventKind.ENDED and record.pod.has_controller:
             if record.placements < _MAX_PLACEMENTS:
                 record.outcome = PodOutcome.WAITING

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.predicates.requested_resources import AllocatedHostPort, host_ports
@@ -19,7 +20,7 @@ from nodewright.node.node_config import NodeConfig
 from nodewright.node.node_state import NodeState, container_names
 
 
-class PlacedPod(NamedTuple):
+class PlacedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod on a node as its kubelet counts it: what it holds and uses.
 
     Units: usage in thousandths for cpu, else bytes or pieces.

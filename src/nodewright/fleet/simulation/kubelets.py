@@ -5,8 +5,8 @@ The uid of a pod on its node is the lowest free number there, so that nodes with
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
@@ -33,7 +33,7 @@ _MAX_CACHED_REFUSALS = 4096
 """Maximum number of cached refusals."""
 
 
-class AdmissionOutcome(NamedTuple):
+class AdmissionOutcome(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a kubelet's admission of a pod."""
 
     decision: Decision
@@ -93,7 +93,7 @@ class SimulatedKubelets:
         outcome = None if is_running else self._grant(kubelet, shape, uid)
         if outcome is None:
             outcome = self._decide(kubelet, shape, uid, is_running=is_running)
-        if outcome.is_placed or is_running:
+        if outcome.decision is not Decision.REFUSED or is_running:
             if kubelet.free_uids:
                 heappop(kubelet.free_uids)
             kubelet.placed_pods += 1

@@ -9,14 +9,15 @@ Departs: an unschedulable pod is tried again as soon as a change could make a no
 from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from typing import NamedTuple
+
+import msgspec
 
 from nodewright.fleet.simulation.cluster_view import ClusterView
 from nodewright.fleet.simulation.filters import fits_resources, static_filter_status
 from nodewright.fleet.simulation.pod_shapes import PodShape
 
 
-class QueuedPod(NamedTuple):
+class QueuedPod(msgspec.Struct, frozen=True, gc=False):
     """A pending pod and its position in the order of queueing."""
 
     sequence: int

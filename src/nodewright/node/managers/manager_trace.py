@@ -128,9 +128,7 @@ class _RecordingProvider(msgspec.Struct, frozen=True):
     ) -> Verdict[ProviderHints | None]:
         if self.index == 0:
             self.log.hint_calls.append(_HintCalls(_name(container), held))
-        answer = (
-            Granted(None) if demand.value is None else self.manager.hints(held, demand.value, container)
-        )
+        answer = Granted(None) if demand.value is None else self.manager.hints(held, demand.value, container)
         self.log.hint_calls[-1].answers.append((self.name, answer))
         return answer
 
