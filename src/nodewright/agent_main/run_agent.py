@@ -312,6 +312,7 @@ def _create_loop(
     clock, runtime = HostClock(), runtime_parts.runtime
     prober = HostProber(runtime, clock)
     effect_runner = EffectRunner(runtime, cgroups, runtime_parts.config_builder, prober, clock)
+    effect_runner.log_links = runtime_parts.log_links
     constants = AgentConstants(
         status_text=KubeletStatusText(), started_ns=system_info.started_ns, host_ip=system_info.host_ip
     )
@@ -355,10 +356,12 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
         "reconcile the cgroups",
         partial(run_cgroup_reconciler, lambda: loop.state, cgroups, event_recorder.record, clock),
     )
-    on_error = partial(event_recorder.record_warning, "LogNotRotated")
+    on_error, clean_up = partial(event_recorder.record_warning, "LogNotRotated"), []
+    if loop.effect_runner.log_links is not None:
+        clean_up.append(loop.effect_runner.log_links.remove_dead)
+    log_root, policy = parts.served_agent.log_root, parts.log_rotate_policy
     yield BackgroundTask(
-        "rotate logs",
-        partial(rotate_logs, runtime, parts.served_agent.log_root, parts.log_rotate_policy, clock, on_error),
+        "rotate logs", partial(rotate_logs, runtime, log_root, policy, clock, on_error, *clean_up)
     )
     if parts.runtime_parts.image_manager is not None:
         yield BackgroundTask("collect unused images", parts.runtime_parts.image_manager.run)

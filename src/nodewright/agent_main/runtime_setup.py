@@ -10,6 +10,7 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.image_manager import ImageManager, PullSecrets
+from nodewright.agent.pods.log_links import CONTAINER_LOGS, LogLinks
 from nodewright.agent.pods.log_rotation import LogRotatePolicy
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, ProcessConfigBuilder
 from nodewright.agent_main.agent_node import node_address
@@ -41,6 +42,8 @@ class RuntimeParts(msgspec.Struct, frozen=True, kw_only=True):
     """None: the runtime is the machine itself."""
     image_store: ImageStore | None = None
     image_manager: ImageManager | None = None
+    log_links: LogLinks | None = None
+    """None: the logs of containers are not linked to."""
 
 
 def log_root(settings: AgentSettings, config: NodeConfig) -> Path:
@@ -111,7 +114,21 @@ def _cri_runtime_parts(
         health=partial(cri.runtime_health, channel),
         image_store=image_store,
         image_manager=image_manager,
+        log_links=_log_links(settings, config, record_event),
     )
+
+
+def _log_links(
+    settings: AgentSettings, config: NodeConfig, record_event: Callable[[RecordEvent], None]
+) -> LogLinks | None:
+    """The links to the logs of containers, which `nodewright kubelet` makes as a kubelet does."""
+    if not settings.is_kubelet:
+        return None
+
+    def report(message: str) -> None:
+        record_event(RecordEvent(uid="", is_warning=True, reason="LogNotLinked", message=message))
+
+    return LogLinks(CONTAINER_LOGS, log_root(settings, config), report)
 
 
 async def wait_for_runtime(

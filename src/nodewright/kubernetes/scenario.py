@@ -78,7 +78,7 @@ class DeviceListing(msgspec.Struct, frozen=True, rename="camel"):
 
     resource: str
     devices: tuple[Device, ...] | None = None
-    """None: the plugin has been unregistered for so long that the node no longer has the resource."""
+    """None: the plugin has been unregistered for so long that the node has 0 of the resource."""
     preferred_allocation: str = "lowest"
     """Which ids the plugin prefers, as in a NodeProfile."""
 

@@ -41,7 +41,7 @@ class PluginDevicesListed(msgspec.Struct, frozen=True, kw_only=True):
 
     resource: str
     devices: tuple[Device, ...] | None
-    """None: the plugin is gone for good, and the node no longer has the resource."""
+    """None: the plugin is gone for good, and the node has 0 of the resource."""
     preferred_allocation: str = "absent"
     """`asked` if the plugin offers GetPreferredAllocation."""
 

@@ -249,14 +249,14 @@ class PluginEndpoints:
     def _mark_stopped(self, endpoint: _Endpoint, reason: str) -> None:
         """Marks the plugin's devices as unhealthy, and starts the grace period of the resource.
 
-        Follows: v1.36, devicemanager/manager.go, PluginDisconnected, GetCapacity.
+        Follows: v1.36, devicemanager/manager.go, PluginDisconnected, markResourceUnhealthy, GetCapacity.
         """
         endpoint.is_stopped = True
         self._start_closing(endpoint)
         resource = endpoint.resource
         self._warn("DevicePluginStopped", f"{resource}: its plugin has stopped: {reason}")
-        if endpoint.devices is not None:
-            self._report(endpoint, tuple(replace(device, healthy=False) for device in endpoint.devices))
+        # A resource whose plugin has never listed devices is reported as well, with none.
+        self._report(endpoint, tuple(replace(device, healthy=False) for device in endpoint.devices or ()))
         self._cancel_timer(resource)
         self._timers[resource] = asyncio.create_task(self._expire(resource))
 
@@ -266,7 +266,7 @@ class PluginEndpoints:
         self._endpoints.pop(resource, None)
         self._warn(
             "DevicePluginGone",
-            f"{resource}: no plugin for {ENDPOINT_STOP_GRACE_PERIOD_S:g} s: the node no longer has the resource",
+            f"{resource}: no plugin for {ENDPOINT_STOP_GRACE_PERIOD_S:g} s: the node has 0 of the resource",
         )
         self._observe(PluginDevicesListed(resource=resource, devices=None))
 

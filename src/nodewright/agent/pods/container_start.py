@@ -7,6 +7,7 @@ from nodewright.agent.devices.device_allocation import DeviceAllocationError, De
 from nodewright.agent.effects import SyncPod, UpdateStartingContainer
 from nodewright.agent.observations import CONFIG_ERROR, CREATE_ERROR, HOOK_ERROR, RUN_ERROR, EffectFailure
 from nodewright.agent.pods.hooks import HookError, run_post_start
+from nodewright.agent.pods.log_links import LogLinks
 from nodewright.agent.supervision import error_text
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile, CgroupLevel
@@ -63,6 +64,8 @@ class StartDependencies(NamedTuple):
     config_builder: ConfigBuilder
     prober: Prober
     device_allocator: DeviceAllocator
+    log_links: LogLinks | None
+    """None: the logs are not linked to."""
 
 
 class ContainerStarter:
@@ -128,6 +131,8 @@ class ContainerStarter:
             step = RUN_ERROR
             await self._apply_target_resources(name)
             await runtime.start_container(id_)
+            if self._dependencies.log_links is not None:
+                self._dependencies.log_links.add(config, id_)
             await self._run_post_start(container, id_, runtime_status)
             step = REMOVE_ERROR
             for old in _outdated_attempts(runtime_status, name):

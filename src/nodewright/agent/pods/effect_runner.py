@@ -35,24 +35,21 @@ from nodewright.agent.pods.container_start import (
     ContainerConfigError,
     ContainerStarter,
     StartDependencies,
-    pod_ip,
 )
-from nodewright.agent.pods.hooks import HookError, container_named, run_pre_stop, run_probe
+from nodewright.agent.pods.container_stop import ContainerStopper
+from nodewright.agent.pods.hooks import container_named, run_probe
+from nodewright.agent.pods.log_links import LogLinks
 from nodewright.agent.pods.runtime_timeouts import TimeLimitedRuntime
 from nodewright.agent.supervision import error_text, report_failure
-from nodewright.agent.timing import elapsed_s, gather_all, monotonic_ns
+from nodewright.agent.timing import monotonic_ns
 from nodewright.core.cgroups.cgroup_plan import CgroupLevel, PlannedCgroup
-from nodewright.core.lifecycle.pod_actions import KillReason
-from nodewright.core.lifecycle.pod_termination import MIN_GRACE_PERIOD_S, grace_period_s, termination_ordering
 from nodewright.device_plugins.protocols import SimulatedDevicePlugins
 from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, Clock, ContainerRuntime, Prober
-from nodewright.kubernetes.objects import Container, Pod
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.runtime_status import RuntimePodStatus
 
 _STATUS_RETRY_S = 5.0
-_HOOK_EXTRA_S = 1.0
-"""A hook that is still running when its time is up has not failed."""
 
 
 class EffectRunner:
@@ -67,13 +64,14 @@ class EffectRunner:
         clock: Clock,
     ) -> None:
         self.runtime: ContainerRuntime = TimeLimitedRuntime(runtime, clock)
-        self.cgroups, self.config_builder = cgroups, config_builder
-        self.prober, self.clock = prober, clock
+        self.cgroups, self.config_builder, self.prober, self.clock = cgroups, config_builder, prober, clock
+        self._stopper = ContainerStopper(self.runtime, prober, clock, self._record)
         self.observe: Callable[[Observation], None] = lambda _: None
         self.record_event: Callable[[RecordEvent], None] = lambda _: None
         """Publishes failures that change no state."""
         self.device_allocator = DeviceAllocator(SimulatedDevicePlugins())
         """Allocates devices; without plugins every allocation succeeds."""
+        self.log_links: LogLinks | None = None
         self._is_closed = False
         self._pod_tasks: dict[str, asyncio.Task[None]] = {}
         self._starters: dict[str, ContainerStarter] = {}
@@ -91,7 +89,7 @@ class EffectRunner:
                 self._starters.pop(effect.uid, None)
                 if isinstance(effect, SyncPod):
                     dependencies = StartDependencies(
-                        self.runtime, self.config_builder, self.prober, self.device_allocator
+                        self.runtime, self.config_builder, self.prober, self.device_allocator, self.log_links
                     )
                     self._starters[effect.uid] = ContainerStarter(effect, dependencies)
                 self._pod_tasks[effect.uid] = asyncio.create_task(self._run_pod_effect(effect))
@@ -117,6 +115,9 @@ class EffectRunner:
             except HostError as error:
                 failures.append(EffectFailure(reason="CgroupNotWritten", message=str(error)))
         return tuple(failures)
+
+    def _record(self, event: RecordEvent) -> None:
+        self.record_event(event)
 
     async def close(self) -> None:
         """Stops all effects; running containers keep running."""
@@ -224,11 +225,11 @@ class EffectRunner:
                 return
         runtime_status = await self.runtime.pod(pod.uid) or _empty_status(pod)
         if plan.kill_pod:
-            await self._stop_all(pod, runtime_status, None)
+            await self._stopper.stop_all(pod, runtime_status, None)
         for kill in plan.containers_to_kill:
-            await self._stop_container(pod, kill.container, kill.reason, None)
+            await self._stopper.stop(pod, kill.container, kill.reason, None)
         for container in plan.containers_to_reset:
-            await self._stop_container(pod, container, None, 0)
+            await self._stopper.stop(pod, container, None, 0)
             await self.runtime.remove_container(container.id)
         if not await self._prepare_pod(effect, failures):
             return
@@ -278,7 +279,7 @@ class EffectRunner:
         """Stops all containers in their order, then the sandboxes, and removes the cgroup."""
         runtime_status = await self.runtime.pod(effect.uid)
         if runtime_status is not None:
-            await self._stop_all(effect.pod, runtime_status, effect.grace_period_s)
+            await self._stopper.stop_all(effect.pod, runtime_status, effect.grace_period_s)
             for sandbox in runtime_status.sandboxes:
                 await self.runtime.stop_sandbox(sandbox.id)
         self._remove_cgroup(effect.cgroup)
@@ -296,70 +297,6 @@ class EffectRunner:
         if path:
             self.cgroups.kill(path)
             self.cgroups.remove(path)
-
-    async def _stop_all(self, pod: Pod, runtime_status: RuntimePodStatus, override_s: int | None) -> None:
-        """Stops all containers at once, except for sidecars, which stop after the containers that they serve.
-
-        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, killContainersWithSyncResult.
-        """
-        alive = (ContainerPhase.RUNNING, ContainerPhase.UNKNOWN, ContainerPhase.CREATED)
-        running = {
-            container.name: container
-            for container in reversed(runtime_status.containers)
-            if container.phase in alive
-        }
-        waits = termination_ordering(pod, running.keys())
-        ended = {name: asyncio.Event() for name in running}
-
-        async def stop(container: RuntimeContainerStatus) -> None:
-            try:
-                before = [ended[name] for name in waits.get(container.name, ())]
-                await self._stop_container(pod, container, None, override_s, before)
-            finally:
-                ended[container.name].set()
-
-        await gather_all(stop(container) for container in running.values())
-
-    async def _stop_container(
-        self,
-        pod: Pod,
-        runtime_status: RuntimeContainerStatus,
-        reason: KillReason | None,
-        override_s: int | None,
-        before: Iterable[asyncio.Event] = (),
-    ) -> None:
-        """Stops one container within its grace period: its preStop hook, the containers before it, the container itself.
-
-        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, killContainer.
-        """
-        container = container_named(pod, runtime_status.name)
-        left_s = float(grace_period_s(pod, container, reason, override_s))
-        handler = (container.lifecycle or {}).get("preStop")
-        if handler is not None and left_s > 0 and runtime_status.phase is ContainerPhase.RUNNING:
-            left_s -= await elapsed_s(
-                self.clock, self._pre_stop(pod, container, runtime_status, left_s), left_s
-            )
-        for event in before:
-            if left_s > 0:
-                left_s -= int(await elapsed_s(self.clock, event.wait(), left_s))
-        await self.runtime.stop_container(runtime_status.id, max(left_s, MIN_GRACE_PERIOD_S))
-
-    async def _pre_stop(
-        self, pod: Pod, container: Container, runtime_status: RuntimeContainerStatus, timeout_s: float
-    ) -> None:
-        try:
-            pod_status = await self.runtime.pod(pod.uid) or _empty_status(pod)
-            await run_pre_stop(
-                self.prober,
-                pod,
-                container,
-                runtime_status.id,
-                (pod_ip(pod_status), timeout_s + _HOOK_EXTRA_S),
-            )
-        except (HookError, HostError):
-            # A failed hook does not keep its container from stopping. Its output may be secret.
-            reason, message = "FailedPreStopHook", "PreStopHook failed"
-            self.record_event(RecordEvent(uid=pod.uid, is_warning=True, reason=reason, message=message))
 
     # ------------------------------------------------------------ other effects
 

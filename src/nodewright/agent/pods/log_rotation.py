@@ -1,9 +1,9 @@
-"""Rotates container logs that have grown too large: renamed, compressed, and the oldest removed."""
+"""Rotates container logs that have grown too large, and removes those of containers that were removed."""
 
 import asyncio
 import gzip
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from nodewright.host.file_store import open_regular_file
 from nodewright.host.openat2 import path_beneath
 from nodewright.host.ports import Clock, ContainerRuntime
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
 from nodewright.values.quantity import Quantity, QuantityError
 
 _COMPRESSED, _UNFINISHED = ".gz", ".tmp"
@@ -55,28 +55,39 @@ async def rotate_logs(
     policy: LogRotatePolicy,
     clock: Clock,
     on_error: Callable[[str], None],
+    clean_up: Callable[[Iterable[RuntimePodStatus]], None] = lambda _pods: None,
 ) -> None:
-    """Rotates the logs of all running containers periodically, until cancelled; ``on_error`` gets the failures.
+    """Rotates the logs of all containers periodically, until cancelled; ``on_error`` gets the failures.
+
+    ``clean_up`` runs with the runtime's pods after each rotation.
 
     Follows: v1.36, pkg/kubelet/logs/container_log_manager.go, rotateLogs; with a negative size nothing is rotated.
     """
-    while policy.max_bytes >= 0:
+    while True:
         try:
-            await rotate_once(runtime, log_root, policy, clock)
+            pods = await runtime.pods()
+            if policy.max_bytes >= 0:
+                await rotate_once(runtime, pods, log_root, policy, clock)
+            await asyncio.to_thread(_remove_unused_logs, pods, log_root)
+            await asyncio.to_thread(clean_up, pods)
         except (HostError, TimeoutError) as error:
             on_error(str(error))
         await clock.sleep(policy.period_s)
 
 
 async def rotate_once(
-    runtime: ContainerRuntime, log_root: Path, policy: LogRotatePolicy, clock: Clock
+    runtime: ContainerRuntime,
+    pods: Iterable[RuntimePodStatus],
+    log_root: Path,
+    policy: LogRotatePolicy,
+    clock: Clock,
 ) -> None:
-    """Rotates each log that has grown too large; a failure does not stop the other rotations.
+    """Rotates each log of running containers that has grown too large; a failure does not stop the other rotations.
 
     Errors: HostError, the first.
     """
     errors: list[HostError] = []
-    for pod in await runtime.pods():
+    for pod in pods:
         for container in pod.containers:
             if container.phase is not ContainerPhase.RUNNING or not container.log_path:
                 continue
@@ -87,6 +98,27 @@ async def rotate_once(
                 errors.append(error)
     if errors:
         raise errors[0]
+
+
+def _remove_unused_logs(pods: Iterable[RuntimePodStatus], log_root: Path) -> None:
+    """Removes the logs of attempts that came before those that the runtime still has.
+
+    Follows: v1.36, pkg/kubelet/kuberuntime/kuberuntime_container.go, removeContainerLog.
+    Errors:  HostError.
+    """
+    for pod in pods:
+        oldest: dict[str, RuntimeContainerStatus] = {}
+        for container in pod.containers:
+            if container.name not in oldest or container.attempt < oldest[container.name].attempt:
+                oldest[container.name] = container
+        for container in oldest.values():
+            if container.attempt == 0 or not container.log_path:
+                continue
+            directory = log_directory(log_root, pod.namespace, pod.name, pod.uid)
+            for path in (directory / container.log_path).parent.glob("*.log*"):
+                attempt = path.name.partition(".")[0]
+                if attempt.isdecimal() and int(attempt) < container.attempt:
+                    _checked(partial(path.unlink, missing_ok=True), "remove log", path)
 
 
 def log_directory(log_root: Path, namespace: str, name: str, uid: str) -> Path:

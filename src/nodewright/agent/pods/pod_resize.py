@@ -89,10 +89,27 @@ def _update_cluster_pod(iteration: Iteration, record: PodRecord, written: Pod) -
     """Updates a pod of the API server, which has validated the change: its allocated resources stay until a resize."""
     allocated = merged_resize(record.pod, written)
     if allocated != record.pod:
-        record = iteration.put_record(replace(record, pod=allocated))
+        record = iteration.put_record(_with_pod(record, allocated))
     desired = record.resizing.desired or record.pod
     if merged_resize(written, desired).spec != desired.spec:
         _request_resize(iteration, record, written)
+
+
+def _with_pod(record: PodRecord, pod: Pod) -> PodRecord:
+    """The record of a pod with another spec: a container with another image or other resources does not back off.
+
+    Follows: v1.36, pkg/kubelet/kuberuntime/helpers.go, GetBackoffKey.
+    """
+    before = {container.name: container for container in record.pod.spec.all_containers}
+    unchanged = {
+        container.name
+        for container in pod.spec.all_containers
+        if container.name in before
+        and (container.image, container.resources)
+        == (before[container.name].image, before[container.name].resources)
+    }
+    kept = {name: back_off for name, back_off in record.back_offs.items() if name in unchanged}
+    return replace(record, pod=pod, back_offs=kept)
 
 
 def without_api_fields(pod: Pod) -> Pod:
@@ -166,7 +183,7 @@ def _start_resize(iteration: Iteration, record: PodRecord, attempt: ResizeAttemp
     summary = iteration.constants.status_text.resize_summary(pod, "")
     iteration.record_event(pod.uid, "ResizeStarted", f"Pod resize started: {summary}")
     resizing = PodResizeStatus(is_in_progress=True, restarts=tuple(restarts))
-    iteration.put_record(replace(record, pod=pod, resizing=resizing, retry_at_ns=None))
+    iteration.put_record(replace(_with_pod(record, pod), resizing=resizing, retry_at_ns=None))
 
 
 # ---------------------------------------------------------------- results of the runtime

@@ -23,6 +23,8 @@ from nodewright.core.container_security import (
     unsupported_settings,
 )
 from nodewright.core.environment.hosts_and_dns import (
+    OverlongHostname,
+    kernel_hostname,
     managed_hosts_file,
     node_hosts_file,
     pod_dns,
@@ -138,12 +140,15 @@ class ContainerConfigBuilder(BaseConfigBuilder):
         """None: images are named as in the pod spec."""
 
     async def sandbox_config(self, pod: Pod, attempt: int, cgroup: str) -> PodSandboxConfig:
-        """The config of the pod's sandbox."""
+        """The config of the pod's sandbox.
+
+        Errors: ContainerConfigError; HostError.
+        """
         check_uid(pod)
-        name, dns = pod_hostname(pod, self.node_context.cluster_domain), self._resolv_conf_text(pod)
-        hostname = name.hostname
-        if pod.spec.set_hostname_as_fqdn and name.domain:
-            hostname = f"{name.hostname}.{name.domain}"
+        dns = self._resolv_conf_text(pod)
+        hostname = kernel_hostname(pod, pod_hostname(pod, self.node_context.cluster_domain))
+        if isinstance(hostname, OverlongHostname):
+            raise ContainerConfigError(hostname.message)
         logs = self.pod_log_directory(pod)
         run_host_operation("make", logs, lambda: logs.mkdir(parents=True, exist_ok=True))
         return PodSandboxConfig(

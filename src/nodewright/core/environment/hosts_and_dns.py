@@ -7,7 +7,7 @@ import msgspec
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.pod_spec_fields import HostAlias
 
-_LONGEST_HOSTNAME = 63
+_LONGEST_HOSTNAME, _LONGEST_FQDN = 63, 64
 _MOST_NAMESERVERS, _MOST_SEARCHES, _LONGEST_SEARCHES, _LONGEST_DOMAIN = 3, 32, 2048, 253
 
 _MANAGED = "# Kubernetes-managed hosts file.\n"
@@ -29,6 +29,20 @@ class PodHostname(msgspec.Struct, frozen=True):
     domain: str = ""
 
 
+class OverlongHostname(msgspec.Struct, frozen=True):
+    """A hostname with its domain that is longer than the kernel takes."""
+
+    fqdn: str
+
+    @property
+    def message(self) -> str:
+        """The kubelet's text."""
+        return (
+            f"failed to construct FQDN from pod hostname and cluster domain, FQDN {self.fqdn} is too long "
+            f"({_LONGEST_FQDN} characters is the max, {len(self.fqdn)} characters requested)"
+        )
+
+
 def pod_hostname(pod: Pod, cluster_domain: str) -> PodHostname:
     """A pod's hostname, and its domain if it has one.
 
@@ -44,6 +58,20 @@ def pod_hostname(pod: Pod, cluster_domain: str) -> PodHostname:
     if spec.subdomain:
         domain = f"{spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}"
     return PodHostname(_short(spec.hostname or pod.metadata.name), domain)
+
+
+def kernel_hostname(pod: Pod, name: PodHostname) -> str | OverlongHostname:
+    """The hostname that the kernel of the pod has: with its domain if the pod sets setHostnameAsFQDN.
+
+    Follows: v1.36, pkg/kubelet/util/util.go, GetNodenameForKernel.
+
+    >>> kernel_hostname(Pod(), PodHostname("web", "t.default.svc.cluster.local"))
+    'web'
+    """
+    if not name.domain or not pod.spec.set_hostname_as_fqdn:
+        return name.hostname
+    fqdn = f"{name.hostname}.{name.domain}"
+    return OverlongHostname(fqdn) if len(fqdn) > _LONGEST_FQDN else fqdn
 
 
 def _short(hostname: str) -> str:

@@ -18,13 +18,15 @@ T = TypeVar("T")
 def with_listed_devices(state: NodeState, event: DevicesObserved) -> NodeState:
     """The node with the devices that a plugin lists: capacity counts all of them, allocatable the healthy ones.
 
-    Pods keep their devices even if these are unhealthy or no longer listed.
+    Pods keep their devices even if these are unhealthy or no longer listed. A resource whose plugin is gone for good
+    stays with a capacity of 0 until the next start, so that it differs from one that no plugin manages.
 
-    Follows: v1.36, devicemanager/manager.go, genericDeviceUpdateCallback, GetCapacity.
+    Follows: v1.36, devicemanager/manager.go, genericDeviceUpdateCallback, GetCapacity; nodestatus/setters.go,
+        MachineInfo.
     """
     facts, devices = state.config.facts, state.held.devices
     if event.devices is None:
-        lists = _without(facts.devices, event.resource)
+        lists = {**facts.devices, event.resource: ()}
         preferences = _without(facts.preferred_allocation, event.resource)
         devices = devices.without_resource(event.resource)
     else:

@@ -219,9 +219,20 @@ async def test_a_stopped_plugin_leaves_unhealthy_devices_and_after_the_grace_per
         await bench.add_pods(a_gpu_pod("late", 1))
         assert "no healthy devices present" in bench.record("late").status.message
         await bench.clock.advance(ENDPOINT_STOP_GRACE_PERIOD_S)
-        assert GPU not in bench.loop.state.node.config.resources.capacity
+        assert bench.node_device_counts() == ("0", "0")
         assert bench.phase("train") == "Running"
         assert bench.allocated_devices("train") == {GPU: {"gpu-0", "gpu-1"}}
+        await bench.plugins.close()
+
+
+@async_test
+async def test_a_plugin_that_fails_before_its_first_list_leaves_a_resource_without_devices() -> None:
+    line = FakePluginClient()
+    line.queue.get_nowait()
+    line.queue.put_nowait(None)
+    async with DeviceBench({GPU: line}) as bench:
+        await bench.register()
+        assert bench.node_device_counts() == ("0", "0")
         await bench.plugins.close()
 
 

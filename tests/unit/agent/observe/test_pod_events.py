@@ -137,6 +137,33 @@ def test_a_slow_pre_stop_hook_has_not_failed(monkeypatch: pytest.MonkeyPatch) ->
     check()
 
 
+def test_a_slow_pre_stop_hook_runs_on_until_its_container_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    @async_test
+    async def check() -> None:
+        async with AgentBench(main=ContainerScript(ignores_sigterm=True)) as bench:
+            moments: list[float] = []
+
+            async def slow(*_: object) -> tuple[bool, str]:
+                moments.append(bench.clock.monotonic_s())
+                try:
+                    await bench.clock.sleep(1000)
+                finally:
+                    moments.append(bench.clock.monotonic_s())
+                return True, ""
+
+            monkeypatch.setattr(bench.prober, "run_hook", slow)
+            await bench.add_pods(
+                with_main(a_pod(terminationGracePeriodSeconds=4), lifecycle={"preStop": CHECK})
+            )
+            await bench.remove_pod("web")
+            await bench.clock.advance(8)
+            # The grace period, and 2 s in which a container may always end.
+            assert moments[1] - moments[0] == 6
+            assert bench.loop.state.pods == {}
+
+    check()
+
+
 @async_test
 async def test_a_probe_warning_is_reported_and_counts_as_success() -> None:
     pod = with_main(a_pod(), readiness_probe={**CHECK, "periodSeconds": 1000})

@@ -28,7 +28,7 @@ class Bench:
         self.log = log_directory(root, "default", "web", "web") / "main" / "0.log"
         self.log.parent.mkdir(parents=True)
 
-    async def begin(self) -> None:
+    async def begin(self, attempt: int = 0) -> None:
         sandbox = PodSandboxConfig(
             pod=POD, attempt=0, cgroup_parent="", log_directory=str(self.log.parent.parent)
         )
@@ -36,9 +36,9 @@ class Bench:
         config = ContainerConfig(
             pod=POD,
             container=POD.spec.containers[0],
-            attempt=0,
+            attempt=attempt,
             spec_hash="",
-            log_path="main/0.log",
+            log_path=f"main/{attempt}.log",
             settings=ContainerSettings(),
             cgroup_files=(),
         )
@@ -48,7 +48,7 @@ class Bench:
         """So much is written, and a second later somebody looks."""
         self.log.write_text(text)
         await self.clock.advance(1)
-        await rotate_once(self.runtime, self.root, RULE, self.clock)
+        await rotate_once(self.runtime, await self.runtime.pods(), self.root, RULE, self.clock)
 
     @property
     def files(self) -> dict[str, str]:
@@ -118,7 +118,7 @@ def test_a_log_that_is_not_there_is_begun_and_those_of_the_dead_are_left_alone(t
     async def run() -> None:
         bench = Bench(tmp_path)
         await bench.begin()
-        await rotate_once(bench.runtime, tmp_path, RULE, bench.clock)
+        await rotate_once(bench.runtime, await bench.runtime.pods(), tmp_path, RULE, bench.clock)
         assert bench.reopened == 1
         bench.runtime.end("main-web-0", 0)
         await bench.turn("too long, but it has ended")
@@ -142,8 +142,41 @@ def test_logs_are_looked_at_again_and_again_whatever_happens(tmp_path: Path) -> 
             await asyncio.sleep(0.001)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        never = LogRotatePolicy(max_bytes=-1)
-        await rotate_logs(bench.runtime, tmp_path, never, bench.clock, told.append)
         assert len(told) == 1
+
+    asyncio.run(run())
+
+
+def test_with_a_negative_size_nothing_is_rotated_and_logs_of_removed_containers_are_removed(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        bench, cleaned = Bench(tmp_path), asyncio.Event()
+        await bench.begin(attempt=2)
+        for name in ("0.log", "1.log", "1.log.20260101-000000.gz", "2.log.20260101-000000", "notes.log"):
+            (bench.log.parent / name).write_text("old")
+        (bench.log.parent / "2.log").write_text("now, too long")
+        never = LogRotatePolicy(max_bytes=-1)
+        loop = asyncio.get_running_loop()
+
+        def clean_up(_pods: object) -> None:
+            # In another thread.
+            loop.call_soon_threadsafe(cleaned.set)
+
+        task = asyncio.create_task(
+            rotate_logs(
+                bench.runtime,
+                tmp_path,
+                never,
+                bench.clock,
+                pytest.fail,
+                clean_up,
+            )
+        )
+        await cleaned.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        names = {path.name for path in bench.log.parent.iterdir()}
+        assert names == {"2.log", "2.log.20260101-000000", "notes.log"}
 
     asyncio.run(run())

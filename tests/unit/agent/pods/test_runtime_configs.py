@@ -378,6 +378,8 @@ def test_the_sandbox_of_containers(bench: Bench) -> None:
     assert config.resolv_conf == "search example.com\nnameserver 192.0.2.53\n"
     assert Path(config.log_directory).is_dir()
     assert run(bench.containers.sandbox_config(a_pod(hostNetwork=True), 0, "/g")).hostname == ""
+    with pytest.raises(ContainerConfigError, match=r"FQDN w+\.shop.default.svc.cluster.local is too long"):
+        run(bench.containers.sandbox_config(a_pod("w" * 60, subdomain="shop", setHostnameAsFQDN=True), 0, ""))
 
 
 def test_nothing_is_left_of_a_pod(bench: Bench) -> None:

@@ -1,8 +1,10 @@
 """Names of pods, and whom they ask for those of others."""
 
 from nodewright.core.environment.hosts_and_dns import (
+    OverlongHostname,
     PodDNS,
     PodHostname,
+    kernel_hostname,
     managed_hosts_file,
     node_hosts_file,
     pod_dns,
@@ -32,6 +34,18 @@ def test_a_pod_is_called_by_its_name_or_as_it_says() -> None:
     assert pod_hostname(named, "cluster.local") == PodHostname("front", "shop.default.svc.cluster.local")
     assert pod_hostname(a_pod("web", hostnameOverride="a.b", subdomain="shop"), "x") == PodHostname("a.b")
     assert pod_hostname(a_pod("a" * 62 + ".b"), "x") == PodHostname("a" * 62)
+
+
+def test_the_kernel_takes_hostnames_of_up_to_64_characters() -> None:
+    pod = a_pod(setHostnameAsFQDN=True)
+    assert kernel_hostname(pod, PodHostname("w" * 60, "abc")) == "w" * 60 + ".abc"
+    overlong = kernel_hostname(pod, PodHostname("w" * 60, "abcd"))
+    assert isinstance(overlong, OverlongHostname)
+    assert overlong.message == (
+        f"failed to construct FQDN from pod hostname and cluster domain, FQDN {'w' * 60}.abcd is too long "
+        "(64 characters is the max, 65 characters requested)"
+    )
+    assert kernel_hostname(a_pod(), PodHostname("w" * 60, "abcd")) == "w" * 60
 
 
 def test_the_hosts_file_of_a_pod_with_a_network_of_its_own() -> None:
