@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -63,6 +64,8 @@ def agent_node(settings: AgentSettings) -> AgentNode:
     document = dict(profile.spec.kubelet_configuration)
     document["cgroupRoot"] = root = cgroup_root(settings, document)
     document["featureGates"] = {**(document.get("featureGates") or {}), **feature_gates(settings)}
+    if settings.node is None:
+        profile = replace(profile, spec=replace(profile.spec, app_armor=is_app_armor_enabled()))
     metadata = replace(profile.metadata, name=settings.node_name or profile.metadata.name)
     labels = {**profile.spec.labels, "kubernetes.io/hostname": metadata.name}
     if settings.register_node is not None:
@@ -129,6 +132,18 @@ def node_address(settings: AgentSettings) -> str:
     from nodewright.agent_main.node_options import node_addresses  # noqa: PLC0415 - not without a cluster
 
     return next(iter(node_addresses(settings)), "") or host_address()
+
+
+def is_app_armor_enabled() -> bool:
+    """Whether this machine's kernel enforces AppArmor profiles.
+
+    Follows: v1.36, third_party/forked/libcontainer/apparmor/apparmor_linux.go, IsEnabled.
+    """
+    try:
+        has_policies = Path("/sys/kernel/security/apparmor").exists()
+        return has_policies and Path("/sys/module/apparmor/parameters/enabled").read_text().startswith("Y")
+    except OSError:
+        return False
 
 
 def host_address() -> str:

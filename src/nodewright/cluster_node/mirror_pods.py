@@ -1,11 +1,13 @@
 """Mirror pods: objects in the API server that show the node's static pods."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
 from nodewright.agent.effects import RecordEvent
+from nodewright.agent.timing import elapsed_s
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.pod_informer import MIRROR_ANNOTATION, is_mirror
@@ -16,6 +18,18 @@ from nodewright.profiles.profile_yaml import object_document
 
 _STATIC_SOURCES = frozenset({PodSource.FILE, PodSource.HTTP})
 _MIN_DELAY_S, _MAX_DELAY_S = 1.0, 60.0
+_TIMER_RESOLUTION_S = 0.001
+"""A request is due if less than this is left, so that rounding causes no further wait."""
+
+
+class _Retry(NamedTuple):
+    """A request that has failed: its next delay, and when it is repeated.
+
+    Units: seconds on the monotonic clock.
+    """
+
+    delay: BackOffDelay
+    at_s: float
 
 
 class MirrorPods:
@@ -36,6 +50,8 @@ class MirrorPods:
         self._wake = asyncio.Event()
         self._failures: dict[str, str] = {}
         """By uid of the static pod, why its mirror pod could not be created."""
+        self._retries: dict[str, _Retry] = {}
+        """By uid of the static pod or of the mirror pod to delete, when a failed request is repeated."""
 
     def reconcile(self) -> None:
         """Has the mirror pods looked at."""
@@ -50,35 +66,50 @@ class MirrorPods:
         return next((uid for uid, mirror in self._mirrors().items() if _shows(mirror, record)), "")
 
     async def run(self) -> None:
-        """Reconciles on every change until it is cancelled."""
-        delay = BackOffDelay(_MIN_DELAY_S, _MAX_DELAY_S)
+        """Reconciles on every change, and what has failed again later, until it is cancelled."""
         while True:
             self._wake.clear()
-            if await self._reconcile_all():
-                delay.reset()
-                await self._wake.wait()
+            await self._reconcile_all()
+            if self._retries:
+                left_s = min(retry.at_s for retry in self._retries.values()) - self._clock.monotonic_s()
+                await elapsed_s(self._clock, self._wake.wait(), max(0.0, left_s))
             else:
-                await self._clock.sleep(delay.next_s())
+                await self._wake.wait()
 
     def _mirrors(self) -> dict[str, dict[str, Any]]:
         return {uid: document for uid, document in self._reflector.objects.items() if is_mirror(document)}
 
-    async def _reconcile_all(self) -> bool:
-        """Deletes what shows no static pod, then creates what is missing; whether all requests succeeded."""
+    async def _reconcile_all(self) -> None:
+        """Deletes what shows no static pod, then creates what is missing; a failure delays its own pod only."""
         state = self._state()
         if not self.is_ready() or state.unready_sources & _STATIC_SOURCES:
-            return True
+            self._retries.clear()
+            return
         static_pods = [record for record in state.pods.values() if record.source.is_static_pod_source]
-        mirrors, has_succeeded = self._mirrors(), True
+        mirrors = self._mirrors()
+        requests: dict[str, Callable[[], Awaitable[bool]]] = {}
         for uid, mirror in mirrors.items():
             if not any(_shows(mirror, record) for record in static_pods):
-                has_succeeded &= await self._delete(uid, mirror)
+                requests[uid] = partial(self._delete, uid, mirror)
         names = {_full_name(mirror) for mirror in mirrors.values()}
         for record in static_pods:
             if record.is_in_source and record.pod.full_name not in names:
-                has_succeeded &= await self._create(record)
+                requests[record.pod.uid] = partial(self._create, record)
+        self._retries = {key: retry for key, retry in self._retries.items() if key in requests}
+        for key, request in requests.items():
+            await self._try(key, request)
         self._failures = {uid: text for uid, text in self._failures.items() if uid in state.pods}
-        return has_succeeded
+
+    async def _try(self, key: str, request: Callable[[], Awaitable[bool]]) -> None:
+        """Makes a request, unless it has failed and its time has not come again."""
+        retry, now_s = self._retries.get(key), self._clock.monotonic_s()
+        if retry is not None and retry.at_s > now_s + _TIMER_RESOLUTION_S:
+            return
+        if await request():
+            self._retries.pop(key, None)
+            return
+        delay = retry.delay if retry is not None else BackOffDelay(_MIN_DELAY_S, _MAX_DELAY_S)
+        self._retries[key] = _Retry(delay, self._clock.monotonic_s() + delay.next_s())
 
     async def _delete(self, uid: str, mirror: dict[str, Any]) -> bool:
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}

@@ -1,4 +1,4 @@
-"""Pod features that the kubelet may refuse: sysctls, pod-level resources, node-declared features."""
+"""Pod features that the kubelet may refuse: sysctls, AppArmor profiles, pod-level resources, node-declared features."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,14 @@ import msgspec
 from nodewright.core.requests.effective_resources import pod_level_resources_set
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
-from nodewright.reasons.reason import NodeFeaturesMissing, PodLevelResourcesDisabled, SysctlForbidden
+from nodewright.reasons.reason import (
+    AppArmorNotEnabled,
+    NodeFeaturesMissing,
+    PodLevelResourcesDisabled,
+    SysctlForbidden,
+)
+
+_APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 
 SAFE_SYSCTLS = (
     "kernel.shm_rmid_forced",
@@ -78,6 +85,39 @@ def forbidden_sysctl(pod: Pod, allowlist: SysctlAllowlist) -> SysctlForbidden | 
         if (namespace == "IPC" and pod.spec.host_ipc) or (namespace == "Net" and pod.spec.host_network):
             return SysctlForbidden(sysctl=sysctl, host_namespace=namespace)
     return None
+
+
+def app_armor_refusal(pod: Pod, *, has_app_armor: bool | None) -> AppArmorNotEnabled | None:
+    """The reason to refuse a pod with an AppArmor profile where the kernel enforces none; None: it does, or may do so.
+
+    A pod that has run before is not refused.
+
+    Follows: v1.36, pkg/kubelet/lifecycle/handlers.go, appArmorAdmitHandler.Admit; pkg/security/apparmor/validate.go.
+    """
+    if has_app_armor is not False or pod.status.phase not in ("", "Pending"):
+        return None
+    return AppArmorNotEnabled() if has_app_armor_profile(pod) else None
+
+
+def has_app_armor_profile(pod: Pod) -> bool:
+    """Whether the pod needs AppArmor: by its fields or annotations.
+
+    Follows: v1.36, pkg/security/apparmor/validate.go, isRequired.
+    Departs: any such annotation counts; the kubelet takes the first in the random order of a map.
+    """
+    profiles = [
+        context["appArmorProfile"]
+        for container in pod.spec.all_containers
+        if (context := container.security_context) and context.get("appArmorProfile")
+    ]
+    if pod.spec.security_context is not None and pod.spec.security_context.app_armor_profile:
+        profiles.append(pod.spec.security_context.app_armor_profile)
+    annotations = [
+        value for key, value in pod.metadata.annotations.items() if key.startswith(_APP_ARMOR_ANNOTATION)
+    ]
+    return any(profile.get("type") != "Unconfined" for profile in profiles) or any(
+        value != "unconfined" for value in annotations
+    )
 
 
 def disabled_pod_level_resources(pod: Pod, *, gate: bool) -> PodLevelResourcesDisabled | None:

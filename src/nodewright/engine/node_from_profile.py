@@ -186,6 +186,7 @@ def _facts(profile: NodeProfile) -> NodeFacts:
         page_size_bytes=spec.page_size_bytes,
         pid_max=spec.pid_max,
         image_fs=spec.image_fs,
+        has_app_armor=spec.app_armor,
         unknown_parts={NodePart(unjudged.part): unjudged for unjudged in spec.not_judged},
         sources=spec.sources,
     )

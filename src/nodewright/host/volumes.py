@@ -314,14 +314,15 @@ def _error_text(error: Exception) -> str:
 
 
 def _set_group(path: Path, group: int | None) -> None:
-    """Sets the group of the directory, and of files that will be created in it.
+    """Sets the group of the directory, and of files that will be created in it; a sticky directory stays sticky.
 
-    Follows: v1.36, pkg/volume/volume_linux.go, ChangePermissions.
+    Follows: v1.36, pkg/volume/volume_linux.go, changeFilePermission.
     """
     try:
         if group is not None:
             os.chown(path, -1, group)
-        path.chmod(_DIRECTORY_MODE | (stat.S_ISGID if group is not None else 0))
+        sticky = path.stat().st_mode & stat.S_ISVTX
+        path.chmod(_DIRECTORY_MODE | sticky | (stat.S_ISGID if group is not None else 0))
     except (OSError, OverflowError) as error:
         raise HostError("change the owner of", str(path), _error_text(error)) from None
 

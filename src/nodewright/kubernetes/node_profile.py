@@ -175,6 +175,8 @@ class NodeProfileSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The kernel's pid_max; 0: unknown."""
     image_fs: ImageFS | None = None
     """The image file system; absent: images are on the root file system."""
+    app_armor: bool | None = None
+    """Whether the kernel enforces AppArmor profiles; absent: unknown."""
     kubelet_defects: str = "follow"
     """Whether known defects of the kubelet are followed (`follow`) or avoided (`avoid`)."""
     policies: PolicyNames = PolicyNames()

@@ -5,7 +5,12 @@ from msgspec.structs import replace
 
 from nodewright.core.devices.device_assignment import in_use_counts
 from nodewright.core.eviction.pressure_admission import pressure_refusal
-from nodewright.core.pod_features import disabled_pod_level_resources, forbidden_sysctl, missing_features
+from nodewright.core.pod_features import (
+    app_armor_refusal,
+    disabled_pod_level_resources,
+    forbidden_sysctl,
+    missing_features,
+)
 from nodewright.core.predicates.predicate_check import PredicateResult, check_predicates
 from nodewright.core.preemption.greedy import PreemptionVictims, victims_for
 from nodewright.kubernetes.objects import Pod
@@ -52,8 +57,10 @@ def admission_result(state: NodeState, pod: Pod) -> AdmissionResult:
     if result.rejected_for:
         return result
     counts_pod_level = config.gates["PodLevelResources"] or not config.gates.rules.pod_features_checked
-    late_refusal = disabled_pod_level_resources(pod, gate=counts_pod_level) or missing_features(
-        pod, config.declared_features
+    late_refusal = (
+        app_armor_refusal(pod, has_app_armor=config.facts.has_app_armor)
+        or disabled_pod_level_resources(pod, gate=counts_pod_level)
+        or missing_features(pod, config.declared_features)
     )
     # Victims are already killed at this point, even if a later handler rejects the pod.
     return replace(result, rejected_for=(late_refusal,)) if late_refusal else result

@@ -4,6 +4,7 @@ import msgspec
 
 from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.core.memory.memory_policy import StaticMemoryPolicy as StaticMemory
+from nodewright.core.pod_features import has_app_armor_profile
 from nodewright.core.requests.integer_requests import scheduler_requests
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.core.topology.manager_config import RESTRICTED, SINGLE_NUMA_NODE
@@ -28,7 +29,7 @@ def _host(config: NodeConfig, pod: Pod) -> list[NotJudged]:
         unjudged.append(
             NotJudged(what="container runtime", because="supplementalGroupsPolicy: Strict needs its support")
         )
-    if config.facts.has_app_armor is None and _has_app_armor_profile(pod):
+    if config.facts.has_app_armor is None and has_app_armor_profile(pod):
         unjudged.append(NotJudged(what="AppArmor", because="the pod has an AppArmor profile"))
     if pod.spec.resource_claims and any(
         "resourceClaimName" in claim or "resourceClaimTemplateName" in claim
@@ -36,24 +37,6 @@ def _host(config: NodeConfig, pod: Pod) -> list[NotJudged]:
     ):
         unjudged.append(NotJudged(what="DRA manager", because="the pod has resource claims"))
     return unjudged
-
-
-def _has_app_armor_profile(pod: Pod) -> bool:
-    profiles = [
-        context["appArmorProfile"]
-        for container in (*pod.spec.init_containers, *pod.spec.containers)
-        if (context := container.security_context) and context.get("appArmorProfile")
-    ]
-    if pod.spec.security_context is not None and pod.spec.security_context.app_armor_profile:
-        profiles.append(pod.spec.security_context.app_armor_profile)
-    annotations = [
-        value
-        for key, value in pod.metadata.annotations.items()
-        if key.startswith("container.apparmor.security.beta.kubernetes.io/")
-    ]
-    return any(profile.get("type") != "Unconfined" for profile in profiles) or any(
-        value != "unconfined" for value in annotations
-    )
 
 
 class UnknownResource(msgspec.Struct, frozen=True):

@@ -130,6 +130,16 @@ class SysctlForbidden(Fact, frozen=True, kw_only=True):
         )
 
 
+class AppArmorNotEnabled(Fact, frozen=True, kw_only=True):
+    """The pod has an AppArmor profile, which the node's kernel does not enforce."""
+
+    def kubelet(self) -> KubeletText:
+        return KubeletText("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+
+    def sentence(self) -> str:
+        return "the pod has an AppArmor profile and AppArmor is not enabled on the node"
+
+
 class PodLevelResourcesDisabled(Fact, frozen=True, kw_only=True):
     """The pod has pod-level resources, and the gate PodLevelResources is off."""
 
@@ -183,6 +193,7 @@ AdmissionReason: TypeAlias = (
     | PluginUpdateFailed
     | NoVictimsSuffice
     | SysctlForbidden
+    | AppArmorNotEnabled
     | PodLevelResourcesDisabled
     | NodeFeaturesMissing
     | NotJudged

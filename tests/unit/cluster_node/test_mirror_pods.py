@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from msgspec.structs import replace
 from tests.support.memory_cluster import PODS, MemoryCluster
@@ -9,6 +10,7 @@ from tests.unit.cluster_node.test_node_object import STATE
 
 from nodewright.agent.agent_state import PodRecord, PodSource, PodStage
 from nodewright.agent.effects import RecordEvent
+from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.mirror_pods import MirrorPods
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.core.memory.memory_state import MemoryState
@@ -142,5 +144,27 @@ def test_failures_are_reported_once_and_repeated() -> None:
         assert bench.hashes() == ["1"]
         assert bench.mirrors.target_of(replace(static_record(), source=PodSource.API)) == ""
         assert bench.mirrors.target_of(replace(static_record(), source=PodSource.CLUSTER)) == "front"
+
+    run(scenario)
+
+
+def test_a_mirror_pod_that_cannot_be_created_delays_no_other() -> None:
+    async def scenario(bench: MirrorBench) -> None:
+        refused = replace(
+            static_record(), pod=a_pod("lost", metadata={"namespace": "gone", "annotations": {}})
+        )
+        create = bench.cluster.create
+
+        async def create_or_refuse(path: str, document: dict[str, Any]) -> dict[str, Any]:
+            if "/namespaces/gone/" in path:
+                raise ApiError("POST", path, "namespace not found", status=404)
+            return await create(path, document)
+
+        bench.cluster.create = create_or_refuse  # type: ignore[method-assign]
+        await bench.show(refused)
+        await bench.clock.advance(30)
+        assert len(bench.events) == 1
+        await bench.show(refused, static_record())
+        assert bench.hashes() == ["1"]
 
     run(scenario)

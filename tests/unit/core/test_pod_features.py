@@ -1,15 +1,23 @@
 import pytest
+from msgspec.structs import replace
 
 from nodewright.core.pod_features import (
     SysctlAllowlist,
+    app_armor_refusal,
     disabled_pod_level_resources,
     forbidden_sysctl,
+    has_app_armor_profile,
     missing_features,
 )
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.objects import Pod, PodStatus
 from nodewright.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
-from nodewright.reasons.reason import NodeFeaturesMissing, PodLevelResourcesDisabled, SysctlForbidden
+from nodewright.reasons.reason import (
+    AppArmorNotEnabled,
+    NodeFeaturesMissing,
+    PodLevelResourcesDisabled,
+    SysctlForbidden,
+)
 
 
 def a_pod(**spec: object) -> Pod:
@@ -72,6 +80,35 @@ def test_the_first_separator_decides_the_form_of_a_sysctl(written: str, read: st
 
 def test_namespaces_of_sysctls() -> None:
     assert [sysctl_namespace(name) for name in ("kernel.sem", "net.core.x", "vm.x")] == ["IPC", "Net", ""]
+
+
+def annotated(profile: str) -> Pod:
+    annotations = {"container.apparmor.security.beta.kubernetes.io/c": profile}
+    pod = a_pod()
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_needed"),
+    [
+        (a_pod(), False),
+        (a_pod(securityContext={"appArmorProfile": {"type": "Unconfined"}}), False),
+        (a_pod(securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}), True),
+        (
+            a_pod(containers=[{"name": "c", "securityContext": {"appArmorProfile": {"type": "Localhost"}}}]),
+            True,
+        ),
+        (annotated("unconfined"), False),
+        (annotated("runtime/default"), True),
+    ],
+)
+def test_a_pod_needs_app_armor_by_its_fields_or_annotations(pod: Pod, *, is_needed: bool) -> None:
+    assert has_app_armor_profile(pod) is is_needed
+    assert app_armor_refusal(pod, has_app_armor=None) is None
+    assert app_armor_refusal(pod, has_app_armor=True) is None
+    assert (app_armor_refusal(pod, has_app_armor=False) == AppArmorNotEnabled()) is is_needed
+    ran_before = replace(pod, status=PodStatus(phase="Running"))
+    assert app_armor_refusal(ran_before, has_app_armor=False) is None
 
 
 def test_pod_level_resources_need_their_gate() -> None:

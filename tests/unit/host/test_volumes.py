@@ -127,6 +127,22 @@ def test_a_tmpfs_is_mounted_if_mounting_is_permitted(tmp_path: Path) -> None:
         )
 
 
+def test_a_tmpfs_keeps_the_sticky_bit_that_the_kernel_gives_it(tmp_path: Path) -> None:
+    class StickyMounts(NotedMounts):
+        def mount_tmpfs(self, target: Path, size_bytes: int) -> None:
+            super().mount_tmpfs(target, size_bytes)
+            target.chmod(0o1777)
+
+    volumes = Volumes(tmp_path, StickyMounts())
+    grouped = volumes.set_up_empty_dir("u", IN_MEMORY, os.getgid(), 1024)
+    assert grouped.stat().st_mode & 0o7777 == 0o3777
+    assert (
+        volumes.prepare_subpath("u", grouped, "below", ("fast", "main", 0)).parent.name == "main"
+        and (grouped / "below").stat().st_mode & 0o7777 == 0o3777
+    )
+    assert volumes.set_up_empty_dir("v", IN_MEMORY, None, 1024).stat().st_mode & 0o7777 == 0o1777
+
+
 @pytest.mark.parametrize(
     ("volume", "number"),
     [

@@ -17,6 +17,7 @@ from nodewright.node.step import Decision, step
 from nodewright.reasons.eviction import NodeUnderPressure
 from nodewright.reasons.predicates import InsufficientResource, NoVictimsSuffice
 from nodewright.reasons.reason import (
+    AppArmorNotEnabled,
     NodeFeaturesMissing,
     NotJudged,
     PodLevelResourcesDisabled,
@@ -143,6 +144,17 @@ def test_pod_level_resources_without_their_gate_are_refused_last_and_do_not_coun
     assert node.admit(pod).because == (PodLevelResourcesDisabled(),)
     too_big = a_pod("big", "3", resources={"requests": {"cpu": "1"}})
     assert node.admit(too_big).reason == "OutOfcpu"
+
+
+def test_a_pod_with_an_app_armor_profile_is_refused_where_the_kernel_enforces_none() -> None:
+    pod = a_pod("web", securityContext={"appArmorProfile": {"type": "RuntimeDefault"}})
+    node = a_node()
+    assert isinstance(node.admit(pod).because[0], NotJudged)
+    for has_app_armor, because in ((False, (AppArmorNotEnabled(),)), (True, ())):
+        config = node.state.config
+        facts = replace(config.facts, has_app_armor=has_app_armor)
+        state = replace(node.state, config=config.with_facts(facts, config.managers))
+        assert Node(state).admit(pod).because == because
 
 
 def test_victims_are_removed_even_if_a_later_handler_refuses_the_pod() -> None:

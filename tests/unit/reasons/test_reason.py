@@ -16,6 +16,7 @@ from nodewright.reasons.predicates import (
     UntoleratedTaints,
 )
 from nodewright.reasons.reason import (
+    AppArmorNotEnabled,
     NodeFeaturesMissing,
     NodeUnavailable,
     NotJudged,
@@ -106,6 +107,11 @@ MESSAGES: list[tuple[Reason, str, str]] = [
         NodeFeaturesMissing(features=("A", "B")),
         "PodFeatureUnsupported",
         "Pod requires node features that are not available: A, B",
+    ),
+    (
+        AppArmorNotEnabled(),
+        "AppArmor",
+        "Cannot enforce AppArmor: AppArmor is not enabled on the host",
     ),
     (
         PodLevelResourcesDisabled(),
@@ -233,6 +239,10 @@ SENTENCES: list[tuple[Reason, str]] = [
     (
         NodeFeaturesMissing(features=("A", "B")),
         "the node does not declare features that the pod needs: A, B",
+    ),
+    (
+        AppArmorNotEnabled(),
+        "the pod has an AppArmor profile and AppArmor is not enabled on the node",
     ),
     (
         PodLevelResourcesDisabled(),
