@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.support.memory_cluster import PODS, MemoryCluster
 from tests.unit.cluster_node.test_node_object import STATE
@@ -148,7 +149,7 @@ def test_failures_are_reported_once_and_repeated() -> None:
     run(scenario)
 
 
-def test_a_mirror_pod_that_cannot_be_created_delays_no_other() -> None:
+def test_a_mirror_pod_that_cannot_be_created_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(bench: MirrorBench) -> None:
         refused = replace(
             static_record(), pod=a_pod("lost", metadata={"namespace": "gone", "annotations": {}})
@@ -160,7 +161,7 @@ def test_a_mirror_pod_that_cannot_be_created_delays_no_other() -> None:
                 raise ApiError("POST", path, "namespace not found", status=404)
             return await create(path, document)
 
-        bench.cluster.create = create_or_refuse  # type: ignore[method-assign]
+        monkeypatch.setattr(bench.cluster, "create", create_or_refuse)
         await bench.show(refused)
         await bench.clock.advance(30)
         assert len(bench.events) == 1
