@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observations import NodeObjectObserved
+from nodewright.agent.observe.container_counters import machine_ids
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.outcome import IterationResult
 from nodewright.agent.supervision import BackgroundTask, error_text
@@ -44,7 +45,7 @@ from nodewright.cluster_node.referenced_objects import ReferencedObjects
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.formats.decode import decode
-from nodewright.host.file_store import boot_id, write_atomically
+from nodewright.host.file_store import write_atomically
 from nodewright.host.ports import Clock, RuntimeHealth
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.objects import Taint
@@ -330,15 +331,15 @@ def node_identity(
     Errors: InputError.
     """
     kubelet, name = config.parts.kubelet, config.facts.name
-    addresses = node_addresses(settings)
+    addresses, ids = node_addresses(settings), machine_ids()
     return NodeIdentity(
         name=name,
         hostname=name,
         system_info=system_info,
         architecture=kubernetes_architecture(_machine()),
-        machine_id=_first_line("/etc/machine-id", "/var/lib/dbus/machine-id"),
-        system_uuid=_first_line("/sys/class/dmi/id/product_uuid", "/etc/machine-id"),
-        boot_id=boot_id(),
+        machine_id=ids.machine_id,
+        system_uuid=ids.system_uuid,
+        boot_id=ids.boot_id,
         labels=configured_labels(settings),
         taints=configured_taints(settings) or kubelet.register_with_taints,
         provider_id=settings.provider_id or kubelet.provider_id,
@@ -359,13 +360,3 @@ def _machine() -> str:
     import platform  # noqa: PLC0415 - slow to import
 
     return platform.machine()
-
-
-def _first_line(*paths: str) -> str:
-    """The first of the files that can be read; empty if none can."""
-    for path in paths:
-        with suppress(OSError):
-            text = Path(path).read_text("utf-8").strip()
-            if text:
-                return text
-    return ""

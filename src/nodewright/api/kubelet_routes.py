@@ -70,10 +70,6 @@ def _inputs(record: PodRecord, node: NodeState) -> tuple[Any, ...]:
 
 
 _JSON = "application/json"
-_NO_CADVISOR = (
-    "cAdvisor metrics are not supported: use /metrics/resource for the CPU time and memory of containers, pods and the"
-    " node, or /stats/summary for more\n"
-)
 _DISABLED = "Debug endpoints are disabled.\n"
 
 
@@ -85,6 +81,20 @@ class UsageProvider(Protocol):
 
         Errors: HostError.
         """
+
+
+class NodeMetrics(Protocol):
+    """Reads what the node uses, and how its loop fares."""
+
+    @property
+    def summary_provider(self) -> UsageProvider:
+        """Provides the current usage."""
+
+    async def cadvisor_page(self) -> str:
+        """The counters of the node, its pods and containers, with cAdvisor's names."""
+
+    def loop_lag_s(self) -> float:
+        """How long observations have been waiting in the loop's queue."""
 
 
 class MetricsProvider(Protocol):
@@ -101,15 +111,10 @@ class KubeletRoutes:
     """The routes of a kubelet, served by an agent."""
 
     def __init__(
-        self,
-        agent: ServedAgent,
-        usage_provider: UsageProvider,
-        metrics_provider: MetricsProvider,
-        loop_lag_s: Callable[[], float],
+        self, agent: ServedAgent, node_metrics: NodeMetrics, metrics_provider: MetricsProvider
     ) -> None:
-        """``loop_lag_s`` returns how long observations have been waiting in the loop's queue."""
-        self._agent, self._usage_provider, self._metrics_provider = agent, usage_provider, metrics_provider
-        self._loop_lag_s = loop_lag_s
+        self._agent, self._node_metrics, self._metrics_provider = agent, node_metrics, metrics_provider
+        self._usage_provider = node_metrics.summary_provider
         self._pods = PodListCache(agent)
 
     def auth_not_required_routes(self) -> list[AuthorizedRoute]:
@@ -122,7 +127,7 @@ class KubeletRoutes:
             AuthorizedRoute(Route("/pods", self.pods)),
             AuthorizedRoute(Route("/stats/summary", self.summary, methods=["GET", "POST"])),
             AuthorizedRoute(Route("/metrics", self.metrics)),
-            AuthorizedRoute(Route("/metrics/cadvisor", self.no_cadvisor)),
+            AuthorizedRoute(Route("/metrics/cadvisor", self.cadvisor_metrics)),
             AuthorizedRoute(Route("/metrics/probes", self.probe_metrics)),
             AuthorizedRoute(Route("/metrics/resource", self.resource_metrics)),
         ]
@@ -187,7 +192,7 @@ class KubeletRoutes:
 
         Follows: v1.36, apiserver/pkg/server/healthz/healthz.go, handleRootHealth.
         """
-        lag_s = self._loop_lag_s()
+        lag_s = self._node_metrics.loop_lag_s()
         checks = {"ping": "", "log": "", "syncloop": "" if lag_s < 120 else f"stuck for {lag_s:.0f} s"}
         check_name = request.path_params.get("check")
         if check_name is not None:
@@ -254,9 +259,9 @@ class KubeletRoutes:
             usage = None
         return Response(resource_metrics(usage).encode(), media_type=CONTENT_TYPE)
 
-    async def no_cadvisor(self, _request: Request) -> Response:
-        """Reports that cAdvisor's metrics are not supported."""
-        return _text(_NO_CADVISOR, 404)
+    async def cadvisor_metrics(self, _request: Request) -> Response:
+        """The counters of the node, pods and containers with cAdvisor's names."""
+        return Response((await self._node_metrics.cadvisor_page()).encode(), media_type=CONTENT_TYPE)
 
 
 def kubelet_application(entries: list[AuthorizedRoute]) -> Starlette:

@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 
 from nodewright.agent.loop import AgentLoop
+from nodewright.agent.observe.container_counters import ContainerCounters, machine_ids
 from nodewright.agent.observe.metrics import AgentMetrics
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.observe.summary_provider import SummaryProvider
 from nodewright.api.access import Authorizer
+from nodewright.api.cadvisor_metrics import cadvisor_metrics
 from nodewright.api.http_server import ListenAddress, TLSContextSource, serve_network
 from nodewright.api.kubelet_routes import KubeletRoutes, kubelet_application
 from nodewright.api.metrics_pages import AgentMetricsPages
@@ -40,6 +42,7 @@ class LoopMetrics:
     def __init__(self, loop: AgentLoop, pressure: PressureMonitor, journal: Path) -> None:
         self.agent_metrics = AgentMetrics(loop.constants.started_ns)
         self.summary_provider = SummaryProvider(loop, pressure)
+        self._container_counters = ContainerCounters(loop, pressure)
         self._loop, self._pressure, self._journal = loop, pressure, journal
         loop.on_iteration = self.agent_metrics.record_iteration
 
@@ -58,6 +61,11 @@ class LoopMetrics:
             queue_length=self._loop.queue_length,
             journal_bytes=size,
         )
+
+    async def cadvisor_page(self) -> str:
+        """The counters of the node, its pods and containers, with cAdvisor's names."""
+        counters = await self._container_counters.read()
+        return cadvisor_metrics(counters, self._loop.state.node.config.parts.machine, machine_ids())
 
     def loop_lag_s(self) -> float:
         """How long observations have been waiting in the loop's queue."""
@@ -85,7 +93,7 @@ async def serve_kubelet_api(
     metrics_pages = AgentMetricsPages(
         agent.event_recorder, loop_metrics.agent_metrics, loop_metrics.gauge_inputs, (requests, refusals)
     )
-    routes = KubeletRoutes(agent, loop_metrics.summary_provider, metrics_pages, loop_metrics.loop_lag_s)
+    routes = KubeletRoutes(agent, loop_metrics, metrics_pages)
     is_fine = agent.event_recorder.state.node.config.gates["KubeletFineGrainedAuthz"]
 
     def with_auth(entries: list[AuthorizedRoute], access: Authorizer | None) -> AuthMiddleware:

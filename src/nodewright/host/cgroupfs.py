@@ -99,8 +99,11 @@ class CgroupFS:
             return None
         contents = {}
         for name in names:
-            file_path = self._file_path(path, name)
-            text = _text(file_path) if file_path is not None else None
+            # Runtimes also use hierarchies of version 1 that the agent writes nothing to.
+            file_path = self._file_path(path, name) or (
+                self._mount_point / name.partition(".")[0] / path.strip("/") / name
+            )
+            text = _text(file_path)
             if text is not None:
                 contents[name] = text
         return contents

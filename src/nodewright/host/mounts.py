@@ -17,12 +17,12 @@ class KernelMounter:
     """Fulfils the protocol `Mounter` with mount(2)."""
 
     def mount_tmpfs(self, target: Path, size_bytes: int) -> None:
-        """Mounts a tmpfs at the directory; not an error if something is mounted there already.
+        """Mounts a tmpfs at the directory, sticky and open to all; not an error if something is mounted there already.
 
         Errors: HostError.
         """
         if str(target) not in mount_points_below(target):
-            _mount("tmpfs", str(target), "tmpfs", _NOSUID_NODEV, f"size={size_bytes},mode=0777")
+            _mount("tmpfs", str(target), "tmpfs", _NOSUID_NODEV, f"size={size_bytes}")
 
     def bind_mount(self, descriptor: int, target: Path) -> None:
         """Mounts the descriptor's file at the target, independent of its name; likewise."""

@@ -115,6 +115,25 @@ async def test_a_failed_reading_is_a_metric(node: HTTPSAgent) -> None:
 
 
 @with_served_agent()
+async def test_counters_of_containers_have_the_names_and_labels_of_cadvisor(node: HTTPSAgent) -> None:
+    await node.bench.add_pods(a_pod("web"))
+    runtime_status = node.bench.record("web").runtime_status
+    assert runtime_status is not None
+    cgroup = runtime_status.containers[0].cgroup
+    node.bench.cgroups.groups.setdefault(cgroup, {})["memory.current"] = "4096"
+    answer = await node.request("/metrics/cadvisor")
+    assert answer.status == 200
+    line = next(
+        line
+        for line in answer.text.splitlines()
+        if line.startswith('container_memory_usage_bytes{container="main"')
+    )
+    assert f'id="{cgroup}"' in line
+    assert 'namespace="default",pod="web"} 4096 ' in line
+    assert "\nmachine_cpu_cores{" in answer.text
+
+
+@with_served_agent()
 async def test_parts_of_logs_can_be_requested(node: HTTPSAgent) -> None:
     await node.bench.add_pods(a_pod("web"))
     place = node.logs / "default_web_web" / "main" / "0.log"
@@ -177,7 +196,6 @@ async def test_a_command_is_run_to_its_end(node: HTTPSAgent) -> None:
 @with_served_agent()
 async def test_unsupported_routes_name_alternatives(node: HTTPSAgent) -> None:
     for path, status, said in (
-        ("/metrics/cadvisor", 404, "/metrics/resource"),
         ("/debug/pprof/heap", 405, "profiling endpoint is disabled."),
         ("/debug/flags/v", 405, "flags endpoint is disabled."),
         ("/logs/", 405, "logs endpoint is disabled."),

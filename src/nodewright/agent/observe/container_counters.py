@@ -1,0 +1,164 @@
+"""The counters of the node, its pods and their containers, as cAdvisor exports them; read on request."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.agent.loop import AgentLoop
+from nodewright.agent.observe.pressure_monitor import PressureMonitor
+from nodewright.agent.pods.resource_updates import pod_cgroup
+from nodewright.host.cgroup_counters import CgroupCounters, cgroup_counters
+from nodewright.host.file_store import boot_id
+from nodewright.host.process_counters import (
+    InterfaceCounters,
+    ProcessCounters,
+    counters_of_processes,
+    interface_counters,
+)
+from nodewright.kubernetes.runtime_status import ContainerPhase
+from nodewright.kubernetes.stats_summary import FsStats, PodStats
+from nodewright.node.node_cgroups import cgroup_rules, cgroup_tree
+from nodewright.profiles.machine.host_load import boot_time
+
+_CACHE_TTL_S = 1.0
+_ACTIVE = (PodStage.WAITING, PodStage.ACTIVE, PodStage.TERMINATING)
+_NODE = "/"
+
+
+class CountedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A cgroup that is counted: its place in the node, and when it began.
+
+    Units: nanoseconds since 1970.
+    """
+
+    path: str
+    started_ns: int = 0
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    container_id: str = ""
+    image: str = ""
+    has_own_network: bool = False
+    """Whether it is a pod with a network namespace of its own."""
+    fs: FsStats | None = None
+    """What it uses of the file system of images; None: not measured."""
+
+
+class GroupCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """A group with what the kernel counts of it."""
+
+    group: CountedGroup
+    cgroup: CgroupCounters
+    processes: ProcessCounters
+    interfaces: tuple[InterfaceCounters, ...] = ()
+
+
+class MachineIds(msgspec.Struct, frozen=True):
+    """The ids by which a machine is known; empty: it has none."""
+
+    boot_id: str = ""
+    machine_id: str = ""
+    system_uuid: str = ""
+
+
+class ContainerCounters:
+    """Reads the counters; concurrent requests share a reading."""
+
+    def __init__(self, loop: AgentLoop, pressure: PressureMonitor) -> None:
+        self._loop, self._pressure = loop, pressure
+        self._lock = asyncio.Lock()
+        self._cached: tuple[float, tuple[GroupCounters, ...]] | None = None
+
+    async def read(self) -> tuple[GroupCounters, ...]:
+        """The counters of all groups that exist, the node first; at most a second old."""
+        async with self._lock:
+            if self._cached is None or time.monotonic() - self._cached[0] > _CACHE_TTL_S:
+                groups = tuple(self._groups())
+                self._cached = time.monotonic(), await asyncio.to_thread(self._counted, groups)
+            return self._cached[1]
+
+    def _groups(self) -> Iterator[CountedGroup]:
+        state = self._loop.state
+        config = state.node.config
+        booted = boot_time()
+        yield CountedGroup(path=_NODE, started_ns=booted.nanoseconds if booted is not None else 0)
+        all_pods = cgroup_tree(config).root.path(cgroup_rules(config).driver)
+        yield CountedGroup(path=all_pods, started_ns=self._loop.constants.started_ns)
+        for record in state.pods.values():
+            if record.stage in _ACTIVE and record.runtime_status is not None:
+                yield from self._pod_groups(record, record.cgroup or pod_cgroup(record.pod, config))
+
+    def _pod_groups(self, record: PodRecord, path: str) -> Iterator[CountedGroup]:
+        meta, runtime_status = record.pod.metadata, record.runtime_status
+        assert runtime_status is not None
+        if not path:
+            return
+        namespace = meta.namespace or "default"
+        sandboxes = runtime_status.sandboxes
+        yield CountedGroup(
+            path=path,
+            started_ns=sandboxes[0].created_ns if sandboxes else 0,
+            namespace=namespace,
+            pod=meta.name,
+            has_own_network=bool(sandboxes) and not record.pod.spec.host_network,
+        )
+        storage = self._pressure.storage.get(record.pod.uid, PodStats())
+        root_file_systems = {each.name: each.rootfs for each in storage.containers}
+        for container in runtime_status.containers:
+            if container.phase is ContainerPhase.RUNNING and container.cgroup:
+                yield CountedGroup(
+                    path=container.cgroup,
+                    started_ns=container.started_ns,
+                    namespace=namespace,
+                    pod=meta.name,
+                    container=container.name,
+                    container_id=container.id,
+                    image=container.image,
+                    fs=root_file_systems.get(container.name),
+                )
+
+    def _counted(self, groups: Iterable[CountedGroup]) -> tuple[GroupCounters, ...]:
+        cgroups, counted = self._loop.effect_runner.cgroups, []
+        for group in groups:
+            counters = cgroup_counters(cgroups, group.path)
+            if counters is None:
+                continue
+            # The machine's processes are no container's.
+            pids = () if group.path == _NODE or not group.pod else cgroups.processes(group.path)
+            counted.append(
+                GroupCounters(
+                    group=group,
+                    cgroup=counters,
+                    processes=counters_of_processes(pids) if group.container else ProcessCounters(),
+                    interfaces=interface_counters(pids[0]) if group.has_own_network and pids else (),
+                )
+            )
+        return tuple(counted)
+
+
+def machine_ids() -> MachineIds:
+    """The ids of this machine.
+
+    Follows: v1.36, kubelet/cadvisor, MachineInfo.
+    """
+    return MachineIds(
+        boot_id(),
+        _first_line("/etc/machine-id", "/var/lib/dbus/machine-id"),
+        _first_line("/sys/class/dmi/id/product_uuid", "/etc/machine-id"),
+    )
+
+
+def _first_line(*paths: str) -> str:
+    """The first line of the first of these files that has one; empty: none has."""
+    for path in paths:
+        try:
+            line = Path(path).read_text("utf-8", "replace").strip()
+        except OSError:
+            continue
+        if line:
+            return line.splitlines()[0]
+    return ""
