@@ -12,6 +12,7 @@ from typing import NamedTuple
 from nodewright.agent.observe.container_counters import GroupCounters, MachineIds
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.host.cgroup_counters import CgroupCounters, DeviceIO
+from nodewright.host.disk_counters import DiskCounters
 from nodewright.host.process_counters import InterfaceCounters
 from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 
@@ -155,49 +156,32 @@ _OF_QUOTA = (
 """Metrics of groups with a CPU quota only."""
 
 
-class _DeviceMetric(NamedTuple):
-    name: str
-    help: str
-    value: Callable[[DeviceIO], float]
-
-
-_IO = (
-    _DeviceMetric("container_fs_reads_bytes_total", "Bytes read.", lambda io: io.read_bytes),
-    _DeviceMetric("container_fs_reads_total", "Reads.", lambda io: io.reads),
-    _DeviceMetric("container_fs_writes_bytes_total", "Bytes written.", lambda io: io.written_bytes),
-    _DeviceMetric("container_fs_writes_total", "Writes.", lambda io: io.writes),
+_IO: tuple[tuple[str, str, Callable[[DeviceIO], float]], ...] = (
+    ("reads_bytes", "Bytes read.", lambda io: io.read_bytes),
+    ("reads", "Reads.", lambda io: io.reads),
+    ("writes_bytes", "Bytes written.", lambda io: io.written_bytes),
+    ("writes", "Writes.", lambda io: io.writes),
 )
-
-
-class _NetworkMetric(NamedTuple):
-    name: str
-    help: str
-    value: Callable[[InterfaceCounters], float]
-
-
-_NETWORK = (
-    _NetworkMetric("container_network_receive_bytes_total", "Bytes received.", lambda of: of.received_bytes),
-    _NetworkMetric(
-        "container_network_receive_packets_total", "Packets received.", lambda of: of.received_packets
-    ),
-    _NetworkMetric(
-        "container_network_receive_packets_dropped_total",
-        "Packets dropped on receipt.",
-        lambda of: of.received_dropped,
-    ),
-    _NetworkMetric(
-        "container_network_receive_errors_total", "Errors on receipt.", lambda of: of.receive_errors
-    ),
-    _NetworkMetric("container_network_transmit_bytes_total", "Bytes sent.", lambda of: of.sent_bytes),
-    _NetworkMetric("container_network_transmit_packets_total", "Packets sent.", lambda of: of.sent_packets),
-    _NetworkMetric(
-        "container_network_transmit_packets_dropped_total",
-        "Packets dropped on sending.",
-        lambda of: of.sent_dropped,
-    ),
-    _NetworkMetric(
-        "container_network_transmit_errors_total", "Errors on sending.", lambda of: of.send_errors
-    ),
+_DISK: tuple[tuple[str, MetricType, str, Callable[[DiskCounters], float]], ...] = (
+    ("sector_reads_total", _COUNTER, "Sectors read.", lambda disk: disk.read_sectors),
+    ("sector_writes_total", _COUNTER, "Sectors written.", lambda disk: disk.written_sectors),
+    ("reads_merged_total", _COUNTER, "Merged reads.", lambda disk: disk.merged_reads),
+    ("writes_merged_total", _COUNTER, "Merged writes.", lambda disk: disk.merged_writes),
+    ("read_seconds_total", _COUNTER, "Time of reads.", lambda disk: disk.read_ms / 1000),
+    ("write_seconds_total", _COUNTER, "Time of writes.", lambda disk: disk.write_ms / 1000),
+    ("io_current", _GAUGE, "Requests in progress.", lambda disk: disk.in_flight),
+    ("io_time_seconds_total", _COUNTER, "Time with requests.", lambda disk: disk.busy_ms / 1000),
+    ("io_time_weighted_seconds_total", _COUNTER, "Time of requests.", lambda disk: disk.weighted_ms / 1000),
+)
+_NETWORK: tuple[tuple[str, str, Callable[[InterfaceCounters], float]], ...] = (
+    ("receive_bytes", "Bytes received.", lambda of: of.received_bytes),
+    ("receive_packets", "Packets received.", lambda of: of.received_packets),
+    ("receive_packets_dropped", "Packets dropped on receipt.", lambda of: of.received_dropped),
+    ("receive_errors", "Errors on receipt.", lambda of: of.receive_errors),
+    ("transmit_bytes", "Bytes sent.", lambda of: of.sent_bytes),
+    ("transmit_packets", "Packets sent.", lambda of: of.sent_packets),
+    ("transmit_packets_dropped", "Packets dropped on sending.", lambda of: of.sent_dropped),
+    ("transmit_errors", "Errors on sending.", lambda of: of.send_errors),
 )
 
 
@@ -208,9 +192,18 @@ def cadvisor_metrics(groups: tuple[GroupCounters, ...], machine: MachineInfo, id
     """
     parts = [family_text(family, samples) for family, samples in _families(groups)]
     parts += [family_text(family, samples) for family, samples in _machine(machine, ids)]
-    failed = MetricFamily("container_scrape_error", _GAUGE, "1 if the reading failed, 0 otherwise.")
-    parts.append(family_text(failed, [MetricSample((), 0)]))
+    parts.append(_scrape_error(0))
     return "".join(parts)
+
+
+def failed_cadvisor_metrics() -> str:
+    """The page after a reading that has failed."""
+    return _scrape_error(1)
+
+
+def _scrape_error(value: int) -> str:
+    family = MetricFamily("container_scrape_error", _GAUGE, "1 if the reading failed, 0 otherwise.")
+    return family_text(family, [MetricSample((), value)])
 
 
 _Family = tuple[MetricFamily, list[MetricSample]]
@@ -238,6 +231,7 @@ def _families(groups: tuple[GroupCounters, ...]) -> Iterator[_Family]:
     yield from _page_faults(groups)
     yield from _io(groups)
     yield from _file_systems(groups)
+    yield from _disks(groups)
     yield from _network(groups)
     yield from _processes(groups)
 
@@ -263,10 +257,10 @@ def _page_faults(groups: Iterable[GroupCounters]) -> Iterator[_Family]:
 
 
 def _io(groups: tuple[GroupCounters, ...]) -> Iterator[_Family]:
-    for metric in _IO:
-        family = MetricFamily(metric.name, _COUNTER, metric.help, (*_LABELS, "device"))
+    for name, help_text, value in _IO:
+        family = MetricFamily(f"container_fs_{name}_total", _COUNTER, help_text, (*_LABELS, "device"))
         samples = [
-            MetricSample((*_labels(each), io.device), metric.value(io), _at_ms(each))
+            MetricSample((*_labels(each), io.device), value(io), _at_ms(each))
             for each in groups
             for io in each.cgroup.devices or (_NO_DEVICE,)
         ]
@@ -310,11 +304,21 @@ def _file_systems(groups: Iterable[GroupCounters]) -> Iterator[_Family]:
         yield family, samples
 
 
-def _network(groups: tuple[GroupCounters, ...]) -> Iterator[_Family]:
-    for metric in _NETWORK:
-        family = MetricFamily(metric.name, _COUNTER, metric.help, (*_LABELS, "interface"))
+def _disks(groups: Iterable[GroupCounters]) -> Iterator[_Family]:
+    """The counters of the node's disk."""
+    disks = [(each, each.disk) for each in groups if each.disk is not None]
+    for name, kind, help_text, value in _DISK:
         samples = [
-            MetricSample((*_labels(each), interface.name), metric.value(interface), _at_ms(each))
+            MetricSample((*_labels(each), disk.device), value(disk), _at_ms(each)) for each, disk in disks
+        ]
+        yield MetricFamily(f"container_fs_{name}", kind, help_text, (*_LABELS, "device")), samples
+
+
+def _network(groups: tuple[GroupCounters, ...]) -> Iterator[_Family]:
+    for name, help_text, value in _NETWORK:
+        family = MetricFamily(f"container_network_{name}_total", _COUNTER, help_text, (*_LABELS, "interface"))
+        samples = [
+            MetricSample((*_labels(each), interface.name), value(interface), _at_ms(each))
             for each in groups
             for interface in each.interfaces
         ]

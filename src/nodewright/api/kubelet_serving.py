@@ -14,7 +14,7 @@ from nodewright.agent.observe.metrics import AgentMetrics
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.observe.summary_provider import SummaryProvider
 from nodewright.api.access import Authorizer
-from nodewright.api.cadvisor_metrics import cadvisor_metrics
+from nodewright.api.cadvisor_metrics import cadvisor_metrics, failed_cadvisor_metrics
 from nodewright.api.http_server import ListenAddress, TLSContextSource, serve_network
 from nodewright.api.kubelet_routes import KubeletRoutes, kubelet_application
 from nodewright.api.metrics_pages import AgentMetricsPages
@@ -23,6 +23,7 @@ from nodewright.api.node_metrics import GaugeInputs, ThresholdDistance
 from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.tls import ReloadingTLS
+from nodewright.errors import HostError
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 
 
@@ -64,7 +65,10 @@ class LoopMetrics:
 
     async def cadvisor_page(self) -> str:
         """The counters of the node, its pods and containers, with cAdvisor's names."""
-        counters = await self._container_counters.read()
+        try:
+            counters = await self._container_counters.read()
+        except HostError:
+            return failed_cadvisor_metrics()
         return cadvisor_metrics(counters, self._loop.state.node.config.parts.machine, machine_ids())
 
     def loop_lag_s(self) -> float:

@@ -55,6 +55,8 @@ class MemoryStats(msgspec.Struct, frozen=True, rename="camel"):
     usage_bytes: Count | None = None
     working_set_bytes: Count | None = None
     rss_bytes: Count | None = None
+    page_faults: Count | None = None
+    major_page_faults: Count | None = None
     psi: PSIStats | None = None
 
 

@@ -3,9 +3,10 @@
 from msgspec.structs import replace
 
 from nodewright.agent.observe.container_counters import CountedGroup, GroupCounters, MachineIds
-from nodewright.api.cadvisor_metrics import cadvisor_metrics
+from nodewright.api.cadvisor_metrics import cadvisor_metrics, failed_cadvisor_metrics
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.host.cgroup_counters import CgroupCounters, CPUCounters, DeviceIO, MemoryCounters
+from nodewright.host.disk_counters import DiskCounters
 from nodewright.host.process_counters import InterfaceCounters, ProcessCounters
 from nodewright.kubernetes.stats_summary import FsStats
 
@@ -88,3 +89,13 @@ def test_io_is_shown_by_device() -> None:
     assert f'container_fs_writes_bytes_total{{{OF_CONTAINER},device="8:16"}} 6 8000' in page
     numbers = 'device="8:16",major="8",minor="16",operation="Read"'
     assert f"container_blkio_device_usage_total{{{OF_CONTAINER},{numbers}}} 5 8000" in page
+
+
+def test_the_disk_of_the_node_is_counted() -> None:
+    node = replace(counted(CountedGroup(path="/")), disk=DiskCounters(device="/dev/sda1", read_ms=1500))
+    labels = 'container="",id="/",image="",name="",namespace="",pod="",device="/dev/sda1"'
+    assert f"container_fs_read_seconds_total{{{labels}}} 1.5 8000" in lines(node)
+
+
+def test_a_failed_reading_is_a_metric() -> None:
+    assert failed_cadvisor_metrics().splitlines()[-1] == "container_scrape_error 1"

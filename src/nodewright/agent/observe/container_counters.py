@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -10,9 +10,12 @@ import msgspec
 from nodewright.agent.agent_state import PodRecord, PodStage
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
+from nodewright.agent.observe.summary_provider import root_fs_stats
 from nodewright.agent.pods.resource_updates import pod_cgroup
 from nodewright.host.cgroup_counters import CgroupCounters, cgroup_counters
+from nodewright.host.disk_counters import DiskCounters, disk_counters
 from nodewright.host.file_store import boot_id
+from nodewright.host.ports import ContainerUsage
 from nodewright.host.process_counters import (
     InterfaceCounters,
     ProcessCounters,
@@ -20,7 +23,7 @@ from nodewright.host.process_counters import (
     interface_counters,
 )
 from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.kubernetes.stats_summary import FsStats, PodStats
+from nodewright.kubernetes.stats_summary import FsStats
 from nodewright.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.profiles.machine.host_load import boot_time
 
@@ -45,7 +48,7 @@ class CountedGroup(msgspec.Struct, frozen=True, kw_only=True):
     has_own_network: bool = False
     """Whether it is a pod with a network namespace of its own."""
     fs: FsStats | None = None
-    """What it uses of the file system of images; None: not measured."""
+    """What a container uses of the file system of images, or the node's own; None: not measured."""
 
 
 class GroupCounters(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,8 @@ class GroupCounters(msgspec.Struct, frozen=True, kw_only=True):
     cgroup: CgroupCounters
     processes: ProcessCounters
     interfaces: tuple[InterfaceCounters, ...] = ()
+    disk: DiskCounters | None = None
+    """Of the node: the device of its root file system."""
 
 
 class MachineIds(msgspec.Struct, frozen=True):
@@ -74,25 +79,32 @@ class ContainerCounters:
         self._cached: tuple[float, tuple[GroupCounters, ...]] | None = None
 
     async def read(self) -> tuple[GroupCounters, ...]:
-        """The counters of all groups that exist, the node first; at most a second old."""
+        """The counters of all groups that exist, the node first; at most a second old.
+
+        Errors: HostError.
+        """
         async with self._lock:
             if self._cached is None or time.monotonic() - self._cached[0] > _CACHE_TTL_S:
-                groups = tuple(self._groups())
+                groups = tuple(self._groups(await self._loop.effect_runner.runtime.usage()))
                 self._cached = time.monotonic(), await asyncio.to_thread(self._counted, groups)
             return self._cached[1]
 
-    def _groups(self) -> Iterator[CountedGroup]:
-        state = self._loop.state
+    def _groups(self, usage: Mapping[str, ContainerUsage]) -> Iterator[CountedGroup]:
+        state, disks = self._loop.state, self._pressure.disks
         config = state.node.config
         booted = boot_time()
-        yield CountedGroup(path=_NODE, started_ns=booted.nanoseconds if booted is not None else 0)
+        started_ns = booted.nanoseconds if booted is not None else 0
+        yield CountedGroup(path=_NODE, started_ns=started_ns, fs=disks.fs)
         all_pods = cgroup_tree(config).root.path(cgroup_rules(config).driver)
         yield CountedGroup(path=all_pods, started_ns=self._loop.constants.started_ns)
         for record in state.pods.values():
             if record.stage in _ACTIVE and record.runtime_status is not None:
-                yield from self._pod_groups(record, record.cgroup or pod_cgroup(record.pod, config))
+                path = record.cgroup or pod_cgroup(record.pod, config)
+                yield from self._pod_groups(record, path, usage)
 
-    def _pod_groups(self, record: PodRecord, path: str) -> Iterator[CountedGroup]:
+    def _pod_groups(
+        self, record: PodRecord, path: str, usage: Mapping[str, ContainerUsage]
+    ) -> Iterator[CountedGroup]:
         meta, runtime_status = record.pod.metadata, record.runtime_status
         assert runtime_status is not None
         if not path:
@@ -106,8 +118,8 @@ class ContainerCounters:
             pod=meta.name,
             has_own_network=bool(sandboxes) and not record.pod.spec.host_network,
         )
-        storage = self._pressure.storage.get(record.pod.uid, PodStats())
-        root_file_systems = {each.name: each.rootfs for each in storage.containers}
+        disks = self._pressure.disks
+        image_fs = disks.runtime.image_fs if disks.runtime is not None else disks.fs
         for container in runtime_status.containers:
             if container.phase is ContainerPhase.RUNNING and container.cgroup:
                 yield CountedGroup(
@@ -118,7 +130,7 @@ class ContainerCounters:
                     container=container.name,
                     container_id=container.id,
                     image=container.image,
-                    fs=root_file_systems.get(container.name),
+                    fs=root_fs_stats(usage[container.id], image_fs) if container.id in usage else None,
                 )
 
     def _counted(self, groups: Iterable[CountedGroup]) -> tuple[GroupCounters, ...]:
@@ -135,6 +147,7 @@ class ContainerCounters:
                     cgroup=counters,
                     processes=counters_of_processes(pids) if group.container else ProcessCounters(),
                     interfaces=interface_counters(pids[0]) if group.has_own_network and pids else (),
+                    disk=disk_counters(Path("/")) if group.path == _NODE else None,
                 )
             )
         return tuple(counted)

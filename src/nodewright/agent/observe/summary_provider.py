@@ -12,6 +12,7 @@ from nodewright.agent.agent_state import PodRecord, PodStage
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.pods.resource_updates import pod_cgroup
+from nodewright.host.cgroup_counters import MemoryCounters, cgroup_counters
 from nodewright.host.cgroup_files import cgroup_usage
 from nodewright.host.ports import CgroupManager, ContainerUsage
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
@@ -55,6 +56,7 @@ class CgroupUsage(NamedTuple):
 
     usage: ContainerUsage
     stalls: Mapping[str, PSIStats | None]
+    memory: MemoryCounters
 
 
 class SummaryProvider:
@@ -94,11 +96,7 @@ class SummaryProvider:
         containers = await self._loop.effect_runner.runtime.usage()
         for record in records:
             cgroup_paths.update(
-                {
-                    container.id: container.cgroup
-                    for container in _running(record)
-                    if self._has_psi and container.cgroup
-                }
+                {container.id: container.cgroup for container in _running(record) if container.cgroup}
             )
         cgroups = await asyncio.to_thread(self._read_cgroups, cgroup_paths)
         self._requested_keys = set()
@@ -150,9 +148,18 @@ class SummaryProvider:
         self, stats: ContainerStats | None, cgroup: CgroupUsage, at: Instant
     ) -> ContainerStats:
         memory = stats.memory if stats is not None else None
+        if memory is not None:
+            counters = cgroup.memory
+            memory = replace(
+                memory,
+                time=at,
+                rss_bytes=counters.rss_bytes,
+                page_faults=counters.page_faults,
+                major_page_faults=counters.major_page_faults,
+            )
         return ContainerStats(
             name=_OF_ALL_PODS,
-            memory=None if memory is None else replace(memory, time=at),
+            memory=memory,
             cpu=self._cpu_stats(_OF_ALL_PODS, at.nanoseconds, cgroup.usage.cpu_ns, cgroup.stalls.get("cpu")),
             start_time=boot_time(),
         )
@@ -202,7 +209,7 @@ class SummaryProvider:
         return replace(
             pod,
             cpu=self._cpu_stats(meta.uid, at.nanoseconds, cgroup.usage.cpu_ns, cgroup.stalls.get("cpu")),
-            memory=_memory_stats(cgroup.usage, cgroup.stalls.get("memory")),
+            memory=_memory_stats(cgroup.usage, cgroup),
             swap=_swap_stats(cgroup.usage),
             io=_io_stats(cgroup, at),
             processes=ProcessStats(cgroup.usage.processes) if cgroup.usage.processes is not None else None,
@@ -215,13 +222,14 @@ class SummaryProvider:
         cgroup: CgroupUsage | None,
         storage: ContainerStats | None,
     ) -> ContainerStats:
-        stalls = cgroup.stalls if cgroup is not None else {}
-        at = Instant(usage.at_ns)
+        stalls, disks = cgroup.stalls if cgroup is not None else {}, self._pressure.disks
+        at, storage = Instant(usage.at_ns), storage or ContainerStats()
+        image_fs = disks.runtime.image_fs if disks.runtime is not None else disks.fs
         return ContainerStats(
             name=container.name,
-            memory=_memory_stats(usage, stalls.get("memory")),
-            rootfs=_with_time(storage.rootfs if storage is not None else None, at),
-            logs=_with_time(storage.logs if storage is not None else None, at),
+            memory=_memory_stats(usage, cgroup),
+            rootfs=_with_time(storage.rootfs or root_fs_stats(usage, image_fs), at),
+            logs=_with_time(_log_stats(storage.logs, disks.fs), at),
             start_time=Instant(container.started_ns),
             cpu=self._cpu_stats(container.id, usage.at_ns, usage.cpu_ns, stalls.get("cpu")),
             swap=_swap_stats(usage),
@@ -254,19 +262,45 @@ def _running(record: PodRecord) -> list[RuntimeContainerStatus]:
 def _read_cgroup(cgroups: CgroupManager, path: str, *, has_psi: bool) -> CgroupUsage:
     texts = (cgroups.read_files(path, _PRESSURES) or {}) if has_psi and cgroups.version == 2 else {}
     stats = {name.partition(".")[0]: parsed_pressure(text) for name, text in texts.items()}
-    return CgroupUsage(cgroup_usage(cgroups, path), stats)
+    counters = cgroup_counters(cgroups, path)
+    memory = counters.memory if counters is not None else MemoryCounters()
+    return CgroupUsage(cgroup_usage(cgroups, path), stats, memory)
 
 
-def _memory_stats(usage: ContainerUsage, psi: PSIStats | None) -> MemoryStats | None:
+def _memory_stats(usage: ContainerUsage, cgroup: CgroupUsage | None) -> MemoryStats | None:
+    """The memory of a pod or container; what is available is known where it has a limit.
+
+    Follows: v1.36, kubelet/stats/helper.go, cadvisorInfoToCPUandMemoryStats.
+    """
     if usage.working_set_bytes is None:
         return None
+    counters = cgroup.memory if cgroup is not None else MemoryCounters()
+    available = max(counters.limit_bytes - usage.working_set_bytes, 0) if counters.limit_bytes else None
     return MemoryStats(
         time=Instant(usage.at_ns),
+        available_bytes=available,
         usage_bytes=usage.memory_bytes,
         working_set_bytes=usage.working_set_bytes,
-        rss_bytes=usage.rss_bytes,
-        psi=psi,
+        rss_bytes=usage.rss_bytes if usage.rss_bytes is not None else counters.rss_bytes or None,
+        page_faults=counters.page_faults if cgroup is not None else None,
+        major_page_faults=counters.major_page_faults if cgroup is not None else None,
+        psi=cgroup.stalls.get("memory") if cgroup is not None else None,
     )
+
+
+def root_fs_stats(usage: ContainerUsage, image_fs: FsStats | None) -> FsStats | None:
+    """What a container's writable layer uses of the file system of images; None: the runtime does not report it."""
+    if usage.rootfs_bytes is None:
+        return None
+    used, inodes = usage.rootfs_bytes, usage.rootfs_inodes
+    return replace(image_fs or FsStats(), used_bytes=used, inodes_used=inodes)
+
+
+def _log_stats(logs: FsStats | None, fs: FsStats | None) -> FsStats | None:
+    """What a container's logs use of the node's file system."""
+    if logs is None or fs is None:
+        return logs
+    return replace(fs, used_bytes=logs.used_bytes, inodes_used=logs.inodes_used)
 
 
 def _swap_stats(usage: ContainerUsage) -> SwapStats | None:
