@@ -90,13 +90,15 @@ class Authorizer:
         """The user: by client certificate, else by bearer token.
 
         Follows: v1.36, apiserver/pkg/authentication/authenticatorfactory/delegating.go, New: an unknown token is not
-            anonymous.
+            anonymous; where nothing knows tokens, they are not read.
         """
         if certificate:
             user = _certificate_user(certificate)
             if user is not None:
                 return user
-        if authorization[: len(_BEARER)].lower() == _BEARER:
+        knows_tokens = self.tokens is not None or self._token_reviews is not None
+        is_ignored = self._takes_anonymous and not knows_tokens
+        if authorization[: len(_BEARER)].lower() == _BEARER and not is_ignored:
             token = authorization[len(_BEARER) :].strip()
             user_or_refusal = self._token_user(token, now)
             if isinstance(user_or_refusal, User) or self._token_reviews is None or not token:

@@ -287,19 +287,20 @@ def _device_numbers(device: str) -> tuple[str, str]:
 
 
 def _file_systems(groups: Iterable[GroupCounters]) -> Iterator[_Family]:
-    """What containers use of the file system of images, and how large that is."""
+    """What containers use of the file system of images, and how large that is; inodes of the node's."""
     measured = [(each, fs) for each in groups if (fs := each.group.fs) is not None]
-    for name, help_text, amounts in (
-        ("container_fs_usage_bytes", "Bytes used.", [fs.used_bytes for _, fs in measured]),
-        ("container_fs_limit_bytes", "Size of the file system.", [fs.capacity_bytes for _, fs in measured]),
-        ("container_fs_inodes_total", "Inodes of the file system.", [fs.inodes for _, fs in measured]),
-        ("container_fs_inodes_free", "Free inodes.", [fs.inodes_free for _, fs in measured]),
+    of_node = [(each, fs) for each, fs in measured if not each.group.container]
+    for name, help_text, chosen, field in (
+        ("container_fs_usage_bytes", "Bytes used.", measured, "used_bytes"),
+        ("container_fs_limit_bytes", "Size of the file system.", measured, "capacity_bytes"),
+        ("container_fs_inodes_total", "Inodes of the file system.", of_node, "inodes"),
+        ("container_fs_inodes_free", "Free inodes.", of_node, "inodes_free"),
     ):
         family = MetricFamily(name, _GAUGE, help_text, (*_LABELS, "device"))
         samples = [
             MetricSample((*_labels(each), ""), amount, _at_ms(each))
-            for (each, _), amount in zip(measured, amounts, strict=True)
-            if amount is not None
+            for each, fs in chosen
+            if (amount := getattr(fs, field)) is not None
         ]
         yield family, samples
 

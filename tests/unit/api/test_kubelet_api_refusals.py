@@ -15,10 +15,13 @@ from tests.support.kubelet_api import (
 )
 
 from nodewright.api import http_connection, http_server, middleware
+from nodewright.api.access import ANONYMOUS, Authorizer, Grants, Unauthenticated
+from nodewright.api.request_user import User
 from nodewright.api.routes import AccessRole
 from nodewright.host.key_pair import make_key_pair
 from nodewright.runtimes.simulated import settle
 from nodewright.testing.objects import a_pod
+from nodewright.values.instant import Instant
 
 JSON = "application/json"
 
@@ -125,6 +128,15 @@ def test_anonymous_requests_may_be_allowed_but_not_unknown_tokens(tmp_path: Path
             assert "user=system:anonymous" in (await node.request("/exec/a/b/c", "")).text
 
     asyncio.run(through())
+
+
+def test_tokens_are_not_read_where_nothing_knows_them() -> None:
+    async def users(*, takes_anonymous: bool) -> User | Unauthenticated:
+        access = Authorizer(Grants(), takes_anonymous=takes_anonymous, allows_all=True)
+        return await access.authenticate({}, "Bearer t", Instant(0))
+
+    assert asyncio.run(users(takes_anonymous=True)) == User(ANONYMOUS, ("system:unauthenticated",))
+    assert isinstance(asyncio.run(users(takes_anonymous=False)), Unauthenticated)
 
 
 # ---------------------------------------------------------------- who misbehaves

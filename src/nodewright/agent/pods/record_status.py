@@ -1,12 +1,14 @@
 """The status of a pod, made from its record: probe results and postStart hooks included."""
 
+from msgspec.structs import replace
+
 from nodewright.agent.agent_state import AgentConstants, PodRecord, PodStage
 from nodewright.core.lifecycle.pod_actions import ProbeResult, ProbeResults
 from nodewright.core.lifecycle.pod_status import StatusContext, pod_status
 from nodewright.core.lifecycle.probe_state import ProbeKind
 from nodewright.core.requests.qos_and_priority import qos_class
 from nodewright.kubernetes.objects import Pod, PodStatus
-from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
+from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
 from nodewright.reasons.status_evidence import REJECTION_PREFIX
 from nodewright.values.instant import Instant
 
@@ -26,7 +28,7 @@ def record_status(record: PodRecord, now: Instant, constants: AgentConstants) ->
         )
     return pod_status(
         record.pod,
-        record.runtime_status,
+        _reported_runtime_status(record),
         record.status,
         StatusContext(
             now=now,
@@ -40,6 +42,46 @@ def record_status(record: PodRecord, now: Instant, constants: AgentConstants) ->
             awaiting_post_start=frozenset(status.id for status in containers_awaiting_hook(record)),
         ),
     )
+
+
+def _reported_runtime_status(record: PodRecord) -> RuntimePodStatus | None:
+    """The runtime's status in which containers that are stopped to be started again run until then.
+
+    An API server does not take a container that has terminated for good back to running.
+
+    Follows: v1.36, kubelet/pod_workers.go, podWorkerLoop: no status is made while a sync stops and starts containers.
+    """
+    runtime_status = record.runtime_status
+    if runtime_status is None or not record.has_running_effect:
+        return runtime_status
+    statuses = (*record.status.container_statuses, *record.status.init_container_statuses)
+    replaced_ids = {
+        status.container_id
+        for status in statuses
+        if status.name in record.starting_resources and status.state.running is not None
+    }
+    containers = []
+    for container in runtime_status.containers:
+        if container.id in replaced_ids and container.phase is ContainerPhase.EXITED:
+            started = any(
+                other.name == container.name and other.started_ns and other.attempt > container.attempt
+                for other in runtime_status.containers
+            )
+            containers.append(
+                container if started else replace(container, phase=ContainerPhase.RUNNING, finished_ns=0)
+            )
+        elif container.phase is not ContainerPhase.CREATED or not _replaces(
+            container, runtime_status, replaced_ids
+        ):
+            containers.append(container)
+    return replace(runtime_status, containers=tuple(containers))
+
+
+def _replaces(
+    created: RuntimeContainerStatus, runtime_status: RuntimePodStatus, replaced_ids: set[str]
+) -> bool:
+    """Whether a container that was only created follows one of these."""
+    return any(other.id in replaced_ids and other.name == created.name for other in runtime_status.containers)
 
 
 def probe_results(record: PodRecord) -> ProbeResults:

@@ -217,24 +217,6 @@ def test_labels_of_a_pod_change_beside_its_resources_which_are_resized() -> None
     run(scenario())
 
 
-def test_a_container_with_another_image_starts_without_the_back_off_of_the_one_before() -> None:
-    async def scenario() -> None:
-        async with AgentBench(main=ContainerScript(runs_for_s=1, exit_code=1)) as bench:
-            pod = an_api_pod()
-            await listed(bench, pod)
-            await bench.clock.advance(60)
-            assert bench.record("web").container_waiting["main"].reason == "CrashLoopBackOff"
-            count = bench.record("web").status.container_statuses[0].restart_count
-            (main,) = pod.spec.containers
-            await listed(bench, replace(pod, metadata=replace(pod.metadata, labels={"app": "web"})))
-            assert bench.record("web").status.container_statuses[0].restart_count == count
-            spec = replace(pod.spec, containers=(replace(main, image="app:2"),))
-            await listed(bench, replace(pod, spec=spec))
-            assert bench.record("web").status.container_statuses[0].restart_count == count + 1
-
-    run(scenario())
-
-
 def test_two_pods_of_one_name_are_two_pods() -> None:
     async def scenario() -> None:
         async with AgentBench() as bench:
