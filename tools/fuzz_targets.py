@@ -24,7 +24,12 @@ spec:
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: db}
-spec: {replicas: 3, template: {spec: {containers: [{name: db, resources: &r {requests: {cpu: 1}}}, {name: b, resources: *r}]}}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: db, resources: &r {requests: {cpu: 1}}}, {name: b, resources: *r}]}
 """
 
 PROFILE = b"""apiVersion: nodewright.dev/v1alpha1

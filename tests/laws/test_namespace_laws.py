@@ -37,7 +37,12 @@ def objects(draw: st.DrawFn) -> list[Document]:
     for number in range(draw(st.integers(1, 4))):
         kind = draw(st.sampled_from(["Deployment", "StatefulSet", "ReplicaSet", "Pod", "ConfigMap"]))
         made = template(draw(AMOUNTS.filter(lambda one: "i" not in one)), draw(AMOUNTS))
-        spec: Document = {"replicas": draw(st.integers(0, 4)), "template": made}
+        labels = {"app": "a"}
+        spec: Document = {
+            "replicas": draw(st.integers(0, 4)),
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, **made},
+        }
         if kind == "StatefulSet":
             size = {"requests": {"storage": "1Gi"}}
             claim = {

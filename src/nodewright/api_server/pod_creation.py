@@ -221,7 +221,9 @@ def rejection_error(resource: GroupResource, meta: ObjectMeta, because: ObjectRe
             return f"Pod {quoted(meta.name)} is invalid: {errors}"
         case LimitRangeViolation(because=reasons):
             return forbidden_error(resource, meta, limit_range_error(reasons))
-        case PluginRefusal(error=error):
+        case PluginRefusal(error=error, is_internal=is_internal):
+            if is_internal:
+                return error
             return forbidden_error(resource, meta, error)
         case reason:
             return quota_error(resource, meta, reason)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
+from nodewright.kubernetes.name_validation import dns1123_subdomain_errors, path_segment_errors
 from nodewright.kubernetes.objects import (
     Container,
     ObjectMeta,
@@ -80,8 +80,20 @@ class UnknownRuntimeClass(msgspec.Struct, frozen=True):
 
     name: str
 
+    @property
+    def is_unaskable(self) -> bool:
+        """Whether the API server cannot even ask for the class: its name is no segment of a path."""
+        return not self.name or bool(path_segment_errors(self.name))
+
     def api_error(self) -> str:
-        """The API server's error, if it does not know the class either."""
+        """The API server's error, if it does not know the class either.
+
+        Follows: v1.36, client-go/rest/request.go, Request.Name.
+        """
+        if not self.name:
+            return "resource name may not be empty"
+        if self.is_unaskable:
+            return f"invalid resource name {quoted(self.name)}: [{' '.join(path_segment_errors(self.name))}]"
         return f"pod rejected: RuntimeClass {quoted(self.name)} not found"
 
 
@@ -107,6 +119,8 @@ class PluginRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """An admission plugin rejects the pod: status 403."""
 
     error: str
+    is_internal: bool = False
+    """Whether the plugin itself fails: status 500."""
 
 
 class DefaultedPod(msgspec.Struct, frozen=True):
@@ -120,7 +134,8 @@ class DefaultedPod(msgspec.Struct, frozen=True):
         """The first contradiction for which the API server rejects the pod, or a class with a name that none can have."""
         for warning in self.warnings:
             if isinstance(warning, ClassMismatch) or dns1123_subdomain_errors(warning.name):
-                return PluginRefusal(error=warning.api_error())
+                is_internal = isinstance(warning, UnknownRuntimeClass) and warning.is_unaskable
+                return PluginRefusal(error=warning.api_error(), is_internal=is_internal)
         return None
 
 
@@ -280,7 +295,7 @@ def with_runtime_class(
 ) -> tuple[PodSpec, tuple[DefaultingWarning, ...]]:
     """The spec with the overhead, node selector and tolerations of its runtime class."""
     name = spec.runtime_class_name
-    if not name:
+    if name is None:
         return spec, ()
     runtime_class = next((runtime for runtime in runtimes if runtime.metadata.name == name), None)
     if runtime_class is None:

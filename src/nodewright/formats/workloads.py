@@ -13,6 +13,7 @@ from nodewright.api_server.pod_creation import (
     ClusterObjects,
     InvalidPod,
     PodCreation,
+    PodRefusal,
     created_pod,
     rejection_error,
     unknown_class_fields,
@@ -173,9 +174,7 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
     refusal = None
     if because is not None:
         error = rejection_error(PODS, creation.defaulted.metadata, because)
-        refusal = api_server_refusal(
-            workload, error, "Invalid" if isinstance(because, InvalidPod) else "Forbidden"
-        )
+        refusal = api_server_refusal(workload, error, _status(because))
     return replace(
         workload,
         pod=with_canonical_quantities(creation.without_defaults)
@@ -189,6 +188,12 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
             NotJudged(what=field, because=why) for field, why in unknown_class_fields(creation.warnings)
         ),
     )
+
+
+def _status(because: PodRefusal) -> str:
+    if isinstance(because, InvalidPod):
+        return "Invalid"
+    return "InternalError" if isinstance(because, PluginRefusal) and because.is_internal else "Forbidden"
 
 
 def refused_in_namespace(read: UnadmittedWorkload) -> Workload:

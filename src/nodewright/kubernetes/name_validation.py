@@ -102,6 +102,19 @@ def http_path_errors(text: str) -> list[str]:
     return [] if _PATH_RE.fullmatch(text) else [f"Invalid path (regex used for validation is '{_PATH}')"]
 
 
+def path_segment_errors(text: str) -> list[str]:
+    """Why a name cannot be asked for at an API server: it is no segment of a path.
+
+    Follows: v1.36, client-go/rest/request.go, IsValidPathSegmentName.
+
+    >>> path_segment_errors(".."), path_segment_errors("a/%"), path_segment_errors("a b")
+    (["may not be '..'"], ["may not contain '/'", "may not contain '%'"], [])
+    """
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{character}'" for character in "/%" if character in text]
+
+
 def label_value_errors(text: str) -> list[str]:
     """Why the text is not a label value.
 

@@ -15,7 +15,7 @@ class APIServerRefusal(Fact, frozen=True, kw_only=True):
     """
 
     status: str
-    """The API server's status: `Forbidden` or `Invalid`."""
+    """The API server's status: `Forbidden`, `Invalid`, or `InternalError` where a plugin fails."""
     error: str
     """The API server's error."""
     pod: str

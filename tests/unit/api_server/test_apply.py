@@ -22,8 +22,11 @@ def manifests(*texts: str) -> list[Manifest]:
 def pods_of(
     kind: str, spec: str, containers: str = "{name: a, resources: {limits: {cpu: 1}}}", more: str = ""
 ) -> str:
-    version = {"Job": "batch/v1", "CronJob": "batch/v1"}.get(kind, "apps/v1")
-    template = f"template: {{spec: {{containers: [{containers}]{more}}}}}"
+    if kind in ("Job", "CronJob"):
+        version, selector, more = "batch/v1", "", f"{more}, restartPolicy: Never"
+    else:
+        version, selector = "apps/v1", "selector: {matchLabels: {app: a}}, "
+    template = f"{selector}template: {{metadata: {{labels: {{app: a}}}}, spec: {{containers: [{containers}]{more}}}}}"
     return f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: {kind.lower()}}}, spec: {{{spec}{template}}}}}"
 
 

@@ -43,6 +43,7 @@ JOB = (
     .replace("Deployment", "Job")
     .replace("replicas", "parallelism")
     .replace("  selector: {matchLabels: {a: b}}\n", "")
+    .replace("spec: {containers", "spec: {restartPolicy: Never, containers")
 )
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a%d}, spec: {containers: [{name: a, image: x}]}}\n"
 FORECAST = """apiVersion: nodewright.dev/v1alpha1

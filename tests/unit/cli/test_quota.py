@@ -235,8 +235,9 @@ def test_bad_quotas_are_refused_in_the_api_servers_words(
 
 def test_many_objects_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sets = "".join(
-        f"{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: r{number}}}, spec: {{replicas: 2, template: "
-        "{spec: {containers: [{name: a}]}}}}\n---\n"
+        f"{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: r{number}}}, spec: {{replicas: 2, "
+        "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, "
+        "spec: {containers: [{name: a}]}}}}\n---\n"
         for number in range(8)
     )
     shown = text(capsys, "-f", file(tmp_path, sets + QUOTA % ("pods: 15", "")), code=NO)

@@ -2,6 +2,7 @@ import pytest
 
 from nodewright.core.admission_plugins import (
     DefaultingWarning,
+    PluginRefusal,
     PriorityMismatch,
     RuntimeClassMismatch,
     UnknownPriorityClass,
@@ -171,6 +172,23 @@ MERGES = [
     ((Toleration(key="spot", value="a"),), (Toleration(key="spot", operator="Equal", value="a"),),
      (Toleration(key="spot", value="a"),)),
 ]  # fmt: skip
+
+
+# Answers of an API server; it asks itself for a class that it has not in its cache.
+@pytest.mark.parametrize(
+    ("name", "error", "is_internal"),
+    [
+        ("a b", 'pod rejected: RuntimeClass "a b" not found', False),
+        ("a..b", 'pod rejected: RuntimeClass "a..b" not found', False),
+        ("a/b", "invalid resource name \"a/b\": [may not contain '/']", True),
+        ("%2f/", "invalid resource name \"%2f/\": [may not contain '/' may not contain '%']", True),
+        ("..", "invalid resource name \"..\": [may not be '..']", True),
+        ("", "resource name may not be empty", True),
+    ],
+)
+def test_runtime_classes_with_impossible_names_are_refused(name: str, error: str, is_internal: bool) -> None:
+    refusal = defaulted_pod(Pod(spec=PodSpec(runtime_class_name=name))).refusal
+    assert refusal == PluginRefusal(error=error, is_internal=is_internal)
 
 
 @pytest.mark.parametrize(("own", "of_class", "wanted"), MERGES)

@@ -70,6 +70,10 @@ def test_a_limit_range_is_as_the_api_server_keeps_it() -> None:
     assert str(entry.manifest.object.spec.limits[0].default_request["cpu"]) == "1001m"
 
 
+SELECTING = (
+    "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a}]}}"
+)
+JOB_TEMPLATE = "template: {spec: {containers: [{name: a}], restartPolicy: Never}}"
 CONTROLLERS = """
     apps/v1 Deployment   replicas: 3                                            ->  3 replicasets.apps 25%/25%
     apps/v1 Deployment   strategy: {type: Recreate}                             ->  1 replicasets.apps none
@@ -90,7 +94,7 @@ CONTROLLERS = """
 def test_controllers_have_their_number_of_pods(line: str) -> None:
     left, wanted = (part.strip() for part in line.split("->"))
     version, kind, spec = left.split(maxsplit=2)
-    template = "template: {spec: {containers: [{name: a}]}}"
+    template = SELECTING if version == "apps/v1" else JOB_TEMPLATE
     if spec.startswith("{"):
         spec = spec[1:-1]
     spec = spec.replace("%s", template) if "%s" in spec else f"{spec}, {template}"
@@ -180,6 +184,6 @@ def test_rolling_updates_must_be_possible(line: str) -> None:
     left, rule = (part.strip() for part in line.split("->"))
     kind, update = left.split(maxsplit=1)
     field = "strategy" if kind == "Deployment" else "updateStrategy"
-    spec = f"{field}: {{rollingUpdate: {{{update}}}}}, template: {{spec: {{containers: [{{name: a}}]}}}}"
+    spec = f"{field}: {{rollingUpdate: {{{update}}}}}, {SELECTING}"
     (fault,) = faults(f"{{apiVersion: apps/v1, kind: {kind}, metadata: {{name: a}}, spec: {{{spec}}}}}")
     assert f"spec.{field}.rollingUpdate.{rule}" in fault

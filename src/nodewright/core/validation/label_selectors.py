@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodewright.core.validation.placement import label_selector_violations
-from nodewright.core.validation.violation import Violation, invalid
+from nodewright.core.validation.violation import Violation, invalid, required
 
 Fields = Mapping[str, Any]
 
@@ -17,22 +17,32 @@ _NO_TEMPLATE_CHECK = {
     "StatefulSet": "",
 }
 
+_REQUIRES_SELECTOR = tuple(_NO_TEMPLATE_CHECK)
+
 WITH_SELECTORS = (*_EMPTY, "ReplicationController")
 """The kinds whose selector has to select the pods of the template."""
 
 
 def selector_violations(kind: str, spec: Fields, path: str) -> Iterator[Violation]:
-    """The violations in the selector of a workload that has one, and in the labels of its template.
+    """The violations in the selector of a workload, and in the labels of its template.
 
+    An absent selector selects nothing, so that the template does not match it either.
     Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidateDeploymentSpec, ValidateReplicaSetSpec,
         ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/core/validation/validation.go,
-        ValidatePodTemplateSpecForRC, whose selector is a map of labels.
+        ValidateReplicationControllerSpec, whose selector is a map of labels and by default those of the template.
     """
-    selector: Fields = spec["selector"]
+    selector: Fields | None = spec.get("selector")
     labels = template_labels(spec)
     if kind == "ReplicationController":
-        if selector and not selects({"matchLabels": selector}, labels):
+        if not (selector or labels):
+            yield required(f"{path}.selector")
+        elif selector and not selects({"matchLabels": selector}, labels):
             yield mismatch(spec, path)
+        return
+    if selector is None:
+        if kind in _REQUIRES_SELECTOR:
+            yield required(f"{path}.selector")
+        yield mismatch(spec, path)
         return
     violations = [*label_selector_violations(selector, f"{path}.selector")]
     yield from violations

@@ -160,11 +160,12 @@ def _pod_term_violations(term: Fields, labels: Labels, path: str) -> Iterator[Vi
 
     Follows: v1.36, pkg/apis/core/validation/validation.go, validatePodAffinityTerm.
     """
+    term = _with_own_labels(term, labels)
     for name in ("labelSelector", "namespaceSelector"):
         yield from label_selector_violations(term.get(name), f"{path}.{name}")
     for namespace in term.get("namespaces") or ():
         yield from each_invalid(f"{path}.namespace", namespace, dns1123_label_errors(namespace))
-    yield from _label_key_list_violations(term, labels, path)
+    yield from _label_key_list_violations(term, path)
     topology_key = term.get("topologyKey") or ""
     if not topology_key:
         yield required(f"{path}.topologyKey", "can not be empty")
@@ -186,12 +187,28 @@ def label_selector_violations(selector: Fields | None, path: str) -> Iterator[Vi
         yield from _value_violations(requirement.values, expression)
 
 
-def _label_key_list_violations(term: Fields, labels: Labels, path: str) -> Iterator[Violation]:
-    """The violations in `matchLabelKeys` and `mismatchLabelKeys`.
+def _with_own_labels(term: Fields, labels: Labels) -> Fields:
+    """The term or constraint whose selector has the pod's own labels, as the API server adds them before it validates.
 
-    The API server adds the pod's own labels with these keys to the selector before it validates.
-    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateMatchLabelKeysAndMismatchLabelKeys;
-        pkg/registry/core/pod/strategy.go, applyLabelKeysToLabelSelector.
+    Follows: v1.36, pkg/registry/core/pod/strategy.go, applyLabelKeysToLabelSelector.
+    """
+    selector = term.get("labelSelector")
+    added = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(name) or ()
+        if key in labels
+    ]
+    if selector is None or not added:
+        return term
+    expressions = [*(selector.get("matchExpressions") or ()), *added]
+    return {**term, "labelSelector": {**selector, "matchExpressions": expressions}}
+
+
+def _label_key_list_violations(term: Fields, path: str) -> Iterator[Violation]:
+    """The violations in `matchLabelKeys` and `mismatchLabelKeys`, where the selector has the pod's own labels.
+
+    Follows: v1.36, pkg/apis/core/validation/validation.go, ValidateMatchLabelKeysAndMismatchLabelKeys.
     """
     selector = term.get("labelSelector")
     keys, other_keys = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
@@ -203,8 +220,7 @@ def _label_key_list_violations(term: Fields, labels: Labels, path: str) -> Itera
                 yield from each_invalid(f"{path}.{name}[{index}]", key, label_key_errors(key))
     if selector is not None:
         seen = set(selector.get("matchLabels") or {})
-        expressions = [fields.get("key") or "" for fields in selector.get("matchExpressions") or ()]
-        for key in (*expressions, *(key for key in (*keys, *other_keys) if key in labels)):
+        for key in (fields.get("key") or "" for fields in selector.get("matchExpressions") or ()):
             if key in seen and key in keys:
                 index = max(index for index, listed_key in enumerate(keys) if listed_key == key)
                 yield invalid(f"{path}[{index}]", key, "exists in both matchLabelKeys and labelSelector")
@@ -243,8 +259,9 @@ def topology_spread_violations(
             policy = constraint.get(name)
             if policy is not None and policy not in _NODE_POLICIES:
                 yield not_supported(f"{each_path}.{name}", policy, _NODE_POLICIES)
-        yield from _label_key_list_violations({**constraint, "mismatchLabelKeys": ()}, labels, each_path)
-        yield from label_selector_violations(constraint.get("labelSelector"), f"{each_path}.labelSelector")
+        merged = _with_own_labels({**constraint, "mismatchLabelKeys": ()}, labels)
+        yield from _label_key_list_violations(merged, each_path)
+        yield from label_selector_violations(merged.get("labelSelector"), f"{each_path}.labelSelector")
 
 
 def _min_domains_violations(min_domains: int | None, action: str, path: str) -> Iterator[Violation]:

@@ -36,13 +36,12 @@ def template_restart_violations(kind: str, spec: PodSpec, path: str) -> Iterator
     Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidatePodTemplateSpecForReplicaSet,
         ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/core/validation/validation.go,
         ValidatePodTemplateSpecForRC; pkg/apis/batch/validation/validation.go, validateJobSpec.
-    Departs: a Job without a restart policy is accepted, where the API server requires one.
     """
     policy, field = spec.restart_policy, f"{path}.restartPolicy"
     if kind in _JOBS:
-        if policy == "Always":
+        if policy in ("", "Always"):  # The default is a policy that no Job can have.
             yield required(field, 'valid values: "OnFailure", "Never"')
-        elif policy and policy not in _JOB_POLICIES:
+        elif policy not in _JOB_POLICIES:
             yield not_supported(field, policy, _JOB_POLICIES)
         return
     owner = _NAMES_IN_MESSAGES.get(kind)

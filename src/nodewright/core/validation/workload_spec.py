@@ -51,14 +51,13 @@ def workload_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator
     Follows: v1.36, pkg/apis/apps/validation/validation.go, ValidateDeploymentSpec, ValidateReplicaSetSpec,
         ValidateStatefulSetSpec, ValidateDaemonSetSpec; pkg/apis/batch/validation/validation.go, validateJobSpec,
         validateCronJobSpec.
-    Departs: a workload without a selector is accepted, because no decision here depends on it.
     """
     for field in _COUNTS.get(kind, ()):
         if (number := spec.get(field)) is not None and number < 0:
             yield invalid(f"{path}.{field}", number, _NEGATIVE)
     if kind == "ReplicationController" and spec.get("template") is None:
         yield required(f"{path}.template")
-    elif kind in WITH_SELECTORS and spec.get("selector") is not None:
+    elif kind in WITH_SELECTORS:
         yield from selector_violations(kind, spec, path)
     yield from strategy_violations(kind, spec, path)
     if kind == "Deployment" and (deadline := spec.get("progressDeadlineSeconds")) is not None:

@@ -72,6 +72,23 @@ def test_label_keys_are_compared_with_the_selector_and_the_pods_own_labels() -> 
     ]
 
 
+LONG = "x" * 64
+TOO_LONG = f'Invalid value: "{LONG}": name part must be no more than 63 bytes'
+
+
+def test_the_pods_own_labels_are_validated_in_selectors() -> None:
+    term = {"labelSelector": {}, "topologyKey": "zone", "mismatchLabelKeys": [LONG]}
+    assert found(affinity("podAffinity", REQUIRED, term), **{LONG: "a"})[1:] == [
+        f"{PODS}.labelSelector.matchExpressions[0].key: {TOO_LONG}",
+        f"{PODS}.mismatchLabelKeys[0]: {TOO_LONG}",
+    ]
+    spread = {"topologySpreadConstraints": [{**SPREAD, "labelSelector": {}, "matchLabelKeys": [LONG]}]}
+    assert found(spread, **{LONG: "a"})[1:] == [
+        f"{PATH}.matchLabelKeys[0]: {TOO_LONG}",
+        f"{PATH}.labelSelector.matchExpressions[0].key: {TOO_LONG}",
+    ]
+
+
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
 PATH = "topologySpreadConstraints[0]"
 SPREADS = [

@@ -25,10 +25,14 @@ def mismatch(shown: str) -> list[str]:
     return [f"spec.template.metadata.labels: Invalid value: {shown}: {MISMATCH}"]
 
 
+VALID = selecting({"matchLabels": {"a": "b"}}, a="b")
+"""Of a workload that selects the pods of its template."""
+NO_SELECTOR = "spec.selector: Required value"
+
 CASES: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("Deployment", {"replicas": 0}, []),
-    ("Deployment", {"replicas": -1}, [f"spec.replicas: Invalid value: -1: {NEGATIVE}"]),
-    ("Deployment", {"progressDeadlineSeconds": 5, "minReadySeconds": 5},
+    ("Deployment", VALID | {"replicas": 0}, []),
+    ("Deployment", VALID | {"replicas": -1}, [f"spec.replicas: Invalid value: -1: {NEGATIVE}"]),
+    ("Deployment", VALID | {"progressDeadlineSeconds": 5, "minReadySeconds": 5},
      ["spec.progressDeadlineSeconds: Invalid value: 5: must be greater than minReadySeconds"]),
     ("Deployment", selecting({"matchLabels": {"a": "b"}}, a="b", c="d"), []),
     ("Deployment", selecting({"matchLabels": {"a": "b"}}, c="d", a="c"), mismatch('{"a":"c","c":"d"}')),
@@ -41,15 +45,15 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("DaemonSet", selecting(matching("DoesNotExist"), b="c"), []),
     ("DaemonSet", selecting(matching("Gt", "1"), a="2"),
      ['spec.selector.matchExpressions[0].operator: Invalid value: "Gt": not a valid selector operator']),
-    ("DaemonSet", {"replicas": -1}, []),
-    ("StatefulSet", {"podManagementPolicy": "Any"},
+    ("DaemonSet", VALID | {"replicas": -1}, []),
+    ("StatefulSet", VALID | {"podManagementPolicy": "Any"},
      ["spec.podManagementPolicy: Invalid value: \"Any\": must be 'OrderedReady' or 'Parallel'"]),
-    ("StatefulSet", {"ordinals": {"start": -1}}, [f"spec.ordinals.start: Invalid value: -1: {NEGATIVE}"]),
-    ("StatefulSet", {"volumeClaimTemplates": [{"spec": CLAIM}]}, []),
-    ("StatefulSet", {"volumeClaimTemplates": [{}]},
+    ("StatefulSet", VALID | {"ordinals": {"start": -1}}, [f"spec.ordinals.start: Invalid value: -1: {NEGATIVE}"]),
+    ("StatefulSet", VALID | {"volumeClaimTemplates": [{"spec": CLAIM}]}, []),
+    ("StatefulSet", VALID | {"volumeClaimTemplates": [{}]},
      [f"{CLAIMS}.accessModes: Required value: at least 1 access mode is required",
       f"{CLAIMS}.resources[storage]: Required value"]),
-    ("StatefulSet", {"volumeClaimTemplates": [{"spec": {**CLAIM, "volumeMode": "Tape"}}]},
+    ("StatefulSet", VALID | {"volumeClaimTemplates": [{"spec": {**CLAIM, "volumeMode": "Tape"}}]},
      [f'{CLAIMS}.volumeMode: Unsupported value: "Tape": supported values: "Block", "Filesystem"']),
     ("Job", {"completions": -2, "backoffLimit": -1},
      [f"spec.completions: Invalid value: -2: {NEGATIVE}", f"spec.backoffLimit: Invalid value: -1: {NEGATIVE}"]),
@@ -64,6 +68,13 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
      [f"spec.jobTemplate.spec.parallelism: Invalid value: -1: {NEGATIVE}",
       'spec.concurrencyPolicy: Unsupported value: "Queue": supported values: "Allow", "Forbid", "Replace"']),
     ("PodTemplate", {"replicas": -1}, []),
+    ("Deployment", {}, [NO_SELECTOR, *mismatch("null")]),
+    ("ReplicaSet", {**VALID, "selector": None}, [NO_SELECTOR, *mismatch('{"a":"b"}')]),
+    ("StatefulSet", {**VALID, "selector": None}, [NO_SELECTOR, *mismatch('{"a":"b"}')]),
+    ("DaemonSet", {**VALID, "selector": None}, mismatch('{"a":"b"}')),
+    ("ReplicationController", {**VALID, "selector": None}, []),  # by default the labels of the template
+    ("ReplicationController", {"template": {}}, [NO_SELECTOR]),
+    ("Job", {"template": {}}, []),  # its selector is generated
 ]  # fmt: skip
 
 
