@@ -19,6 +19,13 @@ from tests.support.real_api_server import ASSETS, free_port
 NODE = "worker"
 _START_S = 60
 _V1 = Path("/sys/fs/cgroup")
+_MACHINE_FILES = (
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/kernel/mm/hugepages",
+    "/proc/meminfo",
+    "/proc/cpuinfo",
+)
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "systemd", "cpu,cpuacct")
 
 
@@ -36,7 +43,17 @@ def lacking_kubelet() -> str:
 class RealKubelet:
     """A running kubelet."""
 
-    def __init__(self, folder: Path, endpoint: str, configuration: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        endpoint: str,
+        configuration: Mapping[str, Any],
+        *,
+        kubeconfig: Path | None = None,
+        machine: Path | None = None,
+    ) -> None:
+        """``machine`` holds files of /sys and /proc that it sees in place of this machine's."""
+        self._kubeconfig, self._machine = kubeconfig, machine
         self.root, self.manifests, self.port = folder / "kubelet", folder / "manifests", free_port()
         self.log_file = folder / "kubelet.log"
         self._folder = folder
@@ -80,6 +97,11 @@ class RealKubelet:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Starts it, and waits until it answers."""
         for place in (self.root, self.manifests):
@@ -88,6 +110,12 @@ class RealKubelet:
         self._make_cgroups()
         command = [f"{ASSETS}/kubelet", f"--config={self.config_file}", f"--root-dir={self.root}"]
         command += [f"--hostname-override={NODE}", f"--cert-dir={self._folder}/pki", "--v=2"]
+        command += [] if self._kubeconfig is None else [f"--kubeconfig={self._kubeconfig}"]
+        if self._machine is not None:
+            # In a mount namespace of its own; nothing of it is seen outside.
+            mounts = (f"mount --bind '{self._machine}{path}' {path}" for path in _MACHINE_FILES)
+            script = " && ".join((*mounts, 'exec "$@"'))
+            command = ["unshare", "--mount", "--propagation=private", "sh", "-c", script, "sh", *command]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + _START_S

@@ -158,6 +158,19 @@ def test_of_equal_victims_the_one_that_was_started_last_is_preempted() -> None:
     assert fates([*reversed(started), *high]) == "running,preempted,running"
 
 
+def test_a_preemptor_goes_to_its_nominated_node_before_others_that_wait() -> None:
+    low = some_pods(2, a_template("cpu=6"), has_controller=False)
+    waiting = some_pods(1, a_template("cpu=6"), "w", arrives_s=1)
+    high = some_pods(1, a_template("cpu=3", priority=5), "q", arrives_s=2)
+    result = run(some_nodes(2), [*low, *waiting, *high])
+    # The room of the victim is the preemptor's, though the pod that waits came first.
+    assert [(pod.outcome, pod.node) for pod in result.pods if pod.outcome != "waiting"] == [
+        ("preempted", 0),
+        ("running", 1),
+        ("running", 0),
+    ]
+
+
 def test_pods_that_must_not_preempt_wait() -> None:
     low = some_pods(1, a_template("cpu=6"))
     high = some_pods(1, a_template("cpu=6", priority=5, preemptionPolicy="Never"), "q", arrives_s=1)

@@ -1,5 +1,9 @@
+from pathlib import Path
+
 import pytest
 
+from nodewright.profiles.machine.host_facts import cgroup_version
+from nodewright.profiles.machine.host_files import copied_machine
 from nodewright.profiles.machine.missing_facts import MachineFact, MissingFact, missing_fact_sentence
 
 
@@ -17,3 +21,15 @@ def test_every_missing_fact_has_a_one_line_sentence(fact: MachineFact) -> None:
 def test_a_missing_file_is_reported_with_the_substitute() -> None:
     lack = MissingFact(fact=MachineFact.SWAP, place="/proc/meminfo", substitute="0")
     assert missing_fact_sentence(lack) == "swap: not known (/proc/meminfo is missing), 0 in the profile"
+
+
+def test_an_empty_cgroup_tree_is_not_called_missing(tmp_path: Path) -> None:
+    for directory in ("sys/fs/cgroup", "sys/devices/system"):
+        (tmp_path / directory).mkdir(parents=True)
+    sources = copied_machine(tmp_path)
+    assert cgroup_version(sources) == 2
+    (lack,) = sources.missing
+    place = tmp_path / "sys/fs/cgroup"
+    assert missing_fact_sentence(lack) == (
+        f"cgroup version: not known ({place} is empty or missing), 2 in the profile"
+    )
