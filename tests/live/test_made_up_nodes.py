@@ -59,7 +59,7 @@ class KubeletVerdict(NamedTuple):
 
 def kubelet_verdict(server: RealAPIServer, name: str, kubelet: RealKubelet) -> KubeletVerdict:
     """What the kubelet makes of the pod; its prefix of all messages is left out."""
-    deadline = time.monotonic() + _DECISION_S
+    deadline, status = time.monotonic() + _DECISION_S, dict[str, Any]()
     while time.monotonic() < deadline:
         status = server.request("GET", f"{PODS}/{name}").body["status"]
         if status["phase"] == "Failed":
