@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from nodewright.cluster.access import AccessOptions, ExecPlugin
-from nodewright.cluster.api_answers import JSON_ERRORS, json_error
+from nodewright.cluster.api_answers import json_error
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.kubeconfig import load_access
 from nodewright.cluster.node_sources import read_cluster_node
@@ -19,8 +19,7 @@ from nodewright.cluster.pod_events import pod_event_sentences
 from nodewright.cluster.reader import Selection, read_objects
 from nodewright.cluster.request_credentials import run_plugin
 from nodewright.cluster.tls import tls_context
-from nodewright.errors import InputError
-from nodewright.formats.manifests import workloads_from
+from nodewright.errors import JSON_ERRORS, InputError
 from nodewright.kubernetes.objects import ObjectMeta, Pod
 from nodewright.profiles.node_export import encode_node_export, node_export, read_node_export
 from nodewright.profiles.profile_files import load_profile

@@ -7,6 +7,9 @@ import msgspec
 
 from nodewright.printable import printable
 
+JSON_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)
+"""What decoding raises for bytes that are not the JSON that was expected, or that is nested too deeply."""
+
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault of an input."""

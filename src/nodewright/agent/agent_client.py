@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from nodewright.errors import Fault, HostError, InputError
+from nodewright.errors import JSON_ERRORS, Fault, HostError, InputError
 
 SOCKET_VARIABLE = "NODEWRIGHT_SOCKET"
 """The environment variable that names the socket."""
@@ -70,7 +70,7 @@ class AgentClient:
         connection, response = self._request(method, route, query, body)
         try:
             return json.loads(response.read())
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, *JSON_ERRORS) as error:
             raise HostError("talk to the agent at", str(self.path), self._error_text(error)) from None
         finally:
             connection.close()
@@ -134,7 +134,7 @@ def _raise_for_status(code: int, body: bytes) -> None:
     try:
         status = json.loads(body)
         causes = (status.get("details") or {}).get("causes", ())
-    except (ValueError, AttributeError):
+    except (AttributeError, *JSON_ERRORS):
         raise AgentStatusError(code, str(code), body.decode(errors="replace")) from None
     if code == _UNPROCESSABLE and causes:
         raise InputError([Fault(rule=cause["message"]) for cause in causes])

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.agent_main.agent_settings import AgentSettings
-from nodewright.errors import Fault, InputError
+from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Taint
 
@@ -45,7 +45,7 @@ class SavedNodeObject(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def saved_node_object(root_dir: Path) -> SavedNodeObject:
     """What the last agent knew of the Node object; nothing where there is no such file, or none that can be read."""
-    with suppress(OSError, ValueError, msgspec.ValidationError):
+    with suppress(OSError, *JSON_ERRORS):
         return decode(json.loads((root_dir / NODE_OBJECT).read_text("utf-8")), SavedNodeObject)
     return SavedNodeObject()
 

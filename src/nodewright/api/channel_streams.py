@@ -27,7 +27,7 @@ from wsproto.utilities import ProtocolError
 from nodewright.api.middleware import TAKE_OVER_CONNECTION
 from nodewright.api.routes import BAD_REQUEST, INTERNAL_ERROR, APIError
 from nodewright.api.upgrade_proxy import is_websocket_request
-from nodewright.errors import HostError
+from nodewright.errors import JSON_ERRORS, HostError
 from nodewright.host.streams import STDOUT, ProcessSession
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -197,7 +197,7 @@ class _Conversation:
 
     async def _end_message(self, channel: int | None, message: bytes) -> None:
         if channel == _RESIZE:
-            with suppress(msgspec.DecodeError, msgspec.ValidationError):
+            with suppress(*JSON_ERRORS):
                 size = msgspec.json.decode(message, type=_TerminalSize)
                 self._session.resize(min(size.width, _MAX_SIZE), min(size.height, _MAX_SIZE))
         elif channel == _CLOSE and self._protocol == PROTOCOLS[0] and message[:1] == bytes([_STDIN]):

@@ -75,6 +75,8 @@ def embedded_config(app: Any) -> uvicorn.Config:
         http="h11",
         ws="none",
         timeout_graceful_shutdown=1,
+        # No proxy is in front of these servers: a client must not name its own address or scheme.
+        proxy_headers=False,
     )
 
 

@@ -30,7 +30,7 @@ from nodewright.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, p
 from nodewright.core.cgroups.cgroup_plan import CgroupLevel
 from nodewright.core.requests.qos_and_priority import QOSClass
 from nodewright.engine import Node
-from nodewright.errors import Fault, HostError, InputError
+from nodewright.errors import JSON_ERRORS, Fault, HostError, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.regular_files import read_regular_file
 from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
@@ -269,7 +269,7 @@ def _journalled(options: AuditOptions) -> NodeProfile:
     head, _, _ = _content(path).partition(b"\n")
     try:
         node = json.loads(head + b"]}}")["spec"]["node"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError, *JSON_ERRORS) as error:
         raise InputError([Fault(source=str(path), rule=f"it is no journal of an agent: {error}")]) from None
     return profile_from_bytes(json.dumps(node).encode(), str(path))
 

@@ -18,6 +18,7 @@ from nodewright.cli.agent_connection import (
     with_agent,
 )
 from nodewright.cli.options import output_option
+from nodewright.errors import JSON_ERRORS, HostError
 from nodewright.kubernetes.objects import Pod
 from nodewright.output.exit_codes import ERROR, YES
 from nodewright.output.json_yaml import as_json, as_yaml
@@ -110,7 +111,10 @@ def _watch(agent: AgentClient, scope: str | None, names: Sequence[str], output: 
     pods = decode_pods(agent.get(*list_route(scope, "pods"))["items"])
     table.fit_columns([pod for pod in pods if not names or pod.metadata.name in names])
     for line in agent.stream_lines(*list_route(scope, "pods"), watch=True):
-        event = json.loads(line) if line.strip() else None
+        try:
+            event = json.loads(line) if line.strip() else None
+        except JSON_ERRORS as error:
+            raise HostError("watch the pods of", "the agent", f"no JSON: {error}") from None
         if event is None or (names and event["object"]["metadata"]["name"] not in names):
             continue
         if output in ("json", "yaml", "name"):

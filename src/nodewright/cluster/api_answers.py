@@ -12,14 +12,12 @@ import msgspec
 
 from nodewright.cluster.access import ClusterAccess
 from nodewright.cluster.api_error import ApiError
+from nodewright.errors import JSON_ERRORS
 
 # Bounded, because a page of nothing but starts would be searched in quadratic time.
 _TITLE = re.compile(r"<title[^<>]{0,100}>([^<]{0,300})", re.IGNORECASE)
 _MAX_TEXT_LENGTH = 300
 _MAX_PAGE_BYTES = 10_000
-
-JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are not the JSON that was expected, or that is nested too deeply."""
 
 
 class StatusObject(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from nodewright.cluster.access import ClusterAccess, PEMSource, UserCredentials
 from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.node_sources import ClusterNode, NodeReading, cluster_node
-from nodewright.errors import HostError, InputError
+from nodewright.errors import JSON_ERRORS, HostError, InputError
 from nodewright.formats.documents import InputFile
 from nodewright.kubernetes.node_profile import ReadSource
 from nodewright.profiles.capture.from_cluster import read_node
@@ -58,7 +58,7 @@ async def exported_cluster_node(
 def _export_url(node: bytes) -> str:
     try:
         return (msgspec.json.decode(node, type=_Node).metadata.annotations or {}).get(EXPORT_URL, "")
-    except msgspec.DecodeError:
+    except JSON_ERRORS:
         return ""  # `read_node` states the fault.
 
 

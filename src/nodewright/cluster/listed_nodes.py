@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from nodewright.cluster.all_nodes import AllNodes, ListedNode, ListedPod
 from nodewright.cluster.node_sources import CONFIGZ, WITHOUT_CONFIGZ
 from nodewright.core.admission_plugins import with_canonical_quantities
-from nodewright.errors import Fault, InputError
+from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.decode import decode_json
 from nodewright.formats.documents import InputFile
 from nodewright.kubernetes.node_profile import NodeProfile, ReadSource
@@ -106,7 +105,7 @@ class ListedNodes:
                 self._specs[placed.spec] = with_canonical_quantities(written).spec
             if placed.status not in self._statuses:
                 self._statuses[placed.status] = decode_json(placed.status, PodStatus)
-        except msgspec.DecodeError as error:
+        except JSON_ERRORS as error:
             source = f"pod/{placed.name} of namespace {placed.namespace}"
             raise InputError([Fault(source=source, rule=str(error))]) from None
         meta = ObjectMeta(name=placed.name, namespace=placed.namespace, uid=placed.uid)

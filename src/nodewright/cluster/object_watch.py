@@ -5,8 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from nodewright.cluster.api_answers import JSON_ERRORS, StatusObject
+from nodewright.cluster.api_answers import StatusObject
 from nodewright.cluster.api_error import ApiError
+from nodewright.errors import JSON_ERRORS
 
 
 class VersionedMeta(msgspec.Struct, frozen=True, rename="camel"):

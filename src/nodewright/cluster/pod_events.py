@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from nodewright.cluster.api_answers import JSON_ERRORS
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_names import ResourceKind
 from nodewright.cluster.reader import ClusterReader, Selection, listed_objects
+from nodewright.errors import JSON_ERRORS
 from nodewright.kubernetes.objects import Pod
 
 _EVENTS = ResourceKind("events", "Event", "v1", ("ev",))

@@ -5,11 +5,10 @@ from typing import Protocol
 
 import msgspec
 
-from nodewright.cluster.api_answers import JSON_ERRORS
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_list import ObjectPage, collected_pages
 from nodewright.cluster.object_names import ClusterName, ResourceKind
-from nodewright.errors import Fault, InputError
+from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.documents import InputFile
 
 NOT_FOUND, FORBIDDEN = 404, 403

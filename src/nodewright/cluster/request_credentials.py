@@ -14,8 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from nodewright.cluster.access import MAX_CREDENTIAL_BYTES, ExecPlugin, Impersonation, UserCredentials
-from nodewright.cluster.api_answers import JSON_ERRORS
-from nodewright.errors import HostError
+from nodewright.errors import JSON_ERRORS, HostError
 from nodewright.formats.regular_files import read_bounded
 from nodewright.values.instant import Instant, InstantError
 

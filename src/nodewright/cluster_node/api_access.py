@@ -9,12 +9,11 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
-from nodewright.cluster.api_answers import JSON_ERRORS
 from nodewright.cluster.api_client import ApiClient, ApiRequest
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_watch import lines_of
 from nodewright.cluster_node.cluster_api import JSON, STRATEGIC_MERGE
-from nodewright.errors import HostError
+from nodewright.errors import JSON_ERRORS, HostError
 
 _SILENCE_S = 60.0
 """How much longer than it was asked for a watch may last before its connection counts as dead."""

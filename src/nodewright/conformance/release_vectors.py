@@ -5,6 +5,7 @@ Beside the vectors, or one folder up, is a folder `releases/R`: `<family>.jsonl.
 """
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import msgspec
 
 from nodewright.conformance.vectors import STANDARD_STREAM, Vector, open_text, read_vectors
-from nodewright.errors import Fault, InputError
+from nodewright.errors import JSON_ERRORS, Fault, InputError
+from nodewright.formats.regular_files import error_text
 from nodewright.releases.release_table import NEWEST
 
 
@@ -52,8 +54,13 @@ class RecordedRelease:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._answers: dict[str, dict[str, Any]] = {}
-        by_reason = json.loads((folder / "skipped.json").read_text(encoding="utf-8"))
-        self.skipped = frozenset(name for names in by_reason.values() for name in names)
+        path = folder / "skipped.json"
+        try:
+            by_reason = json.loads(path.read_text(encoding="utf-8"))
+            self.skipped = frozenset(name for names in by_reason.values() for name in names)
+        except (OSError, AttributeError, TypeError, *JSON_ERRORS) as error:
+            rule = f"must be an object with lists of ids: {error_text(error)}"
+            raise InputError([Fault(source=str(path), rule=rule)]) from None
 
     def answers(self, family: str) -> dict[str, Any]:
         """The differing answers of a family by the id of the question."""
@@ -64,9 +71,13 @@ class RecordedRelease:
 
 
 def _differing(path: str) -> dict[str, Any]:
-    with open_text(path) as lines:
-        documents = (json.loads(line) for line in lines if line.strip())
-        return {document["id"]: document["expect"] for document in documents}
+    try:
+        with open_text(path) as lines:
+            documents = (json.loads(line) for line in lines if line.strip())
+            return {document["id"]: document["expect"] for document in documents}
+    except (OSError, EOFError, KeyError, TypeError, zlib.error, *JSON_ERRORS) as error:
+        rule = f"must have an object with id and expect on each line: {error_text(error)}"
+        raise InputError([Fault(source=path, rule=rule)]) from None
 
 
 def _folder(path: str, release: str) -> Path | None:

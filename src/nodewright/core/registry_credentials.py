@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from nodewright.errors import JSON_ERRORS
 from nodewright.kubernetes.namespace_objects import Secret
 
 DOCKER_CONFIG_JSON_KEY, DOCKERCFG_KEY = ".dockerconfigjson", ".dockercfg"
@@ -51,7 +52,7 @@ def logins_of_config(content: bytes, *, is_old: bool = False) -> tuple[RegistryL
         document = json.loads(content)
         auths = document if is_old else document.get("auths")
         return tuple(_login(registry, entry) for registry, entry in ({} if auths is None else auths).items())
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, *JSON_ERRORS):
         # The decoder's message could contain secrets.
         raise ValueError("error occurred while trying to unmarshal json") from None
 

@@ -20,6 +20,12 @@ WATCH_S, ANSWER_S = 30, 45.0
 SETTLE_S = 60.0
 """How long calls wait for the first answers of all exporters; then the missing ones count as unknown."""
 _SKEW_S = 300.0
+_MIN_WATCH_S = 1.0
+"""A watch that ends earlier without news is answered like a failure: the next one waits."""
+_LARGE_EXPORT_BYTES = 256 << 10
+"""From here on an export is read beside the loop, which answers the scheduler meanwhile."""
+_USUAL_COST_S, _PAUSE_FACTOR = 0.05, 9.0
+"""An exporter whose answers cost more than usual may have a tenth of the time."""
 _FIRST_READS = 32
 """How many exports are read at once when thousands of nodes appear together; watches are not limited."""
 
@@ -69,7 +75,7 @@ class ExportFollowers:
         """Called with a node and why its export is of no use."""
         self.log: Callable[[str], None] = lambda _text: None
         self.errors: Counter[str] = Counter()
-        """By kind: `transport`, `content`, `skew`."""
+        """By kind: `transport`, `content`, `internal`, `skew`."""
         self._tasks: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._unanswered: set[str] = set()
         self._first_reads = asyncio.Semaphore(_FIRST_READS)
@@ -113,38 +119,67 @@ class ExportFollowers:
         delay, generation, is_failing = BackOffDelay(), -1, False
         while True:
             try:
-                if generation < 0:
-                    async with self._first_reads:
-                        content = await self._requested(url, generation)
-                else:
-                    content = await self._requested(url, generation)
-                if content is None:
-                    self.cluster.confirm_export(name, now_s=self._clock.monotonic_s())
-                else:
-                    generation = self._take(name, content)
-            except (aiohttp.ClientError, OSError, TimeoutError, InputError) as error:
-                kind = "content" if isinstance(error, InputError) else "transport"
+                generation, pause_s = await self._next(name, url, generation)
+            except Exception as error:  # noqa: BLE001 - the export of one node must not end the following of it
+                is_content = isinstance(error, InputError)
+                is_transport = isinstance(error, aiohttp.ClientError | OSError | TimeoutError)
+                kind = "content" if is_content else "transport" if is_transport else "internal"
                 self.errors[kind] += 1
                 text = f"{url}: {str(error) or type(error).__name__}"
-                if not is_failing or kind == "content":
+                if not is_failing or is_content:
                     self.log(f"node {name}: {text}")
                 is_failing = True
                 self._unanswered.discard(name)
-                if kind == "content":
+                if not is_transport:
                     self.on_error(name, text)
                     generation = -1
                 await self._clock.sleep(delay.next_s())
                 continue
             is_failing = False
             self._unanswered.discard(name)
+            if pause_s is None:
+                await self._clock.sleep(delay.next_s())
+                continue
             delay.reset()
+            if pause_s:
+                await self._clock.sleep(pause_s)
+
+    async def _next(self, name: str, url: str, generation: int) -> tuple[int, float | None]:
+        """Takes over the next export: its generation, and a pause; None: the watch ended before its time.
+
+        Errors: aiohttp.ClientError, OSError and TimeoutError of the connection; InputError for an export that cannot be.
+        """
+        started_s = self._clock.monotonic_s()
+        if generation < 0:
+            async with self._first_reads:
+                content = await self._requested(url, generation)
+        else:
+            content = await self._requested(url, generation)
+        answered_s = self._clock.monotonic_s()
+        if content is None:
+            self.cluster.confirm_export(name, now_s=answered_s)
+            return generation, 0.0 if answered_s - started_s >= _MIN_WATCH_S else None
+        source = f"export of node {name}"
+        is_large = len(content) > _LARGE_EXPORT_BYTES
+        read = asyncio.to_thread(read_node_export, content, source) if is_large else None
+        export = read_node_export(content, source) if read is None else await read
+        self._take(name, export)
+        cost_s = self._clock.monotonic_s() - answered_s
+        return export.generation, _PAUSE_FACTOR * cost_s if cost_s > _USUAL_COST_S else 0.0
 
     async def _requested(self, url: str, generation: int) -> bytes | None:
-        """The next export; None: it is still of this generation."""
+        """The next export; None: it is still of this generation.
+
+        The Node object names the URL, and a writer of that object could read a token that is sent in plain text.
+        """
         assert self._session is not None
+        headers = self._access.headers()
+        if headers and not url.startswith("https://"):
+            raise aiohttp.ClientError("the token of --export-token-file is sent over https only")
         query = {"watch": "true", "generation": str(generation), "timeoutSeconds": str(WATCH_S)}
         params = query if generation >= 0 else {}
-        async with self._session.get(url, params=params, headers=self._access.headers()) as response:
+        get = self._session.get(url, params=params, headers=headers, allow_redirects=False)
+        async with get as response:
             if response.status == 304:
                 return None
             if response.status != 200:
@@ -155,19 +190,17 @@ class ExportFollowers:
                 content += await response.content.read(MAX_EXPORT_BYTES)
             return content
 
-    def _take(self, name: str, content: bytes) -> int:
-        """Takes over an export; its generation.
+    def _take(self, name: str, export: NodeExport) -> None:
+        """Takes over an export.
 
-        Errors: InputError for an export that cannot be, or of another node.
+        Errors: InputError for an export of another node.
         """
-        export = read_node_export(content, f"export of node {name}")
         if export.node_name != name:
             rule = f"the export is that of node {export.node_name}"
             raise InputError([Fault(path="nodeName", value=export.node_name, rule=rule)])
         self._note_skew(export)
         now_s = self._clock.monotonic_s()
         self.cluster.put_export(name, export.profile, generation=export.generation, now_s=now_s)
-        return export.generation
 
     def _note_skew(self, export: NodeExport) -> None:
         """Counts clocks that differ; ages are measured by this machine's clock only."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from nodewright.errors import JSON_ERRORS
 from nodewright.fleet.simulation.cluster_view import AssignedPod
 from nodewright.fleet.simulation.fleet_simulation import FleetSimulation, PodCompletion, SimulationSetup
 from nodewright.fleet.simulation.node_pressure import EvictionCheck
@@ -238,7 +239,7 @@ def _decoded(data: bytes, run: str) -> Any:
     body = data[len(line) + 1 :]
     try:
         header = msgspec.json.decode(line, type=_CheckpointHeader)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except JSON_ERRORS:
         raise CheckpointError("is not a checkpoint of a fleet") from None
     if header.kind != _KIND:
         raise CheckpointError("is not a checkpoint of a fleet")

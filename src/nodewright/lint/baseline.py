@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from nodewright.errors import Fault, InputError
+from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.documents import read_file
 from nodewright.lint.lint_report import LintFinding
 
@@ -45,7 +45,7 @@ def read_baseline(path: Path) -> Baseline:
     """
     try:
         return msgspec.json.decode(read_file(str(path)).content, type=Baseline)
-    except msgspec.DecodeError as error:
+    except JSON_ERRORS as error:
         rule = f"is not a baseline: {error}; `nodewright lint --write-baseline FILE` writes one"
         raise InputError([Fault(source=str(path), rule=rule)]) from None
 

@@ -1,5 +1,6 @@
 """Loads what an upgrade is decided on: one node with its kubelet's files, or many nodes with their pods."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.engine import DEFAULT_NAME, Node, node_parts, profile_release
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
-from nodewright.formats.regular_files import read_regular_file
+from nodewright.formats.regular_files import error_text, open_regular, read_regular_file
 from nodewright.formats.workloads import Workload
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
@@ -212,9 +213,16 @@ def cases_of_nodes(
 
 
 def _files(path: str) -> list[str]:
+    """The file, or the files of the directory, which nobody has named and which have to be regular ones."""
     if not Path(path).is_dir():
         return [path]
-    return [str(file) for file in sorted(Path(path).iterdir()) if file.suffix in _SUFFIXES]
+    files = [str(file) for file in sorted(Path(path).iterdir()) if file.suffix in _SUFFIXES]
+    for file in files:
+        try:
+            os.close(open_regular(file))
+        except OSError as error:
+            raise InputError([Fault(rule=f"cannot be read: {error_text(error)}", source=file)]) from None
+    return files
 
 
 def _is_profile(path: str) -> bool:

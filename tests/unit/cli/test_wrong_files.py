@@ -145,3 +145,11 @@ def test_empty_manifests_are_an_error_as_in_kubectl(
     path.write_text(content)
     assert run(command.replace("@", str(path)).split()) == ERROR
     assert capsys.readouterr() == ("", f"error: {error}\n".replace("@", str(path)))
+
+
+def test_a_directory_of_nodes_has_nothing_that_never_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "node.yaml")
+    assert run(["upgrade", "--from", "1.35", "--to", "1.36", "--nodes", str(tmp_path)]) == ERROR
+    assert "node.yaml: cannot be read: is not a regular file" in capsys.readouterr().err

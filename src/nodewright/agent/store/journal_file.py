@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from nodewright.agent.outcome import NodeStep
+from nodewright.errors import JSON_ERRORS
 from nodewright.node.node_state import NodeState
 
 JOURNAL_END = "\n]}}\n"
@@ -32,7 +33,7 @@ def repaired_journal(journal: bytes) -> bytes | None:
         event = line.removesuffix(b",")
         try:
             json.loads(event)
-        except ValueError:
+        except JSON_ERRORS:
             break
         events.append(event)
     if not events:

@@ -9,6 +9,7 @@ from nodewright.core.validation.placement import toleration_violations
 from nodewright.core.validation.references import relative_path_violations
 from nodewright.core.validation.security_profiles import app_armor_violations
 from nodewright.core.validation.violation import Violation, containers_with_fields, forbidden, invalid
+from nodewright.errors import JSON_ERRORS
 from nodewright.kubernetes.objects import Pod, Toleration
 from nodewright.values.golang import quoted
 
@@ -52,7 +53,7 @@ def pod_annotation_violations(pod: Pod, path: str, *, is_template: bool) -> Iter
 def _toleration_annotation_violations(text: str, path: str) -> Iterator[Violation]:
     try:
         tolerations = msgspec.json.decode(text, type=tuple[Toleration, ...])
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except JSON_ERRORS as error:
         yield invalid(path, _TOLERATIONS, str(error))
         return
     for index, toleration in enumerate(tolerations):

@@ -73,7 +73,10 @@ def _parsed(text: str) -> dict[str, PodResourceInfo] | str:
         parse(text.encode())
     except GoJSONError as error:
         return str(error)
-    document = json.loads(text, parse_int=saturated_int)
+    try:
+        document = json.loads(text, parse_int=saturated_int)
+    except RecursionError:  # Go's limit of depth is ten times that of Python.
+        return "exceeded max depth"
     if not isinstance(document, dict | None):
         return unmarshal_type_error(json_kind(document), "state.PodResourceCheckpointInfo")
     decoded = decode_as_go(document or {}, _Checkpoint)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from nodewright.errors import JSON_ERRORS
 from nodewright.host.file_store import open_regular_file
 from nodewright.host.ports import ContainerUsage, RuntimeFacts
 from nodewright.kubernetes.runtime_status import (
@@ -102,7 +103,7 @@ def cgroup_of(info: Mapping[str, str], parent: str) -> str:
     """
     try:
         path = json.loads(info["info"])["runtimeSpec"]["linux"]["cgroupsPath"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, *JSON_ERRORS):
         return ""
     if not isinstance(path, str):
         return ""
@@ -123,7 +124,7 @@ def cgroup_driver(info: Mapping[str, str]) -> str:
     try:
         runtimes = json.loads(info["config"])["containerd"]["runtimes"]
         options = [runtime.get("options") or {} for runtime in runtimes.values()]
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, *JSON_ERRORS):
         return ""
     uses_systemd = {bool(option.get("SystemdCgroup")) for option in options}
     # Where the runtime handlers differ there is no single answer.
@@ -138,7 +139,7 @@ def sandbox_image(info: Mapping[str, str]) -> str:
     """
     try:
         image = json.loads(info["config"])["sandboxImage"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, *JSON_ERRORS):
         return ""
     return image if isinstance(image, str) else ""
 

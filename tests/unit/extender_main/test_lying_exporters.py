@@ -1,0 +1,119 @@
+"""Exporters that lie, hurry or lead elsewhere: they cost the extender little, and learn nothing."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from tests.support.binding_cluster import BindingCluster, ExtenderBench
+from tests.unit.scheduling.test_tracked_cluster import a_profile
+
+from nodewright.api.http_server import ListenAddress, serve_network
+from nodewright.api.middleware import RefusalLog
+from nodewright.extender_main.export_followers import ExportAccess, ExportFollowers
+from nodewright.host.clock import HostClock
+from nodewright.kubernetes.objects import ObjectMeta
+from nodewright.profiles.node_export import encode_node_export, node_export
+from nodewright.values.instant import Instant
+
+_LIMIT_S = 30.0
+
+
+class PausingClock(HostClock):
+    """A clock whose first sleep of a second or so never ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses_s: list[float] = []
+        self.is_pausing = asyncio.Event()
+
+    async def sleep(self, duration_s: float) -> None:
+        self.pauses_s.append(duration_s)
+        self.is_pausing.set()
+        await asyncio.Event().wait()
+
+
+class Exporter:
+    """A server whose answers are a function of the number of the request."""
+
+    def __init__(self, answer: Callable[[int], Response]) -> None:
+        self._answer = answer
+        self.paths: list[str] = []
+
+    async def handle(self, request: Request) -> Response:
+        self.paths.append(request.url.path)
+        return self._answer(len(self.paths))
+
+
+async def followed(
+    answer: Callable[[int], Response], token_file: Path | None = None, *, breaks: bool = False
+) -> tuple[Exporter, ExportFollowers, PausingClock, list[str]]:
+    """What has happened when the followers of an exporter pause for the first time."""
+    exporter, clock, log = Exporter(answer), PausingClock(), list[str]()
+    bench = ExtenderBench(BindingCluster(clock), clock)
+    bench.feed.nodes.has_listed = bench.feed.pods.has_listed = True
+    app = Starlette(routes=[Route("/{path:path}", exporter.handle)])
+    async with AsyncExitStack() as stack:
+        serving = serve_network(app, ListenAddress("127.0.0.1", 0), None, RefusalLog(lambda _text: None))
+        address = await stack.enter_async_context(serving)
+        followers = await stack.enter_async_context(
+            ExportFollowers(ExportAccess(token_file=token_file), bench.cluster, clock)
+        )
+        followers.log, followers.on_error = log.append, bench.feed.export_failed
+        if breaks:
+            bench.cluster.put_export = None  # type: ignore[method-assign, assignment] # a bug
+        followers.follow("n1", f"http://{address}/state")
+        async with asyncio.timeout(_LIMIT_S):
+            await clock.is_pausing.wait()
+    return exporter, followers, clock, log
+
+
+def an_export(_number: int = 1) -> Response:
+    profile = replace(a_profile(), metadata=ObjectMeta(name="n1"))
+    export = node_export(profile, generation=1, observed_time=Instant(10**9))
+    return Response(encode_node_export(export))
+
+
+def test_a_watch_that_always_ends_at_once_is_not_repeated_at_once() -> None:
+    exporter, followers, clock, _ = asyncio.run(
+        followed(lambda number: an_export() if number == 1 else Response(status_code=304))
+    )
+    assert len(exporter.paths) == 2
+    assert min(clock.pauses_s) >= 0.8
+    assert not followers.errors["transport"]
+
+
+def test_a_token_is_not_sent_in_plain_text(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    exporter, followers, _, log = asyncio.run(followed(an_export, tmp_path / "token"))
+    assert not exporter.paths
+    assert followers.errors["transport"] == 1
+    assert "over https only" in log[0]
+
+
+def test_exporters_lead_nowhere_else() -> None:
+    exporter, followers, _, log = asyncio.run(followed(lambda _number: RedirectResponse("/elsewhere")))
+    assert exporter.paths == ["/state"]
+    assert followers.errors["transport"] == 1
+    assert "status 307" in log[0]
+
+
+@pytest.mark.parametrize("token", ["a\nb", "\x00", "\udcff"])
+def test_a_token_that_is_no_header_is_an_error_of_each_request(token: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(token.encode("utf-8", "surrogateescape"))
+    exporter, followers, clock, _ = asyncio.run(followed(an_export, tmp_path / "token"))
+    assert not exporter.paths
+    assert sum(followers.errors.values()) == len(clock.pauses_s) == 1
+
+
+def test_a_bug_does_not_end_the_following() -> None:
+    _, followers, clock, log = asyncio.run(followed(an_export, breaks=True))
+    assert followers.errors["internal"] == 1
+    assert len(clock.pauses_s) == 1
+    assert log[0].startswith("node n1: ")
