@@ -20,6 +20,7 @@ from nodewright.cluster.reader import Selection, read_objects
 from nodewright.cluster.request_credentials import run_plugin
 from nodewright.cluster.tls import tls_context
 from nodewright.errors import JSON_ERRORS, InputError
+from nodewright.formats.manifests import workloads_from
 from nodewright.kubernetes.objects import ObjectMeta, Pod
 from nodewright.profiles.node_export import encode_node_export, node_export, read_node_export
 from nodewright.profiles.profile_files import load_profile
