@@ -16,11 +16,21 @@ _KEEPALIVE_S, _KEEPALIVE_PROBES = 15, 9
 """Follows: Go, net/tcpsock.go, KeepAliveConfig."""
 
 
+class WaitingConnection(Protocol):
+    """A connection without a complete handshake or request, which may have to give way to another one."""
+
+    source: str
+    """The client's address."""
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+
+
 class ConnectionOwner(Protocol):
     """The server that a connection belongs to."""
 
-    waiting: dict["HTTPConnection", None]
-    """Connections without a complete request, the oldest first."""
+    waiting: dict[WaitingConnection, None]
+    """Handshakes, and connections without a complete request, the oldest first."""
     plain_headers: list[tuple[bytes, bytes]]
     """Headers of answers to requests that are no HTTP."""
 

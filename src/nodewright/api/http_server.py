@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import uvicorn
 
-from nodewright.api.http_connection import HTTPConnection
+from nodewright.api.http_connection import HTTPConnection, WaitingConnection
 from nodewright.api.middleware import App, Receive, RefusalLog, Scope, Send, run_bounded
 from nodewright.errors import HostError
 from nodewright.output.terminal import print_log_line
@@ -152,6 +152,17 @@ def log_to_stderr() -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s", handlers=[LineLogHandler()])
 
 
+class _Handshake:
+    """A connection whose TLS handshake is not complete."""
+
+    def __init__(self, source: str, task: asyncio.Task[None]) -> None:
+        self.source, self._task = source, task
+
+    def abort(self) -> None:
+        """Closes the connection."""
+        self._task.cancel()
+
+
 class _NetworkServer(EmbeddedServer):
     """A server that limits connections per client, and records failed handshakes with the client's address.
 
@@ -167,8 +178,8 @@ class _NetworkServer(EmbeddedServer):
         self._handshake_tasks: set[asyncio.Task[None]] = set()
         self._connection_counts = Counter[str]()
         """By client address."""
-        self.waiting: dict[HTTPConnection, None] = {}
-        """Connections without a complete request, the oldest first."""
+        self.waiting: dict[WaitingConnection, None] = {}
+        """Handshakes, and connections without a complete request, the oldest first."""
         self.plain_headers: list[tuple[bytes, bytes]] = []
         """Headers of answers to requests that are no HTTP."""
         self._max_connections = connection_limit()
@@ -210,6 +221,7 @@ class _NetworkServer(EmbeddedServer):
                 if replaced is None:
                     connection.close()
                     continue
+                self.waiting.pop(replaced, None)
                 replaced.abort()
             self._connection_counts[source] += 1
             task = asyncio.create_task(self._connect(connection, source))
@@ -217,6 +229,16 @@ class _NetworkServer(EmbeddedServer):
             task.add_done_callback(self._handshake_tasks.discard)
 
     async def _connect(self, connection: socket.socket, source: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handshake = _Handshake(source, task)
+        self.waiting[handshake] = None
+        try:
+            await self._connect_waiting(connection, source)
+        finally:
+            self.waiting.pop(handshake, None)
+
+    async def _connect_waiting(self, connection: socket.socket, source: str) -> None:
         loop = asyncio.get_running_loop()
         context = None if self._context is None else self._context()
         timeout_s = None if context is None else HANDSHAKE_TIMEOUT_S

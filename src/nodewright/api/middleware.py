@@ -6,6 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
@@ -31,6 +32,7 @@ ABORT_CONNECTION = "hang_up"
 """The key of the function that aborts the connection."""
 TAKE_OVER_CONNECTION = "take_over"
 """The key of the function that takes the connection over, after the request is complete; it returns reader and writer."""
+_TOO_LARGE = 413
 _READS = ("GET", "HEAD")
 _METHODS = frozenset(["OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"])
 
@@ -195,38 +197,46 @@ async def run_bounded(
 ) -> bool:
     """Runs the application with limits for the request's size and time, and for slow readers unless they ``may_pause``.
 
-    False: a limit is exceeded, and the connection is closed.
+    False: a limit is exceeded; the connection is closed, without an answer unless the body is too large.
     """
+    body = _LimitedBody(receive, MAX_BODY_BYTES if max_body_bytes is None else max_body_bytes)
     try:
-        await app(
-            scope,
-            _limited_receive(receive, MAX_BODY_BYTES if max_body_bytes is None else max_body_bytes),
-            send if may_pause else _timed_send(send),
-        )
-    except (_SendTimeoutError, ClientDisconnect):
+        await app(scope, body.receive, send if may_pause else _timed_send(send))
+    except (_SendTimeoutError, ClientDisconnect, HTTPException):
         await _abort_connection(scope)
         return False
-    return True
+    return not body.is_too_large
 
 
-def _limited_receive(receive: Receive, max_body_bytes: int) -> Receive:
-    """Receives a body; if it is too large or too slow, the client counts as disconnected."""
-    size, is_complete = 0, False
+class _LimitedBody:
+    """Receives a body; one that is too large is an error of the request, one that is too slow a lost client."""
 
-    async def limited_receive() -> Message:
-        nonlocal size, is_complete
-        if is_complete:
-            return await receive()
+    def __init__(self, receive: Receive, max_bytes: int) -> None:
+        self._receive, self._max_bytes = receive, max_bytes
+        self._size, self._is_complete = 0, False
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether more has been received than may be."""
+        return self._size > self._max_bytes
+
+    async def receive(self) -> Message:
+        """The next part.
+
+        Errors: HTTPException beyond the limit.
+        """
+        if self._is_complete:
+            return await self._receive()
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S):
-                message = await receive()
+                message = await self._receive()
         except TimeoutError:
             return {"type": "http.disconnect"}
-        size += len(message.get("body", b""))
-        is_complete = not message.get("more_body", False)
-        return message if size <= max_body_bytes else {"type": "http.disconnect"}
-
-    return limited_receive
+        self._size += len(message.get("body", b""))
+        self._is_complete = not message.get("more_body", False)
+        if self.is_too_large:
+            raise HTTPException(_TOO_LARGE, f"the body is larger than {self._max_bytes} bytes")
+        return message
 
 
 class _SendTimeoutError(Exception):

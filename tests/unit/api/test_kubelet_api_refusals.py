@@ -10,6 +10,7 @@ from tests.support.kubelet_api import (
     LOOPBACK,
     CertificateAuthority,
     HTTPSAgent,
+    http_request,
     parsed_response,
     with_served_agent,
 )
@@ -209,6 +210,32 @@ def test_idle_connections_of_a_crowd_give_way_to_a_request(
             assert (await node.request("/pods")).status == 200
 
     asyncio.run(through())
+
+
+def test_handshakes_of_a_crowd_that_hang_give_way_to_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "MAX_CONNECTIONS_PER_ADDRESS", 3)
+
+    async def through() -> None:
+        async with HTTPSAgent(tmp_path) as node:
+            place = node.places[0]
+            held = [await asyncio.open_connection(place.address, place.port) for _ in range(6)]
+            assert (await node.request("/pods")).status == 200
+            # The first of them have been closed, without a byte.
+            assert await held[0][0].read() == b""
+            for _, writer in held:
+                writer.close()
+
+    asyncio.run(through())
+
+
+@with_served_agent()
+async def test_clients_do_not_name_their_own_address(node: HTTPSAgent) -> None:
+    headers = {"X-Forwarded-For": "10.9.8.7", "Authorization": "Bearer wrong"}
+    assert (await http_request(node.places[0], "/pods", headers, context=node.client())).status == 401
+    assert node.refusal_events()
+    assert not any("10.9.8.7" in event for event in node.refusal_events())
 
 
 @with_served_agent()

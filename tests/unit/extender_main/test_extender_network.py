@@ -16,6 +16,7 @@ from tests.unit.scheduling.test_tracked_cluster import a_profile
 
 from nodewright.api.tls import ReloadingTLS
 from nodewright.errors import InputError
+from nodewright.extender_main import run_extender
 from nodewright.extender_main.export_followers import ExportAccess, ExportFollowers
 from nodewright.extender_main.extender_options import ExtenderOptions
 from nodewright.extender_main.extender_routes import MAX_CALL_BYTES
@@ -49,7 +50,8 @@ class Caller:
 
     async def post(self, path: str, document: Any, **headers: str) -> tuple[int, Any]:
         """The status and the answer."""
-        body = document if isinstance(document, bytes) else msgspec.json.encode(document)
+        is_ready = isinstance(document, bytes | AsyncIterator)
+        body = document if is_ready else msgspec.json.encode(document)
         async with self._session.post(
             f"{self._url}{path}", data=body, ssl=False, headers=headers
         ) as response:
@@ -143,6 +145,21 @@ def test_malformed_calls_get_an_error_with_the_field(path: str, body: Any, statu
             assert (code, answer["kind"]) == (status, "Status")
             assert text in answer["message"]
             assert await caller.post("/prioritize", {"Pod": {"spec": {}}, "NodeNames": []}) == (200, [])
+
+    asyncio.run(scenario())
+
+
+def test_a_call_without_a_length_is_refused_where_it_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_extender, "MAX_CALL_BYTES", 1000)
+
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 100
+
+    async def scenario() -> None:
+        async with serving() as caller:
+            status, answer = await caller.post("/filter", parts())
+            assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")
 
     asyncio.run(scenario())
 
