@@ -38,11 +38,12 @@ DEFAULT_NAME = "node1"
 
 
 def state_with_pods(
-    state: NodeState, spec: NodeProfileSpec, source: str
+    state: NodeState, spec: NodeProfileSpec, source: str, *, are_stored: bool = False
 ) -> tuple[NodeState, tuple[str, ...]]:
     """The state with the profile's pods, and warnings about them.
 
-    Pods hold their recorded allocations; without a record, what the managers assign in order.
+    Pods hold their recorded allocations; without a record, what the managers assign in order. ``are_stored``: the pods
+    have uids and the API server's defaults.
     """
     warnings = []
     if spec.allocations is not None:
@@ -52,11 +53,16 @@ def state_with_pods(
             f"a kubelet with these allocations in its state files does not start: {kubelet_start_error(failure)}"
             for failure in restored.because
         ]
-    for pod in spec.pods:
-        if pod.is_terminal:
-            continue
-        recovered = pod_as_stored(with_uid(with_canonical_quantities(pod)), state.config.gates)
-        result = step(state, PodRecovered(recovered, is_allocated=spec.allocations is not None))
+    gates = state.config.gates
+    pods = [
+        pod if are_stored else pod_as_stored(with_uid(with_canonical_quantities(pod)), gates)
+        for pod in spec.pods
+        if not pod.is_terminal
+    ]
+    if spec.allocations is not None:
+        state, pods = state.with_pods(pods), []
+    for pod in pods:
+        result = step(state, PodRecovered(pod, is_allocated=False))
         state = result.state
         if result.decision is Decision.REFUSED:
             rejection = kubelet_text(result.because[0])

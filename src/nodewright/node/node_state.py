@@ -67,6 +67,16 @@ class NodeState(msgspec.Struct, frozen=True):
             undecided_pods=self.undecided_pods | {pod.uid} if assumed else self.undecided_pods,
         )
 
+    def with_pods(self, pods: Iterable[Pod]) -> "NodeState":
+        """The state with more active pods, the last in order, which hold their allocations already."""
+        added = {pod.uid: without_ungated_resources(pod, self.config) for pod in pods}
+        return replace(
+            self,
+            pods={**self.pods, **added},
+            containers={**self.containers, **{uid: container_names(pod) for uid, pod in added.items()}},
+            usage=self.usage.plus(*added.values()),
+        )
+
     def with_resized(self, pod: Pod) -> "NodeState":
         """The state with the resized pod in place of the old one."""
         return self._with_replaced(without_ungated_resources(pod, self.config))

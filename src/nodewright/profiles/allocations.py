@@ -101,6 +101,8 @@ class _AllocationCheck:
     memory_types: dict[int, set[str]] = field(init=False)
     """The memory types of each NUMA node."""
     cpu_holders: list[tuple[_Holder, CPUSet]] = field(default_factory=list)
+    held_cpus: CPUSet = field(default_factory=CPUSet)
+    """The CPUs of all holders."""
     device_holders: dict[tuple[str, str], list[_Holder]] = field(default_factory=dict)
     containers: set[tuple[str, str]] = field(default_factory=set)
 
@@ -168,10 +170,12 @@ class _AllocationCheck:
         if unknown := cpus - self.cpus:
             rule = f"the machine has no CPU {unknown}, its CPUs are {self.cpus or 'none'}"
             yield Fault(path=path, value=str(cpus), rule=rule)
-        for other, held_cpus in self.cpu_holders:
+        for other, held_cpus in self.cpu_holders if cpus & self.held_cpus else ():
             if (common := held_cpus & cpus) and not holder.shares_with(other):
                 yield Fault(path=path, value=str(cpus), rule=f"CPU {common} is held by {other}")
-        self.cpu_holders.append((holder, cpus))
+        if cpus:
+            self.cpu_holders.append((holder, cpus))
+            self.held_cpus |= cpus
 
     def _memory_faults(self, path: str, block: MemoryBlock) -> Iterator[Fault]:
         if block.size < 0:

@@ -1,15 +1,14 @@
 """Node states without names, shared by all nodes alike, with their verdicts about pods."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
+from nodewright.core.admission_plugins import with_canonical_quantities
 from nodewright.engine import Node
 from nodewright.engine.node_from_profile import state_with_pods
-from nodewright.kubernetes.node_profile import NodePart, NodeProfile, NodeProfileSpec
-from nodewright.kubernetes.objects import ContainerState, ContainerStatus, ObjectMeta, Pod, PodStatus
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
 from nodewright.node.events import PodAdded
 from nodewright.node.node_config import NO_CUSTOM_POLICIES
 from nodewright.node.node_state import NodeState, pod_as_stored
@@ -17,10 +16,11 @@ from nodewright.node.placement_cost import NO_COST, NUMALayout, PlacementCost
 from nodewright.node.step import Decision, Step, step
 from nodewright.reasons.reason import Reason
 from nodewright.reasons.texts import kubelet_text, sentence
-from nodewright.scheduling.pod_queries import PodQuery, digest_of, shape_of
+from nodewright.releases.feature_gates import FeatureGates
+from nodewright.scheduling.nameless_profiles import NamelessPod, NamelessProfile, NodeNames, named_pod
+from nodewright.scheduling.pod_queries import PodQuery
 
 MAX_STATES, MAX_VERDICTS = 20_000, 400_000
-_NODE = "node"
 
 
 class NodeVerdict(NamedTuple):
@@ -182,42 +182,53 @@ class StatePool:
         self._states: OrderedDict[str, SharedState] = OrderedDict()
         self._started: OrderedDict[str, SharedState] = OrderedDict()
         """Nodes without pods, by the digest of their profiles."""
+        self._pods: OrderedDict[tuple[str, int], tuple[Pod, FeatureGates]] = OrderedDict()
+        """Pods with their defaults."""
         self._max_states, self._max_verdicts = max_states, max_verdicts
         self._with_verdicts: list[SharedState] = []
         self.counts = VerdictCounts()
 
-    def state_of(self, profile: NodeProfile) -> SharedState:
-        """The state of the node that a profile describes.
+    def state_of(self, profile: NodeProfile, names: NodeNames | None = None) -> SharedState:
+        """The state of the node that a profile describes; ``names`` are of the same node, whichever came before.
 
         Errors: InputError for a profile that no kubelet can have.
         """
-        bare = profile_without_names(profile)
-        key = digest_of(bare)
-        known = self._states.get(key)
+        nameless = (names or NodeNames()).removed_from(profile)
+        known = self._states.get(nameless.key)
         if known is None:
-            started = self._started_node(bare)
-            state, _ = state_with_pods(started.state, bare.spec, "state")
-            known = self._states[key] = SharedState(state, started.layout, self)
+            started = self._started_node(nameless)
+            stored = [self._stored_pod(pod, started.state.config.gates) for pod in nameless.pods]
+            state, _ = state_with_pods(started.state, nameless.spec(stored), "state", are_stored=True)
+            known = self._states[nameless.key] = SharedState(state, started.layout, self)
             while len(self._states) > self._max_states:
                 self._states.popitem(last=False)
         else:
-            self._states.move_to_end(key)
+            self._states.move_to_end(nameless.key)
         return known
 
-    def _started_node(self, profile: NodeProfile) -> SharedState:
+    def _started_node(self, nameless: NamelessProfile) -> SharedState:
         """The node without pods: its configuration is most of the work, and seldom changes.
 
         Errors: InputError.
         """
-        empty = replace(profile, spec=replace(profile.spec, pods=(), allocations=None))
-        key = digest_of(empty)
-        known = self._started.get(key)
+        known = self._started.get(nameless.empty_key)
         if known is None:
-            state = Node.from_profile(empty, source="state").state
-            known = self._started[key] = SharedState(state, NUMALayout.of(state), self)
+            state = Node.from_profile(nameless.empty, source="state").state
+            known = self._started[nameless.empty_key] = SharedState(state, NUMALayout.of(state), self)
             while len(self._started) > self._max_states:
                 self._started.popitem(last=False)
         return known
+
+    def _stored_pod(self, pod: NamelessPod, gates: FeatureGates) -> Pod:
+        """The pod with the defaults of an API server; equal pods share it, and what is cached by its spec."""
+        key = (pod.key, id(gates))
+        known = self._pods.get(key)
+        if known is None:
+            # The gates are kept, so that no others get their id.
+            known = self._pods[key] = pod_as_stored(with_canonical_quantities(pod.pod), gates), gates
+            while len(self._pods) > self._max_states:
+                self._pods.popitem(last=False)
+        return known[0]
 
     def count_verdict(self, state: SharedState) -> None:
         """Counts a fact that a state remembers; at the limit all forget theirs."""
@@ -229,122 +240,6 @@ class StatePool:
             self._with_verdicts.clear()
 
 
-def pod_number(index: int) -> str:
-    """The uid and name of the pod at this place in the order of admission."""
-    return f"{index:05d}"
-
-
 def last_number(state: NodeState) -> str:
     """The name of the pod that was admitted last; empty: there is none."""
     return max(state.pods, default="")
-
-
-def named_pod(pod: Pod, index: int) -> Pod:
-    """The pod with its number as uid and name."""
-    number = pod_number(index)
-    return replace(pod, metadata=replace(pod.metadata, uid=number, name=number))
-
-
-def profile_without_names(profile: NodeProfile) -> NodeProfile:
-    """The profile without the names of node and pods, so that nodes alike have equal profiles.
-
-    Labels are not part of it: whether a pod selects the node is judged for each node.
-    """
-    spec = profile.spec
-    has_policies = spec.policies != NodeProfileSpec().policies
-    active = [pod for pod in spec.pods if not pod.is_terminal]
-    numbers: dict[str, str] = {}
-    for index, pod in enumerate(active):
-        numbers[pod.full_name] = numbers[pod.uid or pod.full_name] = pod_number(index)
-    ranks = _device_ranks(spec)
-    allocations = spec.allocations
-    if allocations is not None:
-        allocations = tuple(
-            replace(
-                allocation,
-                pod=numbers.get(allocation.pod, allocation.pod),
-                devices={name: _ranked(ranks, name, ids) for name, ids in allocation.devices.items()},
-            )
-            for allocation in allocations
-        )
-    bare = replace(
-        spec,
-        labels={},
-        sources=(),
-        pods=tuple(_bare_pod(pod, index, keeps_labels=has_policies) for index, pod in enumerate(active)),
-        allocations=allocations,
-        devices={
-            name: tuple(replace(device, id=ranks[name][device.id]) for device in devices)
-            for name, devices in spec.devices.items()
-        },
-        gone_devices={name: _ranked(ranks, name, ids) for name, ids in spec.gone_devices.items()},
-        not_judged=tuple(
-            replace(part, names=tuple(_pod_name(numbers, name) for name in part.names))
-            if part.part == NodePart.PODS
-            else part
-            for part in spec.not_judged
-        ),
-    )
-    return replace(profile, metadata=ObjectMeta(name=_NODE), spec=bare)
-
-
-def _device_ranks(spec: NodeProfileSpec) -> dict[str, dict[str, str]]:
-    """The rank of each device among those of its resource: device managers choose by the order of ids."""
-    ids: dict[str, set[str]] = {
-        name: {device.id for device in devices} for name, devices in spec.devices.items()
-    }
-    for name, gone in spec.gone_devices.items():
-        ids.setdefault(name, set()).update(gone)
-    return {
-        name: {device: f"{rank:06d}" for rank, device in enumerate(sorted(known))}
-        for name, known in ids.items()
-    }
-
-
-def _ranked(ranks: Mapping[str, Mapping[str, str]], resource: str, ids: Iterable[str]) -> tuple[str, ...]:
-    known = ranks.get(resource, {})
-    return tuple(known.get(device, device) for device in ids)
-
-
-def _pod_name(numbers: Mapping[str, str], full_name: str) -> str:
-    number = numbers.get(full_name)
-    return full_name if number is None else f"{_NAMESPACE}/{number}"
-
-
-_NAMESPACE = shape_of(Pod()).metadata.namespace
-
-
-def _bare_pod(pod: Pod, index: int, *, keeps_labels: bool) -> Pod:
-    bare = named_pod(shape_of(pod), index)
-    if keeps_labels:
-        meta = replace(bare.metadata, labels=pod.metadata.labels, annotations=pod.metadata.annotations)
-        bare = replace(bare, metadata=meta)
-    return replace(bare, status=_bare_status(pod.status))
-
-
-def _bare_status(status: PodStatus) -> PodStatus:
-    """What of a status decides: the phase, what is allocated, and which containers run."""
-    return PodStatus(
-        phase=status.phase,
-        resize=status.resize,
-        resources=status.resources,
-        allocated_resources=status.allocated_resources,
-        container_statuses=tuple(map(_bare_container_status, status.container_statuses)),
-        init_container_statuses=tuple(map(_bare_container_status, status.init_container_statuses)),
-        node_allocatable_resource_claim_statuses=status.node_allocatable_resource_claim_statuses,
-        extended_resource_claim_status=status.extended_resource_claim_status,
-    )
-
-
-def _bare_container_status(status: ContainerStatus) -> ContainerStatus:
-    state = status.state
-    return ContainerStatus(
-        name=status.name,
-        state=ContainerState(
-            waiting=None if state.waiting is None else type(state.waiting)(),
-            running=None if state.running is None else type(state.running)(),
-            terminated=None if state.terminated is None else type(state.terminated)(),
-        ),
-        resources=status.resources,
-        allocated_resources=status.allocated_resources,
-    )

@@ -9,8 +9,9 @@ import msgspec
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.step import Decision
 from nodewright.reasons.texts import kubelet_text, sentence
+from nodewright.scheduling.nameless_profiles import NodeNames, pod_number
 from nodewright.scheduling.pod_queries import PodQuery
-from nodewright.scheduling.shared_states import NodeVerdict, SharedState, StatePool, last_number, pod_number
+from nodewright.scheduling.shared_states import NodeVerdict, SharedState, StatePool, last_number
 
 RESERVATION_S = 60.0
 MAX_ORDERED_PODS = 4
@@ -71,6 +72,7 @@ class TrackedNode:
         "generation",
         "labels",
         "name",
+        "names",
         "note",
         "numbers",
         "profile",
@@ -81,7 +83,7 @@ class TrackedNode:
     )
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name, self.names = name, NodeNames()
         self.labels: Mapping[str, str] = {}
         self.basis, self.note = Basis.UNKNOWN, "nothing is known about the node yet"
         self.state: SharedState | None = None
@@ -162,7 +164,7 @@ class TrackedCluster:
     def _put_state(self, node: TrackedNode, profile: NodeProfile, basis: Basis) -> None:
         node.basis, node.state, node.numbers = Basis.UNKNOWN, None, {}
         node.note = "the description of the node is impossible"
-        node.state = self.pool.state_of(profile)
+        node.state = self.pool.state_of(profile, node.names)
         node.profile, node.basis = profile, basis
         active = (pod for pod in profile.spec.pods if not pod.is_terminal)
         node.numbers = {pod.uid or pod.full_name: pod_number(at) for at, pod in enumerate(active)}

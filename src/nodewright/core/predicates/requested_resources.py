@@ -1,7 +1,6 @@
 """The requests and host ports of a node's pods, as sums that change with each pod."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
 from typing import NamedTuple
 
 import msgspec
@@ -46,17 +45,16 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
     sidecar_ports: bool = True
     """Whether host ports of sidecars count."""
 
-    def plus(self, pod: Pod) -> "NodeUsage":
-        """The usage with this pod added."""
-        requests = dict(self.requests)
-        for name, amount in scheduler_usage(pod, self.rules).items():
-            requests[name] = wrap_int64(requests.get(name, 0) + amount)
-        ports = tuple(
-            [AllocatedHostPort(port, pod.full_name) for port in host_ports(pod, sidecars=self.sidecar_ports)]
-        )
-        return replace(
-            self, pods=self.pods + 1, requests=requests, ports=self.ports + ports if ports else self.ports
-        )
+    def plus(self, *pods: Pod) -> "NodeUsage":
+        """The usage with these pods added."""
+        requests, ports = dict(self.requests), self.ports
+        for pod in pods:
+            for name, amount in scheduler_usage(pod, self.rules).items():
+                requests[name] = wrap_int64(requests.get(name, 0) + amount)
+            ports += tuple(
+                [AllocatedHostPort(port, pod.full_name) for port in host_ports(pod, sidecars=self.sidecar_ports)]
+            )
+        return replace(self, pods=self.pods + len(pods), requests=requests, ports=ports)
 
     def minus(self, *pods: Pod) -> "NodeUsage":
         """The usage without these pods, which must be as they were when they were added, status included."""
@@ -76,7 +74,7 @@ NO_USAGE = NodeUsage()
 
 def node_usage(pods: Iterable[Pod], empty: NodeUsage = NO_USAGE) -> NodeUsage:
     """The usage of these pods together, by the rules of the empty one."""
-    return reduce(lambda usage, pod: usage.plus(pod), pods, empty)
+    return empty.plus(*pods)
 
 
 def allocatable_amounts(resources: ResourceList) -> dict[str, int]:
