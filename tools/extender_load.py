@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from nodewright.engine import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
-from nodewright.profiles.node_export import URL_ANNOTATION, profile_digest
+from nodewright.profiles.node_export import URL_ANNOTATION, bytes_digest, profile_digest
 from nodewright.profiles.node_lookup import catalogue_profile
 from nodewright.profiles.node_shape import shape_document
 from nodewright.profiles.profile_yaml import profile_document
@@ -69,16 +69,17 @@ class LoadNode:
         ]
         spec = {**self.document["spec"], "pods": self.pods, "allocations": allocations}
         profile = {**self.document, "metadata": {"name": self.name}, "spec": spec}
+        content = msgspec.json.encode(profile, order="sorted")
         return msgspec.json.encode(
             {
                 "apiVersion": "nodewright.dev/v1alpha1",
                 "kind": "NodeExport",
                 "nodeName": self.name,
                 "generation": self.generation,
-                "digest": profile_digest(profile),
+                "digest": bytes_digest(content),
                 "shapeDigest": profile_digest(shape_document(profile)),
                 "observedTime": "2026-01-01T00:00:00Z",
-                "profile": profile,
+                "profile": msgspec.Raw(content),
             }
         )
 

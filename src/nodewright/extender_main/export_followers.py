@@ -13,7 +13,8 @@ import msgspec
 from nodewright.cluster_node.reflector import BackOffDelay
 from nodewright.errors import Fault, InputError
 from nodewright.host.ports import Clock
-from nodewright.profiles.node_export import MAX_EXPORT_BYTES, NodeExport, read_node_export
+from nodewright.profiles.node_export import MAX_EXPORT_BYTES, NodeExport
+from nodewright.scheduling.export_reader import ExportReader, NodePartCache
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 
 WATCH_S, ANSWER_S = 30, 45.0
@@ -78,6 +79,7 @@ class ExportFollowers:
         """By kind: `transport`, `content`, `internal`, `skew`."""
         self._tasks: dict[str, tuple[str, asyncio.Task[None]]] = {}
         self._unanswered: set[str] = set()
+        self._parts = NodePartCache()
         self._first_reads = asyncio.Semaphore(_FIRST_READS)
         self._started_s = clock.monotonic_s()
         self._session: aiohttp.ClientSession | None = None
@@ -117,9 +119,10 @@ class ExportFollowers:
 
     async def _run(self, name: str, url: str) -> None:
         delay, generation, is_failing = BackOffDelay(), -1, False
+        reader = ExportReader(self._parts)
         while True:
             try:
-                generation, pause_s = await self._next(name, url, generation)
+                generation, pause_s = await self._next(name, url, generation, reader)
             except Exception as error:  # noqa: BLE001 - the export of one node must not end the following of it
                 is_content = isinstance(error, InputError)
                 is_transport = isinstance(error, aiohttp.ClientError | OSError | TimeoutError)
@@ -144,7 +147,9 @@ class ExportFollowers:
             if pause_s:
                 await self._clock.sleep(pause_s)
 
-    async def _next(self, name: str, url: str, generation: int) -> tuple[int, float | None]:
+    async def _next(
+        self, name: str, url: str, generation: int, reader: ExportReader
+    ) -> tuple[int, float | None]:
         """Takes over the next export: its generation, and a pause; None: the watch ended before its time.
 
         Errors: aiohttp.ClientError, OSError and TimeoutError of the connection; InputError for an export that cannot be.
@@ -161,8 +166,8 @@ class ExportFollowers:
             return generation, 0.0 if answered_s - started_s >= _MIN_WATCH_S else None
         source = f"export of node {name}"
         is_large = len(content) > _LARGE_EXPORT_BYTES
-        read = asyncio.to_thread(read_node_export, content, source) if is_large else None
-        export = read_node_export(content, source) if read is None else await read
+        read = asyncio.to_thread(reader.read, content, source) if is_large else None
+        export = reader.read(content, source) if read is None else await read
         self._take(name, export)
         cost_s = self._clock.monotonic_s() - answered_s
         return export.generation, _PAUSE_FACTOR * cost_s if cost_s > _USUAL_COST_S else 0.0

@@ -103,7 +103,7 @@ class ExportedProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     profile: NodeProfile
     content: bytes
-    """The profile as JSON."""
+    """The profile as canonical JSON."""
     digest: str
     shape_digest: str
     pods: dict[str, _ExportedPod]
@@ -124,11 +124,12 @@ class ExportedProfile(msgspec.Struct, frozen=True, kw_only=True):
         if profile.spec.pods:
             document["spec"]["pods"] = [pods[pod.uid].document for pod in profile.spec.pods]
         shape = shape_document(document, [pods[pod.uid].shape for pod in profile.spec.pods])
+        content = msgspec.json.encode(document, order="sorted")
         exported_pods = tuple(pods[pod.uid].pod for pod in profile.spec.pods)
         return cls(
             profile=replace(without_pods, spec=replace(without_pods.spec, pods=exported_pods)),
-            content=msgspec.json.encode(document),
-            digest=profile_digest(document),
+            content=content,
+            digest=bytes_digest(content),
             shape_digest=profile_digest(shape),
             pods=pods,
         )
@@ -178,7 +179,12 @@ def profile_digest(document: dict[str, Any]) -> str:
     >>> profile_digest({"kind": "NodeProfile"})
     'sha256:f401248707280ad5f8d75cdb86472532013a4916e4a2e88db2c4dc1820bfd293'
     """
-    return _DIGEST + hashlib.sha256(msgspec.json.encode(document, order="sorted")).hexdigest()
+    return bytes_digest(msgspec.json.encode(document, order="sorted"))
+
+
+def bytes_digest(content: bytes) -> str:
+    """The digest of a profile that is written as canonical JSON, as exporters write it."""
+    return _DIGEST + hashlib.sha256(content).hexdigest()
 
 
 def read_node_export(content: bytes, source: str = "export") -> NodeExport:
@@ -203,7 +209,7 @@ def read_node_export(content: bytes, source: str = "export") -> NodeExport:
 
     profile = profile_from_document(document, replace(location, prefix="profile"))
     export = replace(decode({**value, "profile": {}}, NodeExport), profile=profile)
-    if faults := [*_export_faults(export, document), *_memory_faults(profile.spec)]:
+    if faults := [*_export_faults(export, document), *memory_faults(profile.spec)]:
         raise InputError(location.locate_all(faults))
     return export
 
@@ -247,7 +253,7 @@ def _export_faults(export: NodeExport, document: dict[str, Any]) -> Iterator[Fau
             yield Fault(path=path, value=source.age_milliseconds, rule=rule)
 
 
-def _memory_faults(spec: NodeProfileSpec) -> Iterator[Fault]:
+def memory_faults(spec: NodeProfileSpec) -> Iterator[Fault]:
     """Memory beyond what the NUMA nodes have; init containers and pods pass theirs on, so the largest holder counts."""
     sizes = {(numa.node_id, MEMORY): numa.memory for numa in spec.machine_info.topology}
     held: Counter[tuple[str, int, str]] = Counter()

@@ -17,7 +17,7 @@ from nodewright.node.step import Decision, Step, step
 from nodewright.reasons.reason import Reason
 from nodewright.reasons.texts import kubelet_text, sentence
 from nodewright.releases.feature_gates import FeatureGates
-from nodewright.scheduling.nameless_profiles import NamelessPod, NamelessProfile, NodeNames, named_pod
+from nodewright.scheduling.nameless_profiles import NamelessProfile, NodeNames, named_pod
 from nodewright.scheduling.pod_queries import PodQuery
 
 MAX_STATES, MAX_VERDICTS = 20_000, 400_000
@@ -146,8 +146,8 @@ class SharedState:
 
     def _step(self, query: PodQuery) -> Step:
         pod = query.pod if self.has_own_policies else query.shape
-        pod = named_pod(pod, int(last_number(self.state) or -1) + 1)
-        return step(self.state, PodAdded(pod_as_stored(pod, self.state.config.gates)))
+        stored = self._pool.stored_pod(self._key(query), pod, self.state.config.gates)
+        return step(self.state, PodAdded(named_pod(stored, int(last_number(self.state) or -1) + 1)))
 
     def _decide(self, query: PodQuery) -> NodeVerdict:
         result = self._step(query)
@@ -197,7 +197,8 @@ class StatePool:
         known = self._states.get(nameless.key)
         if known is None:
             started = self._started_node(nameless)
-            stored = [self._stored_pod(pod, started.state.config.gates) for pod in nameless.pods]
+            gates = started.state.config.gates
+            stored = [self.stored_pod(pod.key, pod.pod, gates) for pod in nameless.pods]
             state, _ = state_with_pods(started.state, nameless.spec(stored), "state", are_stored=True)
             known = self._states[nameless.key] = SharedState(state, started.layout, self)
             while len(self._states) > self._max_states:
@@ -219,13 +220,13 @@ class StatePool:
                 self._started.popitem(last=False)
         return known
 
-    def _stored_pod(self, pod: NamelessPod, gates: FeatureGates) -> Pod:
-        """The pod with the defaults of an API server; equal pods share it, and what is cached by its spec."""
-        key = (pod.key, id(gates))
-        known = self._pods.get(key)
+    def stored_pod(self, key: str, pod: Pod, gates: FeatureGates) -> Pod:
+        """The pod with the defaults of an API server; pods with equal keys share it, and what is cached by its spec."""
+        known = self._pods.get((key, id(gates)))
         if known is None:
             # The gates are kept, so that no others get their id.
-            known = self._pods[key] = pod_as_stored(with_canonical_quantities(pod.pod), gates), gates
+            known = pod_as_stored(with_canonical_quantities(pod), gates), gates
+            self._pods[key, id(gates)] = known
             while len(self._pods) > self._max_states:
                 self._pods.popitem(last=False)
         return known[0]
