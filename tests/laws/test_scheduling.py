@@ -77,3 +77,32 @@ def test_victims_make_room(profile: NodeProfile, pods: tuple[Pod, ...], first: i
     numbers = [pod.number for pod in cluster.pods_on("n") if pod.uid in chosen["n"].uids]
     after = cluster.state_after_reservations("n").without(numbers)
     assert after.verdict(urgent).decision is Decision.ADMITTED
+
+
+CHANGES = st.sampled_from(("export", "reserve", "bind", "end", "release", "lose"))
+
+
+@given(profiles(), pod_lists, st.lists(st.tuples(CHANGES, st.integers(0, 2)), max_size=8))
+def test_remembered_answers_are_those_of_now(
+    profile: NodeProfile, pods: tuple[Pod, ...], changes: list[tuple[str, int]]
+) -> None:
+    cluster, queries = TrackedCluster(), [pod_query(pod) for pod in pods]
+    cluster.put_export("n", profile, generation=0, now_s=0.0)
+    for generation, (change, place) in enumerate(changes, 1):
+        query = queries[place]
+        match change:
+            case "export":
+                cluster.put_export("n", with_pods(profile, pods[place]), generation=generation, now_s=0.0)
+            case "reserve":
+                cluster.reserve("n", query, now_s=0.0)
+            case "bind":
+                cluster.pod_bound("n", query, now_s=0.0)
+            case "end":
+                cluster.pod_gone("n", query.uid)
+            case "release":
+                cluster.release("n", query.uid)
+            case _:
+                cluster.mark_unknown("n", "lost")
+        remembered = [cluster.verdict("n", query) for query in queries]
+        cluster.nodes["n"].answers.clear()
+        assert remembered == [cluster.verdict("n", query) for query in queries]

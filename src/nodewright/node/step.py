@@ -52,6 +52,8 @@ class Decision(StrEnum):
     REFUSED = "refused"
     UNDECIDED = "undecided"
 
+    __hash__ = str.__hash__
+
 
 class Step(msgspec.Struct, frozen=True):
     """The result of an event."""

@@ -38,11 +38,11 @@ def filtered_nodes(
     passed: list[str] = []
     failed: dict[str, str] = {}
     unresolvable: dict[str, str] = {}
-    decisions = Counter[tuple[Decision, Basis]]()
+    kinds: list[tuple[Decision, Basis]] = []
     for name in names:
         answer = cluster.verdict(name, query)
         verdict = answer.verdict
-        decisions[verdict.decision, answer.basis] += 1
+        kinds.append((verdict.decision, answer.basis))
         if not answer.refuses(strict=strict):
             passed.append(name)
         elif verdict.is_unresolvable:
@@ -50,7 +50,7 @@ def filtered_nodes(
         else:
             failed[name] = refusal_text(answer)
     return FilteredNodes(
-        passed=tuple(passed), failed=failed, unresolvable=unresolvable, decisions=dict(decisions)
+        passed=tuple(passed), failed=failed, unresolvable=unresolvable, decisions=Counter(kinds)
     )
 
 
@@ -72,6 +72,13 @@ def node_scores(
     """
     if scorer is not None:
         return {name: scorer(query, name) * MAX_SCORE // 100 for name in names}
+    return ranked_scores(placement_ranks(cluster, query, names), names)
+
+
+def placement_ranks(
+    cluster: TrackedCluster, query: PodQuery, names: Sequence[str]
+) -> dict[str, tuple[int, int]]:
+    """What placement costs on those of the nodes that are certain to admit the pod without preemption."""
     ranks: dict[str, tuple[int, int]] = {}
     for name in names:
         answer = cluster.verdict(name, query)
@@ -81,6 +88,11 @@ def node_scores(
             and not answer.verdict.preempts
         ):
             ranks[name] = answer.verdict.cost
+    return ranks
+
+
+def ranked_scores(ranks: Mapping[str, tuple[int, int]], names: Sequence[str]) -> NodeScores:
+    """The scores of nodes by their ranks: the lowest has 10, the highest 0, and those without a rank have 0."""
     ordered = sorted(set(ranks.values()))
     steps = max(len(ordered) - 1, 1)
     scores = {cost: MAX_SCORE - MAX_SCORE * place // steps for place, cost in enumerate(ordered)}

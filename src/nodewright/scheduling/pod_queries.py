@@ -28,24 +28,15 @@ class PodQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The pod without names, and without its node selector and affinity."""
     pod: Pod
     """The pod as it is."""
-
-    @property
-    def uid(self) -> str:
-        """The pod's uid."""
-        return self.pod.uid
+    uid: str
+    """The pod's uid."""
+    selects_nodes: bool
+    """Whether the labels of a node matter."""
 
     @property
     def priority(self) -> int:
         """The pod's priority."""
         return self.pod.spec.priority or 0
-
-    @property
-    def selects_nodes(self) -> bool:
-        """Whether the labels of a node matter."""
-        spec = self.pod.spec
-        affinity = spec.affinity.node_affinity if spec.affinity else None
-        required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-        return bool(spec.node_selector) or required is not None
 
     def label_mismatch(self, node: str, labels: Mapping[str, str]) -> NodeAffinityMismatch | None:
         """Why the node's labels refuse the pod; None: they do not."""
@@ -64,7 +55,20 @@ def pod_query(pod: Pod) -> PodQuery:
         shape,
         metadata=replace(shape.metadata, labels=pod.metadata.labels, annotations=pod.metadata.annotations),
     )
-    return PodQuery(key=key, own_key=key if own == shape else digest_of(own), shape=shape, pod=pod)
+    return PodQuery(
+        key=key,
+        own_key=key if own == shape else digest_of(own),
+        shape=shape,
+        pod=pod,
+        uid=pod.uid,
+        selects_nodes=_selects_nodes(pod.spec),
+    )
+
+
+def _selects_nodes(spec: PodSpec) -> bool:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return bool(spec.node_selector) or required is not None
 
 
 def digest_of(value: object) -> str:

@@ -105,8 +105,8 @@ class SharedState:
         if known is None:
             by_key = {self._key(query): place for place, query in enumerate(queries)}
             known = self._runs[key] = all(
-                self.verdict(queries[place]).decision is not Decision.REFUSED
-                and self.after(queries[place]).admits_in_any_order([*queries[:place], *queries[place + 1 :]])
+                (after := self.after(queries[place])) is not self
+                and after.admits_in_any_order([*queries[:place], *queries[place + 1 :]])
                 for place in by_key.values()
             )
             self._pool.count_verdict(self)

@@ -14,6 +14,7 @@ from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.shared_states import NodeVerdict, SharedState, StatePool, last_number
 
 RESERVATION_S = 60.0
+MAX_ANSWERS = 256
 MAX_ORDERED_PODS = 4
 """With more pods on their way to a node, not every order of their arrival is tried."""
 
@@ -27,6 +28,8 @@ class Basis(StrEnum):
     """The pods of the API server, replayed in order of their creation."""
     UNKNOWN = "unknown"
     """Nothing that can be: the node is not in the cluster, or its description is impossible."""
+
+    __hash__ = str.__hash__
 
 
 class PodReservation(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +70,7 @@ class TrackedNode:
     """What is known about a node. Changed in place, by `TrackedCluster` only."""
 
     __slots__ = (
+        "answers",
         "api_pods",
         "basis",
         "generation",
@@ -98,6 +102,8 @@ class TrackedNode:
         """By uid, in the order of reservation."""
         self.api_pods: dict[str, PodQuery] = {}
         """The active pods that the API server shows on the node, by uid."""
+        self.answers: dict[str, BasedVerdict] = {}
+        """Verdicts by the keys of pods that are not on the node, until it changes; without those about its labels."""
 
 
 class TrackedCluster:
@@ -156,6 +162,7 @@ class TrackedCluster:
         """Counts a node as unknown."""
         node = self.node(name)
         node.basis, node.note, node.state, node.numbers = Basis.UNKNOWN, note, None, {}
+        node.answers.clear()
 
     def confirm_export(self, name: str, *, now_s: float) -> None:
         """Notes that the node's state is still the exported one."""
@@ -163,6 +170,7 @@ class TrackedCluster:
 
     def _put_state(self, node: TrackedNode, profile: NodeProfile, basis: Basis) -> None:
         node.basis, node.state, node.numbers = Basis.UNKNOWN, None, {}
+        node.answers.clear()
         node.note = "the description of the node is impossible"
         node.state = self.pool.state_of(profile, node.names)
         node.profile, node.basis = profile, basis
@@ -180,6 +188,7 @@ class TrackedCluster:
     def pod_bound(self, name: str, query: PodQuery, *, now_s: float) -> None:
         """Notes a pod that the API server shows on a node."""
         node = self.node(name)
+        node.answers.clear()
         node.api_pods[query.uid] = query
         if query.uid in node.numbers:
             if node.basis is Basis.EXACT:
@@ -195,6 +204,7 @@ class TrackedCluster:
         """Notes that a pod has ended or is deleted."""
         node = self.nodes.get(name)
         if node is not None:
+            node.answers.clear()
             node.reservations.pop(uid, None)
             node.api_pods.pop(uid, None)
             node.seen.discard(uid)
@@ -203,6 +213,7 @@ class TrackedCluster:
         """Reserves the place of a pod that is about to be bound."""
         node = self.node(name)
         if query.uid not in node.numbers and query.uid not in node.seen:
+            node.answers.clear()
             node.reservations[query.uid] = PodReservation(query=query, node=name, reserved_s=now_s)
 
     def release(self, name: str, uid: str) -> None:
@@ -210,6 +221,7 @@ class TrackedCluster:
         node = self.nodes.get(name)
         if node is not None and uid in node.reservations and not node.reservations[uid].is_bound:
             del node.reservations[uid]
+            node.answers.clear()
 
     def expire_reservations(
         self, *, now_s: float, after_s: float = RESERVATION_S
@@ -236,14 +248,27 @@ class TrackedCluster:
             return BasedVerdict(_UNDECIDED, node.basis, node.generation, node.note)
         if query.uid in node.numbers:
             return BasedVerdict(_ON_NODE, node.basis, node.generation, node.note)
-        mismatch = query.label_mismatch(name, node.labels) if query.selects_nodes else None
+        if query.selects_nodes or query.uid in node.reservations:
+            return self._judged(node, node.state, query)
+        key = query.own_key if node.state.has_own_policies else query.key
+        answer = node.answers.get(key)
+        if answer is None:
+            if len(node.answers) >= MAX_ANSWERS:
+                node.answers.clear()
+            answer = node.answers[key] = self._judged(node, node.state, query)
+        else:
+            self.pool.counts.shared += 1
+        return answer
+
+    def _judged(self, node: TrackedNode, state: SharedState, query: PodQuery) -> BasedVerdict:
+        mismatch = query.label_mismatch(node.name, node.labels) if query.selects_nodes else None
         if mismatch is not None:
             text = kubelet_text(mismatch)
             verdict = NodeVerdict(
                 Decision.REFUSED, text.reason, text.message, sentence(mismatch), is_unresolvable=True
             )
         else:
-            verdict = self._verdict_after(node.state, node, query)
+            verdict = self._verdict_after(state, node, query)
         return BasedVerdict(verdict, node.basis, node.generation, node.note)
 
     def _verdict_after(self, state: SharedState, node: TrackedNode, query: PodQuery) -> NodeVerdict:
@@ -327,7 +352,7 @@ def _is_safe(state: SharedState, waiting: list[PodQuery], query: PodQuery) -> bo
     if first is state:
         return False
     for earlier in waiting:
-        if first.verdict(earlier).decision is Decision.REFUSED:
+        before, first = first, first.after(earlier)
+        if first is before:
             return False
-        first = first.after(earlier)
     return True
