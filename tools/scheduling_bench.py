@@ -72,13 +72,14 @@ class PhaseResult(NamedTuple):
 class ExtenderProcess:
     """`nodewright extender` as a process, which can be killed and started again."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, authority: Path) -> None:
+    def __init__(self, folder: Path, kubeconfig: Path, authority: Path, *, workers: int = 1) -> None:
         self.port, self.health_port = free_port(), free_port()
         self._log = (folder / "extender.log").open("ab")
         self._command = [
             *(sys.executable, "-m", "nodewright", "extender", "--kubeconfig", str(kubeconfig)),
             *("--listen", f"127.0.0.1:{self.port}", "--health-listen", f"127.0.0.1:{self.health_port}"),
             *("--export-ca-file", str(authority), "--export-port", "0"),
+            *("--workers", str(workers)),
         ]
         self.kills = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -202,7 +203,7 @@ class Bench:
         self.server.close()
 
     async def phase(
-        self, name: str, schedulers: Sequence[str], *, has_extender: bool, kills: bool
+        self, name: str, schedulers: Sequence[str], *, has_extender: bool, kills: bool, workers: int = 1
     ) -> PhaseResult:
         """The workload in a cluster with these schedulers."""
         folder = self.folder / name
@@ -211,7 +212,7 @@ class Bench:
             extender = None
             if has_extender:
                 folder.mkdir(exist_ok=True)
-                extender = ExtenderProcess(folder, self.kubeconfig, self.pair.certificate)
+                extender = ExtenderProcess(folder, self.kubeconfig, self.pair.certificate, workers=workers)
                 stack.callback(extender.stop)
                 extender.start()
                 await extender.wait_for_exact(len(nodes.nodes))
@@ -336,6 +337,12 @@ PHASES: dict[str, dict[str, Any]] = {
     "with the extender": {"schedulers": ("default-scheduler",), "has_extender": True, "kills": False},
     "two schedulers racing": {"schedulers": ("first", "second"), "has_extender": True, "kills": False},
     "the extender killed mid-bind": {"schedulers": ("first", "second"), "has_extender": True, "kills": True},
+    "two workers, killed mid-bind": {
+        "schedulers": ("first", "second"),
+        "has_extender": True,
+        "kills": True,
+        "workers": 2,
+    },
 }
 
 

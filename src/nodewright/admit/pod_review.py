@@ -85,7 +85,7 @@ class EmptyNodes:
         self._shape_of_node: dict[str, bytes] = {}
         self._nodes: dict[bytes, Node] = {}
         self._unknown: set[str] = set()
-        self._findings: OrderedDict[bytes, str] = OrderedDict()
+        self._refusals: OrderedDict[bytes, Counter[str] | None] = OrderedDict()
 
     def put(self, name: str, profile: NodeProfile | None) -> None:
         """Adds a node, or replaces it; None: what it can hold is not known.
@@ -120,40 +120,49 @@ class EmptyNodes:
 
         Which nodes the pod selects and tolerates does not count: labels and taints change.
         """
-        if self._unknown or not self._shape_of_node or is_mirror(pod):
-            return ""
+        return finding_text(self.refusals(pod))
+
+    def refusals(self, pod: Pod) -> Counter[str] | None:
+        """The reasons of the nodes, all of which refuse the pod; None: one can hold it, or that is not known."""
+        if self._unknown or is_mirror(pod):
+            return None
         bare = _bare(pod)
         key = msgspec.json.encode(bare, enc_hook=str)
-        finding = self._findings.get(key)
-        if finding is None:
-            finding = self._finding(bare)
-            self._findings[key] = finding
-            if len(self._findings) > MAX_REVIEWS:
-                self._findings.popitem(last=False)
-        return finding
+        if key not in self._refusals:
+            self._refusals[key] = self._reasons(bare)
+            if len(self._refusals) > MAX_REVIEWS:
+                self._refusals.popitem(last=False)
+        return self._refusals[key]
 
-    def _finding(self, pod: Pod) -> str:
+    def _reasons(self, pod: Pod) -> Counter[str] | None:
         counts, reasons = Counter(self._shape_of_node.values()), Counter[str]()
         for shape, count in counts.items():
             answer = self._nodes[shape].admit(pod)
             if answer.decision is not Decision.REFUSED:
-                return ""
+                return None
             reasons[answer.sentences[0]] += count
-        total = counts.total()
-        parts = [
-            f"{sentence} ({count} of them)" if count < total else sentence
-            for sentence, count in reasons.most_common(_MAX_REASONS)
-        ]
-        more = len(reasons) - len(parts)
-        rest = [f"and {more} more"] if more > 0 else []
-        known = f"none of the {total} nodes" if total > 1 else "the only node"
-        verb = "can" if total > 1 else "cannot"
-        return f"{known} {verb} ever hold this pod, not even without other pods: {'; '.join(parts + rest)}"
+        return reasons
 
     def _forget(self) -> None:
-        self._findings.clear()
+        self._refusals.clear()
         used = set(self._shape_of_node.values())
         self._nodes = {shape: node for shape, node in self._nodes.items() if shape in used}
+
+
+def finding_text(refusals: Counter[str] | None) -> str:
+    """Why no node can ever hold a pod, by the reasons of all nodes; empty if there is no node."""
+    if not refusals:
+        return ""
+    total = refusals.total()
+    parts = [
+        f"{sentence} ({count} of them)" if count < total else sentence
+        for sentence, count in refusals.most_common(_MAX_REASONS)
+    ]
+    more = len(refusals) - len(parts)
+    rest = [f"and {more} more"] if more > 0 else []
+    known = f"none of the {total} nodes" if total > 1 else "the only node"
+    verb = "can" if total > 1 else "cannot"
+    return f"{known} {verb} ever hold this pod, not even without other pods: {'; '.join(parts + rest)}"
 
 
 def _bare(pod: Pod) -> Pod:

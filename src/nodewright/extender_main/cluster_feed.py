@@ -34,6 +34,8 @@ class ClusterFeed:
             Reflector(api, PODS_PATH, "", clock),
         )
         self.ledger = VerdictLedger()
+        self.owns: Callable[[str], bool] = lambda _name: True
+        """Whether this process answers for a node; of other nodes and their pods only the names are kept."""
         self.export_max_age_s, self.export_port = float("inf"), 0
         self.on_node: Callable[[str, str], None] = lambda _name, _url: None
         """Called with the name of each node and the URL of its export; an empty one for a node that is gone."""
@@ -45,7 +47,8 @@ class ClusterFeed:
         self._outdated: dict[str, None] = {}
         """Nodes whose prediction is not up to date."""
         for reflector, change in ((self.nodes, self._node_changed), (self.pods, self._pod_changed)):
-            reflector.reduce, reflector.on_change = trimmed_object, change
+            reflector.on_change = change
+        self.nodes.reduce, self.pods.reduce = self._kept_node, self._kept_pod
 
     @property
     def has_listed(self) -> bool:
@@ -58,7 +61,9 @@ class ClusterFeed:
         Errors: InputError for a pod that cannot be decoded.
         """
         document = self.pods.objects.get(uid)
-        return None if document is None else decode_pod(document)
+        if document is None or not self._owns_pod(document):
+            return None
+        return decode_pod(document)
 
     async def predict(self) -> None:
         """Predicts nodes without a fresh export until it is cancelled."""
@@ -83,11 +88,16 @@ class ClusterFeed:
 
     # ------------------------------------------------------------ nodes
 
+    def _kept_node(self, document: dict[str, Any]) -> dict[str, Any]:
+        return trimmed_object(document) if self.owns(document["metadata"]["name"]) else _names(document)
+
     def _node_changed(self, uid: str) -> None:
         known, objects = self._node_names, self.nodes.objects
         for changed in [uid] if uid else sorted({*known, *objects}):
             document = objects.get(changed)
             name = known.pop(changed, "") if document is None else str(document["metadata"]["name"])
+            if not self.owns(name):
+                continue
             if document is None:
                 if name and name not in known.values():
                     self._cluster.remove_node(name)
@@ -145,6 +155,16 @@ class ClusterFeed:
 
     # ------------------------------------------------------------ pods
 
+    def _kept_pod(self, document: dict[str, Any]) -> dict[str, Any]:
+        if self._owns_pod(document):
+            return trimmed_object(document)
+        return {**_names(document), "spec": {"nodeName": document["spec"]["nodeName"]}}
+
+    def _owns_pod(self, document: Mapping[str, Any]) -> bool:
+        """Whether the pod has no node yet, or one of this process."""
+        node = str((document.get("spec") or {}).get("nodeName") or "")
+        return not node or self.owns(node)
+
     def _pod_changed(self, uid: str) -> None:
         objects = self.pods.objects
         for changed in [uid] if uid else sorted({*self._bound, *objects}):
@@ -154,7 +174,7 @@ class ClusterFeed:
         known = self._bound.get(uid, "")
         node = str(((document or {}).get("spec") or {}).get("nodeName") or "")
         status = (document or {}).get("status") or {}
-        is_active = bool(document and node) and status.get("phase") not in _TERMINAL
+        is_active = bool(document and node and self.owns(node)) and status.get("phase") not in _TERMINAL
         if document is not None and self.ledger.awaits(uid):
             self._compare(document)
         if known and (not is_active or known != node):
@@ -201,6 +221,14 @@ def trimmed_object(document: dict[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
     status = {key: value for key, value in (document.get("status") or {}).items() if key != "images"}
     return {**document, "metadata": metadata, "status": status}
+
+
+def _names(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without all but its names."""
+    meta = document["metadata"]
+    return {
+        "metadata": {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in meta}
+    }
 
 
 def export_url(document: Mapping[str, Any], port: int) -> str:

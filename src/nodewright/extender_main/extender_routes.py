@@ -1,6 +1,6 @@
 """The extender's routes: the verbs of the scheduler, `/v1/admit`, health and metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from starlette.applications import Starlette
@@ -18,9 +18,15 @@ from nodewright.api.routes import (
     status_response,
 )
 from nodewright.errors import Fault, InputError
-from nodewright.extender_main.extender_service import ExtenderService, NotReadyError
+from nodewright.extender_main.extender_service import NotReadyError
+from nodewright.extender_main.scheduler_calls import SchedulerCalls
 from nodewright.output.exposition import CONTENT_TYPE
-from nodewright.scheduling.admit_answer import ADMIT_PATH, OPENAPI_PATH, AdmitRequest, openapi_document
+from nodewright.scheduling.admit_answer import (
+    ADMIT_PATH,
+    OPENAPI_PATH,
+    AdmitRequest,
+    openapi_document,
+)
 from nodewright.values.custom_policy import CustomPolicyError
 
 MAX_CALL_BYTES = 256 << 20
@@ -32,23 +38,23 @@ _ADMIT = msgspec.json.Decoder(AdmitRequest)
 class ExtenderRoutes:
     """Decodes requests, and encodes the service's answers."""
 
-    def __init__(self, service: ExtenderService, export_errors: Mapping[str, int]) -> None:
-        self._service, self._export_errors = service, export_errors
+    def __init__(self, service: SchedulerCalls) -> None:
+        self._service = service
 
     def call_routes(self) -> tuple[AuthorizedRoute, ...]:
         """The routes of schedulers and autoscalers."""
         service = self._service
-        verbs: dict[str, Callable[[bytes], bytes]] = {
+        verbs: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
             "filter": service.filter,
             "prioritize": service.prioritize,
             "preempt": service.preempt,
+            "bind": service.bind,
         }
         return (
             *(
                 AuthorizedRoute(Route(f"/{verb}", self._verb(verb, answer), methods=["POST"]))
                 for verb, answer in verbs.items()
             ),
-            AuthorizedRoute(Route("/bind", self.bind, methods=["POST"])),
             AuthorizedRoute(Route(ADMIT_PATH, self.admit, methods=["POST"])),
             AuthorizedRoute(Route(OPENAPI_PATH, self.openapi)),
         )
@@ -61,11 +67,11 @@ class ExtenderRoutes:
             AuthorizedRoute(Route("/metrics", self.metrics)),
         )
 
-    def _verb(self, name: str, answer: Callable[[bytes], bytes]) -> Callable[[Request], object]:
+    def _verb(self, name: str, answer: Callable[[bytes], Awaitable[bytes]]) -> Callable[[Request], object]:
         async def handle(request: Request) -> Response:
             body = await _body(request)
             try:
-                return _json(answer(body))
+                return _json(await answer(body))
             except InputError as error:
                 self._service.record_invalid(name)
                 return status_response(_INVALID, str(error), error.faults)
@@ -76,20 +82,11 @@ class ExtenderRoutes:
 
         return handle
 
-    async def bind(self, request: Request) -> Response:
-        """Binds a pod."""
-        body = await _body(request)
-        try:
-            return _json(await self._service.bind(body))
-        except InputError as error:
-            self._service.record_invalid("bind")
-            return status_response(_INVALID, str(error), error.faults)
-
     async def admit(self, request: Request) -> Response:
         """The answers of nodes about a pod."""
         body = await _body(request)
         try:
-            return _json(msgspec.json.encode(self._service.admit(_ADMIT.decode(body))))
+            return _json(msgspec.json.encode(await self._service.admit(_ADMIT.decode(body))))
         except msgspec.ValidationError as error:
             text, _, where = str(error).partition(" - at `$")
             fault = Fault(path=where.lstrip(".").rstrip("`"), rule=text)
@@ -111,17 +108,15 @@ class ExtenderRoutes:
 
     async def readiness(self, _request: Request) -> Response:
         """Whether calls are answered from what the cluster holds."""
-        if self._service.is_ready:
+        reason = self._service.not_ready_reason
+        if not reason:
             return Response("ok", media_type="text/plain")
-        service = self._service
-        is_read = service.feed.has_listed and service.has_settled()
-        why = "not the leader" if is_read else "the cluster has not been read yet"
-        return Response(f"{why}\n", _UNAVAILABLE, media_type="text/plain")
+        return Response(f"{reason}\n", _UNAVAILABLE, media_type="text/plain")
 
     async def metrics(self, _request: Request) -> Response:
         """The metrics in the Prometheus text format."""
-        text = self._service.metrics_text(dict(self._export_errors))
-        return Response(text.encode(), media_type=CONTENT_TYPE)
+        counts = await self._service.counts()
+        return Response(counts.text().encode(), media_type=CONTENT_TYPE)
 
 
 def extender_application(entries: tuple[AuthorizedRoute, ...]) -> Starlette:

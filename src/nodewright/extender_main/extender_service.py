@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.extender_main.cluster_feed import ClusterFeed
-from nodewright.extender_main.extender_metrics import ExtenderMetrics
+from nodewright.extender_main.extender_metrics import ExtenderCounts, ExtenderMetrics, cluster_counts
 from nodewright.host.ports import Clock
 from nodewright.scheduling.admit_answer import AdmitAnswer, AdmitRequest, admit_answer
 from nodewright.scheduling.extender_protocol import (
@@ -37,7 +37,7 @@ from nodewright.scheduling.placement_decisions import (
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 
-_NOT_READY = "the extender has not read the cluster yet"
+NOT_READY = "the extender has not read the cluster yet"
 _MAX_CALLS = 64
 
 
@@ -90,6 +90,8 @@ class ExtenderService:
     ) -> None:
         self.cluster, self.feed, self.options = cluster, feed, options
         self.metrics = ExtenderMetrics()
+        self.export_errors: Mapping[str, int] = {}
+        """The exports that were of no use, by kind."""
         self.may_lead: Callable[[], bool] = lambda: True
         """Whether this process is the one that answers."""
         self.has_settled: Callable[[], bool] = lambda: True
@@ -120,7 +122,7 @@ class ExtenderService:
     def _unready_filter(self, call: ExtenderCall, started_s: float) -> bytes:
         if not self.options.fails_open:
             self._record("filter", "not ready", started_s)
-            return filter_error(_NOT_READY)
+            return filter_error(NOT_READY)
         everything = FilteredNodes(passed=call.candidates.names, failed={}, unresolvable={}, decisions={})
         self._record("filter", "open", started_s)
         return filter_result(everything, call.candidates)
@@ -148,7 +150,7 @@ class ExtenderService:
         call = decode_preemption(body)
         if not self.is_ready and not self.options.fails_open:
             self._record("preempt", "not ready", started_s)
-            raise NotReadyError(_NOT_READY)
+            raise NotReadyError(NOT_READY)
         victims = sufficient_victims(self.cluster, call.query, call.proposals, strict=self.options.strict)
         self._record("preempt", "answered", started_s)
         return preemption_result(victims)
@@ -161,7 +163,7 @@ class ExtenderService:
         started_s = time.perf_counter()
         if not self.is_ready:
             self._record("admit", "not ready", started_s)
-            raise NotReadyError(_NOT_READY)
+            raise NotReadyError(NOT_READY)
         answer = admit_answer(self.cluster, request)
         self._record("admit", "answered", started_s)
         return answer
@@ -186,7 +188,7 @@ class ExtenderService:
         Errors: ApiError; InputError.
         """
         if not self.is_ready and not self.options.fails_open:
-            return _NOT_READY
+            return NOT_READY
         pod = self.feed.pod(call.pod_uid)
         query = pod_query(pod) if pod is not None else await self._binder.query_of(call)
         if query is None:
@@ -221,10 +223,20 @@ class ExtenderService:
         self.cluster.pod_bound(call.node, query, now_s=self._clock.monotonic_s())
         return ""
 
-    def metrics_text(self, export_errors: dict[str, int]) -> str:
-        """All metrics."""
-        now_s = self._clock.monotonic_s()
-        return self.metrics.text(self.cluster, self.feed.ledger, export_errors, now_s=now_s)
+    def counts(self) -> ExtenderCounts:
+        """What is counted."""
+        now_s, errors = self._clock.monotonic_s(), self.export_errors
+        return self.metrics.call_counts().plus(
+            cluster_counts(self.cluster, self.feed.ledger, errors, now_s=now_s)
+        )
+
+    @property
+    def not_ready_reason(self) -> str:
+        """Why calls are not answered from what the cluster holds; empty: they are."""
+        if self.is_ready:
+            return ""
+        is_read = self.feed.has_listed and self.has_settled()
+        return "not the leader" if is_read else "the cluster has not been read yet"
 
     def record_invalid(self, verb: str) -> None:
         """Counts a call that could not be decoded."""

@@ -1,5 +1,7 @@
 """What the tracked nodes could hold if they were empty, for the webhook that reviews pods."""
 
+from collections import Counter
+
 from nodewright.admit.pod_review import EmptyNodes
 from nodewright.errors import InputError
 from nodewright.extender_main.extender_service import ExtenderService
@@ -16,17 +18,17 @@ class ClusterReviews:
         self._empty_nodes = EmptyNodes()
         self._profiles: dict[str, NodeProfile | None] = {}
 
-    def finding(self, pod: Pod) -> str:
-        """Why no node can ever hold the pod; empty: one can, or not every node is known."""
+    def refusals(self, pod: Pod) -> Counter[str] | None:
+        """The reasons of the nodes, all of which refuse the pod; None: one can hold it, or that is not known."""
         if not self._service.is_ready:
-            return ""
+            return None
         nodes = self._service.cluster.nodes
         for name in [name for name in self._profiles if name not in nodes]:
             del self._profiles[name]
             self._empty_nodes.remove(name)
         for name, node in nodes.items():
             self._update(name, node)
-        return self._empty_nodes.finding(pod)
+        return self._empty_nodes.refusals(pod)
 
     def _update(self, name: str, node: TrackedNode) -> None:
         """Takes over the node's profile, if it is another than before."""

@@ -4,7 +4,7 @@ import asyncio
 import os
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -31,8 +31,10 @@ from nodewright.extender_main.extender_options import ExtenderOptions
 from nodewright.extender_main.extender_routes import MAX_CALL_BYTES, ExtenderRoutes, extender_application
 from nodewright.extender_main.extender_service import ApiBinder, ExtenderService, ServiceOptions
 from nodewright.extender_main.leader_lease import LeaderLease
-from nodewright.extender_main.pod_reviews import ClusterReviews
+from nodewright.extender_main.scheduler_calls import SchedulerCalls, SingleProcess
 from nodewright.extender_main.scorers import scorer_of
+from nodewright.extender_main.sharded_calls import ShardedCalls
+from nodewright.extender_main.worker_processes import ExtenderWorker
 from nodewright.host.clock import HostClock
 from nodewright.host.key_pair import KeyPair, ensure_key_pair
 from nodewright.host.ports import Clock
@@ -41,7 +43,10 @@ from nodewright.host.tokens import TokenFile
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.output.exit_codes import YES
 from nodewright.output.terminal import print_log_line
+from nodewright.scheduling.node_owners import NodeOwners
 from nodewright.scheduling.tracked_cluster import TrackedCluster
+
+READINESS_S = 1.0
 
 
 class ExtenderProcess:
@@ -61,19 +66,16 @@ class ExtenderProcess:
         service_options = ServiceOptions(strict=options.strict, fails_open=fails_open, scorer=scorer)
         self.service = ExtenderService(cluster, feed, ApiBinder(api), clock, service_options)
         self.service.has_settled = lambda: followers.has_settled
-        self._lease: LeaderLease | None = None
+        self.service.export_errors = followers.errors
         feed.export_max_age_s, feed.export_port = options.export_max_age, options.export_port
         feed.on_node, followers.on_error = followers.follow, feed.export_failed
         feed.on_compared = lambda compared: (
             print_log_line(compared.sentence) if compared.outcome.is_wrong else None
         )
-        if options.leader_elect:
-            namespace, _, name = options.lease.partition("/")
-            path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
-            identity = f"{platform.node()}_{os.getpid()}"
-            self._lease = LeaderLease(api, path, identity, clock)
-            self._lease.log = print_log_line
-            self.service.may_lead = lambda: self._lease is not None and self._lease.is_leader
+        self.calls = SingleProcess(self.service)
+        self._lease = lease = leader_lease(options, api, clock)
+        if lease is not None:
+            self.service.may_lead = lambda: lease.is_leader
 
     def tasks(self) -> Sequence[BackgroundTask]:
         """What runs beside the servers."""
@@ -88,6 +90,82 @@ class ExtenderProcess:
         return tasks
 
 
+async def open_process(
+    stack: AsyncExitStack,
+    options: ExtenderOptions,
+    clock: Clock,
+    owns: Callable[[str], bool] = lambda _name: True,
+) -> ExtenderProcess:
+    """The parts that answer for the nodes that this process ``owns``, until the stack is closed.
+
+    Errors: InputError with the faults of the options.
+    """
+    export_access = ExportAccess(
+        authority=options.export_ca_file,
+        certificate=options.export_client_certificate,
+        key=options.export_client_key,
+        token_file=options.export_token_file,
+    )
+    api = await open_api(stack, options)
+    cluster = TrackedCluster()
+    followers = await stack.enter_async_context(ExportFollowers(export_access, cluster, clock))
+    followers.log = print_log_line
+    feed = ClusterFeed(api, cluster, clock)
+    feed.owns = owns
+    return ExtenderProcess(options, api, followers, feed, clock)
+
+
+async def open_api(stack: AsyncExitStack, options: ExtenderOptions) -> ApiAccess:
+    """The API server, until the stack is closed.
+
+    Errors: InputError.
+    """
+    access = load_access(AccessOptions(kubeconfig=options.kubeconfig, context=options.context), os.environ)
+    return ApiAccess(await stack.enter_async_context(ApiClient(access)))
+
+
+def leader_lease(options: ExtenderOptions, api: ClusterAPI, clock: Clock) -> LeaderLease | None:
+    """The lease by which one of several extenders leads; None without ``--leader-elect``."""
+    if not options.leader_elect:
+        return None
+    namespace, _, name = options.lease.partition("/")
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+    lease = LeaderLease(api, path, f"{platform.node()}_{os.getpid()}", clock)
+    lease.log = print_log_line
+    return lease
+
+
+class WorkerGroup:
+    """The workers of an extender, and the calls that are split among them."""
+
+    def __init__(self, options: ExtenderOptions, api: ClusterAPI, clock: Clock) -> None:
+        # Faults of these files end the command, not each worker.
+        scorer_of(options.scorer, options.policies, TrackedCluster())
+        self.workers = [ExtenderWorker(number, options) for number in range(options.workers)]
+        service_options = ServiceOptions(strict=options.strict, fails_open=options.fail == "open")
+        self.calls = ShardedCalls(
+            NodeOwners(options.workers),
+            lambda owner, request: self.workers[owner].ask(request),
+            ApiBinder(api),
+            service_options,
+        )
+        self._clock = clock
+        self._lease = lease = leader_lease(options, api, clock)
+        if lease is not None:
+            self.calls.may_lead = lambda: lease.is_leader
+
+    def tasks(self) -> Sequence[BackgroundTask]:
+        """What runs beside the servers."""
+        tasks = [BackgroundTask(f"worker {worker.number}", worker.run) for worker in self.workers]
+        tasks.append(BackgroundTask("ask whether the workers are ready", self._watch_readiness))
+        return tasks if self._lease is None else [*tasks, BackgroundTask("hold the lease", self._lease.run)]
+
+    async def _watch_readiness(self) -> None:
+        while True:
+            await self.calls.update_readiness()
+            await self._clock.sleep(READINESS_S)
+
+
 async def run_extender(options: ExtenderOptions) -> int:
     """Serves until the process is asked to stop.
 
@@ -95,25 +173,17 @@ async def run_extender(options: ExtenderOptions) -> int:
     """
     log_to_stderr()
     clock, stop = HostClock(), stop_event()
-    access = load_access(AccessOptions(kubeconfig=options.kubeconfig, context=options.context), os.environ)
-    tls, authorizer = server_tls(options), call_authorizer(options)
-    export_access = ExportAccess(
-        authority=options.export_ca_file,
-        certificate=options.export_client_certificate,
-        key=options.export_client_key,
-        token_file=options.export_token_file,
-    )
+    security = server_tls(options), call_authorizer(options)
     async with AsyncExitStack() as stack:
-        api = ApiAccess(await stack.enter_async_context(ApiClient(access)))
-        cluster = TrackedCluster()
-        followers = await stack.enter_async_context(ExportFollowers(export_access, cluster, clock))
-        followers.log = print_log_line
-        feed = ClusterFeed(api, cluster, clock)
-        process = ExtenderProcess(options, api, followers, feed, clock)
-        bound = await serve_extender(stack, options, process.service, followers, (tls, authorizer))
-        scheme = "http" if tls is None else "https"
+        parts: ExtenderProcess | WorkerGroup
+        if options.workers > 1:
+            parts = WorkerGroup(options, await open_api(stack, options), clock)
+        else:
+            parts = await open_process(stack, options, clock)
+        bound = await serve_extender(stack, options, parts.calls, security)
+        scheme = "http" if security[0] is None else "https"
         print_log_line(f"schedulers call {scheme}://{bound}/filter, /prioritize, /preempt and /bind")
-        running = [asyncio.ensure_future(run_supervised(task, _log_event, clock)) for task in process.tasks()]
+        running = [asyncio.ensure_future(run_supervised(task, log_event, clock)) for task in parts.tasks()]
         try:
             await stop.wait()
         finally:
@@ -126,8 +196,7 @@ async def run_extender(options: ExtenderOptions) -> int:
 async def serve_extender(
     stack: AsyncExitStack,
     options: ExtenderOptions,
-    service: ExtenderService,
-    followers: ExportFollowers,
+    calls: SchedulerCalls,
     security: tuple[ReloadingTLS | None, Authorizer | None],
 ) -> ListenAddress:
     """Serves calls, health and metrics until the stack is closed; the address of calls.
@@ -135,7 +204,7 @@ async def serve_extender(
     Errors: HostError if an address is in use.
     """
     tls, authorizer = security
-    routes, refusals = ExtenderRoutes(service, followers.errors), RefusalLog(print_log_line)
+    routes, refusals = ExtenderRoutes(calls), RefusalLog(print_log_line)
 
     async def serve(
         entries: tuple[AuthorizedRoute, ...],
@@ -155,7 +224,7 @@ async def serve_extender(
 
     await serve(routes.health_routes(), options.health_listen, None, None)
     context = None if tls is None else partial(tls.context, print_log_line)
-    reviews = ReviewRoutes(ClusterReviews(service).finding, denies=options.deny_impossible_pods)
+    reviews = ReviewRoutes(calls.refusals, denies=options.deny_impossible_pods)
     entries = (*routes.call_routes(), *reviews.authorized_routes())
     return await serve(entries, options.listen, authorizer, context)
 
@@ -206,5 +275,6 @@ def listen_address(text: str) -> ListenAddress:
     return ListenAddress(host.strip("[]"), int(port))
 
 
-def _log_event(event: RecordEvent) -> None:
+def log_event(event: RecordEvent) -> None:
+    """Prints an event of a background task."""
     print_log_line(f"{event.reason}: {event.message}")

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.errors import Fault, InputError
 from nodewright.node.step import Decision
 from nodewright.scheduling.extender_protocol import MAX_CANDIDATES, decode_pod
-from nodewright.scheduling.placement_decisions import node_scores
-from nodewright.scheduling.pod_queries import pod_query
+from nodewright.scheduling.placement_decisions import placement_ranks, ranked_scores
+from nodewright.scheduling.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
 
 ADMIT_PATH, OPENAPI_PATH = "/v1/admit", "/openapi/v3"
@@ -75,23 +76,50 @@ def admit_answer(cluster: TrackedCluster, request: AdmitRequest) -> AdmitAnswer:
 
     Errors: InputError for a pod that is none.
     """
+    query = checked_request(request)
+    names: Sequence[str] = sorted(cluster.nodes) if request.nodes is None else request.nodes
+    return scored_answer(query.pod.full_name, candidate_answers(cluster, query, names, strict=request.strict))
+
+
+def checked_request(request: AdmitRequest) -> PodQuery:
+    """The pod of a request.
+
+    Errors: InputError for a pod that is none, and for too many nodes.
+    """
     if not request.pod.get("spec"):
         raise InputError([Fault(path="pod.spec", error="Required value", rule="a Pod")])
-    query = pod_query(decode_pod(request.pod, "pod"))
-    names: Sequence[str] = tuple(cluster.nodes) if request.nodes is None else request.nodes
-    if len(names) > MAX_CANDIDATES:
+    if len(request.nodes or ()) > MAX_CANDIDATES:
         raise InputError([Fault(path="nodes", error="Too many", rule=f"must have at most {MAX_CANDIDATES}")])
+    return pod_query(decode_pod(request.pod, "pod"))
+
+
+class RankedCandidates(msgspec.Struct, frozen=True):
+    """The answers of nodes without scores, and the ranks of those that are possible."""
+
+    nodes: tuple[CandidateAnswer, ...]
+    ranks: dict[str, tuple[int, int]]
+
+
+def scored_answer(pod: str, candidates: RankedCandidates) -> AdmitAnswer:
+    """The whole answer, with the scores by rank."""
+    scores = ranked_scores(candidates.ranks, [node.name for node in candidates.nodes])
+    nodes = tuple(replace(node, score=scores[node.name]) for node in candidates.nodes)
+    return AdmitAnswer(pod=pod, possible=sum(node.possible for node in nodes), nodes=nodes)
+
+
+def candidate_answers(
+    cluster: TrackedCluster, query: PodQuery, names: Sequence[str], *, strict: bool
+) -> RankedCandidates:
+    """What each of these nodes makes of the pod."""
     answers = {name: cluster.verdict(name, query) for name in names}
-    possible = [name for name, answer in answers.items() if not answer.refuses(strict=request.strict)]
-    scores = node_scores(cluster, query, possible)
+    possible = {name for name, answer in answers.items() if not answer.refuses(strict=strict)}
     nodes = tuple(
         CandidateAnswer(
             name=name,
             decision=answer.decision,
-            possible=name in scores,
+            possible=name in possible,
             basis=answer.basis,
             generation=answer.generation,
-            score=scores.get(name, 0),
             reason=answer.verdict.reason,
             message=answer.verdict.message,
             sentence=answer.verdict.sentence,
@@ -101,7 +129,9 @@ def admit_answer(cluster: TrackedCluster, request: AdmitRequest) -> AdmitAnswer:
         )
         for name, answer in answers.items()
     )
-    return AdmitAnswer(pod=query.pod.full_name, possible=len(possible), nodes=nodes)
+    return RankedCandidates(
+        nodes, placement_ranks(cluster, query, [name for name in answers if name in possible])
+    )
 
 
 def openapi_document() -> dict[str, Any]:

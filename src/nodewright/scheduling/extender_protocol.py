@@ -34,6 +34,8 @@ class ExtenderCall(NamedTuple):
 
     query: PodQuery
     candidates: CandidateNodes
+    pod: bytes
+    """The pod as it was sent."""
 
 
 class PreemptCall(NamedTuple):
@@ -41,6 +43,8 @@ class PreemptCall(NamedTuple):
 
     query: PodQuery
     proposals: Mapping[str, ProposedVictims]
+    pod: bytes
+    """The pod as it was sent."""
 
 
 class BindCall(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -111,12 +115,12 @@ def decode_call(body: bytes) -> ExtenderCall:
         raise InputError(
             [Fault(path="NodeNames", error="Too many", rule=f"must have at most {MAX_CANDIDATES}")]
         )
-    query = pod_query(_pod(args.pod))
+    query = pod_query(decode_sent_pod(args.pod))
     if args.node_names is not None:
-        return ExtenderCall(query, CandidateNodes(args.node_names))
+        return ExtenderCall(query, CandidateNodes(args.node_names), bytes(args.pod))
     items = args.nodes.items or () if args.nodes else ()
     documents = {_decoded(_NAMED, item, "Node").metadata.name: item for item in items}
-    return ExtenderCall(query, CandidateNodes(tuple(documents), documents))
+    return ExtenderCall(query, CandidateNodes(tuple(documents), documents), bytes(args.pod))
 
 
 def decode_preemption(body: bytes) -> PreemptCall:
@@ -125,29 +129,25 @@ def decode_preemption(body: bytes) -> PreemptCall:
     Errors: InputError.
     """
     args = _decoded(_PREEMPTION, body, "ExtenderPreemptionArgs")
-    query = pod_query(_pod(args.pod))
+    query = pod_query(decode_sent_pod(args.pod))
     if args.node_name_to_meta_victims is not None:
-        return PreemptCall(
-            query,
-            {
-                name: ProposedVictims(tuple(pod.uid for pod in meta.pods or ()), meta.num_pdb_violations)
-                for name, meta in args.node_name_to_meta_victims.items()
-                if meta is not None
-            },
-        )
+        proposals = {
+            name: ProposedVictims(tuple(pod.uid for pod in meta.pods or ()), meta.num_pdb_violations)
+            for name, meta in args.node_name_to_meta_victims.items()
+            if meta is not None
+        }
+        return PreemptCall(query, proposals, bytes(args.pod))
     if args.node_name_to_victims is None:
         rule = "either NodeNameToMetaVictims or NodeNameToVictims"
         raise InputError([Fault(path="NodeNameToMetaVictims", error="Required value", rule=rule)])
-    return PreemptCall(
-        query,
-        {
-            name: ProposedVictims(
-                tuple(pod.metadata.uid for pod in victims.pods or ()), victims.num_pdb_violations
-            )
-            for name, victims in args.node_name_to_victims.items()
-            if victims is not None
-        },
-    )
+    proposals = {
+        name: ProposedVictims(
+            tuple(pod.metadata.uid for pod in victims.pods or ()), victims.num_pdb_violations
+        )
+        for name, victims in args.node_name_to_victims.items()
+        if victims is not None
+    }
+    return PreemptCall(query, proposals, bytes(args.pod))
 
 
 def decode_binding(body: bytes) -> BindCall:
@@ -179,7 +179,11 @@ def decode_pod(document: Any, path: str = "Pod") -> Pod:
         raise InputError([Fault(path=f"{path}{where.rstrip('`')}", rule=text)]) from None
 
 
-def _pod(content: msgspec.Raw) -> Pod:
+def decode_sent_pod(content: bytes | msgspec.Raw) -> Pod:
+    """The pod of a call.
+
+    Errors: InputError.
+    """
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

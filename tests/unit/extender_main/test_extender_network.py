@@ -26,6 +26,7 @@ from nodewright.extender_main.run_extender import (
     serve_extender,
     server_tls,
 )
+from nodewright.extender_main.scheduler_calls import SingleProcess
 from nodewright.fleet import CandidateNode, node_scorer
 from nodewright.host.clock import HostClock
 from nodewright.host.key_pair import ensure_key_pair
@@ -67,9 +68,8 @@ async def serving(**given: Any) -> AsyncIterator[Caller]:
     bench.put_export("n1", a_profile())
     chosen = options(**given)
     async with AsyncExitStack() as stack:
-        followers = await stack.enter_async_context(ExportFollowers(ExportAccess(), bench.cluster, clock))
         security = server_tls(chosen), call_authorizer(chosen)
-        bound = await serve_extender(stack, chosen, bench.service, followers, security)
+        bound = await serve_extender(stack, chosen, SingleProcess(bench.service), security)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         yield Caller(session, f"https://{bound}", bench)
 

@@ -192,7 +192,7 @@ def test_each_verdict_is_compared_with_what_the_kubelet_did() -> None:
             VerdictOutcome.ADMITTED_BUT_REJECTED,
         ]
         assert "default/wrong: admitted but rejected" in compared[1].sentence
-        assert 'wrong_verdicts_total{basis="exact"} 1' in bench.service.metrics_text({})
+        assert 'wrong_verdicts_total{basis="exact"} 1' in bench.service.counts().text()
 
     asyncio.run(scenario())
 

@@ -1,0 +1,72 @@
+"""The process of a worker: `python -m nodewright.extender_main.shard_process FD`, started by the extender only."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodewright.agent.supervision import run_supervised
+from nodewright.errors import HostError, InputError
+from nodewright.extender_main.extender_options import ExtenderOptions
+from nodewright.extender_main.run_extender import log_event, open_process
+from nodewright.extender_main.shard_answers import ShardAnswers
+from nodewright.extender_main.worker_link import answer_requests
+from nodewright.host.clock import HostClock
+from nodewright.output.terminal import print_log_line
+from nodewright.scheduling.node_owners import NodeOwners
+
+
+async def run_worker(connection: socket.socket) -> None:
+    """Answers for the worker's nodes until the connection ends.
+
+    Errors: InputError, HostError.
+    """
+    reader, writer = await asyncio.open_unix_connection(sock=connection)
+    length = int.from_bytes(await reader.readexactly(4), "big")
+    number, options = msgspec.msgpack.decode(
+        await reader.readexactly(length), type=tuple[int, ExtenderOptions], dec_hook=_path
+    )
+    owners = NodeOwners(options.workers)
+    clock = HostClock()
+    async with AsyncExitStack() as stack:
+        process = await open_process(
+            stack,
+            msgspec.structs.replace(options, leader_elect=False),
+            clock,
+            lambda name: owners.owner(name) == number,
+        )
+        tasks = [asyncio.ensure_future(run_supervised(task, log_event, clock)) for task in process.tasks()]
+        try:
+            await answer_requests(reader, writer, ShardAnswers(process.service).answer)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            writer.close()
+
+
+def _path(kind: type, value: Any) -> Any:
+    assert kind is Path
+    return Path(value)
+
+
+def main() -> int:
+    """Runs the worker on the connection of that descriptor."""
+    # A terminal sends SIGINT to all processes; the first one ends its workers by closing their connections.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        asyncio.run(run_worker(socket.socket(fileno=int(sys.argv[1]))))
+    except (InputError, HostError) as error:
+        print_log_line(str(error))
+        return os.EX_CONFIG
+    return os.EX_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
