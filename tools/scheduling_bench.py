@@ -72,14 +72,14 @@ class PhaseResult(NamedTuple):
 class ExtenderProcess:
     """`nodewright extender` as a process, which can be killed and started again."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, authority: Path, *, workers: int = 1) -> None:
+    def __init__(self, folder: Path, kubeconfig: Path, authority: Path, *options: str) -> None:
         self.port, self.health_port = free_port(), free_port()
         self._log = (folder / "extender.log").open("ab")
         self._command = [
             *(sys.executable, "-m", "nodewright", "extender", "--kubeconfig", str(kubeconfig)),
             *("--listen", f"127.0.0.1:{self.port}", "--health-listen", f"127.0.0.1:{self.health_port}"),
             *("--export-ca-file", str(authority), "--export-port", "0"),
-            *("--workers", str(workers)),
+            *options,
         ]
         self.kills = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -212,7 +212,9 @@ class Bench:
             extender = None
             if has_extender:
                 folder.mkdir(exist_ok=True)
-                extender = ExtenderProcess(folder, self.kubeconfig, self.pair.certificate, workers=workers)
+                extender = ExtenderProcess(
+                    folder, self.kubeconfig, self.pair.certificate, "--workers", str(workers)
+                )
                 stack.callback(extender.stop)
                 extender.start()
                 await extender.wait_for_exact(len(nodes.nodes))

@@ -20,9 +20,8 @@ from tools.source import ROOT
 
 DEPLOYMENT, CHART = ROOT / "packaging" / "kubernetes", ROOT / "packaging" / "helm" / "nodewright"
 WORKLOADS = ("export-daemonset.yaml", "extender-deployment.yaml")
-COMPONENTS = ("publish", "monitoring")
-"""Those that the chart has as options."""
-ALL_COMPONENTS = (*COMPONENTS, "webhook")
+COMPONENTS = ("publish", "monitoring", "webhook")
+"""The chart has them as options."""
 GROUPS_WITH_DEFINITIONS = ("monitoring.coreos.com",)
 
 
@@ -106,7 +105,7 @@ def test_the_commands_know_the_options(name: str) -> None:
 
 
 def test_every_file_of_the_base_is_a_resource_of_it() -> None:
-    for folder in (DEPLOYMENT / "base", *(DEPLOYMENT / "components" / name for name in ALL_COMPONENTS)):
+    for folder in (DEPLOYMENT / "base", *(DEPLOYMENT / "components" / name for name in COMPONENTS)):
         files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
         assert {path.name for path in resources(folder / "kustomization.yaml")} == files
 
@@ -129,7 +128,9 @@ def test_kustomize_builds_the_base_with_its_components(tmp_path: Path) -> None:
 
 
 def test_the_chart_has_the_objects_of_the_base(tmp_path: Path) -> None:
-    objects = rendered({"export": {"publish": True}, "monitoring": {"enabled": True}, "token": "t"})
+    enabled = {"enabled": True}
+    values = {"export": {"publish": True}, "monitoring": enabled, "webhook": enabled, "token": "t"}
+    objects = rendered(values)
     built = [document for document in kustomized(tmp_path, *COMPONENTS) if document["kind"] != "Namespace"]
     assert names(objects) == sorted([*names(built), ("Secret", "nodewright-export")])
     by_name = {(document["kind"], document["metadata"]["name"]): document for document in objects}
@@ -151,10 +152,32 @@ def test_a_chart_without_options_is_smaller() -> None:
     assert not small & {"Secret", "NetworkPolicy", "ServiceMonitor", "ValidatingAdmissionPolicy"}
 
 
+def test_the_webhook_of_the_chart_can_deny_and_has_a_certificate() -> None:
+    webhook = {
+        "enabled": True,
+        "deny": True,
+        "failurePolicy": "Fail",
+        "certificateSecret": "cert",
+        "caBundle": "QQ==",
+    }
+    objects = rendered({"webhook": webhook, "extender": {"workers": 3}, "token": "t"})
+    by_kind = {document["kind"]: document for document in objects}
+    [hook] = by_kind["ValidatingWebhookConfiguration"]["webhooks"]
+    assert (hook["failurePolicy"], hook["clientConfig"]["caBundle"]) == ("Fail", "QQ==")
+    assert "annotations" not in by_kind["ValidatingWebhookConfiguration"]["metadata"]
+    spec = by_kind["Deployment"]["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    assert {"--deny-impossible-pods", "--workers=3"} <= {*container["args"]}
+    assert schema_faults(by_kind["Deployment"], "Deployment") == []
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert f"--tls-cert-file={mounted['tls']}/tls.crt" in container["args"]
+    assert {"name": "tls", "secret": {"secretName": "cert"}} in spec["volumes"]
+
+
 @pytest.mark.slow
 @pytest.mark.live
 def test_an_api_server_takes_the_objects(tmp_path: Path) -> None:
-    objects = kustomized(tmp_path, *ALL_COMPONENTS)
+    objects = kustomized(tmp_path, *COMPONENTS)
     if not (Path(ASSETS) / "kube-apiserver").is_file():
         pytest.skip("KUBEBUILDER_ASSETS names no directory with kube-apiserver, etcd and kubectl")
     with real_api_server(tmp_path) as server:
