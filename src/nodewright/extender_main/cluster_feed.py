@@ -14,12 +14,14 @@ from nodewright.host.ports import Clock
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.profiles.node_export import URL_ANNOTATION
+from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.extender_protocol import decode_pod
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
 from nodewright.scheduling.verdict_ledger import ComparedVerdict, VerdictLedger
 
 NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"
+BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 _TERMINAL = ("Succeeded", "Failed")
 PREDICTION_BATCH_S, PREDICTION_PAUSE_S = 0.01, 0.05
 """How long predictions are computed without a pause for calls, and the pause."""
@@ -33,6 +35,7 @@ class ClusterFeed:
             Reflector(api, NODES_PATH, "", clock),
             Reflector(api, PODS_PATH, "", clock),
         )
+        self.budgets = Reflector(api, BUDGETS_PATH, "", clock)
         self.ledger = VerdictLedger()
         self.owns: Callable[[str], bool] = lambda _name: True
         """Whether this process answers for a node; of other nodes and their pods only the names are kept."""
@@ -46,13 +49,13 @@ class ClusterFeed:
         self._node_names: dict[str, str] = {}
         self._outdated: dict[str, None] = {}
         """Nodes whose prediction is not up to date."""
-        for reflector, change in ((self.nodes, self._node_changed), (self.pods, self._pod_changed)):
-            reflector.on_change = change
+        self.nodes.on_change, self.pods.on_change = self._node_changed, self._pod_changed
+        self.budgets.on_change = self._budget_changed
         self.nodes.reduce, self.pods.reduce = self._kept_node, self._kept_pod
 
     @property
     def has_listed(self) -> bool:
-        """Whether nodes and pods have been read once."""
+        """Whether nodes and pods have been read once; budgets only matter for the choice of victims."""
         return self.nodes.has_listed and self.pods.has_listed
 
     def pod(self, uid: str) -> Pod | None:
@@ -80,6 +83,10 @@ class ClusterFeed:
             self._cluster.mark_unknown(name, "its export is too old")
             self._outdated[name] = None
         self._cluster.expire_reservations(now_s=now_s)
+
+    def _budget_changed(self, _uid: str) -> None:
+        documents = self.budgets.objects.items()
+        self._cluster.budgets = {uid: ClusterBudget.of(document) for uid, document in documents}
 
     def export_failed(self, name: str, error: str) -> None:
         """Notes that a node's export cannot be: the node is predicted instead."""

@@ -83,6 +83,7 @@ class ExtenderProcess:
         tasks = [
             BackgroundTask("follow the nodes", feed.nodes.run),
             BackgroundTask("follow the pods", feed.pods.run),
+            BackgroundTask("follow the disruption budgets", feed.budgets.run),
             BackgroundTask("predict nodes", feed.predict),
         ]
         if self._lease is not None:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from nodewright.node.step import Decision
+from nodewright.scheduling.disruption_budgets import violating_uids
 from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.shared_states import SharedState
 from nodewright.scheduling.tracked_cluster import BasedVerdict, Basis, PodOnNode, TrackedCluster
@@ -116,8 +117,9 @@ def sufficient_victims(
 ) -> dict[str, ProposedVictims]:
     """The victims that really make room, by node; nodes where no victims do are left out.
 
-    The scheduler's victims stay: it has counted them. Further ones are pods of lower priority, the least important
-    first, and no more than needed. Nodes that are only guessed keep the proposal, unless ``strict``.
+    The scheduler's victims stay: it has counted them. Further ones are pods of lower priority, those first that violate
+    no PodDisruptionBudget, the least important before others, and no more than needed. Nodes that are only guessed keep
+    the proposal, unless ``strict``.
     """
     chosen: dict[str, ProposedVictims] = {}
     for name, proposal in proposals.items():
@@ -130,22 +132,22 @@ def sufficient_victims(
             continue
         if query.label_mismatch(name, node.labels) is not None:
             continue
-        further = _further_victims(cluster, query, name, proposal.uids)
-        if further is not None:
-            chosen[name] = ProposedVictims((*proposal.uids, *further), proposal.violations)
+        victims = _enlarged(cluster, query, name, proposal)
+        if victims is not None:
+            chosen[name] = victims
     return chosen
 
 
-def _further_victims(
-    cluster: TrackedCluster, query: PodQuery, name: str, proposed: Collection[str]
-) -> tuple[str, ...] | None:
-    """The pods to preempt beside the proposed ones; None: no preemption makes room."""
-    api_pods = cluster.nodes[name].api_pods
+def _enlarged(
+    cluster: TrackedCluster, query: PodQuery, name: str, proposal: ProposedVictims
+) -> ProposedVictims | None:
+    """The proposal with the pods to preempt beside it; None: no preemption makes room."""
+    proposed, api_pods = proposal.uids, cluster.nodes[name].api_pods
     on_node = cluster.pods_on(name)
     numbers = {pod.number for pod in on_node if pod.uid in proposed}
     state = cluster.state_after_reservations(name).without(numbers)
     if _admits(state, query):
-        return ()
+        return proposal
     # Only pods of the scheduler's cache can be victims; others make it drop the whole answer.
     candidates = [
         pod
@@ -157,18 +159,27 @@ def _further_victims(
     ]
     if not _admits(state.without([pod.number for pod in candidates]), query):
         return None
-    return _reprieved(state, query, candidates, {pod.uid: api_pods[pod.uid].priority for pod in candidates})
+    priorities = {pod.uid: api_pods[pod.uid].priority for pod in on_node if pod.uid in api_pods}
+    lower = [pod for pod in on_node if priorities.get(pod.uid, query.priority) < query.priority]
+    ranked = sorted(lower, key=lambda pod: (-priorities[pod.uid], pod.number))
+    violating = violating_uids((api_pods[pod.uid].pod for pod in ranked), cluster.budgets.values())
+    further = _reprieved(state, query, [pod for pod in ranked if pod in candidates], violating)
+    uids = (*proposed, *further)
+    counted = sum(uid in violating for uid in uids) if cluster.budgets else proposal.violations
+    return ProposedVictims(uids, counted)
 
 
 def _reprieved(
-    state: SharedState, query: PodQuery, candidates: Sequence[PodOnNode], priorities: Mapping[str, int]
+    state: SharedState, query: PodQuery, candidates: Sequence[PodOnNode], violating: Collection[str]
 ) -> tuple[str, ...]:
-    """The fewest of the candidates that must go, reprieving the most important first.
+    """The fewest of the candidates that must go, which are in order of importance.
+
+    Those whose preemption violates a budget are reprieved first, the most important before others.
 
     Follows: v1.36, pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode.
     """
     victims = {pod.number: pod.uid for pod in candidates}
-    for pod in sorted(candidates, key=lambda each: (-priorities[each.uid], each.number)):
+    for pod in sorted(candidates, key=lambda each: each.uid not in violating):
         rest = [number for number in victims if number != pod.number]
         if _admits(state.without(rest), query):
             del victims[pod.number]

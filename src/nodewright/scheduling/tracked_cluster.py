@@ -9,6 +9,7 @@ import msgspec
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.step import Decision
 from nodewright.reasons.texts import kubelet_text, sentence
+from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.nameless_profiles import NodeNames, pod_number
 from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.shared_states import NodeVerdict, SharedState, StatePool, last_number
@@ -112,6 +113,8 @@ class TrackedCluster:
     def __init__(self, pool: StatePool | None = None) -> None:
         self.pool = StatePool() if pool is None else pool
         self.nodes: dict[str, TrackedNode] = {}
+        self.budgets: dict[str, ClusterBudget] = {}
+        """The PodDisruptionBudgets by uid."""
 
     # ------------------------------------------------------------ what happens
 

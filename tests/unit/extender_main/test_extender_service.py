@@ -11,6 +11,7 @@ from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes
 from tests.unit.scheduling.test_tracked_cluster import a_profile
 
+from nodewright.extender_main.cluster_feed import BUDGETS_PATH
 from nodewright.runtimes.simulated import FakeClock
 from nodewright.scheduling.tracked_cluster import Basis
 from nodewright.scheduling.verdict_ledger import ComparedVerdict, VerdictOutcome
@@ -208,6 +209,51 @@ def test_pods_of_other_schedulers_are_reserved_and_compared() -> None:
             await until(lambda: bool(list(bench.cluster.reservations())))
             assert list(bench.filter(second, "n1")["FailedAndUnresolvableNodes"]) == ["n1"]
             assert bench.feed.ledger.awaits("uid-other")
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_keeps_only_the_names_of_what_others_own() -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        bench = ExtenderBench(BindingCluster(clock), clock)
+        bench.feed.owns = lambda name: name == "n1"
+        for name in ("n1", "n2"):
+            bench.api.create_node(name)
+        for name, node in (("free", ""), ("ours", "n1"), ("theirs", "n2")):
+            bench.api.create_free_pod(name, 1, **({"nodeName": node} if node else {}))
+        async with following(bench):
+            await until(lambda: bench.feed.has_listed)
+            assert list(bench.cluster.nodes) == ["n1"]
+            assert list(bench.cluster.nodes["n1"].api_pods) == ["uid-ours"]
+            assert bench.feed.pods.objects["uid-theirs"]["spec"] == {"nodeName": "n2"}
+            assert [bench.feed.pod(f"uid-{name}") is None for name in ("free", "ours", "theirs")] == [
+                False,
+                False,
+                True,
+            ]
+            bench.api.delete_pod("theirs", is_forced=True)
+            bench.api.remove("/api/v1/nodes/n2")
+            await until(lambda: len(bench.feed.nodes.objects) == 1 and len(bench.feed.pods.objects) == 2)
+            assert list(bench.cluster.nodes) == ["n1"]
+
+    asyncio.run(scenario())
+
+
+def test_disruption_budgets_are_followed() -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        bench = ExtenderBench(BindingCluster(clock), clock)
+        path = f"{BUDGETS_PATH}/b"
+        metadata = {"name": "b", "namespace": "default", "uid": "uid-b"}
+        bench.api.put(path, {"metadata": metadata, "status": {"disruptionsAllowed": 3}})
+        task = asyncio.ensure_future(bench.feed.budgets.run())
+        await until(lambda: bool(bench.cluster.budgets))
+        assert bench.cluster.budgets["uid-b"].disruptions_allowed == 3
+        bench.api.remove(path)
+        await until(lambda: not bench.cluster.budgets)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(scenario())
 

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
 from tests.support.small_nodes import GPU, a_numa_pod, a_small_profile
 from tests.unit.scheduling.test_tracked_cluster import STATIC, a_cluster, a_profile, a_query, with_pods
 
 from nodewright.node.step import Decision
+from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.placement_decisions import (
     ProposedVictims,
     filtered_nodes,
@@ -92,6 +95,45 @@ def test_further_victims_are_the_fewest_of_least_importance() -> None:
         assert (
             cluster.state_after_reservations("n1").without(rest).verdict(query).decision is Decision.REFUSED
         )
+
+
+def a_full_cluster() -> TrackedCluster:
+    """No CPU is free: `p1` to `p3` have two each, `small` has one."""
+    pods = [a_numa_pod(f"p{at}", {"cpu": 2000, "memory": 16}, priority=at) for at in (1, 2, 3)]
+    pods.append(a_numa_pod("small", {"cpu": 1000, "memory": 16}, priority=0))
+    cluster = TrackedCluster()
+    for pod in pods:
+        labelled = replace(pod, metadata=replace(pod.metadata, labels={"name": pod.metadata.name}))
+        cluster.pod_bound("n1", pod_query(labelled), now_s=0.0)
+    cluster.put_export("n1", with_pods(a_profile(), *pods), generation=1, now_s=0.0)
+    return cluster
+
+
+def a_budget(*names: str, allowed: int) -> ClusterBudget:
+    selector = {"matchExpressions": [{"key": "name", "operator": "In", "values": list(names)}]}
+    metadata, status = {"name": "b", "namespace": "default"}, {"disruptionsAllowed": allowed}
+    return ClusterBudget.of({"metadata": metadata, "spec": {"selector": selector}, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("budgets", "victims", "violations"),
+    [
+        ([], ("uid-small", "uid-p1"), 1),
+        ([a_budget("p1", allowed=0)], ("uid-small", "uid-p2"), 0),
+        ([a_budget("p1", "p2", "p3", allowed=0)], ("uid-small", "uid-p1"), 1),
+        # The more important pods use what the budget allows up.
+        ([a_budget("p1", "p2", "p3", allowed=2)], ("uid-small", "uid-p2"), 0),
+        ([a_budget("small", allowed=0), a_budget("p1", allowed=1)], ("uid-small", "uid-p1"), 1),
+    ],
+)
+def test_victims_whose_budgets_are_violated_are_reprieved_first(
+    budgets: list[ClusterBudget], victims: tuple[str, ...], violations: int
+) -> None:
+    cluster = a_full_cluster()
+    cluster.budgets = {str(place): budget for place, budget in enumerate(budgets)}
+    proposal = {"n1": ProposedVictims(("uid-small",), 1)}
+    chosen = sufficient_victims(cluster, a_query("urgent", 2, priority=100), proposal)["n1"]
+    assert (chosen.uids, chosen.violations) == (victims, violations)
 
 
 def test_nodes_where_no_victims_make_room_are_left_out() -> None:
