@@ -186,7 +186,7 @@ class ClusterFeed:
             self._compare(document)
         if known and (not is_active or known != node):
             self._bound.pop(uid)
-            self._cluster.pod_gone(known, uid)
+            self._cluster.pod_gone(known, uid, now_s=self._clock.monotonic_s())
             self._mark_outdated_if_known(known)
         if document is None:
             self.ledger.forget(uid)

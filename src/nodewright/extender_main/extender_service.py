@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -30,6 +30,7 @@ from nodewright.scheduling.placement_decisions import (
     FilteredNodes,
     Scorer,
     filtered_nodes,
+    may_admit_soon,
     node_scores,
     refusal_text,
     sufficient_victims,
@@ -39,6 +40,8 @@ from nodewright.scheduling.tracked_cluster import TrackedCluster
 
 NOT_READY = "the extender has not read the cluster yet"
 _MAX_CALLS = 64
+EXPORT_WAIT_S, _EXPORT_POLL_S = 0.3, 0.01
+"""How long an export may follow the end of a pod, and how often it is looked for."""
 
 
 class NotReadyError(Exception):
@@ -103,6 +106,25 @@ class ExtenderService:
     def is_ready(self) -> bool:
         """Whether calls are answered from what the cluster holds."""
         return self.feed.has_listed and self.has_settled() and self.may_lead()
+
+    async def filter_after_exports(self, body: bytes) -> bytes:
+        """The answer to filter, a moment later if an export that is on its way may change that no node passes.
+
+        Errors: InputError.
+        """
+        call = self._decoded(body)
+        if self.is_ready:
+            await self.wait_for_exports(call.query, call.candidates.names)
+        return self.filter(body)
+
+    async def wait_for_exports(self, query: PodQuery, names: Sequence[str]) -> None:
+        """Waits while only pods that have just ended keep all of these nodes from passing."""
+        started_s, strict = self._clock.monotonic_s(), self.options.strict
+        since_s = started_s - EXPORT_WAIT_S
+        while self._clock.monotonic_s() - started_s < EXPORT_WAIT_S and may_admit_soon(
+            self.cluster, query, names, since_s=since_s, strict=strict
+        ):
+            await self._clock.sleep(_EXPORT_POLL_S)
 
     def filter(self, body: bytes) -> bytes:
         """The answer to filter.

@@ -70,7 +70,7 @@ class SingleProcess:
 
     async def filter(self, body: bytes) -> bytes:
         """The answer to filter."""
-        return self._service.filter(body)
+        return await self._service.filter_after_exports(body)
 
     async def prioritize(self, body: bytes) -> bytes:
         """The answer to prioritize."""

@@ -53,6 +53,8 @@ class ShardAnswers:
                 return CountsAnswer(self._service.not_ready_reason, self._service.counts())
             if isinstance(request, BindShare):
                 return BindAnswer(await self._service.bind(request.call))
+            if isinstance(request, FilterShare) and request.waits:
+                await self._service.wait_for_exports(self._query(request.pod), request.names)
             return self._answer_now(request)
         except InputError as error:
             return ShareFault(str(error), error.faults)

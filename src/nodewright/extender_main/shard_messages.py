@@ -18,6 +18,8 @@ class FilterShare(msgspec.Struct, frozen=True, tag=True):
 
     pod: bytes
     names: list[str]
+    waits: bool = False
+    """Whether to wait for exports on their way, because no node of any worker passes."""
 
 
 class RankShare(msgspec.Struct, frozen=True, tag=True):

@@ -89,16 +89,19 @@ class ShardedCalls:
         names = call.candidates.names
         result = "answered"
         if not self.not_ready_reason or self._options.fails_open:
-            shares = {owner: FilterShare(call.pod, own) for owner, own in self._owners.split(names).items()}
-            answer = filter_result(
-                self._merged(names, await self._answers(shares, FilterAnswer)), call.candidates
-            )
+            split = self._owners.split(names)
+            merged = await self._filtered(names, {n: FilterShare(call.pod, own) for n, own in split.items()})
+            if not merged.passed and names:
+                waiting = {n: FilterShare(call.pod, own, waits=True) for n, own in split.items()}
+                merged = await self._filtered(names, waiting)
+            answer = filter_result(merged, call.candidates)
         else:
             answer, result = filter_error(NOT_READY), "not ready"
         self._record("filter", result, started_s)
         return answer
 
-    def _merged(self, names: tuple[str, ...], answers: Mapping[int, FilterAnswer]) -> FilteredNodes:
+    async def _filtered(self, names: tuple[str, ...], shares: Mapping[int, FilterShare]) -> FilteredNodes:
+        answers = await self._answers(shares, FilterAnswer)
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         for answer in answers.values():

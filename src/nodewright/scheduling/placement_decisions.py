@@ -55,6 +55,28 @@ def filtered_nodes(
     )
 
 
+def may_admit_soon(
+    cluster: TrackedCluster, query: PodQuery, names: Sequence[str], *, since_s: float, strict: bool = False
+) -> bool:
+    """Whether all candidates refuse the pod, one of them only for pods that have ended ``since_s``.
+
+    The scheduler tries a pod again as soon as another one has ended, and then not until the next event; the export of
+    the node follows a moment later.
+    """
+    if not all(cluster.verdict(name, query).refuses(strict=strict) for name in names):
+        return False
+    for name in names:
+        node = cluster.nodes.get(name)
+        if node is None or node.basis is not Basis.EXACT or not node.departing:
+            continue
+        ended = [node.numbers[uid] for uid, ended_s in node.departing.items() if ended_s >= since_s]
+        state = cluster.state_after_reservations(name)
+        after = state.without(ended)
+        if after is not state and query.label_mismatch(name, node.labels) is None and _admits(after, query):
+            return True
+    return False
+
+
 def refusal_text(answer: BasedVerdict) -> str:
     """Why the node is not taken: the kubelet's reason with our sentence, and what is a guess."""
     if answer.basis is Basis.EXACT:

@@ -74,6 +74,7 @@ class TrackedNode:
         "answers",
         "api_pods",
         "basis",
+        "departing",
         "generation",
         "labels",
         "name",
@@ -103,6 +104,8 @@ class TrackedNode:
         """By uid, in the order of reservation."""
         self.api_pods: dict[str, PodQuery] = {}
         """The active pods that the API server shows on the node, by uid."""
+        self.departing: dict[str, float] = {}
+        """When the API server showed the end of pods that the export still shows, by uid."""
         self.answers: dict[str, BasedVerdict] = {}
         """Verdicts by the keys of pods that are not on the node, until it changes; without those about its labels."""
 
@@ -179,6 +182,7 @@ class TrackedCluster:
         node.profile, node.basis = profile, basis
         active = (pod for pod in profile.spec.pods if not pod.is_terminal)
         node.numbers = {pod.uid or pod.full_name: pod_number(at) for at, pod in enumerate(active)}
+        node.departing = {uid: at_s for uid, at_s in node.departing.items() if uid in node.numbers}
 
     def _reserve_unshown(self, node: TrackedNode, now_s: float) -> None:
         """Reserves the places of bound pods that the state does not show, and has not shown before."""
@@ -203,10 +207,12 @@ class TrackedCluster:
                 query=query, node=name, reserved_s=reserved_s, is_bound=True
             )
 
-    def pod_gone(self, name: str, uid: str) -> None:
+    def pod_gone(self, name: str, uid: str, *, now_s: float = float("-inf")) -> None:
         """Notes that a pod has ended or is deleted."""
         node = self.nodes.get(name)
         if node is not None:
+            if uid in node.numbers:
+                node.departing[uid] = now_s
             node.answers.clear()
             node.reservations.pop(uid, None)
             node.api_pods.pop(uid, None)

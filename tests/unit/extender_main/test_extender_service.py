@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes
-from tests.unit.scheduling.test_tracked_cluster import a_profile
+from tests.support.small_nodes import a_numa_pod
+from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
 
 from nodewright.extender_main.cluster_feed import BUDGETS_PATH
 from nodewright.runtimes.simulated import FakeClock
@@ -254,6 +256,36 @@ def test_disruption_budgets_are_followed() -> None:
         await until(lambda: not bench.cluster.budgets)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_exported", [True, False])
+def test_filter_waits_for_the_export_after_the_end_of_a_pod(is_exported: bool) -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        bench = ExtenderBench(BindingCluster(clock), clock)
+        bench.api.create_free_pod("ends", 4, nodeName="n1")
+        waiting = bench.api.create_free_pod("waiting", 4)
+        async with following(bench):
+            bench.put_export("n1", with_pods(a_profile(), a_numa_pod("ends", {"cpu": 4000, "memory": 16})))
+            body = msgspec.json.encode({"Pod": waiting, "NodeNames": ["n1"]})
+            # The pod has not ended yet: the answer does not wait.
+            first = msgspec.json.decode(await bench.service.filter_after_exports(body))
+            assert list(first["FailedAndUnresolvableNodes"]) == ["n1"]
+            bench.api.delete_pod("ends", is_forced=True)
+            await until(lambda: bool(bench.cluster.nodes["n1"].departing))
+            call = asyncio.ensure_future(bench.service.filter_after_exports(body))
+            await clock.advance(0.1)
+            assert not call.done()
+            if is_exported:
+                bench.put_export("n1", a_profile(), generation=2)
+            await clock.advance(0.3)
+            assert msgspec.json.decode(await call)["NodeNames"] == (["n1"] if is_exported else [])
+            # Another pod would not fit either way.
+            huge = bench.api.create_free_pod("huge", 7)
+            body = msgspec.json.encode({"Pod": huge, "NodeNames": ["n1"]})
+            assert not msgspec.json.decode(await bench.service.filter_after_exports(body))["NodeNames"]
 
     asyncio.run(scenario())
 
