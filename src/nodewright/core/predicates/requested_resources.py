@@ -52,7 +52,10 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
             for name, amount in scheduler_usage(pod, self.rules).items():
                 requests[name] = wrap_int64(requests.get(name, 0) + amount)
             ports += tuple(
-                [AllocatedHostPort(port, pod.full_name) for port in host_ports(pod, sidecars=self.sidecar_ports)]
+                [
+                    AllocatedHostPort(port, pod.full_name)
+                    for port in host_ports(pod, sidecars=self.sidecar_ports)
+                ]
             )
         return replace(self, pods=self.pods + len(pods), requests=requests, ports=ports)
 
