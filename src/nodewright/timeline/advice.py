@@ -128,26 +128,27 @@ def _least_winning(wins: Callable[[int], bool], maximum: int) -> int | None:
 
 def _tried_threshold(setup: TimelineSetup, policy: EvictionPolicy, amount_bytes: int) -> TriedThreshold:
     tried_setup = with_hard_threshold(setup, amount_bytes)
-    worst: Timeline | None = None
-    for first_look_ns in _first_check_times_ns(tried_setup, policy):
-        assumptions = replace(tried_setup.assumptions, first_look_ns=first_look_ns)
-        run = simulated_timeline(replace(tried_setup, assumptions=assumptions), policy, until_lost=True)
-        if run.is_lost:
-            return TriedThreshold(threshold_bytes=amount_bytes, worst_run=run)
-        if worst is None or run.lowest_available_bytes < worst.lowest_available_bytes:
+    assumptions = tried_setup.assumptions
+    worst = simulated_timeline(tried_setup, policy, until_lost=True)
+    for first_look_ns in _further_first_checks_ns(assumptions.first_look_ns, worst.first_crossing_ns, policy):
+        if worst.is_lost:
+            break
+        shifted = replace(tried_setup, assumptions=replace(assumptions, first_look_ns=first_look_ns))
+        run = simulated_timeline(shifted, policy, until_lost=True)
+        if run.is_lost or run.lowest_available_bytes < worst.lowest_available_bytes:
             worst = run
-    assert worst is not None
     return TriedThreshold(threshold_bytes=amount_bytes, worst_run=worst)
 
 
-def _first_check_times_ns(setup: TimelineSetup, policy: EvictionPolicy) -> Iterable[int]:
-    """Times of the first check to try: the assumed one, just before the threshold is crossed, and evenly spread ones."""
-    yield setup.assumptions.first_look_ns
-    if policy.waits_for_cleanup:
-        crossing_ns = simulated_timeline(setup, policy, until_lost=True).first_crossing_ns
-        if crossing_ns:
-            yield (crossing_ns - 1) % MONITORING_INTERVAL_NS
-        yield from (container * MONITORING_INTERVAL_NS // PHASES for container in range(PHASES))
+def _further_first_checks_ns(
+    assumed_ns: int, crossing_ns: int | None, policy: EvictionPolicy
+) -> Iterable[int]:
+    """Times of the first check besides the assumed one: just before the threshold is crossed, and evenly spread ones."""
+    if not policy.waits_for_cleanup:
+        return ()
+    before_crossing = ((crossing_ns - 1) % MONITORING_INTERVAL_NS,) if crossing_ns else ()
+    spread = (phase * MONITORING_INTERVAL_NS // PHASES for phase in range(PHASES))
+    return (at_ns for at_ns in dict.fromkeys((*before_crossing, *spread)) if at_ns != assumed_ns)
 
 
 def _current_threshold_bytes(setup: TimelineSetup) -> int:

@@ -48,9 +48,6 @@ from nodewright.timeline.timeline_events import (
     TimelineQueue,
 )
 
-CLEANUP_POLL_NS = SECOND_NS
-CLEANUP_TIMEOUT_NS = 30 * SECOND_NS
-
 
 def simulated_timeline(setup: TimelineSetup, policy: EvictionPolicy, *, until_lost: bool = False) -> Timeline:
     """The timeline of a setup under an eviction policy: the same arguments give the same timeline.
@@ -99,6 +96,8 @@ class _PressureSimulation:
         """When a check may change the state although no threshold is crossed; None: never."""
         self.restarts = RestartBackOff()
         self.is_over = False
+        self.event_count = 0
+        """Events handled so far, with the checks that were skipped."""
         for growth in setup.growth:
             self.events.schedule(growth.at_ns, growth, EventOrder.GROWTH)
         for threshold in setup.rules.thresholds:
@@ -107,7 +106,8 @@ class _PressureSimulation:
 
     def run(self) -> int:
         now_ns = 0
-        for _ in range(MAX_EVENTS):
+        while self.event_count < MAX_EVENTS:
+            self.event_count += 1
             if self.is_over:
                 return now_ns
             next_event = self.events.pop(self.setup.duration_ns)
@@ -221,13 +221,26 @@ class _PressureSimulation:
     def _check(self, now_ns: int, event: PolicyCheck) -> None:
         """Makes a check and schedules the next one; a check by the memory notifier is not part of the loop."""
         self.check_count += 1
-        next_ns = (
-            now_ns + self.distances.wait_ns(now_ns, ())
-            if self._is_pass_without_effect(now_ns)
-            else self._run_pass(now_ns, event)
-        )
+        if not self._is_pass_without_effect(now_ns):
+            next_ns = self._run_pass(now_ns, event)
+        elif self.policy.fixed_interval_ns is None:
+            next_ns = now_ns + self.distances.wait_ns(now_ns, ())
+        elif event.notified:
+            return
+        else:
+            next_ns = self._skip_checks(now_ns, self.policy.fixed_interval_ns)
         if not event.notified and next_ns is not None:
             self.events.schedule(next_ns, PolicyCheck(), EventOrder.CHECK)
+
+    def _skip_checks(self, now_ns: int, interval_ns: int) -> int:
+        """Counts the checks until something changes, which all are without effect; the time of the check after them."""
+        changes_ns = (self.events.next_due, self.next_change_ns, self.setup.duration_ns + 1)
+        change_ns = min(at_ns for at_ns in changes_ns if at_ns is not None)
+        count = max(-(-(change_ns - now_ns) // interval_ns) - 1, 0)
+        count = min(count, MAX_EVENTS - self.event_count)
+        self.check_count += count
+        self.event_count += count
+        return now_ns + (count + 1) * interval_ns
 
     def _is_pass_without_effect(self, now_ns: int) -> bool:
         """Whether an eviction pass would neither evict a pod nor change the state, and can be left out."""
@@ -258,6 +271,8 @@ class _PressureSimulation:
 
     def _time_of_next_change_ns(self, now_ns: int) -> int | None:
         """When a check may change the state although no threshold is crossed: a condition may end; None: never."""
+        if not self.setup.rules.thresholds and not self.setup.rules.local_storage_isolation:
+            return None
         state, swaps = self.state, self.policy.counts_swap and self.setup.swap_bytes
         if state.first_observed_at_ns or state.filesystems is None or swaps:
             return now_ns
@@ -303,7 +318,7 @@ class _PressureSimulation:
         uid = eviction.active_pod.uid
         if uid in self.terminating:
             return None if notified else self._next_check_ns(self.terminating[uid].until_ns)
-        ends_ns = now_ns + self._termination_ns(eviction.grace_period_s)
+        ends_ns = now_ns + self.setup.assumptions.termination_ns(eviction.grace_period_s)
         self.terminating[uid] = _Termination(ends_ns, eviction_pass.target, notified)
         self.moments.append(self._eviction_begun(now_ns, ends_ns, eviction, eviction_pass))
         terminated = PodTerminated(uid, None if notified else self._next_check_ns(ends_ns))
@@ -329,24 +344,11 @@ class _PressureSimulation:
             ),
         )
 
-    def _termination_ns(self, grace_period_s: int) -> int:
-        assumptions = self.setup.assumptions
-        termination_ns = max(grace_period_s * SECOND_NS, assumptions.least_kill_ns)
-        return (
-            termination_ns
-            if assumptions.ends_after_ns is None
-            else min(termination_ns, assumptions.ends_after_ns)
-        )
-
     def _next_check_ns(self, ends_ns: int) -> int:
-        """When the loop makes the next check after a pod has terminated.
-
-        Follows: v1.36, eviction/eviction_manager.go, waitForPodsCleanup: it polls every second, for half a minute.
-        """
-        if not self.policy.waits_for_cleanup:
-            return ends_ns + self.policy.interval_ns((Headroom(margin=0, capacity=1),))
-        polls = max(-(-self.setup.assumptions.cleanup_ns // CLEANUP_POLL_NS), 1)
-        return ends_ns + min(polls * CLEANUP_POLL_NS, CLEANUP_TIMEOUT_NS)
+        """When the loop makes the next check after a pod has terminated."""
+        if self.policy.waits_for_cleanup:
+            return ends_ns + self.setup.assumptions.cleanup_wait_ns
+        return ends_ns + self.policy.interval_ns((Headroom(margin=0, capacity=1),))
 
     def _finish_eviction(self, now_ns: int, event: PodTerminated) -> None:
         uid = event.uid

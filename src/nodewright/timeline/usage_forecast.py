@@ -24,6 +24,10 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     """Usage at that time; None: unchanged."""
 
 
+_CLEANUP_POLL_NS = SECOND_NS
+_CLEANUP_TIMEOUT_NS = 30 * SECOND_NS
+
+
 class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
     """Assumptions of the model that no other input determines.
 
@@ -54,6 +58,20 @@ class Assumptions(msgspec.Struct, frozen=True, kw_only=True):
     """Delay of the notification of a threshold on all pods together (0.02 to 0.07 seconds measured)."""
     kept_free_bytes: int | None = None
     """Memory that the kernel keeps free; None: the kernel's default for the node's memory."""
+
+    @property
+    def cleanup_wait_ns(self) -> int:
+        """Time between the end of an evicted pod and the kubelet's next check.
+
+        Follows: v1.36, eviction/eviction_manager.go, waitForPodsCleanup: it polls every second, for half a minute.
+        """
+        polls = max(-(-self.cleanup_ns // _CLEANUP_POLL_NS), 1)
+        return min(polls * _CLEANUP_POLL_NS, _CLEANUP_TIMEOUT_NS)
+
+    def termination_ns(self, grace_period_s: int) -> int:
+        """Time that an evicted pod takes to terminate."""
+        longest_ns = max(grace_period_s * SECOND_NS, self.least_kill_ns)
+        return longest_ns if self.ends_after_ns is None else min(longest_ns, self.ends_after_ns)
 
 
 # ---------------------------------------------------------------- as a document

@@ -96,6 +96,8 @@ class EvictionPolicy(CustomPolicy):
     """Whether it uses the kernel's memory notifications, where available."""
     waits_for_cleanup: bool = False
     """Whether the next pass interval_of until an evicted pod is cleaned up."""
+    fixed_interval_ns: int | None = None
+    """What `interval_function` returns if it is always the same; None: it depends on its arguments."""
 
     kind: ClassVar[str] = "eviction policy"
     profile_field: ClassVar[str] = "eviction"
@@ -159,6 +161,7 @@ KUBELET = EvictionPolicy(
     reads_fresh_pod_stats=False,
     uses_memory_notifier=True,
     waits_for_cleanup=True,
+    fixed_interval_ns=MONITORING_INTERVAL_NS,
 )
 ADAPTIVE = EvictionPolicy(
     name="adaptive",
