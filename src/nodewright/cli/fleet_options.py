@@ -17,6 +17,7 @@ from nodewright.cli.manifest_options import (
     split_names,
 )
 from nodewright.cli.options import kubelet_config_option, namespace_option, strict_option
+from nodewright.cli.read_progress import ReadProgressLine
 from nodewright.cli.workload_input import manifest_inputs, print_skipped, print_warnings
 from nodewright.fleet.load.assembled_nodes import DEFAULT_CONFIGURATION, MAX_MACHINE_CPUS, NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
@@ -60,26 +61,26 @@ class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
         if self.kubelet_config is not None:
             configuration = read_written_config(Path(self.kubelet_config)).document
         built = manifest_inputs(ManifestOptions(filenames=(), kustomizations=self.kustomizations))
-        fleet = load_fleet(
-            FleetFiles(
-                nodes=self.nodes,
-                pods=self.pods,
-                both=self.filenames,
-                built=tuple(file for file in built if isinstance(file, InputFile)),
-                recursive=self.recursive,
-                namespace=self.namespace,
-                node_defaults=NodeDefaults(
-                    rules=parse_shape_rules(self.shapes),
-                    configuration=configuration,
-                    max_machine_cpus=self.max_machine_cpus,
-                ),
-                gpu_annotation=self.gpu_annotation,
-                usage=self.usage,
-                max_bytes=self.max_bytes,
-                max_unpacked_bytes=self.max_unpacked_bytes,
-                max_replicas=self.max_replicas,
-            )
+        files = FleetFiles(
+            nodes=self.nodes,
+            pods=self.pods,
+            both=self.filenames,
+            built=tuple(file for file in built if isinstance(file, InputFile)),
+            recursive=self.recursive,
+            namespace=self.namespace,
+            node_defaults=NodeDefaults(
+                rules=parse_shape_rules(self.shapes),
+                configuration=configuration,
+                max_machine_cpus=self.max_machine_cpus,
+            ),
+            gpu_annotation=self.gpu_annotation,
+            usage=self.usage,
+            max_bytes=self.max_bytes,
+            max_unpacked_bytes=self.max_unpacked_bytes,
+            max_replicas=self.max_replicas,
         )
+        with ReadProgressLine() as progress:
+            fleet = load_fleet(files, progress.show)
         print_warnings(fleet.warnings, strict=self.strict)
         print_skipped(fleet.objects.manifests.skipped)
         return fleet

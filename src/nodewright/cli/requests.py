@@ -17,13 +17,13 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
 from nodewright.cli.workload_input import option_rules, print_input_notes, read_workloads
-from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
+from nodewright.core.requests.alike_breakdowns import AlikeBreakdowns
 from nodewright.errors import Fault, InputError
 from nodewright.formats.workloads import Workload, release_warnings
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_text
-from nodewright.releases.feature_gates import FeatureGates, default_gates
+from nodewright.releases.feature_gates import default_gates
 from nodewright.releases.release_table import NEWEST
 from nodewright.values.quantity import Quantity, QuantityError
 
@@ -72,7 +72,8 @@ def command(  # noqa: PLR0913 - one argument an option
     needs_memory = explain or output not in (None, "name")
     rules = option_rules(release or version)
     gates = default_gates(rules.table)
-    entries = [_entry(workload, memory_bytes, gates) for workload in loaded.workloads]
+    breakdowns = AlikeBreakdowns(memory_bytes, gates)
+    entries = [_entry(workload, breakdowns) for workload in loaded.workloads]
     assumed = (f"{memory_of}: {_NAME_MEMORY}",) if needs_memory and memory_of == _ASSUMED_OF else ()
     warnings = (*loaded.warnings, *release_warnings(rules, loaded.workloads), *assumed)
     print_input_notes(loaded, warnings, strict=strict)
@@ -105,7 +106,7 @@ def _text(entries: Sequence[RequestsEntry], memory_of: str, output: str | None, 
     return requests_text(entries, memory_of, width=min(columns, MAX_WIDTH))
 
 
-def _entry(workload: Workload, memory_bytes: int, gates: FeatureGates) -> RequestsEntry:
+def _entry(workload: Workload, breakdowns: AlikeBreakdowns) -> RequestsEntry:
     return RequestsEntry(
         source=workload.source,
         api_version=workload.api_version,
@@ -113,7 +114,7 @@ def _entry(workload: Workload, memory_bytes: int, gates: FeatureGates) -> Reques
         name=workload.name,
         namespace=workload.namespace,
         replicas=workload.replicas,
-        pod_requests=pod_resource_breakdown(workload.pod, memory_bytes, gates=gates),
+        pod_requests=breakdowns.breakdown(workload.pod),
         filled=workload.filled,
         refusal=workload.refusal,
         applied=workload.applied,

@@ -6,6 +6,7 @@ from typing import TypedDict
 import click
 
 from nodewright.cli.manifest_options import ManifestOptions
+from nodewright.cli.read_progress import ReadProgressLine
 from nodewright.errors import Fault, InputError
 from nodewright.formats.custom_kinds import parsed_template_path
 from nodewright.formats.documents import InputFile, skipped_text
@@ -21,7 +22,10 @@ def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkload
 
     Errors: InputError with all faults of all files.
     """
-    return load_workloads(manifest_inputs(manifests), namespace, **reading_options(manifests))
+    with ReadProgressLine() as progress:
+        return load_workloads(
+            manifest_inputs(manifests), namespace, **reading_options(manifests), note_progress=progress.show
+        )
 
 
 def manifest_inputs(manifests: ManifestOptions) -> tuple[str | InputFile, ...]:

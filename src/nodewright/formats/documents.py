@@ -8,12 +8,14 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nodewright.errors import Fault, InputError, shortened
 from nodewright.formats.json_documents import JSON_BLANKS, NotJSONError, json_documents
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES, YAMLDocument, read_documents
+from nodewright.formats.large_lists import large_list
 from nodewright.formats.provided_files import provided_content
 from nodewright.formats.regular_files import is_directory, is_there, read_bounded, read_regular_file
 
@@ -26,14 +28,21 @@ _BYTE_ORDER_MARKS = (
 )
 
 
-def parse_documents(content: bytes, source: str, *, max_bytes: int = MAX_YAML_BYTES) -> list[YAMLDocument]:
+def parse_documents(
+    content: bytes, source: str, *, max_bytes: int = MAX_YAML_BYTES, item_by_item: bool = False
+) -> list[YAMLDocument]:
     """The non-empty documents in the bytes, parsed as JSON if they are JSON, otherwise as YAML.
 
+    ``item_by_item``: the items of a large List are decoded one at a time when they are read (`ListItems`).
     Follows: v1.36, apimachinery/pkg/util/yaml/decoder.go, YAMLOrJSONDecoder: text that starts with a brace is
              tried as JSON first.
     Departs: duplicate keys are errors in both.
     Errors:  InputError with the faults: encoding, syntax, duplicate keys, nesting, size.
     """
+    if item_by_item and len(content) > LARGE_BYTES:
+        document = large_list(content, source, partial(parse_documents, content, source, max_bytes=max_bytes))
+        if document is not None:
+            return [document]
     text = decode_text(content, source)
     if text.lstrip(JSON_BLANKS)[:1] != "{":
         return read_documents(text, source, max_bytes=max_bytes)
@@ -62,6 +71,8 @@ def decode_text(content: bytes, source: str) -> str:
         raise InputError([Fault(rule=rule, source=source)]) from None
 
 
+LARGE_BYTES = 4 * MAX_YAML_BYTES
+"""The size from which the items of a List of JSON are decoded one at a time."""
 MAX_JSON_BYTES = 1 << 30
 """Limit for JSON, beyond every list of a cluster that fits into the memory."""
 _MAX_CHARACTER_BYTES = 4  # bytes, in UTF-32
@@ -107,16 +118,19 @@ def is_template(content: bytes) -> bool:
     return _TEMPLATE_ACTION in content
 
 
-def readable_documents(file: InputFile, skipped: dict[str, int], *, max_bytes: int) -> list[YAMLDocument]:
+def readable_documents(
+    file: InputFile, skipped: dict[str, int], *, max_bytes: int, item_by_item: bool = False
+) -> list[YAMLDocument]:
     """The documents of a file; counts what a file that was found in a directory contains besides objects.
 
+    ``item_by_item``: as in `parse_documents`.
     Errors: InputError with the faults of its syntax; of a template that was named with a remedy.
     """
     if file.is_patch:
         skipped[PATCH_FILES] = skipped.get(PATCH_FILES, 0) + 1
         return []
     try:
-        documents = parse_documents(file.content, file.source, max_bytes=max_bytes)
+        documents = parse_documents(file.content, file.source, max_bytes=max_bytes, item_by_item=item_by_item)
     except InputError as error:
         if not is_template(file.content):
             raise
@@ -275,10 +289,19 @@ def _content(file: BinaryIO, source: str, max_bytes: int) -> bytes:
     content = file.read(limit + 1)
     if len(content) <= limit:
         return content
-    if content.translate(None, _BYTES_BEFORE_JSON)[:1] == b"{":
-        return content + read_bounded(file, MAX_JSON_BYTES - len(content), source)
+    if starts_as_json(content):
+        return read_bounded(file, MAX_JSON_BYTES, source, start=content)
     rule = f"more than {max_bytes} bytes of YAML, which is the limit (JSON may be larger)"
     raise InputError([Fault(rule=rule, source=source)])
+
+
+def starts_as_json(content: bytes) -> bool:
+    """Whether the text begins as a JSON object, in any encoding.
+
+    >>> starts_as_json(b" {}"), starts_as_json(b"a: {}")
+    (True, False)
+    """
+    return content[:LARGE_BYTES].translate(None, _BYTES_BEFORE_JSON)[:1] == b"{"
 
 
 def _manifests_in(directory: Path, *, recursive: bool) -> list[str]:

@@ -27,25 +27,13 @@ def json_documents(text: str, source: str) -> list[YAMLDocument]:
 
     Errors: NotJSONError; InputError with the faults: duplicate keys, nesting, numbers with too many digits.
     """
-    duplicate_keys: list[str] = []
-
-    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        value_of_key = dict(pairs)
-        if len(value_of_key) != len(pairs):
-            counts = Counter(key for key, _ in pairs)
-            duplicate_keys.extend(key for key, count in counts.items() if count > 1)
-        return value_of_key
-
-    decoder = json.JSONDecoder(
-        object_pairs_hook=members, parse_float=_number, parse_constant=_reject_constant
-    )
-    has_surrogates = _ESCAPED_SURROGATE.search(text) is not None
+    decoder = JSONValueDecoder()
     documents: list[YAMLDocument] = []
     end = _skip_blanks(text, 0)
     while end < len(text):
         line = text.count("\n", 0, end) + 1
         try:
-            value, end = decoder.raw_decode(text, end)
+            value, end = decoder.decode(text, end)
         except json.JSONDecodeError as error:
             position = f"{source}:{error.lineno}:{error.colno}"
             raise NotJSONError(Fault(rule=f"not valid JSON: {error.msg}", source=position)) from None
@@ -53,16 +41,44 @@ def json_documents(text: str, source: str) -> list[YAMLDocument]:
             raise NotJSONError(Fault(rule=f"not valid JSON: {error}", source=source)) from None
         except ValueError:  # Python's limit on the digits of an integer
             raise InputError([Fault(rule="a number has too many digits", source=source)]) from None
-        except RecursionError:
+        except (RecursionError, TooDeepError):
             raise InputError([_too_deep(source)]) from None
-        if _is_deeper_than(value, MAX_DEPTH):
-            raise InputError([_too_deep(source)])
-        value = _without_surrogates(value) if has_surrogates else value
         documents.append(YAMLDocument(value, len(documents) + 1, line))
         end = _skip_blanks(text, end)
-    if duplicate_keys:
-        raise InputError(_duplicate_key_faults(text, source, duplicate_keys))
+    if decoder.duplicate_keys:
+        raise InputError(_duplicate_key_faults(text, source, decoder.duplicate_keys))
     return documents
+
+
+class JSONValueDecoder:
+    """Decodes values of a text, one after the other, and collects the keys that are given twice."""
+
+    def __init__(self, max_depth: int = MAX_DEPTH) -> None:
+        self.duplicate_keys: list[str] = []
+        self._max_depth = max_depth
+        self._scan = json.JSONDecoder(
+            object_pairs_hook=self._members, parse_float=_number, parse_constant=_reject_constant
+        ).raw_decode
+
+    def decode(self, text: str, start: int = 0) -> tuple[Any, int]:
+        """The value that starts there, and the position after it.
+
+        Errors: ValueError, RecursionError, TooDeepError or _NotFiniteError.
+        """
+        value, end = self._scan(text, start)
+        # Most values have fewer brackets than may be nested.
+        brackets = text.count("{", start, end) + text.count("[", start, end)
+        if brackets > self._max_depth and _is_deeper_than(value, self._max_depth):
+            raise TooDeepError
+        has_surrogates = _ESCAPED_SURROGATE.search(text, start, end) is not None
+        return _without_surrogates(value) if has_surrogates else value, end
+
+    def _members(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value_of_key = dict(pairs)
+        if len(value_of_key) != len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            self.duplicate_keys.extend(key for key, count in counts.items() if count > 1)
+        return value_of_key
 
 
 def _duplicate_key_faults(text: str, source: str, keys: list[str]) -> Sequence[Fault]:
@@ -70,7 +86,7 @@ def _duplicate_key_faults(text: str, source: str, keys: list[str]) -> Sequence[F
     try:
         read_documents(text, source)
     except InputError as error:
-        if len(error.faults) == len(keys):
+        if sorted(str(fault.value) for fault in error.faults) == sorted(keys):
             return error.faults
     return [Fault(rule=f'the key "{key}" is given twice', value=key, source=source) for key in keys]
 
@@ -96,7 +112,11 @@ def _skip_blanks(text: str, start: int) -> int:
     return start
 
 
-class _NotFiniteError(Exception):
+class TooDeepError(Exception):
+    """Lists and mappings are nested too deep."""
+
+
+class _NotFiniteError(ArithmeticError):
     pass
 
 

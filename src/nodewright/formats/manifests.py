@@ -21,9 +21,16 @@ from nodewright.formats.documents import (
     readable_documents,
 )
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
-from nodewright.formats.object_location import ObjectLocation, object_label, type_meta_faults, with_type_meta
+from nodewright.formats.large_lists import NoteProgress, noted
+from nodewright.formats.object_location import (
+    ObjectLocation,
+    listed_items,
+    object_label,
+    type_meta_faults,
+    with_type_meta,
+)
 from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection
-from nodewright.formats.schema import checked
+from nodewright.formats.pod_shapes import CheckedPod, PodShapes
 from nodewright.formats.submitted_workloads import (
     stored_pod_violations,
     submitted_controller,
@@ -55,6 +62,7 @@ def load_workloads(
     recursive: bool = False,
     max_bytes: int = MAX_YAML_BYTES,
     selection: ObjectSelection = ALL_OBJECTS,
+    note_progress: NoteProgress | None = None,
 ) -> LoadedWorkloads:
     """The workloads in the files, directories or standard input (`-`) named.
 
@@ -62,7 +70,7 @@ def load_workloads(
     Units:  max_bytes in bytes of YAML a file; JSON may be larger.
     Errors: InputError with the faults of all documents at once.
     """
-    loading = ManifestLoader(namespace, max_bytes, selection=selection)
+    loading = ManifestLoader(namespace, max_bytes, selection=selection, note_progress=note_progress)
     load_files(loading, filenames, recursive=recursive)
     return loading.result()
 
@@ -93,7 +101,6 @@ _API_GROUPS = (".k8s.io", "nodewright.dev")
 _OWN_GROUPS = ("apps", "autoscaling", "batch", "policy", _FORMER_GROUP)
 _POLICIES = (("v1", "LimitRange"), ("v1", "ResourceQuota"))
 
-
 MAX_LOCATED_FAULTS = 2_000
 """After so many faults the rest of an input is not read: to locate and print them takes longer than to read it."""
 
@@ -122,6 +129,8 @@ class ManifestLoader:
     """Whether the pods of custom resources are among the workloads."""
     applies_quotas: bool = True
     """Whether the pods that exceed the quotas among the objects do not exist."""
+    note_progress: NoteProgress | None = None
+    _shapes: PodShapes = field(default_factory=PodShapes)
     _loaded: LoadedWorkloads | None = None
 
     def result(self) -> LoadedWorkloads:
@@ -229,14 +238,14 @@ class ManifestLoader:
 
     def add_file(self, file: InputFile) -> None:
         """Adds the documents of a file."""
+        first_fault = len(self.faults)
         try:
-            documents = readable_documents(file, self.skipped, max_bytes=self.max_bytes)
-        except InputError as error:
-            self.faults.extend(error.faults)
-            return
-        for document in documents:
-            location = ObjectLocation(file.source, file.content, document.number, documents[-1].number)
-            self.add_object(document.value, location)
+            documents = readable_documents(file, self.skipped, max_bytes=self.max_bytes, item_by_item=True)
+            for document in documents:
+                location = ObjectLocation(file.source, file.content, document.number, documents[-1].number)
+                self.add_object(document.value, location)
+        except InputError as error:  # also of an item in the middle of a large List
+            self.faults[first_fault:] = error.faults
 
     def add_object(self, value: Any, location: ObjectLocation) -> None:
         """Adds an object, or the items of a list; after very many faults, no more."""
@@ -256,9 +265,9 @@ class ManifestLoader:
             return
         if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
             self.faults.extend(type_meta_faults(version, kind, location))
-        elif kind.endswith("List") and isinstance(value.get("items"), list):
+        elif (items := listed_items(value)) is not None:
             prefix = f"{location.prefix}." if location.prefix else ""
-            for index, item in enumerate(value["items"]):
+            for index, item in enumerate(noted(items, location.source, self.note_progress)):
                 item_location = replace(location, prefix=f"{prefix}items[{index}]")
                 self.add_object(with_type_meta(item, version, kind), item_location)
         else:
@@ -279,10 +288,11 @@ class ManifestLoader:
             rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
             self.faults.append(location.locate(Fault(rule=rule, path="apiVersion")))
             return
-        check = checked(value, kind)
+        checked_pod = self._shapes.check(value, kind)
+        check = checked_pod.check
         valid_value = check.valid_part()
         violations = list(
-            self._add_pod(valid_value, location, may_have_nulls=check.may_have_nulls)
+            self._add_pod(valid_value, location, checked_pod)
             if (version, kind) == POD_KIND
             else self._add_valid_object(valid_value, location)
         )
@@ -346,12 +356,15 @@ class ManifestLoader:
         return self._add_controller(value, location)
 
     def _add_pod(
-        self, value: dict[str, Any], location: ObjectLocation, *, may_have_nulls: bool
+        self, value: dict[str, Any], location: ObjectLocation, checked_pod: CheckedPod
     ) -> Iterable[Violation]:
+        may_have_nulls = checked_pod.check.may_have_nulls
         submission = submitted_pod(value, self.namespace, location, may_have_nulls=may_have_nulls)
         read = self._add_workload(value, location, submission.read)
         pod = with_defaults(read.workload.pod)
-        violations = stored_pod_violations(pod, submission)
+        violations = stored_pod_violations(pod, submission, has_valid_spec=checked_pod.has_valid_spec)
+        if not violations:
+            self._shapes.add_valid(checked_pod)
         self.workloads[-1] = replace(read, submitted=pod, valid=None if violations else pod)
         return violations
 

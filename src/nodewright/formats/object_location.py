@@ -1,7 +1,7 @@
 """Finds the line and column of a field in a manifest; computed only for fields with faults."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from yaml.events import (
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import decode_text
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES, Loader
+from nodewright.formats.large_lists import ListItems
 
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
@@ -167,6 +168,16 @@ def type_meta_faults(version: Any, kind: Any, location: ObjectLocation) -> list[
         for path, word, value in (("apiVersion", "apiVersion", version), ("kind", "Kind", kind))
         if not isinstance(value, str) or not value
     ]
+
+
+def listed_items(value: Mapping[str, Any]) -> Sequence[Any] | None:
+    """The items of a List; None for an object of any other kind.
+
+    >>> listed_items({"kind": "PodList", "items": [1]}), listed_items({"kind": "Pod", "items": [1]})
+    ([1], None)
+    """
+    items = value.get("items")
+    return items if isinstance(items, list | ListItems) and str(value.get("kind")).endswith("List") else None
 
 
 def with_type_meta(item: Any, version: str, kind: str) -> Any:

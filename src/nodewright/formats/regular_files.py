@@ -4,6 +4,7 @@ A copied directory can hold a FIFO that nobody writes to, a link to a device tha
 """
 
 import errno
+import io
 import os
 import stat
 from pathlib import Path
@@ -76,8 +77,10 @@ def is_directory(path: str | Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - as above
 
 
-def read_bounded(file: ByteSource, max_bytes: int, path: str, *, size: int = 0) -> bytes:
+def read_bounded(file: ByteSource, max_bytes: int, path: str, *, size: int = 0, start: bytes = b"") -> bytes:
     """The rest of an open file, which has at most so many bytes; ``size`` is what is known of it.
+
+    ``start``: what has been read of it, which counts.
 
     Errors: OSError; FileRefusedError.
     """
@@ -85,13 +88,13 @@ def read_bounded(file: ByteSource, max_bytes: int, path: str, *, size: int = 0) 
         raise _too_large(max_bytes, path)
     # Files of /proc and /sys have the size 0.
     chunk_bytes = max(_CHUNK_BYTES, size + 1) if size > _CHUNK_BYTES else _CHUNK_BYTES
-    chunks, total = [], 0
+    content = io.BytesIO()  # grows in place, where joining chunks takes their memory twice
+    content.write(start)
     while chunk := file.read(chunk_bytes):
-        chunks.append(chunk)
-        total += len(chunk)
-        if total > max_bytes:
+        content.write(chunk)
+        if content.tell() > max_bytes:
             raise _too_large(max_bytes, path)
-    return b"".join(chunks)
+    return content.getvalue()
 
 
 def _too_large(max_bytes: int, path: str) -> FileRefusedError:

@@ -51,11 +51,18 @@ def submitted_pod(
     return SubmittedPod(read, written, tuple(written_resource_violations(value["spec"], "spec")))
 
 
-def stored_pod_violations(pod: Pod, submission: SubmittedPod) -> Sequence[Violation]:
-    """The API server's validation errors of the pod with its defaults, which names only what was written."""
+def stored_pod_violations(pod: Pod, submission: SubmittedPod, *, has_valid_spec: bool) -> Sequence[Violation]:
+    """The API server's validation errors of the pod with its defaults, which names only what was written.
+
+    ``has_valid_spec``: as in `pod_violations`.
+    """
     written = submission.written
     pod = replace(pod, metadata=written.metadata)
-    return (*submission.violations, *pod_violations(pod, is_stored=submission.read.is_stored))
+    is_stored = submission.read.is_stored
+    return (
+        *submission.violations,
+        *pod_violations(pod, is_stored=is_stored, has_valid_spec=has_valid_spec),
+    )
 
 
 def submitted_controller(

@@ -19,7 +19,7 @@ from nodewright.core.requests.effective_resources import (
 from nodewright.core.requests.oom_adjust import OOMScore, oom_scores
 from nodewright.core.requests.qos_and_priority import QOSVerdict, qos_verdict
 from nodewright.core.requests.request_options import SPEC_ONLY, RequestOptions, RequestRules
-from nodewright.core.requests.resource_defaults import AppliedDefault, defaulted_pod
+from nodewright.core.requests.resource_defaults import AppliedDefault, defaulted_pod, with_defaults
 from nodewright.kubernetes.objects import Pod, ResourceList
 from nodewright.kubernetes.resource_names import resource_sort_key
 from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
@@ -213,9 +213,7 @@ def pod_resource_breakdown(
     Units: memory_capacity in bytes, at least 1.
     """
     options = options or RequestRules.of(gates).options(use_status=True)
-    if not gates["PodLevelResources"] and pod.spec.resources is not None:
-        pod = replace(pod, spec=replace(pod.spec, resources=None))
-    stored = defaulted_pod(pod, gates)
+    stored = defaulted_pod(_with_gated_fields(pod, gates), gates)
     return PodResourceBreakdown(
         pod=stored.pod,
         defaults=stored.defaults,
@@ -226,6 +224,17 @@ def pod_resource_breakdown(
         memory_capacity=memory_capacity,
         oom_scores=oom_scores(stored.pod, memory_capacity, gates),
     )
+
+
+def stored_pod(pod: Pod, gates: FeatureGates = DEFAULT_GATES) -> Pod:
+    """The pod as the API server stores it; pod-level resources count with their gate only."""
+    return with_defaults(_with_gated_fields(pod, gates), gates)
+
+
+def _with_gated_fields(pod: Pod, gates: FeatureGates) -> Pod:
+    if gates["PodLevelResources"] or pod.spec.resources is None:
+        return pod
+    return replace(pod, spec=replace(pod.spec, resources=None))
 
 
 def _resized(pod: Pod, options: RequestOptions) -> tuple[str, ...]:

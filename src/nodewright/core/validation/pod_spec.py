@@ -53,13 +53,20 @@ _SYSTEMS = ("linux", "windows")
 
 
 def pod_violations(
-    pod: Pod, *, is_template: bool = False, is_stored: bool = False, valid: Pod | None = None
+    pod: Pod,
+    *,
+    is_template: bool = False,
+    is_stored: bool = False,
+    valid: Pod | None = None,
+    has_valid_spec: bool = False,
 ) -> tuple[Violation, ...]:
     """The violations for which the API server rejects the pod; empty if it accepts the pod.
 
     The pod has its defaults (`with_defaults`), a template only has its amounts rounded. ``valid``: a pod or template
     without violations of which this pod is made; what is the same object in both is not checked again.
-    ``is_stored``: an API server has accepted the pod; it may have containers that no new pod has.
+    ``is_stored``: an API server has accepted the pod; it may have containers that no new pod has. ``has_valid_spec``: a
+    pod whose spec is the same but for its node and its token's volume has no violations, so that only what depends on
+    more than the spec is checked.
     Follows: v1.36, pkg/apis/core/validation/validation.go, ValidatePodCreate; default feature gates.
     Departs: a container without an image is accepted, and the options of security modules are not checked. Amounts that do not fit into 64 bits are refused. The order is fixed where the API server walks maps.
 
@@ -81,16 +88,18 @@ def pod_violations(
         violations.extend(of_volumes)
     if pod.spec.resource_claims:
         violations.extend(resource_claim_violations(pod, "spec.resourceClaims", is_template=is_template))
-    violations.extend(
-        all_container_violations(pod.spec, volumes, "spec", None if valid is None else valid.spec)
-    )
-    if pod.spec.resources is not None:
-        violations.extend(_pod_level(pod, pod.spec.resources))
-    violations.extend(pod_setting_violations(pod.spec, "spec"))
+    if not has_valid_spec:
+        violations.extend(
+            all_container_violations(pod.spec, volumes, "spec", None if valid is None else valid.spec)
+        )
+        if pod.spec.resources is not None:
+            violations.extend(_pod_level(pod, pod.spec.resources))
+        violations.extend(pod_setting_violations(pod.spec, "spec"))
     violations.extend(_placement_violations(pod, {} if is_template else pod.metadata.labels))
-    violations.extend(_other_violations(pod.spec))
-    violations.extend(file_key_volume_violations(pod, "spec"))
-    if not is_template:
+    if not has_valid_spec:
+        violations.extend(_other_violations(pod.spec))
+        violations.extend(file_key_volume_violations(pod, "spec"))
+    if not is_template and not has_valid_spec:
         violations.extend(image_space_violations(pod.spec.containers, "spec.containers"))
         violations.extend(image_space_violations(pod.spec.init_containers, "spec.initContainers"))
     if pod.spec.ephemeral_containers and not is_stored:

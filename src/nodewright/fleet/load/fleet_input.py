@@ -36,6 +36,7 @@ from nodewright.fleet.load.table_rows import table_nodes, table_pods
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.formats.documents import PATCH_FILES, STDIN, InputFile, named_files, patch_files, read_file
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.formats.large_lists import NoteProgress
 from nodewright.formats.regular_files import error_text
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
 
@@ -240,14 +241,14 @@ def _name_with_offset(name: str, by: int) -> str:
     return f"{stem}-{int(first) + by}" if by else name
 
 
-def load_fleet(files: FleetFiles) -> FleetInput:
+def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> FleetInput:
     """The nodes and the workload of the files.
 
     Errors: InputError with all faults of nodes and manifests; rows of tables are checked when they are read.
     """
-    nodes = FleetObjects(files.namespace, files.max_bytes)
-    pods = FleetObjects(files.namespace, files.max_bytes)
-    both = FleetObjects(files.namespace, files.max_bytes)
+    nodes, pods, both = (
+        FleetObjects(files.namespace, files.max_bytes, note_progress=note_progress) for _ in range(3)
+    )
     entries: list[NodeEntry] = []
     tables: list[Table] = []
     faults: list[Fault] = []

@@ -21,11 +21,13 @@ from nodewright.fleet.load.pod_controllers import (
     controller_of,
     started_s,
 )
+from nodewright.fleet.load.pod_names import copy_names
 from nodewright.fleet.load.yaml_chunks import NAME_PLACEHOLDER, YAMLChunk, with_name, yaml_chunks
 from nodewright.fleet.workload import FleetPod
 from nodewright.formats.controllers import POD_KIND
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import (
+    LARGE_BYTES,
     OTHER_DOCUMENTS,
     TEMPLATE_FILES,
     InputFile,
@@ -33,10 +35,12 @@ from nodewright.formats.documents import (
     is_object_like,
     is_template,
     parse_documents,
+    starts_as_json,
 )
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
+from nodewright.formats.large_lists import NoteProgress, noted
 from nodewright.formats.manifests import ManifestLoader
-from nodewright.formats.object_location import ObjectLocation, with_type_meta
+from nodewright.formats.object_location import ObjectLocation, listed_items, with_type_meta
 from nodewright.formats.schema import checked
 from nodewright.kubernetes.objects import APINode, Pod
 from nodewright.values.duration import Duration, DurationError
@@ -85,6 +89,7 @@ class FleetObjects:
     """Unknown fields of pods from a cluster."""
     pod_selectors: PodSelectors = field(default_factory=PodSelectors)
     owners: PodControllers = field(default_factory=PodControllers)
+    note_progress: NoteProgress | None = None
     manifests: ManifestLoader = field(init=False)
     _by_content: dict[str, int | None] = field(default_factory=dict)
     _by_value: dict[int, "tuple[Any, int | NodeEntry]"] = field(default_factory=dict)
@@ -103,11 +108,13 @@ class FleetObjects:
                 self.manifests.count_skipped(TEMPLATE_FILES)
 
     def _add_file(self, file: InputFile) -> None:
-        text = decode_text(file.content, file.source)
-        chunks = None if text.lstrip()[:1] == "{" else yaml_chunks(text, file.source, self.max_bytes)
+        chunks = None
+        if len(file.content) <= LARGE_BYTES or not starts_as_json(file.content):
+            text = decode_text(file.content, file.source)
+            chunks = None if text.lstrip()[:1] == "{" else yaml_chunks(text, file.source, self.max_bytes)
         if chunks is None:
             max_bytes = max(self.max_bytes, len(file.content))
-            documents = parse_documents(file.content, file.source, max_bytes=max_bytes)
+            documents = parse_documents(file.content, file.source, max_bytes=max_bytes, item_by_item=True)
             for document in documents:
                 if file.is_found and not is_object_like(document.value):
                     self.manifests.count_skipped(OTHER_DOCUMENTS)
@@ -162,12 +169,9 @@ class FleetObjects:
             self._by_value[id(value)] = value, self.pods[-1].template
 
     def _add_value(self, value: Any, location: ObjectLocation, source: str) -> None:
-        if (
-            isinstance(value, dict)
-            and str(value.get("kind")).endswith("List")
-            and isinstance(value.get("items"), list)
-        ):
-            for index, item in enumerate(value["items"]):
+        items = listed_items(value) if isinstance(value, dict) else None
+        if items is not None:
+            for index, item in enumerate(noted(items, location.source, self.note_progress)):
                 inner = replace(location, prefix=f"{location.prefix}.items[{index}]".lstrip("."))
                 typed = with_type_meta(item, str(value.get("apiVersion")), str(value["kind"]))
                 self._add_value(typed, inner, f"{location.source}, {inner.prefix}")
@@ -351,7 +355,7 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
             selectors[key] = objects.pod_selectors.default_selector(
                 entry.namespace, pod.metadata.labels, selector
             )
-        for name in _names(entry):
+        for name in copy_names(entry.name, entry.count or 0):
             yield FleetPod(
                 name=name,
                 namespace=entry.namespace,
@@ -366,16 +370,6 @@ def fleet_pods(objects: FleetObjects, pods: Iterable[PodEntry], gpus: GPUAnnotat
                 selector=selectors[key],
                 source=entry.source,
             )
-
-
-def _names(pod: PodEntry) -> Iterator[str]:
-    """The names of its copies, numbered from that of the first."""
-    if pod.count == 1:
-        yield pod.name
-        return
-    stem, _, first = pod.name.rpartition("-")
-    for number in range(pod.count or 0):
-        yield f"{stem}-{int(first) + number}"
 
 
 def _mapping(value: Any) -> dict[str, Any]:

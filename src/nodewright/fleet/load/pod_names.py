@@ -1,4 +1,4 @@
-"""Checks that names of pods are unique at any time."""
+"""Names of pods: whether they are unique at any time, and those of numbered copies."""
 
 from collections.abc import Iterable, Iterator
 from math import inf
@@ -50,3 +50,17 @@ def duplicate_name_fault(source: str, path: str, name: str, other_source: str) -
     return Fault(
         source=source, path=path, value=name, rule=f"a pod of this name exists already ({other_source})"
     )
+
+
+def copy_names(name: str, count: int) -> Iterator[str]:
+    """The names of so many copies of a pod, numbered from that of the first.
+
+    >>> list(copy_names("web-3", 2)), list(copy_names("web", 1))
+    (['web-3', 'web-4'], ['web'])
+    """
+    if count == 1:
+        yield name
+        return
+    stem, _, first = name.rpartition("-")
+    for number in range(count):
+        yield f"{stem}-{int(first) + number}"

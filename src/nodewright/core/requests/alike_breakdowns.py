@@ -1,0 +1,87 @@
+"""The breakdowns of many pods: those whose resources are written alike share what was derived.
+
+A cluster has thousands of pods of some hundred templates; they differ in name, node, volumes and times.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.core.requests.qos_and_priority import is_critical
+from nodewright.core.requests.resource_breakdown import (
+    PodResourceBreakdown,
+    pod_resource_breakdown,
+    stored_pod,
+)
+from nodewright.kubernetes.objects import Container, ContainerStatus, Pod
+from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.values.quantity import Quantity
+
+_MAX_KEPT = 4096
+_RESIZE_CONDITION = "PodResizePending"
+
+
+class AlikeBreakdowns:
+    """Breakdowns with the same node and gates; equal to those of `pod_resource_breakdown`.
+
+    Units: memory_capacity in bytes, at least 1.
+    """
+
+    def __init__(self, memory_capacity: int, gates: FeatureGates = DEFAULT_GATES) -> None:
+        self._memory_capacity, self._gates = memory_capacity, gates
+        self._kept: dict[bytes, PodResourceBreakdown] = {}
+
+    def breakdown(self, pod: Pod) -> PodResourceBreakdown:
+        """The breakdown of the pod."""
+        key = _ENCODER.encode(_counted(pod))
+        kept = self._kept.get(key)
+        if kept is not None:
+            return replace(kept, pod=stored_pod(pod, self._gates))
+        if len(self._kept) >= _MAX_KEPT:
+            self._kept.clear()
+        self._kept[key] = fresh = pod_resource_breakdown(pod, self._memory_capacity, gates=self._gates)
+        return fresh
+
+
+def _counted(pod: Pod) -> tuple[Any, ...]:
+    """Everything in a pod that its breakdown depends on."""
+    spec, status = pod.spec, pod.status
+    return (
+        tuple(map(_of_container, spec.containers)),
+        tuple(map(_of_container, spec.init_containers)),
+        tuple(map(_of_container, spec.ephemeral_containers)),
+        spec.overhead,
+        spec.resources,
+        spec.priority_class_name,
+        is_critical(pod),
+        status.qos_class,
+        tuple(map(_of_status, status.container_statuses)),
+        tuple(map(_of_status, status.init_container_statuses)),
+        tuple(each.reason for each in status.conditions if each.type == _RESIZE_CONDITION),
+        status.resize,
+        status.resources,
+        status.allocated_resources,
+        status.node_allocatable_resource_claim_statuses,
+    )
+
+
+def _of_container(container: Container) -> tuple[Any, ...]:
+    return container.name, container.resources, container.restart_policy
+
+
+def _of_status(status: ContainerStatus) -> tuple[Any, ...]:
+    return status.name, status.resources, status.allocated_resources
+
+
+def _as_written(value: Any) -> Any:
+    assert isinstance(value, Quantity), value
+    return (
+        value.unscaled if value.is_int64 else str(value.unscaled),
+        value.scale,
+        value.format,
+        value.original_text,
+    )
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_as_written)

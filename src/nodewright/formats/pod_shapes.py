@@ -1,0 +1,80 @@
+"""Checks the fields of many pods: the spec of a pod that is like one before is not checked again.
+
+The pods of a template differ in their names, their nodes and the name of the volume with their token.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.formats.schema import CheckedDocument, checked
+
+_MAX_KEPT = 4096
+_TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
+"""The name that the API server's plugin ServiceAccount generates.
+
+Follows: v1.36, plugin/pkg/admission/serviceaccount/admission.go, ServiceAccountVolumeName.
+"""
+_ANY_TOKEN_VOLUME = b"kube-api-access-*"
+_SHORTEST_SPEC: dict[str, Any] = {"containers": []}
+
+
+class CheckedPod(NamedTuple):
+    """A document with its schema faults, and what is known of pods like it."""
+
+    check: CheckedDocument
+    shape: bytes = b""
+    """The spec without what differs between the pods of a template; empty: not known."""
+    has_valid_spec: bool = False
+    """Whether a pod of this shape has neither faults nor violations."""
+
+
+class PodShapes:
+    """The shapes of the pods that were valid."""
+
+    def __init__(self) -> None:
+        self._may_have_nulls: dict[bytes, bool] = {}
+
+    def check(self, value: dict[str, Any], kind: str) -> CheckedPod:
+        """The document with its schema faults, equal to what `checked` finds."""
+        shape = pod_shape(value.get("spec")) if kind == "Pod" else b""
+        spec_may_have_nulls = self._may_have_nulls.get(shape)
+        if spec_may_have_nulls is None:
+            return CheckedPod(checked(value, kind), shape)
+        rest = checked({**value, "spec": _SHORTEST_SPEC}, kind)
+        if rest.located_faults or rest.null_members:
+            return CheckedPod(checked(value, kind), shape, has_valid_spec=True)
+        may_have_nulls = rest.may_have_nulls or spec_may_have_nulls
+        return CheckedPod(
+            replace(rest, document=value, may_have_nulls=may_have_nulls), shape, has_valid_spec=True
+        )
+
+    def add_valid(self, pod: CheckedPod) -> None:
+        """Keeps the shape of a pod that has no violations."""
+        if pod.has_valid_spec or not pod.shape or pod.check.located_faults or pod.check.null_members:
+            return
+        if len(self._may_have_nulls) >= _MAX_KEPT:
+            self._may_have_nulls.clear()
+        self._may_have_nulls[pod.shape] = pod.check.may_have_nulls
+
+
+def pod_shape(spec: Any) -> bytes:
+    """A text that is equal for specs which differ at most in their node and their token's volume; empty for other values.
+
+    >>> pod_shape({"nodeName": "a", "hostname": "web"}) == pod_shape({"nodeName": "b", "hostname": "web"})
+    True
+    """
+    if not isinstance(spec, dict) or not isinstance(spec.get("nodeName", ""), str):
+        return b""
+    volumes = spec.get("volumes")
+    try:
+        text = msgspec.json.encode({key: value for key, value in spec.items() if key != "nodeName"})
+    except (msgspec.MsgspecError, ValueError, OverflowError, TypeError):  # what JSON has no text for
+        return b""
+    for volume in volumes if isinstance(volumes, list) else ():
+        name = volume.get("name") if isinstance(volume, dict) else None
+        if isinstance(name, str) and _TOKEN_VOLUME.fullmatch(name):
+            text = text.replace(name.encode(), _ANY_TOKEN_VOLUME)
+    return text
