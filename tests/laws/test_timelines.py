@@ -1,5 +1,6 @@
 """What always holds of timelines, whatever grows."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,6 +65,13 @@ def test_a_timeline_is_the_same_each_time_and_in_order(
     assert not critical & {eviction.pod for eviction in run.evictions}
     freed = {eviction.pod for eviction in run.evictions}
     assert len(freed) == len(run.evictions), "nobody is evicted twice"
+
+
+@given(setting=settings(), until_lost=st.booleans())
+def test_checks_that_are_skipped_change_nothing(setting: TimelineSetup, until_lost: bool) -> None:
+    each_check = dataclasses.replace(KUBELET, fixed_interval_ns=None)
+    run = simulated_timeline(setting, KUBELET, until_lost=until_lost)
+    assert run == simulated_timeline(setting, each_check, until_lost=until_lost)
 
 
 @given(setting=settings(), policy=policies, more=st.integers(1, 50))

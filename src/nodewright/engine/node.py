@@ -20,7 +20,7 @@ from nodewright.node.events import ConditionsObserved, PodAdded, PodRemoved, Pod
 from nodewright.node.node_config import NodeConfig
 from nodewright.node.node_state import NodeState, pod_as_stored
 from nodewright.node.pod_placement import Placement, placement_of
-from nodewright.node.resource_holders import with_pod_names
+from nodewright.node.resource_holders import FullNames, with_pod_names
 from nodewright.node.restart.initial_node import initial_node
 from nodewright.node.step import Decision, step
 from nodewright.profiles.node_lookup import find_profile, pod_on_node
@@ -245,7 +245,7 @@ class Node(msgspec.Struct, frozen=True):
 
     def _with_pod_names(self, because: tuple[Reason, ...]) -> tuple[Reason, ...]:
         """The reasons with pods by namespace and name in place of uids."""
-        names = {uid: pod.full_name for uid, pod in self.state.pods.items()}
+        names = FullNames(self.state.pods, lambda pod: pod)
         return tuple(with_pod_names(reason, names) for reason in because)
 
     def preview(self, pod: Pod) -> "PreemptionPreview":

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import msgspec
 
-from nodewright.core.cpu.cpu_topology import discover
 from nodewright.fleet.capacity import RemainingCapacity, ShapeCapacity, capacity_by_shape, total_capacity
 from nodewright.fleet.simulation.outcomes import (
     FilterRejections,
@@ -20,7 +19,6 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.node.node_state import NodeState
 from nodewright.node.pod_placement import unallocated_resources
 from nodewright.output.json_yaml import Report
-from nodewright.reasons.verdict import Granted
 from nodewright.values.idset import CPUSet
 
 FRAGMENT_SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -157,8 +155,6 @@ def free_cpus_by_numa(state: NodeState) -> tuple[int, ...] | None:
     unallocated = unallocated_resources(state)
     if unallocated.shared_cpus is None:
         return None
-    topology = discover(state.config.parts.machine)
-    assert isinstance(topology, Granted), "the node has started with it"
     free = unallocated.shared_cpus - unallocated.reserved_cpus
     return tuple(
         len(free & CPUSet.of(*(cpu for core in node.cores for cpu in core.thread_ids)))

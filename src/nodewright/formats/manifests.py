@@ -10,6 +10,7 @@ from nodewright.api_server.pod_creation import ClusterObjects
 from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.core.validation.violation import Violation
 from nodewright.errors import Fault, InputError
+from nodewright.formats.alike_pods import AlikePods, CheckedPod
 from nodewright.formats.class_objects import priority_class_violations, runtime_class_violations
 from nodewright.formats.controllers import POD_KIND, POD_TEMPLATES, controller_violations, derived_uid
 from nodewright.formats.decode import decode
@@ -30,7 +31,6 @@ from nodewright.formats.object_location import (
     with_type_meta,
 )
 from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection
-from nodewright.formats.pod_shapes import CheckedPod, PodShapes
 from nodewright.formats.submitted_workloads import (
     stored_pod_violations,
     submitted_controller,
@@ -130,7 +130,7 @@ class ManifestLoader:
     applies_quotas: bool = True
     """Whether the pods that exceed the quotas among the objects do not exist."""
     note_progress: NoteProgress | None = None
-    _shapes: PodShapes = field(default_factory=PodShapes)
+    _alike: AlikePods = field(default_factory=AlikePods)
     _loaded: LoadedWorkloads | None = None
 
     def result(self) -> LoadedWorkloads:
@@ -288,7 +288,7 @@ class ManifestLoader:
             rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
             self.faults.append(location.locate(Fault(rule=rule, path="apiVersion")))
             return
-        checked_pod = self._shapes.check(value, kind)
+        checked_pod = self._alike.check(value, kind)
         check = checked_pod.check
         valid_value = check.valid_part()
         violations = list(
@@ -364,7 +364,7 @@ class ManifestLoader:
         pod = with_defaults(read.workload.pod)
         violations = stored_pod_violations(pod, submission, has_valid_spec=checked_pod.has_valid_spec)
         if not violations:
-            self._shapes.add_valid(checked_pod)
+            self._alike.add_valid(checked_pod)
         self.workloads[-1] = replace(read, submitted=pod, valid=None if violations else pod)
         return violations
 

@@ -1,7 +1,7 @@
 """The holders of a resource by NUMA node, with pod names in place of uids."""
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from nodewright.core.cpu.cpu_allocation import cpu_stock
 from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.core.devices.device_state import EMPTY_DEVICE_LIST, DeviceState, device_stock
 from nodewright.core.memory.memory_state import MemoryState, free_memory
+from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import CPU
 from nodewright.node.managers.hint_providers import CPUProvider, Holdings
 from nodewright.node.node_config import NodeConfig
@@ -26,8 +27,25 @@ from nodewright.reasons.memory import NUMAMemoryLeft
 from nodewright.reasons.reason import Reason
 from nodewright.values.idset import NUMASet
 
+T = TypeVar("T")
 PodNames: TypeAlias = Mapping[str, str]
 """Namespace and name of pods by uid."""
+
+
+class FullNames(Mapping[str, str], Generic[T]):
+    """The full names of pods by uid, as they are asked for: making all of them takes long with many pods."""
+
+    def __init__(self, pods: Mapping[str, T], pod_of: Callable[[T], Pod]) -> None:
+        self._pods, self._pod_of = pods, pod_of
+
+    def __getitem__(self, uid: str) -> str:
+        return self._pod_of(self._pods[uid]).full_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pods)
+
+    def __len__(self) -> int:
+        return len(self._pods)
 
 
 class DeviceSite(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Pods that sources add and remove: deferred, admitted by the node, or terminated."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ from nodewright.agent.supervision import error_text
 from nodewright.core.lifecycle.pod_status import StatusOverride
 from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
 from nodewright.node.actions import AdmitPod, KillPod, RecordPodEvent, RejectPod
-from nodewright.node.resource_holders import with_pod_names
+from nodewright.node.resource_holders import FullNames, with_pod_names
 from nodewright.reasons.reason import Reason
 from nodewright.values.instant import Instant
 
@@ -230,24 +230,8 @@ def _reject_for_shutdown(iteration: Iteration, record: PodRecord) -> None:
 
 def _with_pod_names(iteration: Iteration, because: tuple[Reason, ...]) -> tuple[Reason, ...]:
     """The reasons with pods by namespace and name: the uids may be unknown by the time they are read."""
-    names = _FullNames(iteration.pods)
+    names = FullNames(iteration.pods, lambda record: record.pod)
     return tuple(with_pod_names(reason, names) for reason in because)
-
-
-class _FullNames(Mapping[str, str]):
-    """The full names of pods by uid, as they are asked for: making all of them takes long with many pods."""
-
-    def __init__(self, records: Mapping[str, PodRecord]) -> None:
-        self._records = records
-
-    def __getitem__(self, uid: str) -> str:
-        return self._records[uid].pod.full_name
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
-
-    def __len__(self) -> int:
-        return len(self._records)
 
 
 # ---------------------------------------------------------------- deletion

@@ -89,19 +89,10 @@ def pod_violations(
     if pod.spec.resource_claims:
         violations.extend(resource_claim_violations(pod, "spec.resourceClaims", is_template=is_template))
     if not has_valid_spec:
-        violations.extend(
-            all_container_violations(pod.spec, volumes, "spec", None if valid is None else valid.spec)
-        )
-        if pod.spec.resources is not None:
-            violations.extend(_pod_level(pod, pod.spec.resources))
-        violations.extend(pod_setting_violations(pod.spec, "spec"))
+        violations.extend(_containers_and_settings(pod, volumes, valid))
     violations.extend(_placement_violations(pod, {} if is_template else pod.metadata.labels))
     if not has_valid_spec:
-        violations.extend(_other_violations(pod.spec))
-        violations.extend(file_key_volume_violations(pod, "spec"))
-    if not is_template and not has_valid_spec:
-        violations.extend(image_space_violations(pod.spec.containers, "spec.containers"))
-        violations.extend(image_space_violations(pod.spec.init_containers, "spec.initContainers"))
+        violations.extend(_other_violations(pod, is_template=is_template))
     if pod.spec.ephemeral_containers and not is_stored:
         rule = (
             "ephemeral containers not allowed in pod template" if is_template else "cannot be set on create"
@@ -113,6 +104,15 @@ def pod_violations(
     if pod.metadata.annotations and not is_template:
         violations.extend(profile_conflicts(pod, "spec"))
     return tuple(violations)
+
+
+def _containers_and_settings(
+    pod: Pod, volumes: Mapping[str, Fields], valid: Pod | None
+) -> Iterator[Violation]:
+    yield from all_container_violations(pod.spec, volumes, "spec", None if valid is None else valid.spec)
+    if pod.spec.resources is not None:
+        yield from _pod_level(pod, pod.spec.resources)
+    yield from pod_setting_violations(pod.spec, "spec")
 
 
 def _annotation_violations(pod: Pod, *, is_template: bool) -> Iterator[Violation]:
@@ -202,7 +202,15 @@ def _gate_violations(spec: PodSpec) -> Iterator[Violation]:
         seen.add(name)
 
 
-def _other_violations(spec: PodSpec) -> Iterator[Violation]:
+def _other_violations(pod: Pod, *, is_template: bool) -> Iterator[Violation]:
+    yield from _spec_violations(pod.spec)
+    yield from file_key_volume_violations(pod, "spec")
+    if not is_template:
+        yield from image_space_violations(pod.spec.containers, "spec.containers")
+        yield from image_space_violations(pod.spec.init_containers, "spec.initContainers")
+
+
+def _spec_violations(spec: PodSpec) -> Iterator[Violation]:
     if spec.restart_policy and spec.restart_policy not in _RESTART_POLICIES:
         yield not_supported("spec.restartPolicy", spec.restart_policy, _RESTART_POLICIES)
     deadline = spec.active_deadline_seconds

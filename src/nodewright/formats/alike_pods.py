@@ -31,7 +31,7 @@ class CheckedPod(NamedTuple):
     """Whether a pod of this shape has neither faults nor violations."""
 
 
-class PodShapes:
+class AlikePods:
     """The shapes of the pods that were valid."""
 
     def __init__(self) -> None:

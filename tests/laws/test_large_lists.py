@@ -1,0 +1,194 @@
+"""Large Lists are read item by item, and pods that are alike share what was found: the answers stay those of the plain ways."""
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from nodewright.core.requests.alike_breakdowns import AlikeBreakdowns
+from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
+from nodewright.errors import InputError
+from nodewright.formats import documents
+from nodewright.formats.alike_pods import AlikePods
+from nodewright.formats.documents import InputFile, parse_documents
+from nodewright.formats.manifests import ManifestLoader
+from nodewright.formats.schema import checked
+from nodewright.kubernetes.objects import ContainerStatus, ObjectMeta, PodCondition, PodStatus
+from nodewright.releases.feature_gates import default_gates
+from nodewright.releases.release_table import RELEASE_TABLES
+from nodewright.testing.strategies import pods, requirements
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=6)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+BROKEN_ITEMS = (
+    '{"a": 1, "a": 2}',
+    '{"a": NaN}',
+    '{"a": 1e999}',
+    '{"a": 1,}',
+    "[" * 127 + "]" * 127,
+    "9" * 5000,
+    '"\\ud800"',
+    '"\x01"',
+    '{"a": [1, 2}',
+)
+ITEMS = VALUES.map(json.dumps) | st.sampled_from(BROKEN_ITEMS)
+MEMBERS = st.lists(
+    st.tuples(st.sampled_from(("apiVersion", "kind", "metadata", "items", "other")), VALUES.map(json.dumps)),
+    max_size=3,
+)
+
+
+def outcome(content: bytes, *, item_by_item: bool) -> list[Any]:
+    """The documents with their items as JSON, or the faults."""
+    try:
+        read = parse_documents(content, "list.json", item_by_item=item_by_item)
+        return [json.dumps(document.value, default=list) for document in read]
+    except InputError as error:
+        return list(error.faults)
+
+
+@pytest.fixture(autouse=True)
+def _small_lists_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "LARGE_BYTES", 0)
+
+
+@given(items=st.lists(ITEMS, max_size=4), members=MEMBERS, after=st.sampled_from(("", "{}", " ", "]", ",")))
+def test_items_read_one_by_one_are_those_of_the_whole(
+    items: list[str], members: list[tuple[str, str]], after: str
+) -> None:
+    parts = [f'"{name}": {value}' for name, value in members]
+    parts.insert(len(parts) // 2, '"items": [' + " ,\n".join(items) + "]")
+    content = ("{" + ", ".join(parts) + "}" + after).encode()
+    assert outcome(content, item_by_item=True) == outcome(content, item_by_item=False)
+
+
+def test_a_list_with_the_kind_after_its_items_is_read_item_by_item() -> None:
+    content = b'{"apiVersion": "v1", "items": [{"kind": "Pod"}, 1], "kind": "List"}'
+    (document,) = parse_documents(content, "list.json", item_by_item=True)
+    items = document.value["items"]
+    assert not isinstance(items, list)
+    assert (len(items), list(items), items[0], items[-1], items[1:]) == (
+        2,
+        [{"kind": "Pod"}, 1],
+        {"kind": "Pod"},
+        1,
+        [1],
+    )
+
+
+# ---------------------------------------------------------------- pods that are alike
+
+FIELDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"nodeName": "node-1"},
+    {"nodeName": "Not a name"},
+    {"nodeName": 7},
+    {"restartPolicy": "Sometimes"},
+    {"volumes": [{"name": "kube-api-access-abcde", "projected": {}}]},
+    {"volumes": [{"name": "kube-api-access-fghij", "projected": {}}]},
+    {"volumes": [{"name": "kube-api-access-*", "projected": {}}]},
+    {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]},
+    {"unknown": 1},
+    {"hostname": None},
+    {"ephemeralContainers": [{"name": "debug", "image": "debug"}]},
+    {"schedulingGates": [{"name": "example.com/gate"}]},
+    {"priorityClassName": "system-node-critical"},
+)
+METADATA: tuple[dict[str, Any], ...] = (
+    {"uid": "a-1"},
+    {"name": "Not a name"},
+    {"labels": {"app": None}},
+    {"annotations": {"a": 1}},
+    {"annotations": {"kubernetes.io/config.mirror": "x"}},
+)
+STATUSES: tuple[dict[str, Any], ...] = (
+    {},
+    {"phase": "Running"},
+    {"startTime": "yesterday"},
+    {"podIPs": [None]},
+)
+
+
+PARTS = {"spec": FIELDS, "metadata": METADATA, "status": STATUSES}
+MOUNTS = [{"name": "kube-api-access-abcde", "mountPath": "/token"}]
+CONTAINERS: tuple[list[dict[str, Any]], ...] = (
+    [{"name": "main", "image": "a"}],
+    [{"name": "main", "image": "a", "volumeMounts": MOUNTS}],
+    [],
+)
+
+
+def pod_document(part: str, change: dict[str, Any], containers: list[dict[str, Any]]) -> dict[str, Any]:
+    """A pod with one change."""
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pod"},
+        "spec": {"containers": containers},
+        "status": {},
+    }
+    return {**pod, part: {**pod[part], **change}}
+
+
+@pytest.mark.parametrize("containers", CONTAINERS)
+def test_a_pod_is_checked_the_same_way_whatever_pod_was_before_it(containers: list[dict[str, Any]]) -> None:
+    changes = [(part, change) for part, table in PARTS.items() for change in table]
+    variants = [pod_document(part, change, containers) for part, change in changes]
+    files = [InputFile("pod.json", json.dumps(value).encode()) for value in variants]
+    alone = [loaded(file) for file in files]
+    for before, after in product(range(len(files)), repeat=2):
+        alike, plain = AlikePods(), checked(variants[after], "Pod")
+        alike.add_valid(alike.check(variants[before], "Pod"))
+        check = alike.check(variants[after], "Pod").check
+        assert (check.faults, check.valid_part()) == (plain.faults, plain.valid_part())
+        assert check.may_have_nulls or not plain.may_have_nulls
+        assert loaded(files[before], files[after]).faults == alone[before].faults + alone[after].faults
+
+
+def loaded(*files: InputFile) -> ManifestLoader:
+    loader = ManifestLoader("default")
+    for file in files:
+        loader.add_file(file)
+    return loader
+
+
+@st.composite
+def pod_statuses(draw: st.DrawFn) -> PodStatus:
+    """Statuses with resizes."""
+    containers = tuple(
+        ContainerStatus(name=name, resources=draw(st.none() | requirements()))
+        for name in draw(st.lists(st.sampled_from(("c0", "c1", "i0")), unique=True))
+    )
+    reason = draw(st.sampled_from(("", "Infeasible", "Deferred")))
+    return PodStatus(
+        container_statuses=containers,
+        resources=draw(st.none() | requirements()),
+        qos_class=draw(st.sampled_from(("", "Guaranteed", "BestEffort"))),
+        resize=reason,
+        conditions=(PodCondition(type="PodResizePending", reason=reason),) if reason else (),
+    )
+
+
+@given(pods(), st.lists(pod_statuses(), min_size=1, max_size=3), st.sampled_from(sorted(RELEASE_TABLES)))
+def test_breakdowns_of_pods_that_are_alike_are_those_of_each(
+    pod: Any, statuses: list[PodStatus], release: Any
+) -> None:
+    gates = default_gates(RELEASE_TABLES[release])
+    breakdowns = AlikeBreakdowns(1 << 34, gates)
+    for number, status in enumerate((pod.status, *statuses, pod.status)):
+        each = replace(pod, status=status, metadata=ObjectMeta(name=f"pod-{number}"))
+        assert breakdowns.breakdown(each) == pod_resource_breakdown(each, 1 << 34, gates=gates)
