@@ -150,20 +150,22 @@ _DAEMON_TAINTS = (
 _HOST_NETWORK_TAINT = ("network-unavailable", "NoSchedule")
 
 
-def first_pod(value: dict[str, Any], namespace: str) -> tuple[Pod, int | None]:
+def first_pod(
+    value: dict[str, Any], namespace: str, *, may_have_nulls: bool = True
+) -> tuple[Pod, int | None]:
     """The first pod that the controller creates for the object, and the desired number of pods.
 
-    The object has passed the schema check. The pod's name ends in its number, where some controllers
+    ``may_have_nulls``: as in `decode`. The object has passed the schema check. The pod's name ends in its number, where some controllers
     add random letters; its uid is derived from kind, namespace and name.
     Follows: v1.36, pkg/controller/controller_utils.go, GetPodFromTemplate.
     """
     version, kind = value["apiVersion"], value["kind"]
     location = POD_TEMPLATES[version, kind]
-    object_meta = decode(value.get("metadata") or {}, ObjectMeta)
     parent = value
     for step in location.path[:-1]:
         parent = parent.get(step) or {}
-    template = decode(parent.get(location.path[-1]) or {}, Pod)
+    object_meta = decode(value.get("metadata") or {}, ObjectMeta, may_have_nulls=may_have_nulls)
+    template = decode(parent.get(location.path[-1]) or {}, Pod, may_have_nulls=may_have_nulls)
     owner_version, owner_kind = location.pod_owner or (version, kind)
     number = _first_number(kind, parent)
     name = object_meta.name or f"{object_meta.generate_name}0"

@@ -224,7 +224,9 @@ class _Builder:
 
     def _value(self, event: Event) -> Any:
         self._nodes += 1
-        if isinstance(event, ScalarEvent):
+        if type(event) is ScalarEvent:
+            if event.anchor is None and event.tag is None and not event.implicit[0]:
+                return event.value
             value = self._scalar(event)
             if event.anchor is not None:
                 self._anchors[event.anchor] = value, 1
@@ -247,19 +249,20 @@ class _Builder:
 
     def _sequence(self) -> list[Any]:
         items: list[Any] = []
-        while not isinstance(event := self._next(), SequenceEndEvent):
+        while type(event := self._next()) is not SequenceEndEvent:
             items.append(self._value(event))
         return items
 
     def _mapping(self) -> dict[str, Any]:
         members: dict[str, Any] = {}
         merged: set[str] = set()
-        while not isinstance(event := self._next(), MappingEndEvent):
+        next_event = self._next
+        while type(event := next_event()) is not MappingEndEvent:
             key = self._key(event)
             if key is _MERGE:
                 self._merge(members, merged)
                 continue
-            value = self._value(self._next())
+            value = self._value(next_event())
             if key in members:
                 if key in merged:
                     merged.discard(key)
@@ -271,7 +274,7 @@ class _Builder:
 
     def _key(self, event: Event) -> Any:
         """The key as text, `_MERGE` for a merge key, or None after a fault."""
-        if isinstance(event, ScalarEvent):
+        if type(event) is ScalarEvent:
             if event.anchor is None and event.tag is None:
                 if not event.implicit[0]:
                     return event.value

@@ -294,7 +294,7 @@ class ManifestLoader:
         violations = list(
             self._add_pod(valid_value, location, checked_pod)
             if (version, kind) == POD_KIND
-            else self._add_valid_object(valid_value, location)
+            else self._add_valid_object(valid_value, location, may_have_nulls=check.may_have_nulls)
         )
         if kind != "Pod" and (version, kind) in POD_TEMPLATES:
             violations.extend(controller_violations(valid_value))
@@ -340,7 +340,9 @@ class ManifestLoader:
         if self.other_objects is not None:
             self.other_objects.add_loaded(value, location, item)
 
-    def _add_valid_object(self, value: dict[str, Any], location: ObjectLocation) -> Iterable[Violation]:
+    def _add_valid_object(
+        self, value: dict[str, Any], location: ObjectLocation, *, may_have_nulls: bool
+    ) -> Iterable[Violation]:
         """Adds an object that passed the schema check; returns the API server's validation errors."""
         version, kind = value["apiVersion"], value["kind"]
         if (version, kind) == _PRIORITY_CLASS:
@@ -353,7 +355,9 @@ class ManifestLoader:
             self.runtime_classes.append(runtime_class)
             self._add_object_in_order(value, location, runtime_class)
             return runtime_class_violations(runtime_class)
-        return self._add_controller(value, location)
+        submission = submitted_controller(value, self.namespace, location, may_have_nulls=may_have_nulls)
+        self._add_workload(value, location, submission.read)
+        return submission.violations
 
     def _add_pod(
         self, value: dict[str, Any], location: ObjectLocation, checked_pod: CheckedPod
@@ -367,11 +371,6 @@ class ManifestLoader:
             self._alike.add_valid(checked_pod)
         self.workloads[-1] = replace(read, submitted=pod, valid=None if violations else pod)
         return violations
-
-    def _add_controller(self, value: dict[str, Any], location: ObjectLocation) -> Iterable[Violation]:
-        submission = submitted_controller(value, self.namespace, location)
-        self._add_workload(value, location, submission.read)
-        return submission.violations
 
     def _add_workload(
         self, value: dict[str, Any], location: ObjectLocation, read: UnadmittedWorkload

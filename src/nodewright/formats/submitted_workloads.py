@@ -66,14 +66,14 @@ def stored_pod_violations(pod: Pod, submission: SubmittedPod, *, has_valid_spec:
 
 
 def submitted_controller(
-    value: dict[str, Any], namespace: str, location: ObjectLocation
+    value: dict[str, Any], namespace: str, location: ObjectLocation, *, may_have_nulls: bool
 ) -> SubmittedController:
     """The controller of a document that passed the schema check."""
     from nodewright.core.validation.label_selectors import is_template_judged  # noqa: PLC0415 - start-up time
     from nodewright.core.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415 - as above
 
-    meta = decode(value.get("metadata") or {}, ObjectMeta)
-    pod, replicas = first_pod(value, meta.namespace or namespace)
+    meta = decode(value.get("metadata") or {}, ObjectMeta, may_have_nulls=may_have_nulls)
+    pod, replicas = first_pod(value, meta.namespace or namespace, may_have_nulls=may_have_nulls)
     workload = _workload(value, location, pod, meta, replicas=replicas, is_stored=False)
     prefix = POD_TEMPLATES[value["apiVersion"], value["kind"]].dotted_path
     # A template has its amounts rounded, but no defaults from its limits.

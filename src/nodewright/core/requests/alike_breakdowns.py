@@ -1,4 +1,4 @@
-"""The breakdowns of many pods: those whose resources are written alike share what was derived.
+"""Pods whose resources are written alike: they share what was derived.
 
 A cluster has thousands of pods of some hundred templates; they differ in name, node, volumes and times.
 """
@@ -42,6 +42,24 @@ class AlikeBreakdowns:
             self._kept.clear()
         self._kept[key] = fresh = pod_resource_breakdown(pod, self._memory_capacity, gates=self._gates)
         return fresh
+
+
+def decisive_fields(pod: Pod) -> bytes:
+    """A text that is equal for pods which a kubelet admits alike: all but names, labels, and what containers run.
+
+    Pods with equal texts get the same verdict from an empty node.
+    """
+    spec = pod.spec
+    decisive = replace(
+        spec,
+        containers=tuple(map(_without_program, spec.containers)),
+        init_containers=tuple(map(_without_program, spec.init_containers)),
+    )
+    return _ENCODER.encode((pod.metadata.annotations, decisive, pod.status))
+
+
+def _without_program(container: Container) -> Container:
+    return replace(container, image="", env=(), env_from=(), command=(), args=())
 
 
 def _counted(pod: Pod) -> tuple[Any, ...]:

@@ -55,8 +55,15 @@ def rule_violations(
     The violations of an object do not depend on that order.
     """
     rules = selection.rules(with_nodes=bool(context.nodes))
+    applied: dict[tuple[type[Subject], str], list[LintRule]] = {}
     for subject in subjects:
-        for rule in rules:
-            if isinstance(subject, rule.subject_types) and applies(rule, subject, context):
-                for violation in rule.check(subject, context):
-                    yield RuleViolation(rule=rule, subject=subject, violation=violation)
+        key = type(subject), subject.release if isinstance(subject, ConfigSubject) else ""
+        if key not in applied:
+            applied[key] = [
+                rule
+                for rule in rules
+                if isinstance(subject, rule.subject_types) and applies(rule, subject, context)
+            ]
+        for rule in applied[key]:
+            for violation in rule.check(subject, context):
+                yield RuleViolation(rule=rule, subject=subject, violation=violation)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from nodewright.core.requests.alike_breakdowns import decisive_fields
 from nodewright.core.requests.effective_resources import pod_requests
 from nodewright.core.requests.qos_and_priority import QOSClass
 from nodewright.kubernetes.objects import Pod
@@ -49,7 +50,27 @@ class EmptyNodeVerdict(NamedTuple):
 
 @lru_cache(maxsize=4)  # several rules check the same pod in a row
 def _on_nodes(pod: PodSubject, context: LintContext) -> tuple[EmptyNodeVerdict, ...]:
-    """The verdicts of the eligible nodes on the pod."""
+    """The verdicts of the eligible nodes on the pod, or on one like it that all of them admit without a remark."""
+    welcome = _welcome_pods(context)
+    key = decisive_fields(pod.pod), pod.is_scheduled
+    verdicts = welcome.get(key)
+    if verdicts is None:
+        verdicts = _verdicts(pod, context)
+        if all(
+            verdict.step.decision is Decision.ADMITTED and not verdict.step.because and not verdict.shortages
+            for verdict in verdicts
+        ):
+            welcome[key] = verdicts
+    return verdicts
+
+
+@lru_cache(maxsize=2)
+def _welcome_pods(_context: LintContext) -> dict[tuple[bytes, bool], tuple[EmptyNodeVerdict, ...]]:
+    """The verdicts on pods that every node admits, by what they depend on."""
+    return {}
+
+
+def _verdicts(pod: PodSubject, context: LintContext) -> tuple[EmptyNodeVerdict, ...]:
     verdicts = []
     for node in context.nodes:
         short = _short_of(node, pod.pod)
