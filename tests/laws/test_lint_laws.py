@@ -5,12 +5,24 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from nodewright.core.admission_plugins import with_uid
+from nodewright.core.requests.alike_breakdowns import decisive_fields
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.engine import Node
 from nodewright.formats.inventory import load_inventory
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
+from nodewright.kubernetes.pod_spec_fields import EnvVar
 from nodewright.lint.lint_input import load_lint_input
 from nodewright.lint.lint_report import PAGES, LintFinding
 from nodewright.lint.lint_run import lint_result
 from nodewright.lint.rules import ALL_RULES, RULES_BY_ID, RuleSelection
+from nodewright.node.events import PodAdded
+from nodewright.node.node_state import NodeState
+from nodewright.node.step import Decision, step
+from nodewright.profiles.node_lookup import find_profile
+from nodewright.testing.strategies import pods
 
 # Manifests that other rules' examples may stand beside: those of pods, without nodes or namespaces' limits.
 NAMES = [rule for rule in sorted(PAGES) if rule[2] == "1"]
@@ -72,3 +84,29 @@ def test_rules_do_not_hear_of_one_another(mixture: tuple[list[str], list[str]], 
     assert facts(told(texts, RuleSelection(disabled=frozenset(off)))) == left
     if off:
         assert facts(told(texts, RuleSelection(only=frozenset(off)))) == facts(told(texts)) - left
+
+
+NODES = [Node.from_profile(find_profile(name)).state for name in ("vm-4", "epyc-7742-2s-nps4")]
+
+
+def other_program(each: Container, image: str) -> Container:
+    return replace(
+        each, image=image, command=(image,), args=("-v",), env=(EnvVar(name="IMAGE", value=image),)
+    )
+
+
+@given(pods(), st.sampled_from(NODES), st.text("abc", min_size=1, max_size=3))
+def test_nodes_judge_alike_what_differs_in_names_labels_and_programs(
+    pod: Pod, node: NodeState, text: str
+) -> None:
+    spec = replace(
+        pod.spec,
+        containers=tuple(other_program(each, text) for each in pod.spec.containers),
+        init_containers=tuple(other_program(each, text) for each in pod.spec.init_containers),
+    )
+    other = Pod(metadata=ObjectMeta(name=text, uid=text, namespace=text, labels={text: text}), spec=spec)
+    assert decisive_fields(pod) == decisive_fields(other)
+    verdicts = [step(node, PodAdded(with_uid(with_defaults(each)))) for each in (pod, other)]
+    assert verdicts[0].decision is verdicts[1].decision
+    if verdicts[0].decision is not Decision.REFUSED:
+        assert verdicts[0].because == verdicts[1].because
