@@ -260,7 +260,7 @@ class SweepRun(msgspec.Struct, frozen=True):
 
 def run_summary(chunk: SweepRun) -> FleetSummary:
     """Makes a run without output; its statistics."""
-    with _reduced_garbage_collection(), chdir(chunk.working_directory):
+    with chdir(chunk.working_directory):
         options = replace(chunk.options, policies=load_node_scorers(chunk.policy_files))
         return fleet_summary(run(chunk.fleet.nodes, chunk.fleet.pods(), options), chunk.probe)
 

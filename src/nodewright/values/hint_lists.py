@@ -1,6 +1,6 @@
 """Hints of providers prepared for merging: one list per resource."""
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -17,8 +17,8 @@ class ResourceHintList(msgspec.Struct, frozen=True):
     provider: str
     resource: str
     """Empty: the provider has no opinion at all."""
-    listed: Set[int]
-    preferred: Set[int]
+    listed: Collection[int]
+    preferred: Collection[int]
     any_nodes: bool
     """Whether a hint has no opinion on the NUMA nodes."""
     any_preferred: bool

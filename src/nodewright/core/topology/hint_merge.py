@@ -122,7 +122,7 @@ def _common_single_nodes(lists: Sequence[ResourceHintList], everything: int) -> 
     single = everything if lists else 0
     for list_ in lists:
         single &= list_.preferred_single_nodes()
-        if not single or list_.fitting and list_.fitting.nodes.mask & ~everything:
+        if not single or (list_.fitting and list_.fitting.nodes.mask & ~everything):
             return 0
         for mask in list_.preferred:
             if mask & ~everything:
@@ -250,7 +250,7 @@ def _single(lists: Sequence[ResourceHintList], everything: int) -> int:
 
 
 def _sizes_proved(lists: Sequence[ResourceHintList]) -> bool:
-    return all([list_.fitting.proved for list_ in lists if list_.fitting is not None])
+    return all(list_.fitting.proved for list_ in lists if list_.fitting is not None)
 
 
 def numa_affinity(

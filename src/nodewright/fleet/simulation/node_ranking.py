@@ -3,11 +3,11 @@
 Also the best node for pods with soft spread constraints: equal to `InterPodView.spread_scores`, at less cost.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Container, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
-from itertools import count
 
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 from nodewright.fleet.simulation.filters import fits_resources
@@ -20,7 +20,7 @@ _INFEASIBLE = -1
 _NOT_RANKED = -2
 _DEFERRED = -3
 _UNBOUNDED = 2**31
-_RANKING_NUMBERS = count()
+_RANKING_NUMBERS = itertools.count()
 
 
 class NodeRanking:
@@ -81,8 +81,8 @@ class NodeRanking:
         if self._seen_generation == cluster.generation:
             return
         scores, heap, width, slots = self._scores, self._heap, self._width, cluster.nodes
-        shape, ranking, is_simple, bound_of = self._shape, self._number, self._is_simple, self._bound
-        request_cpu, request_memory, deferred = shape.filter_cpu, shape.filter_memory, self._deferred
+        shape, ranking, is_simple = self._shape, self._number, self._is_simple
+        request_cpu, request_memory = shape.filter_cpu, shape.filter_memory
         top = self._scores[heap[0] % width] if self._clean(heap) else _INFEASIBLE
         for number in cluster.changed_since(self._seen_generation):
             before = scores[number]
@@ -104,20 +104,24 @@ class NodeRanking:
                 known = cluster.scores_of(slot)
             now = known.get(ranking)
             if now is None:
-                bound = slot.score_bound
-                if bound is None:
-                    bound = slot.score_bound = bound_of(slot)
-                if bound < top:
-                    scores[number] = _DEFERRED
-                    heappush(deferred, number - bound * width)
-                    continue
-                now = self._computed_score(slot)
+                now = self._score_above(slot, top)
             if now != before:
                 scores[number] = now
-                heappush(heap, number - now * width)
+                if now >= 0:
+                    heappush(heap, number - now * width)
         self._seen_generation = cluster.generation
-        if len(heap) + len(deferred) > 4 * self._count + 64:
+        if len(heap) + len(self._deferred) > 4 * self._count + 64:
             self._rebuild()
+
+    def _score_above(self, slot: NodeSlot, top: int) -> int:
+        """The score of the node; it is deferred if its bound is below the best score."""
+        bound = slot.score_bound
+        if bound is None:
+            bound = slot.score_bound = self._bound(slot)
+        if bound >= top:
+            return self._computed_score(slot)
+        heappush(self._deferred, slot.number - bound * self._width)
+        return _DEFERRED
 
     def _has_exact_top(self) -> bool:
         """Whether the heap has a node; its first is then the best of all, deferred ones included."""
@@ -132,8 +136,8 @@ class NodeRanking:
         """Removes outdated entries from the top of the heap; whether any entry is left."""
         scores, width = self._scores, self._width
         while heap:
-            negative, number = divmod(heap[0], width)
-            if scores[number] == -negative:
+            number = heap[0] % width
+            if number - scores[number] * width == heap[0]:
                 return True
             heappop(heap)
         return False
