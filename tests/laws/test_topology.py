@@ -24,7 +24,7 @@ from nodewright.testing.strategies import (
 from nodewright.values.hint_lists import resource_hint_lists
 from nodewright.values.idset import NUMASet
 from nodewright.values.subsets import NUMADistances, StepBudget, minimum_size, nonempty_subsets
-from nodewright.values.topology_hints import Hint, HintList, Offer
+from nodewright.values.topology_hints import Fitting, Hint, HintList, Offer
 
 POLICIES = ("best-effort", "restricted", "single-numa-node")
 MOST_NODES = 4
@@ -37,7 +37,8 @@ def questions(draw: st.DrawFn, *, with_rules: bool) -> tuple[TopologyManager, li
     found = draw(st.lists(st.dictionaries(st.sampled_from(("cpu", "gpu")), hints, max_size=2), max_size=3))
     return TopologyManager(
         policy=draw(st.sampled_from(POLICIES)),
-        numa=NUMASet((1 << nodes) - 1),
+        # Hints may name nodes that the machine does not have, as devices do.
+        numa=NUMASet((1 << draw(st.integers(max(1, nodes - 1), nodes))) - 1),
         distances=draw(distance_tables(nodes)),
     ), [Offer(str(at), hints) for at, hints in enumerate(found)]
 
@@ -64,6 +65,14 @@ def test_a_rule_stands_for_the_list_that_it_expands_to(question: tuple[TopologyM
     merged = merged_hint(manager, offers)
     assert merged == merged_hint(manager, written_out)
     assert (merged.hint, merged.admit) == by_every_combination(manager, written_out)
+
+
+@given(hint_rules(MOST_NODES))
+def test_the_preferred_single_nodes_of_a_rule_are_those_that_it_fits_and_prefers(rule: Fitting) -> None:
+    single = [1 << node for node in range(MOST_NODES)]
+    assert rule.preferred_single_nodes() == sum(
+        mask for mask in single if rule.fits(mask) and rule.prefers(mask)
+    )
 
 
 @given(st.data())
