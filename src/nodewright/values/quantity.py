@@ -308,7 +308,11 @@ class Quantity:
         return self.unscaled * 10 ** (left - right), other.unscaled, right
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quantity) and self.compare(other) == 0
+        if not isinstance(other, Quantity):
+            return False
+        if self.scale == other.scale:
+            return self.unscaled == other.unscaled
+        return self.compare(other) == 0
 
     def __lt__(self, other: "Quantity") -> bool:
         return self.compare(other) < 0

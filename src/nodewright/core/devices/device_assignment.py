@@ -207,25 +207,26 @@ def allocate(
         resource stay allocated if the next resource fails.
     Departs: allocates resources in the order of their names; the kubelet iterates over a map in random order.
     """
-    if state.reusable is not None and state.reusable.pod != pod.uid:
+    uid = pod.uid
+    if state.reusable is not None and state.reusable.pod != uid:
         state = replace(state, reusable=None)
     limits = container.resources.limits
     resources = sorted([resource for resource in limits if state.is_device_plugin_resource(resource)])
-    if not resources and pod.uid not in state.pod_devices:
+    if not resources and uid not in state.pod_devices:
         return DeviceAllocation(state, Granted({}))
     because: list[DeviceReason] = []
     for resource in resources:
         if manager.skips_claimed_resources and _is_claimed(pod, container, resource):
             continue
-        reusable = state.reusable_by(pod.uid).get(resource, NO_DEVICES)
+        reusable = state.reusable_by(uid).get(resource, NO_DEVICES)
         request = ContainerDeviceRequest(
             resource, limits[resource].value(), affinity, reusable, container.name
         )
-        state, outcome = _allocate_resource(manager, state, (pod.uid, container.name), request)
+        state, outcome = _allocate_resource(manager, state, (uid, container.name), request)
         if isinstance(outcome, Refused):
             return DeviceAllocation(state, outcome)
         because += outcome.value
-    held = container_device_ids(state, pod.uid, container.name)
+    held = container_device_ids(state, uid, container.name)
     return DeviceAllocation(_with_reuse(state, pod, container), Granted(held, tuple(because)))
 
 

@@ -181,11 +181,10 @@ def _chosen_nodes(
     Follows: v1.36, memorymanager/policy_static.go, Allocate, getDefaultHint, extendTopologyManagerHint,
         isAffinityViolatingNUMAAllocations.
     """
-    all_nodes = sorted(machine)
     requested_pairs = tuple(sorted(requested.items()))
     hint, numa = affinity, affinity.numa
     if numa is None:
-        crash = missing_memory_type(machine, requested, all_nodes)
+        crash = missing_memory_type(machine, requested, sorted(machine))
         if crash:
             return Refused((crash,))
         best = best_hint(memory_hints(machine, requested, reusable))
@@ -198,7 +197,7 @@ def _chosen_nodes(
     if crash:
         return Refused((crash,))
     if not has_enough_memory(machine, numa.mask, requested, {}):
-        crash = missing_memory_type(machine, requested, all_nodes)
+        crash = missing_memory_type(machine, requested, sorted(machine))
         if crash:
             return Refused((crash,))
         larger = best_hint(memory_hints(machine, requested, reusable), containing=numa.mask)
@@ -218,7 +217,7 @@ def _violates_groups(machine: NUMANodeMap, numa: NUMASet) -> bool:
 
     Follows: v1.36, memorymanager/policy_static.go, isAffinityViolatingNUMAAllocations.
     """
-    return len(numa) != 1 and any(
+    return numa.mask & (numa.mask - 1) != 0 and any(
         machine[n].assignments != 0 and (len(machine[n].cells) == 1 or machine[n].cells != numa) for n in numa
     )
 

@@ -84,8 +84,9 @@ def missing_memory_type(
     """
     kinds = sorted(requested)
     for numa in nodes:
+        tables = machine[numa].tables if numa in machine else {}
         for kind in kinds:
-            if numa not in machine or kind not in machine[numa].tables:
+            if kind not in tables:
                 return MemoryTypeMissing(numa=numa, resource=kind)
     return None
 

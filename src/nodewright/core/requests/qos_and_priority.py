@@ -166,7 +166,7 @@ def _has_amounts(resources: ResourceRequirements) -> bool:
 
 def _requests_equal_limits(resources: ResourceRequirements) -> bool:
     requests, limits = resources.requests, resources.limits
-    return all(requests.get(name, ZERO) == limits[name] for name in QOS_RESOURCES)
+    return requests.get(CPU, ZERO) == limits[CPU] and requests.get(MEMORY, ZERO) == limits[MEMORY]
 
 
 def _positive_sums(lists: Iterable[ResourceRequirements]) -> tuple[ResourceList, ResourceList]:
@@ -182,7 +182,8 @@ def _positive_sums(lists: Iterable[ResourceRequirements]) -> tuple[ResourceList,
 
 
 def _names_without_limit(resources: ResourceRequirements) -> tuple[str, ...]:
-    return tuple(name for name in QOS_RESOURCES if resources.limits.get(name, ZERO).unscaled <= 0)
+    limits = resources.limits
+    return tuple([name for name in QOS_RESOURCES if name not in limits or limits[name].unscaled <= 0])
 
 
 def _missing_limits(owners: list[_ResourceOwner]) -> list[LimitsMissing]:

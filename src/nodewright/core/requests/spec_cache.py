@@ -33,7 +33,7 @@ def cached_by_spec(
     @wraps(function)
     def cached(pod: Pod, /, *variant: Variant.args, **named: Variant.kwargs) -> R:
         spec, status = pod.spec, pod.status
-        key = (id(spec), id(status), *variant, *named.values())
+        key = (id(spec), id(status), variant, *named.values()) if named else (id(spec), id(status), variant)
         entry = cache.get(key)
         if entry is None:
             if len(cache) >= _CACHE_SIZE:
@@ -54,7 +54,7 @@ def cached_by_container(
     @wraps(function)
     def cached(pod: Pod, container: Container, /, *variant: Variant.args, **named: Variant.kwargs) -> R:
         spec, status = pod.spec, pod.status
-        key = (id(spec), id(status), id(container), *variant, *named.values())
+        key = (id(spec), id(status), id(container), variant, *named.values())
         entry = cache.get(key)
         if entry is None:
             if len(cache) >= _CACHE_SIZE:

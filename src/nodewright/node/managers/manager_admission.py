@@ -116,7 +116,7 @@ class _Alignment:
 
     def __init__(self, managers: ResourceManagers, pod: Pod, held: Holdings) -> None:
         self.managers = managers
-        self.pod = pod
+        self.pod, self.uid = pod, pod.uid
         self.held = held
         self.because: list[Reason] = []
         self.demands = [(provider, provider.demand(pod)) for provider in managers.providers]
@@ -129,7 +129,7 @@ class _Alignment:
             hint = self._merge(container)
             if isinstance(hint, Refused):
                 return hint.because
-            self.held = self.held.with_hint(self.pod.uid, container.name, hint.value)
+            self.held = self.held.with_hint(self.uid, container.name, hint.value)
             refused = self._allocate(container, hint.value)
             if refused:
                 return refused
@@ -143,14 +143,14 @@ class _Alignment:
         if not self.pod_level:
             return self.allocate_each(hint.value)
         for container in self.containers:
-            self.held = self.held.with_hint(self.pod.uid, container.name, hint.value)
+            self.held = self.held.with_hint(self.uid, container.name, hint.value)
         return self._allocate(None, hint.value)
 
     def allocate_each(self, hint: Hint | None) -> tuple[Reason, ...]:
         """Allocates for each container, all by the same hint if there is one."""
         for container in self.containers:
             if hint is not None:
-                self.held = self.held.with_hint(self.pod.uid, container.name, hint)
+                self.held = self.held.with_hint(self.uid, container.name, hint)
             refused = self._allocate(container, hint or NO_HINT)
             if refused:
                 return refused
