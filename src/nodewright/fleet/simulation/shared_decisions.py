@@ -55,7 +55,7 @@ class PodHoldings(msgspec.Struct, frozen=True, kw_only=True):
             pod_cpus,
             tuple(memory.items()),
             pod_memory,
-            tuple((name, tuple(sorted(ids.items()))) for name, ids in devices.items()),
+            tuple([(name, tuple(sorted(ids.items()))) for name, ids in devices.items()]),
         )
         return cls(
             cpus=cpus,
@@ -202,24 +202,21 @@ def free_cpus(start: NodeState, held: Holdings) -> tuple[int, ...]:
 
 def _with_one_holder(held: Holdings) -> Holdings:
     """The holdings without the names of the holders."""
-    in_use = {resource: ids for resource, ids in held.devices.in_use.items() if ids}
+    devices = held.devices
+    if devices.in_use or devices.pod_devices or devices.reusable:
+        in_use = {resource: ids for resource, ids in devices.in_use.items() if ids}
+        holders = {_OTHERS: {"": in_use}} if in_use else {}
+        devices = replace(devices, pod_devices=holders, in_use=in_use, reusable=None)
     return Holdings(
         cpu=CPUState(default=held.cpu.default),
         memory=MemoryState(machine=held.memory.machine),
-        devices=replace(
-            held.devices, pod_devices={_OTHERS: {"": in_use}} if in_use else {}, in_use=in_use, reusable=None
-        ),
+        devices=devices,
     )
 
 
 def _with_pod(held: Holdings, pod: PodHoldings) -> Holdings:
     """The holdings of one holder, with those of this pod under a name of its own."""
     uid = "pod"
-    own: dict[str, DeviceIdSet] = {}
-    for devices in pod.devices.values():
-        for resource, ids in devices.items():
-            own[resource] = own.get(resource, NO_DEVICES) | ids
-    others = {resource: ids - own.get(resource, NO_DEVICES) for resource, ids in held.devices.in_use.items()}
     return replace(
         held,
         cpu=replace(
@@ -232,18 +229,27 @@ def _with_pod(held: Holdings, pod: PodHoldings) -> Holdings:
             assignments={uid: pod.memory} if pod.memory else {},
             pods={} if pod.pod_memory is None else {uid: pod.pod_memory},
         ),
-        devices=replace(held.devices, pod_devices={_OTHERS: {"": others}, uid: pod.devices})
-        if pod.devices
-        else held.devices,
+        devices=_with_devices_of(held.devices, uid, pod) if pod.devices else held.devices,
     )
+
+
+def _with_devices_of(state: DeviceState, uid: str, pod: PodHoldings) -> DeviceState:
+    own: dict[str, DeviceIdSet] = {}
+    for devices in pod.devices.values():
+        for resource, ids in devices.items():
+            own[resource] = own.get(resource, NO_DEVICES) | ids
+    others = {resource: ids - own.get(resource, NO_DEVICES) for resource, ids in state.in_use.items()}
+    return replace(state, pod_devices={_OTHERS: {"": others}, uid: pod.devices})
 
 
 def _machine_key(machine: NUMANodeMap) -> Hashable:
     return tuple(
-        (numa, node.assignments, node.cells.mask, tuple(node.tables.items()))
-        for numa, node in machine.items()
+        [
+            (numa, node.assignments, node.cells.mask, tuple(node.tables.items()))
+            for numa, node in machine.items()
+        ]
     )
 
 
 def _devices_key(devices: DeviceState) -> Hashable:
-    return tuple(sorted((resource, ids) for resource, ids in devices.in_use.items() if ids))
+    return tuple(sorted([(resource, ids) for resource, ids in devices.in_use.items() if ids]))
