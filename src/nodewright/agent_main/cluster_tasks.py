@@ -14,7 +14,7 @@ from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.supervision import BackgroundTask
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.runtime_setup import RuntimeParts
-from nodewright.api.api_status_objects import NodeSystemInfo
+from nodewright.api.served_agent import ServedAgent
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 
@@ -69,7 +69,7 @@ async def cluster_tasks(
     settings: AgentSettings,
     credentials: NodeCredentials | None,
     parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
-    system_info: NodeSystemInfo,
+    agent: ServedAgent,
 ) -> AsyncIterator[tuple[BackgroundTask, ...]]:
     """The tasks that make the agent a Node of its cluster; none without one.
 
@@ -82,7 +82,7 @@ async def cluster_tasks(
 
     has_process_streams = parts[2].process_streams is not None and settings.kubelet_api
     config = parts[0].state.node.config
-    identity = node_identity(settings, config, system_info, has_process_streams=has_process_streams)
+    identity = node_identity(settings, config, agent.system_info, has_process_streams=has_process_streams)
     async with cluster_member(credentials.access, identity, parts, settings.root_dir) as member:
         tasks = tuple(member.tasks())
         kubelet = parts[0].state.node.config.parts.kubelet
@@ -92,5 +92,5 @@ async def cluster_tasks(
         from nodewright.agent_main import tls_bootstrap  # noqa: PLC0415 - 3 MiB, if it is not used
 
         yield tls_bootstrap.with_certificate_tasks(
-            settings, credentials, (tasks, lambda: member.registration.node), parts
+            settings, credentials, (tasks, lambda: member.registration.node), parts, agent.metric_sources
         )

@@ -136,7 +136,7 @@ async def _run_until_stopped(
         settings,
         credentials,
         (parts.loop, parts.event_recorder, parts.runtime_parts),
-        parts.served_agent.system_info,
+        parts.served_agent,
     )
     # If a server cannot start, no pod does either.
     async with _servers(parts, kubelet_api), cluster as tasks_of_cluster, asyncio.TaskGroup() as group:

@@ -82,20 +82,26 @@ def with_certificate_tasks(
     credentials: NodeCredentials,
     member: tuple[tuple[BackgroundTask, ...], Callable[[], dict[str, Any] | None]],
     parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
+    metric_sources: list[Callable[[], str]],
 ) -> tuple[BackgroundTask, ...]:
-    """The tasks of the node, which wait for its first certificate, and those that request certificates."""
+    """The tasks of the node, which wait for its first certificate, and those that request certificates.
+
+    ``metric_sources`` gets the metrics of the certificates.
+    """
     (tasks, node), (loop, event_recorder, _) = member, parts
     rotations = []
     client = client_rotation(settings, credentials, loop.state.node.config.facts.name, loop.clock)
     if client is not None:
         rotations.append(BackgroundTask("renew the client certificate", client.run))
         client.record_event = event_recorder.record
+        metric_sources.append(client.metrics_text)
         tasks = tuple(
             BackgroundTask(task.name, partial(_run_with_certificate, client, task.run)) for task in tasks
         )
     if loop.state.node.config.parts.kubelet.server_tls_bootstrap and settings.kubelet_api:
         serving = serving_rotation(settings, credentials.access, node, loop.clock)
         serving.record_event = event_recorder.record
+        metric_sources.append(serving.metrics_text)
         rotations.append(BackgroundTask("renew the serving certificate", serving.run))
     return (*rotations, *tasks)
 

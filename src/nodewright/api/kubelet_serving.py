@@ -95,7 +95,7 @@ async def serve_kubelet_api(
     refusals = RefusalLog(partial(agent.event_recorder.record_warning, "RequestRefused"))
     requests = RequestMetrics()
     metrics_pages = AgentMetricsPages(
-        agent.event_recorder, loop_metrics.agent_metrics, loop_metrics.gauge_inputs, (requests, refusals)
+        agent, loop_metrics.agent_metrics, loop_metrics.gauge_inputs, (requests, refusals)
     )
     routes = KubeletRoutes(agent, loop_metrics, metrics_pages)
     is_fine = agent.event_recorder.state.node.config.gates["KubeletFineGrainedAuthz"]

@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.observe.metrics import AgentMetrics
 from nodewright.api.middleware import RefusalLog, RequestMetrics
 from nodewright.api.node_metrics import GaugeInputs, node_metrics, probe_metrics
 from nodewright.api.process_metrics import own_process_metrics
+from nodewright.api.served_agent import ServedAgent
 from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
 
 FRESH_S, STEADY_FRESH_S = 0.1, 1.0
@@ -37,12 +37,13 @@ class AgentMetricsPages:
 
     def __init__(
         self,
-        event_recorder: EventRecorder,
+        agent: ServedAgent,
         metrics: AgentMetrics,
         gauge_inputs: Callable[[], GaugeInputs],
         servers: tuple[RequestMetrics, RefusalLog],
     ) -> None:
-        self._event_recorder, self._metrics, self._gauge_inputs = event_recorder, metrics, gauge_inputs
+        self._agent, self._event_recorder = agent, agent.event_recorder
+        self._metrics, self._gauge_inputs = metrics, gauge_inputs
         self._requests, self._refusals = servers
         self._cached: tuple[float, asyncio.Event, bytes] | None = None
 
@@ -57,6 +58,8 @@ class AgentMetricsPages:
             node_metrics(self._event_recorder.state, self._metrics, self._gauge_inputs()),
             *_server_metrics(self._requests, self._refusals),
             *own_process_metrics(),
+            *_pod_resources_metrics(self._agent.pod_resources_calls),
+            *(source() for source in self._agent.metric_sources),
         ]
         text = "".join(parts).encode()
         self._cached = (now_s, change_signal, text)
@@ -82,6 +85,24 @@ def _server_metrics(requests: RequestMetrics, refusals: RefusalLog) -> Iterator[
     yield family_text(_DURATIONS, histograms)
     kinds = sorted(refusals.counts.items())
     yield family_text(_REFUSALS, [MetricSample((kind,), count) for kind, count in kinds])
+
+
+def _pod_resources_metrics(calls: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """The calls of PodResources; a counter appears with its first call.
+
+    Follows: v1.36, kubelet/metrics/metrics.go, PodResourcesEndpointRequestsTotalCount.
+    """
+    total = sum(count for (kind, _), count in calls.items() if kind == "requests")
+    counts = {"requests_total": total} if total else {}
+    counts |= {f"{kind}_{method}": count for (kind, method), count in sorted(calls.items())}
+    for name, count in counts.items():
+        family = MetricFamily(
+            f"kubelet_pod_resources_endpoint_{name}",
+            MetricType.COUNTER,
+            "Calls of PodResources.",
+            ("server_api_version",),
+        )
+        yield family_text(family, [MetricSample(("v1",), count)])
 
 
 def _labels(key: tuple[str, str, str]) -> tuple[str, ...]:

@@ -72,9 +72,11 @@ class PodResourcesServer:
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
-                "List": self._call(self.pods, v1.ListPodResourcesRequest),
-                "GetAllocatableResources": self._call(self.allocatable, v1.AllocatableResourcesRequest),
-                "Get": self._call(self.pod, v1.GetPodResourcesRequest),
+                "List": self._call("list", self.pods, v1.ListPodResourcesRequest),
+                "GetAllocatableResources": self._call(
+                    "get_allocatable", self.allocatable, v1.AllocatableResourcesRequest
+                ),
+                "Get": self._call("get", self.pod, v1.GetPodResourcesRequest),
             },
         )
 
@@ -99,17 +101,19 @@ class PodResourcesServer:
         """One active pod."""
         record = self._agent.find_pod(request.pod_namespace, request.pod_name)
         if record is None or not is_active(record):
+            self._agent.pod_resources_calls["errors", "get"] += 1
             text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
             await context.abort(grpc.StatusCode.UNKNOWN, text)
         resources = pod_resources_of(self._agent.event_recorder.state.node, record.pod)
         return v1.GetPodResourcesResponse(pod_resources=pod_message(resources))
 
     def _call(
-        self, method: "RpcMethod[RpcRequest, RpcResponse]", request_type: type[RpcRequest]
+        self, name: str, method: "RpcMethod[RpcRequest, RpcResponse]", request_type: type[RpcRequest]
     ) -> "grpc.RpcMethodHandler[RpcRequest, RpcResponse]":
         async def limited(request: RpcRequest, context: Context) -> RpcResponse:
             if not self._limit.allow():
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+            self._agent.pod_resources_calls["requests", name] += 1
             return await method(request, context)
 
         return grpc.unary_unary_rpc_method_handler(

@@ -1,5 +1,6 @@
 """The agent as its servers see it; no access blocks."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -34,6 +35,10 @@ class ServedAgent(msgspec.Struct, frozen=True, kw_only=True):
     """The known RuntimeClasses, by name."""
     storage_error: Callable[[], str] = str
     """Why the agent's state cannot be written at the moment; empty: it can."""
+    pod_resources_calls: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    """The calls of PodResources by `requests` or `errors`, and method."""
+    metric_sources: list[Callable[[], str]] = msgspec.field(default_factory=list)
+    """Further parts of the metrics page, such as those of certificates."""
 
     @property
     def node_name(self) -> str:

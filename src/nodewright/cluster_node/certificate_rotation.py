@@ -6,9 +6,15 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from nodewright.agent.effects import RecordEvent
+from nodewright.cluster_node.certificate_metrics import CertificateCounts
 from nodewright.cluster_node.certificate_store import CertificateStore
 from nodewright.cluster_node.cluster_api import ClusterAPI
-from nodewright.cluster_node.signing_requests import RequestRejectedError, Signer, issued_certificate
+from nodewright.cluster_node.signing_requests import (
+    CLIENT_SIGNER,
+    RequestRejectedError,
+    Signer,
+    issued_certificate,
+)
 from nodewright.errors import HostError
 from nodewright.host.certificates import CertificateFacts, CertificateSubject, certificate_request
 from nodewright.host.ports import Clock
@@ -50,12 +56,18 @@ class CertificateRotation:
         """Set once there is a certificate that has not expired."""
         self._share = self._next_share()
         self._last_error = ""
+        self._counts = CertificateCounts("client" if signer is CLIENT_SIGNER else "server")
 
     @property
     def current(self) -> CertificateFacts | None:
         """The current certificate; None: there is none, or it has expired."""
         facts = self._store.current()
         return facts if facts is not None and self._now_s() < facts.not_after_s else None
+
+    def metrics_text(self) -> str:
+        """The metrics of the certificate."""
+        facts = self._store.current()
+        return self._counts.text(facts.not_after_s - self._now_s() if facts is not None else None)
 
     async def run(self) -> None:
         """Has certificates issued until it is cancelled."""
@@ -99,6 +111,7 @@ class CertificateRotation:
                 self._open_api(self.current is not None) as api,
             ):
                 certificate = await issued_certificate(api, self._clock, request, self._signer)
+            before = self._store.current()
             facts = self._store.update(certificate, request.key)
         except RequestRejectedError as error:
             self._store.forget_pending_key()
@@ -110,6 +123,8 @@ class CertificateRotation:
         except HostError as error:
             self._report_error(str(error))
             return False
+        if before is not None:
+            self._counts.rotations.observe(self._now_s() - before.not_before_s)
         self.is_forced, self._last_error, self._share = False, "", self._next_share()
         self.has_certificate.set()
         end = Instant(round(facts.not_after_s) * 10**9).whole_second
@@ -118,7 +133,8 @@ class CertificateRotation:
         return True
 
     def _report_error(self, text: str) -> None:
-        """Reports an error once, until another one follows."""
+        """Counts an error, and reports it once, until another one follows."""
+        self._counts.renew_errors += 1
         if text != self._last_error:
             self._last_error = text
             message = f"{self._signer.usage}: {text}; it is tried again until it succeeds"

@@ -9,6 +9,7 @@ from tests.support.kubelet_api import HTTPSAgent, http_request, with_served_agen
 
 from nodewright.agent.observations import PodDeletionRequested
 from nodewright.api.http_server import ListenAddress
+from nodewright.api.metrics_pages import FRESH_S
 from nodewright.formats.documents import InputFile
 from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.profiles.capture.from_cluster import read_configz
@@ -131,6 +132,21 @@ async def test_counters_of_containers_have_the_names_and_labels_of_cadvisor(node
     assert f'id="{cgroup}"' in line
     assert 'namespace="default",pod="web"} 4096 ' in line
     assert "\nmachine_cpu_cores{" in answer.text
+
+
+@with_served_agent()
+async def test_calls_of_pod_resources_and_certificates_are_on_the_metrics_page(node: HTTPSAgent) -> None:
+    assert "pod_resources_endpoint" not in (await node.request("/metrics")).text
+    node.agent.pod_resources_calls.update(
+        {("requests", "list"): 2, ("requests", "get"): 1, ("errors", "get"): 1}
+    )
+    node.agent.metric_sources.append(lambda: "kubelet_certificate_manager_client_ttl_seconds 60\n")
+    await node.bench.add_pods(a_pod("web"))
+    await asyncio.sleep(FRESH_S)
+    page = (await node.request("/metrics")).text
+    for name, count in (("requests_total", 3), ("requests_list", 2), ("requests_get", 1), ("errors_get", 1)):
+        assert f'\nkubelet_pod_resources_endpoint_{name}{{server_api_version="v1"}} {count}\n' in page
+    assert "\nkubelet_certificate_manager_client_ttl_seconds 60\n" in page
 
 
 @with_served_agent()

@@ -110,6 +110,8 @@ def test_ended_pods_are_omitted_depending_on_the_gate(tmp_path: Path, *, only_ac
             for name in ("big", "none"):
                 said = await town.refused(partial(town.client.pod, "default", name))
                 assert f"pod {name} in namespace default not found" in said
+            calls = {("requests", "list"): 1, ("requests", "get"): 2, ("errors", "get"): 2}
+            assert town.agent.pod_resources_calls == calls
 
     story()
 

@@ -12,7 +12,7 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.certificate_rotation import CertificateRotation
 from nodewright.cluster_node.certificate_store import CLIENT, CertificateStore
-from nodewright.cluster_node.signing_requests import CLIENT_SIGNER
+from nodewright.cluster_node.signing_requests import CLIENT_SIGNER, SERVING_SIGNER
 from nodewright.errors import HostError
 from nodewright.host.certificates import CertificateSubject, new_key
 from nodewright.runtimes.simulated import FakeClock, settle
@@ -237,3 +237,27 @@ def test_a_file_in_the_place_of_the_link_is_not_replaced(tmp_path: Path) -> None
         assert "it is no symbolic link" in bench.warnings[0]
 
     asyncio.run(run())
+
+
+@scenario
+async def test_the_metrics_of_a_certificate_are_those_of_a_kubelet(bench: RotationBench) -> None:
+    name = "kubelet_certificate_manager_client_ttl_seconds"
+    assert f"\n{name} +Inf\n" in bench.rotation.metrics_text()
+    bench.cluster.error = ApiError("POST", "/certificatesigningrequests", "forbidden", status=403)
+    await bench.run_for(3)
+    assert "\nkubelet_certificate_manager_client_expiration_renew_errors 2\n" in bench.rotation.metrics_text()
+    bench.cluster.error = None
+    await bench.run_for(4)
+    assert bench.rotation.has_certificate.is_set()
+    assert f"\n{name} 9" in bench.rotation.metrics_text()
+
+
+@scenario
+async def test_the_age_of_replaced_serving_certificates_is_measured(bench: RotationBench) -> None:
+    rotation = CertificateRotation(bench.store, SERVING_SIGNER, bench.cluster.opened, bench.clock)
+    rotation.subject = lambda: NODE
+    await bench.run_for(95, rotation)
+    text = rotation.metrics_text()
+    assert "\nkubelet_certificate_manager_server_rotation_seconds_count 1\n" in text
+    assert 'kubelet_certificate_manager_server_rotation_seconds_bucket{le="60"} 0' in text
+    assert "\nkubelet_server_expiration_renew_errors 0\n" in text
