@@ -106,7 +106,13 @@ def pod_status_document(record: PodRecord, node: NodeState, runtime: str) -> dic
 
 
 def _complete_status(status: dict[str, Any], record: PodRecord, node: NodeState, runtime: str) -> None:
-    """Adds the fields that the API server includes even if they are zero, IP lists, and device health."""
+    """Adds the fields that the API server includes even if they are zero, IP lists, and device health.
+
+    Without their gate the resources of the pod as a whole are left out.
+    """
+    if not node.config.gates["InPlacePodLevelResourcesVerticalScaling"]:
+        for name in ("resources", "allocatedResources"):
+            status.pop(name, None)
     if record.status.host_ip:
         status["hostIPs"] = [{"ip": record.status.host_ip}]
     for key, statuses in (

@@ -4,8 +4,10 @@ from msgspec.structs import replace
 
 from nodewright.agent.agent_state import AgentConstants, PodRecord, PodStage
 from nodewright.core.lifecycle.pod_actions import ProbeResult, ProbeResults
+from nodewright.core.lifecycle.pod_level_resources import pod_level_status
 from nodewright.core.lifecycle.pod_status import StatusContext, pod_status
 from nodewright.core.lifecycle.probe_state import ProbeKind
+from nodewright.core.requests.effective_resources import pod_requests
 from nodewright.core.requests.qos_and_priority import qos_class
 from nodewright.kubernetes.objects import Pod, PodStatus
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
@@ -26,7 +28,7 @@ def record_status(record: PodRecord, now: Instant, constants: AgentConstants) ->
             qos_class=str(qos_class(record.pod)),
             start_time=record.status.start_time or str(now.whole_second),
         )
-    return pod_status(
+    status = pod_status(
         record.pod,
         _reported_runtime_status(record),
         record.status,
@@ -42,6 +44,12 @@ def record_status(record: PodRecord, now: Instant, constants: AgentConstants) ->
             awaiting_post_start=frozenset(status.id for status in containers_awaiting_hook(record)),
         ),
     )
+    is_running = status.phase == "Running"
+    resources = pod_level_status(record.pod, is_running=is_running)
+    if is_running and record.resizing.is_in_progress and record.status.resources is not None:
+        # A resize is reported once it is applied.
+        resources = record.status.resources
+    return replace(status, resources=resources, allocated_resources=pod_requests(record.pod))
 
 
 def _reported_runtime_status(record: PodRecord) -> RuntimePodStatus | None:
