@@ -105,11 +105,10 @@ def _cri_runtime_parts(
             name: runtime_class.handler for name, runtime_class in object_cache.runtime_classes().items()
         },
     )
+    context, ensure_image = _node_context(settings, config), image_manager.ensure_image_exists
     return RuntimeParts(
         runtime=runtime,
-        config_builder=ContainerConfigBuilder(
-            _node_context(settings, config), volumes, object_cache, image_manager.ensure_image_exists
-        ),
+        config_builder=ContainerConfigBuilder(context, volumes, object_cache, ensure_image, record_event),
         streaming_server=cri.CRIStreamingServer(channel),
         health=partial(cri.runtime_health, channel),
         image_store=image_store,

@@ -30,6 +30,7 @@ from nodewright.host.streams import (
 from nodewright.values.golang import quoted
 
 _NO_SANDBOX = "this pod has no network of its own: connect to the node's address instead"
+_NO_STDIN = "a plain process has no standard input to attach to: attach without -i, or run a command with kubectl exec -i"
 _MAX_PORT = (1 << 16) - 1
 
 
@@ -73,6 +74,8 @@ class StreamRoutes:
         record = self._record(request)
         name = _container_name(request, record)
         container = running_container(record, name)
+        if streams.stdin and self._agent.process_streams is not None:
+            raise APIError(BAD_REQUEST, _NO_STDIN)
         tty = any(spec.tty for spec in record.pod.spec.all_containers if spec.name == name)
         streams = replace(streams, stderr=streams.stderr and not tty, tty=tty)
         return await self._joined(AttachStreamRequest(container_id=container.id, streams=streams))

@@ -121,6 +121,16 @@ async def test_the_streams_have_channels_and_the_end_a_status(node: HTTPSAgent, 
 
 
 @with_processes
+async def test_attach_refuses_an_input_that_no_process_would_read(
+    node: HTTPSAgent, streams: EchoStreams
+) -> None:
+    response = await node.request("/attach/default/web/main?input=1&output=1", "writes", method="POST")
+    assert response.status == 400
+    assert "attach without -i, or run a command with kubectl exec -i" in response.text
+    assert streams.requests == []
+
+
+@with_processes
 async def test_the_older_protocol_cannot_close_a_stream(node: HTTPSAgent, streams: EchoStreams) -> None:
     async with channels(node, EXEC, "v9.channel.k8s.io", "v4.channel.k8s.io", "v5.channel.k8s.io") as client:
         assert client.protocol == "v4.channel.k8s.io"

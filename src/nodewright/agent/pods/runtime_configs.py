@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import (
     BaseConfigBuilder,
@@ -23,6 +24,8 @@ from nodewright.core.container_security import (
     unsupported_settings,
 )
 from nodewright.core.environment.hosts_and_dns import (
+    MISSING_CLUSTER_DNS,
+    NO_CLUSTER_DNS,
     OverlongHostname,
     kernel_hostname,
     managed_hosts_file,
@@ -134,10 +137,13 @@ class ContainerConfigBuilder(BaseConfigBuilder):
         volumes: Volumes,
         object_cache: ConfigObjectCache,
         ensure_image: EnsureImage | None = None,
+        record_event: Callable[[RecordEvent], None] = lambda _event: None,
     ) -> None:
+        """``record_event`` gets what the DNS configurations of pods lack."""
         super().__init__(node_context, volumes, object_cache)
         self._ensure_image = ensure_image
         """None: images are named as in the pod spec."""
+        self.record_event = record_event
 
     async def sandbox_config(self, pod: Pod, attempt: int, cgroup: str) -> PodSandboxConfig:
         """The config of the pod's sandbox.
@@ -207,9 +213,15 @@ class ContainerConfigBuilder(BaseConfigBuilder):
     def _resolv_conf_text(self, pod: Pod) -> str:
         path = self.node_context.resolv_conf
         text = read_text(Path(path)) if path else None
-        return resolv_conf_text(
-            pod_dns(pod, text, self.node_context.cluster_dns, self.node_context.cluster_domain)
-        )
+        dns = pod_dns(pod, text, self.node_context.cluster_dns, self.node_context.cluster_domain)
+        for reason, message in dns.warnings:
+            if reason == MISSING_CLUSTER_DNS:
+                self._warn("", reason, NO_CLUSTER_DNS)
+            self._warn(pod.uid, reason, message)
+        return resolv_conf_text(dns)
+
+    def _warn(self, uid: str, reason: str, message: str) -> None:
+        self.record_event(RecordEvent(uid=uid, is_warning=True, reason=reason, message=message))
 
 
 def _home(pod: Pod, container: Container) -> str:

@@ -112,8 +112,8 @@ class PodDNS(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    """The kubelet's messages about omitted nameservers and searches, and a replaced policy."""
+    warnings: tuple[tuple[str, str], ...] = ()
+    """The kubelet's reasons and messages about omitted nameservers and searches, and a replaced policy."""
 
 
 def pod_dns(
@@ -127,7 +127,7 @@ def pod_dns(
     Departs: options keep their order; the kubelet's order is random.
     """
     policy = _policy(pod)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[tuple[str, str], ...] = ()
     dns = parse_resolv_conf(node_resolv_conf or "")
     if policy == "None":
         dns = PodDNS()
@@ -135,7 +135,7 @@ def pod_dns(
         dns = PodDNS(servers=cluster_dns, searches=_searches(pod, dns, cluster_domain), options=("ndots:5",))
     else:
         if policy == "ClusterFirst":
-            warnings = (_no_cluster_dns(pod),)
+            warnings = ((MISSING_CLUSTER_DNS, _no_cluster_dns(pod)),)
         if node_resolv_conf is None:
             dns = PodDNS(servers=("127.0.0.1",), searches=(".",))
     return _within_limits(_with_dns_config(pod, dns), warnings)
@@ -155,12 +155,15 @@ def _searches(pod: Pod, dns: PodDNS, domain: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*cluster_searches, *dns.searches)))
 
 
+MISSING_CLUSTER_DNS, _DNS_CONFIG_FORMING = "MissingClusterDNS", "DNSConfigForming"
+NO_CLUSTER_DNS = (
+    'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. '
+    'Falling back to "Default" policy.'
+)
+
+
 def _no_cluster_dns(pod: Pod) -> str:
-    pod_text = f"{pod.metadata.name}_{pod.metadata.namespace}({pod.uid})"
-    return (
-        f'pod: "{pod_text}". kubelet does not have ClusterDNS IP configured and cannot create Pod using '
-        '"ClusterFirst" policy. Falling back to "Default" policy.'
-    )
+    return f'pod: "{pod.metadata.name}_{pod.metadata.namespace}({pod.uid})". {NO_CLUSTER_DNS}'
 
 
 def _with_dns_config(pod: Pod, dns: PodDNS) -> PodDNS:
@@ -189,19 +192,19 @@ _SEARCHES_CUT = (
 )
 
 
-def _within_limits(dns: PodDNS, warnings: tuple[str, ...]) -> PodDNS:
+def _within_limits(dns: PodDNS, warnings: tuple[tuple[str, str], ...]) -> PodDNS:
     """The configuration within the limits of resolvers.
 
     Follows: v1.36, pkg/kubelet/network/dns/dns.go, formDNSConfigFitsLimits.
     """
     servers, searches = dns.servers[:_MOST_NAMESERVERS], dns.searches[:_MOST_SEARCHES]
     if servers != dns.servers:
-        warnings += (f"{_NAMESERVERS_CUT}{' '.join(servers)}",)
+        warnings += ((_DNS_CONFIG_FORMING, f"{_NAMESERVERS_CUT}{' '.join(servers)}"),)
     searches = tuple(search for search in searches if len(search) <= _LONGEST_DOMAIN)
     while len(" ".join(searches)) > _LONGEST_SEARCHES:
         searches = searches[:-1]
     if searches != dns.searches:
-        warnings += (f"{_SEARCHES_CUT}{' '.join(searches)}",)
+        warnings += ((_DNS_CONFIG_FORMING, f"{_SEARCHES_CUT}{' '.join(searches)}"),)
     return PodDNS(servers=servers, searches=searches, options=dns.options, warnings=warnings)
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.agent_state import PodSource
+from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NO_RECURSIVE_READ_ONLY, NodeContext
 from nodewright.agent.pods.container_start import ContainerConfigError
@@ -373,7 +374,12 @@ def test_a_container_knows_its_own_name(bench: Bench) -> None:
 
 def test_the_sandbox_of_containers(bench: Bench) -> None:
     named_pod = a_pod(hostname="front", subdomain="shop", setHostnameAsFQDN=True)
+    events: list[RecordEvent] = []
+    bench.containers.record_event = events.append
     config = run(bench.containers.sandbox_config(named_pod, 0, "/g"))
+    assert [(event.uid, event.reason) for event in events] == [
+        (uid, "MissingClusterDNS") for uid in ("", "web")
+    ]
     assert config.hostname == "front.shop.default.svc.cluster.local"
     assert config.resolv_conf == "search example.com\nnameserver 192.0.2.53\n"
     assert Path(config.log_directory).is_dir()

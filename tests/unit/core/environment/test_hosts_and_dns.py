@@ -80,7 +80,7 @@ def test_others_ask_whom_the_machine_asks() -> None:
     assert dns(a_pod(hostNetwork=True)) == of_machine
     alone = dns(a_pod(), cluster=())
     assert alone.servers == ("192.0.2.53",)
-    assert alone.warnings == (FALLS_BACK,)
+    assert alone.warnings == (("MissingClusterDNS", FALLS_BACK),)
     assert dns(a_pod(dnsPolicy="Default"), None) == PodDNS(servers=("127.0.0.1",), searches=(".",))
 
 
@@ -107,7 +107,7 @@ def test_what_resolvers_cannot_take_is_left_out_and_told() -> None:
     found = dns(a_pod(dnsPolicy="None", dnsConfig=own))
     assert len(found.servers) == 3
     assert len(found.searches) == 8
-    assert [warning.split(",")[0] for warning in found.warnings] == [
+    assert [message.split(",")[0] for _, message in found.warnings] == [
         "Nameserver limits were exceeded",
         "Search Line limits were exceeded",
     ]
