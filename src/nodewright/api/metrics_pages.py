@@ -92,17 +92,19 @@ def _pod_resources_metrics(calls: Mapping[tuple[str, str], int]) -> Iterator[str
 
     Follows: v1.36, kubelet/metrics/metrics.go, PodResourcesEndpointRequestsTotalCount.
     """
-    total = sum(count for (kind, _), count in calls.items() if kind == "requests")
-    counts = {"requests_total": total} if total else {}
-    counts |= {f"{kind}_{method}": count for (kind, method), count in sorted(calls.items())}
-    for name, count in counts.items():
+    for name in sorted({name for _, name in calls}):
         family = MetricFamily(
             f"kubelet_pod_resources_endpoint_{name}",
             MetricType.COUNTER,
             "Calls of PodResources.",
             ("server_api_version",),
         )
-        yield family_text(family, [MetricSample(("v1",), count)])
+        samples = [
+            MetricSample((version,), count)
+            for (version, kind), count in sorted(calls.items())
+            if kind == name
+        ]
+        yield family_text(family, samples)
 
 
 def _labels(key: tuple[str, str, str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""PodResources v1 on a Unix socket, as the kubelet serves it: authorized by the file's permissions, rate-limited."""
+"""PodResources v1 and v1alpha1 on a Unix socket, as the kubelet serves it: authorized by the file's permissions, rate-limited."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -47,6 +47,7 @@ RpcMethod = Callable[[RpcRequest, "Context"], Awaitable[RpcResponse]]
 
 QPS, BURST_TOKENS = 100, 10
 """The kubelet's rate limit."""
+_OLDER, _OLDER_SERVICE = "v1alpha1", "v1alpha1.PodResourcesLister"
 DIRECTORY, SOCKET = "pod-resources", "kubelet.sock"
 
 _ACTIVE = (PodStage.WAITING, PodStage.ACTIVE, PodStage.TERMINATING)
@@ -67,9 +68,12 @@ class PodResourcesServer:
         self._agent = agent
         self._limit = RateLimit(agent.clock, QPS, BURST_TOKENS)
 
-    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
-        """All methods of the service."""
-        return grpc.method_handlers_generic_handler(
+    def handlers(self) -> "tuple[grpc.GenericRpcHandler[Any, Any], ...]":
+        """All methods of the service, and the one of its older version, whose messages are a part of these."""
+        older = grpc.method_handlers_generic_handler(
+            _OLDER_SERVICE, {"List": self._call("list", self.devices, v1.ListPodResourcesRequest, _OLDER)}
+        )
+        service = grpc.method_handlers_generic_handler(
             SERVICE,
             {
                 "List": self._call("list", self.pods, v1.ListPodResourcesRequest),
@@ -79,6 +83,35 @@ class PodResourcesServer:
                 "Get": self._call("get", self.pod, v1.GetPodResourcesRequest),
             },
         )
+        return service, older
+
+    async def devices(
+        self, _request: v1.ListPodResourcesRequest, _context: Context
+    ) -> v1.ListPodResourcesResponse:
+        """The devices of all pods, ended ones included, as v1alpha1 has them.
+
+        Follows: v1.36, pkg/kubelet/apis/podresources/server_v1alpha1.go, List.
+        """
+        node = self._agent.event_recorder.state.node
+        pods = []
+        for record in self._agent.pods():
+            names = {container.name for container in record.pod.spec.containers}
+            message = pod_message(pod_resources_of(node, record.pod))
+            containers = [
+                v1.ContainerResources(
+                    name=container.name,
+                    devices=[
+                        v1.ContainerDevices(resource_name=each.resource_name, device_ids=each.device_ids)
+                        for each in container.devices
+                    ],
+                )
+                for container in message.containers
+                if container.name in names
+            ]
+            pods.append(
+                v1.PodResources(name=message.name, namespace=message.namespace, containers=containers)
+            )
+        return v1.ListPodResourcesResponse(pod_resources=pods)
 
     async def pods(
         self, _request: v1.ListPodResourcesRequest, _context: Context
@@ -101,19 +134,25 @@ class PodResourcesServer:
         """One active pod."""
         record = self._agent.find_pod(request.pod_namespace, request.pod_name)
         if record is None or not is_active(record):
-            self._agent.pod_resources_calls["errors", "get"] += 1
+            self._agent.pod_resources_calls["v1", "errors_get"] += 1
             text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
             await context.abort(grpc.StatusCode.UNKNOWN, text)
         resources = pod_resources_of(self._agent.event_recorder.state.node, record.pod)
         return v1.GetPodResourcesResponse(pod_resources=pod_message(resources))
 
     def _call(
-        self, name: str, method: "RpcMethod[RpcRequest, RpcResponse]", request_type: type[RpcRequest]
+        self,
+        name: str,
+        method: "RpcMethod[RpcRequest, RpcResponse]",
+        request_type: type[RpcRequest],
+        version: str = "v1",
     ) -> "grpc.RpcMethodHandler[RpcRequest, RpcResponse]":
         async def limited(request: RpcRequest, context: Context) -> RpcResponse:
             if not self._limit.allow():
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
-            self._agent.pod_resources_calls["requests", name] += 1
+            self._agent.pod_resources_calls[version, "requests_total"] += 1
+            if version != _OLDER:
+                self._agent.pod_resources_calls[version, f"requests_{name}"] += 1
             return await method(request, context)
 
         return grpc.unary_unary_rpc_method_handler(
@@ -140,7 +179,7 @@ async def serve_pod_resources(agent: ServedAgent, path: Path) -> AsyncIterator[N
     Errors: HostError if another process listens there, or the socket cannot be created.
     """
     server = aio.server(options=(("grpc.so_reuseport", 0), ("grpc.enable_http_proxy", 0)))
-    server.add_generic_rpc_handlers((PodResourcesServer(agent).handlers(),))
+    server.add_generic_rpc_handlers(PodResourcesServer(agent).handlers())
     prepare_socket_path(path, "--pod-resources-socket")
     old = os.umask(0o177)
     try:

@@ -36,7 +36,7 @@ class ServedAgent(msgspec.Struct, frozen=True, kw_only=True):
     storage_error: Callable[[], str] = str
     """Why the agent's state cannot be written at the moment; empty: it can."""
     pod_resources_calls: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    """The calls of PodResources by `requests` or `errors`, and method."""
+    """The calls of PodResources by version, and by `requests` or `errors` with the method."""
     metric_sources: list[Callable[[], str]] = msgspec.field(default_factory=list)
     """Further parts of the metrics page, such as those of certificates."""
 

@@ -137,14 +137,12 @@ async def test_counters_of_containers_have_the_names_and_labels_of_cadvisor(node
 @with_served_agent()
 async def test_calls_of_pod_resources_and_certificates_are_on_the_metrics_page(node: HTTPSAgent) -> None:
     assert "pod_resources_endpoint" not in (await node.request("/metrics")).text
-    node.agent.pod_resources_calls.update(
-        {("requests", "list"): 2, ("requests", "get"): 1, ("errors", "get"): 1}
-    )
+    node.agent.pod_resources_calls.update({("v1", "requests_total"): 3, ("v1", "requests_list"): 2})
     node.agent.metric_sources.append(lambda: "kubelet_certificate_manager_client_ttl_seconds 60\n")
     await node.bench.add_pods(a_pod("web"))
     await asyncio.sleep(FRESH_S)
     page = (await node.request("/metrics")).text
-    for name, count in (("requests_total", 3), ("requests_list", 2), ("requests_get", 1), ("errors_get", 1)):
+    for name, count in (("requests_total", 3), ("requests_list", 2)):
         assert f'\nkubelet_pod_resources_endpoint_{name}{{server_api_version="v1"}} {count}\n' in page
     assert "\nkubelet_certificate_manager_client_ttl_seconds 60\n" in page
 

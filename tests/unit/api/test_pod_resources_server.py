@@ -110,8 +110,39 @@ def test_ended_pods_are_omitted_depending_on_the_gate(tmp_path: Path, *, only_ac
             for name in ("big", "none"):
                 said = await town.refused(partial(town.client.pod, "default", name))
                 assert f"pod {name} in namespace default not found" in said
-            calls = {("requests", "list"): 1, ("requests", "get"): 2, ("errors", "get"): 2}
-            assert town.agent.pod_resources_calls == calls
+            assert town.agent.pod_resources_calls == {
+                ("v1", "requests_total"): 3,
+                ("v1", "requests_list"): 1,
+                ("v1", "requests_get"): 2,
+                ("v1", "errors_get"): 2,
+            }
+
+    story()
+
+
+def test_the_older_version_lists_devices_only(tmp_path: Path) -> None:
+    def listed(path: Path) -> v1.ListPodResourcesResponse:
+        with grpc.insecure_channel(f"unix:{path}") as channel:
+            call = channel.unary_unary(
+                "/v1alpha1.PodResourcesLister/List",
+                request_serializer=v1.ListPodResourcesRequest.SerializeToString,
+                response_deserializer=v1.ListPodResourcesResponse.FromString,
+            )
+            response: v1.ListPodResourcesResponse = call(v1.ListPodResourcesRequest(), timeout=5)
+            return response
+
+    @async_test
+    async def story() -> None:
+        async with Town(tmp_path) as town:
+            await town.bench.add_pods(a_guaranteed_pod("own", f"cpu=2 memory=1Gi {GPU}=1"), a_pod("free"))
+            free, own = (await town.said(lambda: listed(town.path))).pod_resources
+            assert (free.name, own.name) == ("free", "own")
+            (container,) = own.containers
+            assert [(each.resource_name, list(each.device_ids)) for each in container.devices] == [
+                (GPU, ["gpu-0"])
+            ]
+            assert (list(container.cpu_ids), len(container.memory)) == ([], 0)
+            assert town.agent.pod_resources_calls == {("v1alpha1", "requests_total"): 1}
 
     story()
 

@@ -254,8 +254,16 @@ class EffectRunner:
         return True
 
     async def _recreate_sandbox(self, effect: SyncPod, path: str, runtime_status: RuntimePodStatus) -> str:
+        """Stops what is left of the old sandboxes and creates another one, in which all init containers run again.
+
+        Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, purgeInitContainers.
+        """
         for sandbox in runtime_status.sandboxes:
             await self.runtime.stop_sandbox(sandbox.id)
+        init_names = {container.name for container in effect.pod.spec.init_containers}
+        for container in runtime_status.containers:
+            if container.name in init_names:
+                await self.runtime.remove_container(container.id)
         assert effect.plan.sandbox_attempt is not None
         await self._end_stray_processes(effect.uid, path)
         return await self.runtime.run_sandbox(

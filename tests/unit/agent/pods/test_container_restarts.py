@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
-from tests.support.agent_bench import AgentBench
+from tests.support.agent_bench import AgentBench, async_test
 from tests.unit.agent.pods.test_cluster_pods import an_api_pod, listed, run
 
 from nodewright.agent.observations import PodStatusObserved
 from nodewright.agent.timing import monotonic_ns
+from nodewright.kubernetes.objects import Container
 from nodewright.runtimes.simulated import ContainerScript, settle
+from nodewright.testing.objects import a_pod
 
 
 def test_a_container_with_another_image_starts_without_the_back_off_of_the_one_before() -> None:
@@ -62,3 +64,21 @@ def test_a_container_that_is_replaced_runs_until_the_next_one_does(monkeypatch: 
             assert (status.container_id, status.state.running is not None) == ("main-web-1", True)
 
     run(scenario())
+
+
+@async_test
+async def test_in_another_sandbox_all_init_containers_run_again_in_order() -> None:
+    script = ContainerScript(runs_for_s=5)
+    async with AgentBench(a=script, b=script) as bench:
+        pod = a_pod()
+        inits = (Container(name="a"), Container(name="b"))
+        await bench.add_pods(replace(pod, spec=replace(pod.spec, init_containers=inits)))
+        for _ in range(12):
+            await bench.clock.advance(1)
+        assert bench.phase("web") == "Running"
+        before = len(bench.runtime_operations())
+        bench.runtime.lose_sandbox("sandbox-web-0")
+        for _ in range(30):
+            await bench.clock.advance(1)
+        starts = [each for each in bench.runtime_operations()[before:] if each.startswith("start_container")]
+        assert starts == [f"start_container {name}-web-1" for name in ("a", "b", "main")]
