@@ -126,3 +126,37 @@ def test_statuses_take_few_requests() -> None:
         await restarts.stop()
 
     asyncio.run(scenario())
+
+
+def test_an_api_server_that_is_away_for_ten_minutes_stops_no_pod_and_starts_none_twice() -> None:
+    """Meanwhile the agent ends and starts again, and the wall clock jumps; everything is reported afterwards."""
+
+    async def scenario() -> None:
+        restarts = ClusterRestarts(PROFILE, SCRIPTS, [], 3)
+        cluster = restarts.cluster
+        for name, container in (("steady", "main"), ("job", "job"), ("leaves", "main")):
+            cluster.create_pod(name, name, container, restartPolicy="Never")
+        await restarts.run_for(2)
+        (steady,) = (
+            id_ for id_, held in restarts.runtime.containers.items() if held.config.pod.uid == "steady"
+        )
+        cluster.partition(is_reachable=False)
+        cluster.delete_pod("leaves")
+        cluster.create_pod("arrives", "arrives", "main")
+        restarts.clock.jump(-7200)
+        await restarts.run_for(300)
+        await restarts.stop()
+        restarts.clock.jump(86_400)
+        await restarts.run_for(300)
+        assert restarts.running_uids() == {"steady", "leaves"}
+        assert cluster.pods()["job"]["status"]["phase"] == "Running"
+        cluster.partition(is_reachable=True)
+        await restarts.run_for(90)
+        phases = {name: document["status"]["phase"] for name, document in cluster.pods().items()}
+        assert phases == {"steady": "Running", "job": "Succeeded", "arrives": "Running"}
+        assert restarts.running_uids() == {"steady", "arrives"}
+        assert restarts.runtime.containers[steady].status.attempt == 0
+        assert restarts.wrong == []
+        await restarts.stop()
+
+    asyncio.run(scenario())
