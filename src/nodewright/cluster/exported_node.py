@@ -67,7 +67,10 @@ async def _read_export(url: str, access: ClusterAccess, environment: Mapping[str
 
     Errors: ApiError, HostError for a token file that cannot be read.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ApiError("GET", url, f"the annotation {EXPORT_URL} is no URL: {error}") from None
     if parts.scheme != "https" or not parts.hostname or "@" in parts.netloc:
         raise ApiError("GET", url, f"the annotation {EXPORT_URL} is no https URL without a user")
     authority = environment.get(AUTHORITY_VARIABLE, "")

@@ -25,14 +25,13 @@ from nodewright.cluster.kubeconfig_files import (
     UserSection,
     merged_kubeconfig,
 )
-from nodewright.cluster.proxies import environment_proxy
+from nodewright.cluster.proxies import environment_proxy, proxy_rule
 from nodewright.errors import Fault, InputError
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 _CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
-_PROXY_SCHEMES = ("http", "https")
 
 
 def load_access(
@@ -187,7 +186,7 @@ def _cluster_faults(cluster: Located[ClusterSection]) -> list[Fault]:
         faults.append(cluster.fault("server", "must be set"))
     elif rule := _url_rule(section.server):
         faults.append(cluster.fault("server", rule, section.server))
-    if section.proxy_url and (rule := _proxy_rule(section.proxy_url)):
+    if section.proxy_url and (rule := proxy_rule(section.proxy_url)):
         faults.append(cluster.fault("proxy-url", rule, section.proxy_url))
     faults += _pem_faults(cluster, "certificate-authority", section.certificate_authority)
     has_authority = bool(section.certificate_authority or section.certificate_authority_data)
@@ -207,18 +206,6 @@ def _url_rule(server: str) -> str:
     except ValueError as error:
         return f"must be a URL: {error}"
     return "" if is_valid else "must be a URL that begins with https:// or http:// and names a host"
-
-
-def _proxy_rule(proxy: str) -> str:
-    try:
-        parts = urlsplit(proxy)
-        has_address = bool(parts.hostname) and parts.port != 0
-    except ValueError as error:
-        return f"must be a URL: {error}"
-    if parts.scheme not in _PROXY_SCHEMES:
-        supported = ", ".join(_PROXY_SCHEMES)
-        return f"proxies of the scheme {parts.scheme or 'none'} are not supported; supported: {supported}"
-    return "" if has_address else "must be a URL that names a host"
 
 
 def _server_url(server: str) -> str:

@@ -4,11 +4,17 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
+from nodewright.errors import Fault, InputError
+
+_PROXY_SCHEMES = ("http", "https")
+
 
 def environment_proxy(url: str, environment: Mapping[str, str]) -> str:
     """The URL of the proxy for that URL; empty for none.
 
+    Errors:  InputError for a proxy that cannot be used.
     Follows: Go, net/http, ProxyFromEnvironment; golang.org/x/net/http/httpproxy, config.init and useProxy.
+    Departs: proxies of the scheme socks5 are not supported.
 
     >>> environment_proxy("https://api.example:6443", {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": ".internal"})
     'http://proxy:3128'
@@ -18,7 +24,24 @@ def environment_proxy(url: str, environment: Mapping[str, str]) -> str:
     proxy = _first_value(environment, *names)
     if not proxy or not _may_use_proxy(parts, _first_value(environment, "NO_PROXY", "no_proxy")):
         return ""
-    return proxy if "://" in proxy else f"http://{proxy}"
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if rule := proxy_rule(proxy):
+        variable = next(name for name in names if environment.get(name))
+        raise InputError([Fault(source=f"${variable}", value=proxy, rule=rule)])
+    return proxy
+
+
+def proxy_rule(proxy: str) -> str:
+    """Why the URL is none of a proxy that can be used; empty: it is one."""
+    try:
+        parts = urlsplit(proxy)
+        has_address = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        return f"must be a URL: {error}"
+    if parts.scheme not in _PROXY_SCHEMES:
+        supported = ", ".join(_PROXY_SCHEMES)
+        return f"proxies of the scheme {parts.scheme or 'none'} are not supported; supported: {supported}"
+    return "" if has_address else "must be a URL that names a host"
 
 
 def _first_value(environment: Mapping[str, str], *names: str) -> str:

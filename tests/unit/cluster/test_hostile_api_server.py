@@ -14,10 +14,12 @@ from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_
 
 from nodewright.agent.effects import RecordEvent
 from nodewright.cluster import api_client, object_watch
-from nodewright.cluster.access import AccessOptions, PEMSource
+from nodewright.cluster.access import AccessOptions, ClusterAccess, PEMSource
 from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.exported_node import EXPORT, EXPORT_URL, exported_cluster_node
 from nodewright.cluster.kubeconfig import load_access
+from nodewright.cluster.node_sources import NodeReading
 from nodewright.cluster.object_list import collected_pages
 from nodewright.cluster.object_watch import OverlongLineError, lines_of
 from nodewright.cluster_node.api_access import ApiAccess
@@ -174,3 +176,30 @@ def test_a_proxy_that_is_no_url_is_a_fault_of_the_kubeconfig(proxy: str, tmp_pat
     path.write_bytes(msgspec.json.encode(config))
     with pytest.raises(InputError, match="proxy-url"):
         load_access(AccessOptions(kubeconfig=str(path)), {"HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://[::1",
+        "https://\u2100/",
+        "https://127.0.0.1:b/",
+        "https://127.0.0.1:99999/",
+        "http://127.0.0.1/",
+        "x",
+    ],
+)
+def test_a_node_that_names_no_url_as_its_exporter_is_read_without_one(url: str) -> None:
+    amounts = {"cpu": "2", "memory": "4Gi", "pods": "10"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n", "annotations": {EXPORT_URL: url}},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+    reading = NodeReading(node=msgspec.json.encode(node), pods=())
+    access = ClusterAccess(server="https://127.0.0.1:1")
+    captured = asyncio.run(exported_cluster_node("n", reading, access, {}))
+    (source,) = [source for source in captured.profile.spec.sources if source.name == EXPORT]
+    assert source.error
+    assert source.assumed

@@ -3,6 +3,7 @@
 import pytest
 
 from nodewright.cluster.proxies import environment_proxy
+from nodewright.errors import InputError
 
 PROXY = "http://proxy:3128"
 
@@ -42,3 +43,11 @@ def test_each_scheme_has_its_variable() -> None:
     assert environment_proxy("https://x", environment) == "http://a:1"
     assert environment_proxy("http://x", environment) == "http://b:1"
     assert environment_proxy("http://x", {}) == ""
+
+
+@pytest.mark.parametrize(
+    "proxy", ["socks5://a:1", "http://[", "http://a:99999", "http://", "::::", "http://a:b"]
+)
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_an_error(proxy: str) -> None:
+    with pytest.raises(InputError, match=r"\$https_proxy"):
+        environment_proxy("https://x", {"https_proxy": proxy})
