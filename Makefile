@@ -17,7 +17,7 @@ PURE := src/nodewright/values/*,src/nodewright/hardware/*,src/nodewright/kuberne
 # Branch coverage of the pure layers, in per cent: it may only grow.
 PURE_COVERAGE := 99
 
-.PHONY: help setup check test demo demo-agent demo-containers demo-cluster idle load containers shots guide bench bench-fleet bench-million bench-scheduling measure soak fuzz docs protos format clean bench-compare
+.PHONY: help setup check test demo demo-agent demo-containers demo-cluster idle load many containers shots guide bench bench-fleet bench-million bench-scheduling measure soak fuzz docs protos format clean bench-compare
 .DEFAULT_GOAL := check
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo 'make bench    time what must be fast;  make bench-compare BASE=COMMIT  beside another commit;  make fuzz  broken input;  make soak  laws with many examples'
 	@echo 'make bench-fleet   what fleets cost by their number of pods;  make bench-million  1,000,000 pods on 10,000 nodes'
 	@echo 'make measure  as root: how fast plain processes start here;  make load  an agent under 1,000 requests a second'
+	@echo 'make many     as root: ten thousand manifests at once'
 
 setup: $(STAMP)
 
@@ -161,6 +162,10 @@ bench-compare: $(STAMP)
 # As root: an agent under a thousand requests a second; into docs/figures.
 load: $(STAMP)
 	$(BIN)/python -m tools.load
+
+# Ten thousand manifests at once: how the socket answers meanwhile. Needs root and cgroups.
+many: $(STAMP)
+	$(BIN)/python -m tools.many_manifests
 
 # kube-scheduler alone and with the extender, with the real parts of KUBEBUILDER_ASSETS: minutes.
 bench-scheduling: $(STAMP)

@@ -49,6 +49,8 @@ _STAMP_RESOLUTION_S = 0.02
 _MAX_UNFINISHED = 4
 """Files of a directory that may be unread for lack of an answer: each keeps a thread."""
 _FILES_A_THREAD = 100
+_FILES_A_POLL = 1000
+"""So many new or changed files are published at once, so that thousands are decided at a steady rate."""
 _PODS_BETWEEN_YIELDS = 50
 _NO_STAMP = FileStamp(0, 0, 0)
 _NO_CONTENT = ManifestContent()
@@ -175,9 +177,14 @@ class ManifestDirectory:
         for name in [file for file in self._files if file not in stamps]:
             next_poll_s = min(next_poll_s, self._wait_or_remove(name))
         names = sorted(stamps.keys() - being_written)
-        results = await self._read_changed({name: stamps[name] for name in names})
+        # At the start all files are read first: a pod whose file is not read yet would be taken for removed.
+        limit = len(names) if self._published is None else _FILES_A_POLL
+        results, has_more = await self._read_changed({name: stamps[name] for name in names}, limit)
         for name in names:
-            next_poll_s = min(next_poll_s, self._take_result(name, results))
+            if name in results or name in self._files:
+                next_poll_s = min(next_poll_s, self._take_result(name, results))
+        if has_more:
+            next_poll_s = 0.0
         if self._unfinished:
             next_poll_s = min(next_poll_s, self.read_timeout_s)
         contents = [
@@ -222,9 +229,12 @@ class ManifestDirectory:
             self.listener.record_warning("ManifestsNotRead", error_text)
 
     async def _read_changed(
-        self, stamps: Mapping[str, FileStamp | None]
-    ) -> dict[str, "_ReadManifest | None"]:
-        """The files that have changed, as they are now; None for those that are gone, or no files."""
+        self, stamps: Mapping[str, FileStamp | None], limit: int
+    ) -> tuple[dict[str, "_ReadManifest | None"], bool]:
+        """So many of the files that have changed, as they are now, and whether there are more.
+
+        None for those that are gone, or no files.
+        """
         results: dict[str, _ReadManifest | None] = {}
         waiting: list[tuple[str, FileStamp | None]] = []
         for name, stamp in stamps.items():
@@ -238,6 +248,7 @@ class ManifestDirectory:
                 results[name] = _ReadManifest(_NO_STAMP, fault=self._unfinished[name])
             else:
                 waiting.append((name, known))
+        has_more, waiting = len(waiting) > limit, waiting[:limit]
         while waiting:
             if len(self._unfinished) >= _MAX_UNFINISHED:
                 results |= {name: self._unread(name) for name, _ in waiting}
@@ -248,13 +259,14 @@ class ManifestDirectory:
             except TimeoutError:
                 name = job.abandon()
                 if name:
-                    limit = f"{self.read_timeout_s:g} s"
-                    fault = f"{self._path_of(name)}: cannot be read to its end within {limit}"
+                    fault = (
+                        f"{self._path_of(name)}: cannot be read to its end within {self.read_timeout_s:g} s"
+                    )
                     self._unfinished[name] = fault
                     results[name] = _ReadManifest(_NO_STAMP, fault=fault)
             results |= job.results
             waiting = waiting[job.count :]
-        return results
+        return results, has_more
 
     def _unread(self, name: str) -> "_ReadManifest":
         others = len(self._unfinished)

@@ -11,6 +11,7 @@ import pytest
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observations import Observation, SourcePodsListed
+from nodewright.agent.observe import manifest_sources
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.observe.manifest_sources import (
     ManifestDirectory,
@@ -147,6 +148,25 @@ def test_files_come_and_go(bench: Bench) -> None:
     assert bench.published.names == ["a-node-a", "b-node-a"]
     time.sleep(0.26)
     assert bench.look().names == ["b-node-a"]
+
+
+def test_many_new_files_are_published_bit_by_bit_but_at_the_start_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_sources, "_FILES_A_POLL", 2)
+    for number in range(5):
+        bench.write(f"{number}.yaml", pod(f"first-{number}"))
+    bench.look()
+    assert len(bench.published.names) == 5
+    for number in range(5, 10):
+        bench.write(f"{number}.yaml", pod(f"later-{number}"))
+    counts, waits_s = [], []
+    for _ in range(4):
+        waits_s.append(asyncio.run(bench.manifests.poll()))
+        counts.append(len(bench.published.names))
+    assert counts == [7, 9, 10, 10]
+    assert waits_s[:2] == [0.0, 0.0]
+    assert waits_s[2] > 0
 
 
 def test_several_documents_and_lists_count(bench: Bench) -> None:
