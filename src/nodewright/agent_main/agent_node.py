@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observations import SourcePodsListed
-from nodewright.agent.observe.manifest_sources import SourceListener, watch_directory
+from nodewright.agent.observe.manifest_sources import watch_directory
 from nodewright.agent.observe.manifest_url import watch_url
+from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.supervision import BackgroundTask
 from nodewright.agent_main.agent_settings import (
     AgentSettings,

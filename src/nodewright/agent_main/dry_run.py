@@ -11,8 +11,8 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.observe.pressure_monitor import pods_cgroup
+from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.outcome import IterationResult, StateChanges
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText

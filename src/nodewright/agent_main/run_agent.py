@@ -17,8 +17,8 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.observe.event_recorder import EventRecorder
-from nodewright.agent.observe.manifest_sources import SourceListener
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
+from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods.cgroup_reconcile import run_cgroup_reconciler
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.log_rotation import LogRotatePolicy, rotate_logs

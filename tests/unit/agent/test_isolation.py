@@ -17,7 +17,8 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.observe import manifest_sources
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
-from nodewright.agent.observe.manifest_sources import ManifestDirectory, SourceListener
+from nodewright.agent.observe.manifest_sources import ManifestDirectory
+from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.pods import pod_sources
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.runtime_configs import ProcessConfigBuilder

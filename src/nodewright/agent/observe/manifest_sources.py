@@ -1,26 +1,18 @@
 """Sources of pods: what they publish, and watched directories."""
 
-import asyncio
 import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-from msgspec.structs import replace
-
 from nodewright.agent.agent_state import PodSource
-from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observations import Observation, SourcePodsListed
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
+from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.agent.supervision import error_text
-from nodewright.core.admission_plugins import with_runtime_class
-from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.errors import InputError
 from nodewright.formats.pod_files import (
     MAX_MANIFEST_BYTES,
@@ -32,7 +24,6 @@ from nodewright.formats.pod_files import (
 from nodewright.host.bounded_read import FileStamp, read_stamped_file, run_in_daemon_thread
 from nodewright.host.directory_watch import DirectoryWatch
 from nodewright.host.file_store import NotRegularFileError
-from nodewright.kubernetes.objects import Pod
 
 _MANIFEST_ORIGINS = {
     PodSource.FILE: ManifestOrigin.FILE,
@@ -51,62 +42,9 @@ _MAX_UNFINISHED = 4
 _FILES_A_THREAD = 100
 _FILES_A_POLL = 1000
 """So many new or changed files are published at once, so that thousands are decided at a steady rate."""
-_PODS_BETWEEN_YIELDS = 50
 _NO_STAMP = FileStamp(0, 0, 0)
 _NO_CONTENT = ManifestContent()
 _EDITOR_SUFFIXES = ("~", ".swp", ".swo", ".swx", ".tmp", ".part")
-
-
-class SourceListener(msgspec.Struct, frozen=True):
-    """What sources report to."""
-
-    node_name: str
-    observe: Callable[[Observation], None]
-    record_event: Callable[[RecordEvent], None]
-    object_cache: ConfigObjectCache
-
-    def record_warning(self, reason: str, message: str) -> None:
-        """Records a warning about the node."""
-        self.record_event(RecordEvent(uid="", is_warning=True, reason=reason, message=message))
-
-    async def set_pods(
-        self, source: PodSource, location: str, contents: list[ManifestContent]
-    ) -> tuple[Pod, ...]:
-        """Publishes all that a source has now."""
-        by_name: dict[str, Pod] = {}
-        self.object_cache.put_runtime_classes(
-            source,
-            location,
-            [runtime_class for content in contents for runtime_class in content.runtime_classes],
-        )
-        runtimes = tuple(self.object_cache.runtime_classes().values())
-        for number, content in enumerate(contents):
-            if number % _PODS_BETWEEN_YIELDS == 0:
-                await asyncio.sleep(0)
-            for written in content.pods:
-                pod = with_defaults(replace(written, spec=with_runtime_class(written.spec, runtimes)[0]))
-                if pod.full_name in by_name:
-                    self.record_warning(
-                        "ManifestRepeated",
-                        f"{location}: {pod.full_name} is defined more than once; the last definition is used",
-                    )
-                by_name[pod.full_name] = pod
-        by_uid: dict[str, Pod] = {}
-        for pod in by_name.values():
-            if pod.uid in by_uid:
-                first = by_uid[pod.uid].full_name
-                self.record_warning(
-                    "ManifestRepeated",
-                    f"{location}: {pod.full_name} has the uid of {first} ({pod.uid}); the last definition is used",
-                )
-            by_uid[pod.uid] = pod
-        maps = [config_map for content in contents for config_map in content.config_maps]
-        self.object_cache.put(
-            source, location, maps, [secret for content in contents for secret in content.secrets]
-        )
-        pods = tuple(by_uid.values())
-        self.observe(SourcePodsListed(source, pods))
-        return pods
 
 
 # ---------------------------------------------------------------- directories

@@ -8,7 +8,8 @@ from http import HTTPStatus
 
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observe.manifest_sources import SourceListener, fault_text
+from nodewright.agent.observe.manifest_sources import fault_text
+from nodewright.agent.observe.source_listener import SourceListener
 from nodewright.formats.pod_files import (
     MAX_MANIFEST_BYTES,
     ManifestOrigin,
