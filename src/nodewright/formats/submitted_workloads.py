@@ -82,6 +82,8 @@ def submitted_controller(
         template = replace(template, spec=_stateful_set_pod(template.spec, spec))
     is_judged = is_template_judged(value["kind"], spec)
     in_template = tuple(pod_violations(template, is_template=True)) if is_judged else ()
+    if is_judged and template.spec.ephemeral_containers:
+        in_template += tuple(written_resource_violations(_written_spec(value), "spec"))
     read = UnadmittedWorkload(workload=workload, value=value, is_stored=False)
     return SubmittedController(
         replace(read, valid=None if in_template else template),
@@ -95,6 +97,14 @@ def submitted_controller(
             *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
         ),
     )
+
+
+def _written_spec(value: dict[str, Any]) -> dict[str, Any]:
+    """The spec in the template of a document that passed the schema check, as it is written."""
+    template = value
+    for step in POD_TEMPLATES[value["apiVersion"], value["kind"]].path:
+        template = template.get(step) or {}
+    return template.get("spec") or {}
 
 
 def _stateful_set_pod(pod: PodSpec, spec: dict[str, Any]) -> PodSpec:
