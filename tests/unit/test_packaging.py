@@ -218,3 +218,9 @@ def test_the_action_knows_only_commands_that_exist() -> None:
     names = re.findall(r"^    (\w+)\) run nodewright (\w+)", (ACTION / "check.sh").read_text(), re.MULTILINE)
     assert [name for name, command in names if name != command or name not in app.list_commands(None)] == []  # type: ignore[arg-type] # a group without context
     assert len(names) == 3
+
+
+def test_the_unit_of_the_agent_lets_no_user_list_its_directory() -> None:
+    unit = (ROOT / "packaging/nodewright-agent.service").read_text("utf-8").splitlines()
+    assert "StateDirectoryMode=0711" in unit
+    assert any(line.startswith("StateDirectory=") for line in unit)
