@@ -71,6 +71,8 @@ def completions(table: CompletionEntry, arguments: Sequence[str]) -> Completions
 
 _OF_CLUSTER = {"-n": "namespaces", "--namespace": "namespaces", "--context": "contexts"}
 _KIND = re.compile(r"[a-z.,]+")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._@:/+=,%-]+")
+"""A name that means nothing to a shell."""
 
 
 def names_in_cluster(table: CompletionEntry, arguments: Sequence[str]) -> Sequence[str]:
@@ -142,7 +144,8 @@ def _cluster_names(kind: str, words: Sequence[str]) -> Sequence[str]:
         context=_value_of(words, "--context"),
         kubeconfig=_value_of(words, "--kubeconfig"),
     )
-    return cluster_words(query)
+    # A shell shows the names, and puts them into the command line as they are.
+    return [name for name in cluster_words(query) if _PLAIN_NAME.fullmatch(name)]
 
 
 def _value_of(words: Sequence[str], *names: str) -> str | None:
