@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from nodewright.errors import HostError
 from nodewright.host.file_store import write_atomically
+from nodewright.host.root_directory import require_trusted
 
 RENEWAL_MARGIN_S = 30 * 86_400
 _CREATION_TIMEOUT_S = 60.0
@@ -30,10 +31,11 @@ class KeyPair(NamedTuple):
 def ensure_key_pair(directory: Path, name: str, addresses: tuple[str, ...]) -> KeyPair:
     """The pair in the directory; creates a new one if there is none or it expires within a month.
 
-    Errors:  HostError.
+    Errors:  HostError, also for a directory that another user has made or could replace: its key would be no secret.
     Follows: v1.36, cmd/kubelet/app/server.go, InitializeTLS: `kubelet.crt` and `kubelet.key` below `pki`.
     Departs: an expiring pair is replaced at the next start; the key is an elliptic-curve key, for cheap handshakes.
     """
+    require_trusted(directory)
     pair = KeyPair(directory / "kubelet.crt", directory / "kubelet.key")
     if pair.key.is_file() and _remaining_validity_s(pair.certificate) > RENEWAL_MARGIN_S:
         return pair
@@ -98,7 +100,8 @@ def make_key_pair(directory: Path, name: str, addresses: list[str]) -> None:
     private_key = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(0o700, parents=True, exist_ok=True)
+    require_trusted(directory)
     directory.chmod(0o700)
     write_atomically(directory / "kubelet.key", private_key)
     public = certificate.public_bytes(serialization.Encoding.PEM)

@@ -32,10 +32,10 @@ def prepare_root_directory(path: Path) -> None:
         another user can replace is refused, as sshd does (StrictModes).
     Errors:  HostError.
     """
-    _require_trusted(path)
+    require_trusted(path)
     try:
         path.mkdir(PASS_THROUGH, parents=True, exist_ok=True)
-        _require_trusted(path)
+        require_trusted(path)
         path.chmod(PASS_THROUGH)
         for name, mode in SUBDIRECTORIES.items():
             (path / name).mkdir(mode, exist_ok=True)
@@ -48,31 +48,8 @@ def prepare_root_directory(path: Path) -> None:
         raise HostError("prepare", str(path), error.strerror or str(error)) from None
 
 
-def admit_users(path: Path, users: Iterable[int]) -> None:
-    """Lets these users pass through the directory, besides its owner and group; others may not.
-
-    Follows: Linux, acl(5); include/uapi/linux/posix_acl_xattr.h.
-    Errors:  OSError, where the file system has no access control lists.
-    """
-    admitted = sorted({*users} - {os.geteuid()})
-    if not admitted:
-        with contextlib.suppress(OSError):
-            os.removexattr(path, _ACCESS_LIST)
-        path.chmod(CLOSED)
-        return
-    entries = [
-        (_OWNER, _ALL, _NO_ID),
-        *((_USER, _EXECUTE, user) for user in admitted),
-        (_GROUP, _READ_EXECUTE, _NO_ID),
-        (_MASK, _READ_EXECUTE, _NO_ID),
-        (_OTHER, 0, _NO_ID),
-    ]
-    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
-    os.setxattr(path, _ACCESS_LIST, content)
-
-
-def _require_trusted(path: Path) -> None:
-    """Checks that only root and the agent's own user can replace the directory or anything on the way to it.
+def require_trusted(path: Path) -> None:
+    """Checks that only root and this process's own user can replace the directory or anything on the way to it.
 
     Errors: HostError.
     """
@@ -103,6 +80,29 @@ def _require_trusted(path: Path) -> None:
             place /= name
     if place.exists() and _writers(place.stat()):
         raise HostError("use", str(path), f"{_writers(place.stat())} can write to it")
+
+
+def admit_users(path: Path, users: Iterable[int]) -> None:
+    """Lets these users pass through the directory, besides its owner and group; others may not.
+
+    Follows: Linux, acl(5); include/uapi/linux/posix_acl_xattr.h.
+    Errors:  OSError, where the file system has no access control lists.
+    """
+    admitted = sorted({*users} - {os.geteuid()})
+    if not admitted:
+        with contextlib.suppress(OSError):
+            os.removexattr(path, _ACCESS_LIST)
+        path.chmod(CLOSED)
+        return
+    entries = [
+        (_OWNER, _ALL, _NO_ID),
+        *((_USER, _EXECUTE, user) for user in admitted),
+        (_GROUP, _READ_EXECUTE, _NO_ID),
+        (_MASK, _READ_EXECUTE, _NO_ID),
+        (_OTHER, 0, _NO_ID),
+    ]
+    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    os.setxattr(path, _ACCESS_LIST, content)
 
 
 def _require_safe_parent(path: Path, parent: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_certificate_that_expires_soon_is_replaced(tmp_path: Path, monkeypatch
 def test_a_key_pair_that_cannot_be_created_is_an_error_with_the_reason(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_text("")
-    with pytest.raises(HostError, match="create a TLS key"):
+    with pytest.raises(HostError, match="Not a directory"):
         ensure_key_pair(place / "pki", "node1", ())
 
 
@@ -54,3 +54,24 @@ def test_an_invalid_certificate_is_replaced(tmp_path: Path) -> None:
     pair = ensure_key_pair(tmp_path, "node1", ())
     assert pair.certificate.read_text().startswith("-----BEGIN CERTIFICATE")
     assert stat.S_IMODE(pair.key.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of files")
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_directory_that_another_user_has_made_is_refused(tmp_path: Path, *, is_link: bool) -> None:
+    shared, ours = tmp_path / "tmp", tmp_path / "ours"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    make_key_pair(ours, "node1", [])
+    ours.chmod(0o755)
+    theirs = shared / "nodewright-export-0"
+    if is_link:
+        theirs.symlink_to(ours)
+    else:
+        ours.rename(theirs)
+    os.chown(theirs, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(HostError, match="belongs to user 65534"):
+        ensure_key_pair(theirs, "node1", ())
+    with pytest.raises(HostError, match="belongs to user 65534"):
+        make_key_pair(theirs, "node1", [])
+    assert not is_link or stat.S_IMODE(ours.stat().st_mode) == 0o755
