@@ -31,6 +31,7 @@ from nodewright.agent_main.runtime_setup import RuntimeParts
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.cluster.access import ClusterAccess
 from nodewright.cluster.api_client import ApiClient
+from nodewright.cluster.object_names import name_selector
 from nodewright.cluster_node.api_access import ApiAccess
 from nodewright.cluster_node.event_writer import EventWriter
 from nodewright.cluster_node.mirror_pods import MirrorPods
@@ -117,7 +118,7 @@ async def cluster_member(
         ApiClient(access, max_connections=0) as watch_client,
     ):
         api = ApiAccess(client, watch_client)
-        nodes = Reflector(api, NODES, f"metadata.name={identity.name}", clock)
+        nodes = Reflector(api, NODES, name_selector(identity.name), clock)
         pods = Reflector(api, PODS, f"spec.nodeName={identity.name}", clock)
         registration = _registration(api, identity, nodes, parts)
         registration.is_new_machine = not (root_dir / NODE_OBJECT).exists()

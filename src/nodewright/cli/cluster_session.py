@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from nodewright.cluster.object_names import name_selector
 from nodewright.output.terminal import print_message
 
 if TYPE_CHECKING:
@@ -162,14 +163,14 @@ class ClusterSession:
         from nodewright.cluster.object_names import NODES, PODS  # noqa: PLC0415 - start-up time
 
         targets = [
-            WatchTarget(path=name.kind.path(self.selection.namespace), fields=f"metadata.name={name.name}")
+            WatchTarget(path=name.kind.path(self.selection.namespace), fields=name_selector(name.name))
             if name.name
             else WatchTarget(path=name.kind.path(self.selection.namespace), labels=self.selection.labels)
             for name in self.names
         ]
         for word in self.nodes:
             node = word.partition("/")[2]
-            targets.append(WatchTarget(path=NODES.path(""), fields=f"metadata.name={node}"))
+            targets.append(WatchTarget(path=NODES.path(""), fields=name_selector(node)))
             targets.append(WatchTarget(path=PODS.path(""), fields=f"spec.nodeName={node}"))
         if self.reads_all_nodes:
             targets += [WatchTarget(path=kind.path("")) for kind in (NODES, PODS)]

@@ -8,6 +8,19 @@ import msgspec
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
 
+_SPECIAL = str.maketrans({"\\": "\\\\", ",": "\\,", "=": "\\="})
+
+
+def name_selector(name: str) -> str:
+    r"""The field selector of the object of a name, whatever the name is.
+
+    Follows: v1.36, apimachinery/pkg/fields/selector.go, OneTermEqualSelector and EscapeValue.
+
+    >>> name_selector("web"), name_selector("a,b=c")
+    ('metadata.name=web', 'metadata.name=a\\,b\\=c')
+    """
+    return f"metadata.name={name.translate(_SPECIAL)}"
+
 
 class ResourceKind(msgspec.Struct, frozen=True):
     """A kind of objects and where the API server has it."""

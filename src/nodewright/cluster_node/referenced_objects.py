@@ -8,6 +8,7 @@ import msgspec
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.supervision import BackgroundTask, run_supervised
 from nodewright.agent.timing import elapsed_s, gather_all
+from nodewright.cluster.object_names import name_selector
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.core.environment.pod_references import (
@@ -118,7 +119,7 @@ class ReferencedObjects:
     def create_reflector(self, reference: ObjectReference) -> Reflector:
         """A reflector for one object."""
         path = f"/api/v1/namespaces/{reference.namespace}/{reference.resource}"
-        return Reflector(self._api, path, f"metadata.name={reference.name}", self._clock, watch_s=_WATCH_S)
+        return Reflector(self._api, path, name_selector(reference.name), self._clock, watch_s=_WATCH_S)
 
     @property
     def now_s(self) -> float:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.object_names import name_selector
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.host.certificates import CertificateRequest, is_request_of_key
@@ -68,7 +69,7 @@ async def _signed(api: ClusterAPI, clock: Clock, name: str, uid: str) -> bytes:
 
     Errors: RequestRejectedError.
     """
-    reflector = Reflector(api, SIGNING_REQUESTS, f"metadata.name={name}", clock)
+    reflector = Reflector(api, SIGNING_REQUESTS, name_selector(name), clock)
     has_changed = asyncio.Event()
     reflector.on_change = lambda _uid: has_changed.set()
     following = asyncio.ensure_future(reflector.run())

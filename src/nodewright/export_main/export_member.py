@@ -12,6 +12,7 @@ from nodewright.cluster.access import AccessOptions
 from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.kubeconfig import load_access
+from nodewright.cluster.object_names import name_selector
 from nodewright.cluster_node.api_access import ApiAccess
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
@@ -38,7 +39,7 @@ class ClusterPods:
 
     def __init__(self, api: ClusterAPI, node_name: str, clock: Clock) -> None:
         self._pods = Reflector(api, PODS, f"spec.nodeName={node_name}", clock)
-        self._node = Reflector(api, NODES, f"metadata.name={node_name}", clock)
+        self._node = Reflector(api, NODES, name_selector(node_name), clock)
         self._node_name = node_name
         self.on_change: Callable[[], None] = lambda: None
         for reflector in (self._pods, self._node):
