@@ -40,6 +40,13 @@ class ExportAccess(msgspec.Struct, frozen=True, kw_only=True):
     key: Path | None = None
     token_file: Path | None = None
 
+    @property
+    def warning(self) -> str:
+        """What is not safe about it; empty: nothing."""
+        if self.token_file is None or self.authority is not None:
+            return ""
+        return "without --export-ca-file any node can read the token of --export-token-file"
+
     def tls(self) -> ssl.SSLContext:
         """The TLS context.
 

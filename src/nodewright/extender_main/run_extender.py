@@ -107,6 +107,8 @@ async def open_process(
         key=options.export_client_key,
         token_file=options.export_token_file,
     )
+    if export_access.warning:
+        print_log_line(f"warning: {export_access.warning}")
     api = await open_api(stack, options)
     cluster = TrackedCluster()
     followers = await stack.enter_async_context(ExportFollowers(export_access, cluster, clock))

@@ -117,3 +117,10 @@ def test_a_bug_does_not_end_the_following() -> None:
     assert followers.errors["internal"] == 1
     assert len(clock.pauses_s) == 1
     assert log[0].startswith("node n1: ")
+
+
+def test_a_token_for_exporters_that_are_not_verified_is_worth_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    assert "--export-ca-file" in ExportAccess(token_file=file).warning
+    assert not ExportAccess(token_file=file, authority=file).warning
+    assert not ExportAccess().warning
