@@ -62,6 +62,8 @@ CONTAINERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"initContainers": [{"name": "a", "ports": ports((80, 1))}, {"name": "b", "ports": ports((80, 1))}]}, []),
     ({"initContainers": [{"name": "a", "ports": ports((80, 1), (80, 2))}]},
      ["initContainers[0].ports[1].hostPort Duplicate value TCP//80"]),
+    ({"initContainers": [{"name": "a"}, {"name": "b", "ports": ports((80, 1), (80, 2))}]},
+     ["initContainers[0].ports[1].hostPort Duplicate value TCP//80"]),  # Upstream names the first for all.
     ({"hostNetwork": True, "containers": [{**MAIN, "ports": ports((0, 80), (81, 81), (83, 82))}]},
      ["containers[0].ports[2].hostPort Invalid value 83: must match `containerPort` when `hostNetwork` is true"]),
     ({"hostNetwork": True, "containers": [{**MAIN, "ports": ports((0, 80))}, {"name": "b", "ports": ports((0, 80))}]},

@@ -53,6 +53,13 @@ def test_a_pod_without_a_node_has_filter_rejections() -> None:
     )
 
 
+def test_of_several_missing_resources_of_a_node_all_are_counted() -> None:
+    pod = run(some_nodes(2), some_pods(1, a_template("cpu=600 memory=2000Gi example.com/gpu=3"))).pods[0]
+    assert pod.filter_rejections == tuple(
+        FilterRejections("NodeResourcesFit", resource, 2) for resource in ("cpu", "example.com/gpu", "memory")
+    )
+
+
 def test_of_pods_that_arrive_together_the_highest_priority_is_first() -> None:
     pods = [*some_pods(1, a_template("cpu=6")), *some_pods(1, a_template("cpu=6", priority=9), "q")]
     assert fates(pods) == "waiting,running"
