@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from nodewright.cluster.access import AccessOptions, ExecPlugin
 from nodewright.cluster.api_answers import json_error
 from nodewright.cluster.api_error import ApiError
@@ -22,9 +24,11 @@ from nodewright.cluster.tls import tls_context
 from nodewright.errors import JSON_ERRORS, InputError
 from nodewright.formats.manifests import workloads_from
 from nodewright.kubernetes.objects import ObjectMeta, Pod
-from nodewright.profiles.node_export import encode_node_export, node_export, read_node_export
+from nodewright.profiles.node_export import bytes_digest, encode_node_export, node_export, read_node_export
 from nodewright.profiles.profile_files import load_profile
+from nodewright.scheduling.export_reader import ExportReader
 from nodewright.scheduling.extender_protocol import decode_binding, decode_call, decode_preemption
+from nodewright.scheduling.tracked_cluster import TrackedCluster
 from nodewright.values.instant import Instant
 from tools.source import ROOT
 
@@ -142,6 +146,7 @@ def cluster_targets() -> Mapping[str, tuple[Reader, tuple[bytes, ...]]]:
             tuple(json.dumps(json.loads(line)["object"]).encode() for line in recorded),
         ),
         "export of a node": (lambda content: read_node_export(content, "export.json"), (_export(),)),
+        "export after another one": (_read_next_export, (_export(),)),
     }
 
 
@@ -196,6 +201,23 @@ def _read_credential(content: bytes) -> None:
             command="cat", arguments=(file.name,), api_version=_EXEC, interactive_mode="Never"
         )
         asyncio.run(run_plugin(plugin, 5.0))
+
+
+def _read_next_export(content: bytes) -> None:
+    """Reads the content after a valid export of the node, with a digest that fits its profile."""
+    reader = ExportReader()
+    reader.read(_export(), "export.json")
+    try:
+        document = msgspec.json.decode(content)
+        profile = msgspec.json.encode(document["profile"], order="sorted")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
+        return  # Without a profile it is read as a first one.
+    content = msgspec.json.encode(
+        {**document, "digest": bytes_digest(profile), "profile": msgspec.Raw(profile)}
+    )
+    cluster = TrackedCluster()
+    export = reader.read(content, "export.json")
+    cluster.put_export("n", export.profile, generation=export.generation, now_s=0.0)
 
 
 def _export() -> bytes:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.supervision import BackgroundTask, run_supervised
+from nodewright.agent.timing import ShortCollections
 from nodewright.api.access import Authorizer, Grants
 from nodewright.api.http_server import ListenAddress, TLSContextSource, log_to_stderr, serve_network
 from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
@@ -175,6 +176,7 @@ async def run_extender(options: ExtenderOptions) -> int:
     Errors: InputError with the faults of the options; HostError for addresses that cannot be used.
     """
     log_to_stderr()
+    ShortCollections().install()
     clock, stop = HostClock(), stop_event()
     security = server_tls(options), call_authorizer(options)
     async with AsyncExitStack() as stack:

@@ -25,6 +25,7 @@ from nodewright.extender_main.shard_messages import (
     VictimAnswer,
     VictimShare,
 )
+from nodewright.output.terminal import print_log_line
 from nodewright.scheduling.admit_answer import candidate_answers
 from nodewright.scheduling.extender_protocol import decode_sent_pod
 from nodewright.scheduling.placement_decisions import (
@@ -59,6 +60,7 @@ class ShardAnswers:
         except InputError as error:
             return ShareFault(str(error), error.faults)
         except CustomPolicyError as error:
+            print_log_line(f"the scorer of --policies fails: {error}")
             return ShareFault(str(error))
 
     def _answer_now(

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from nodewright.agent.supervision import run_supervised
+from nodewright.agent.timing import ShortCollections
 from nodewright.errors import HostError, InputError
 from nodewright.extender_main.extender_options import ExtenderOptions
 from nodewright.extender_main.run_extender import log_event, open_process
@@ -32,6 +33,7 @@ async def run_worker(connection: socket.socket) -> None:
     number, options = msgspec.msgpack.decode(
         await reader.readexactly(length), type=tuple[int, ExtenderOptions], dec_hook=_path
     )
+    ShortCollections().install()
     owners = NodeOwners(options.workers)
     clock = HostClock()
     async with AsyncExitStack() as stack:
