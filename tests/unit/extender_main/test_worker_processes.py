@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,11 @@ def test_a_worker_answers_and_is_reported_when_it_ends(tmp_path: Path) -> None:
         process = await changes.get()
         reason = "the cluster has not been read yet"
         while reason:
-            answer = await worker.ask(CountsShare())
-            assert isinstance(answer, CountsAnswer)
-            reason = answer.not_ready_reason
+            # On a busy machine the process may not have started after the time for an answer.
+            with suppress(WorkerLostError):
+                answer = await worker.ask(CountsShare())
+                assert isinstance(answer, CountsAnswer)
+                reason = answer.not_ready_reason
         os.kill(process, signal.SIGKILL)
         with pytest.raises(HostError, match="worker 0"):
             await running
