@@ -249,9 +249,8 @@ class LoadClient:
         started_s = time.perf_counter()
         try:
             content = await self._answer(verb, body)
-        except (
-            aiohttp.ServerDisconnectedError
-        ):  # the connection was idle for too long; Go's client sends again as well
+        except aiohttp.ClientConnectionError:
+            # The connection was idle for too long; Go's client sends again as well.
             content = await self._answer(verb, body)
         self.times.setdefault(verb, []).append(time.perf_counter() - started_s)
         return msgspec.json.decode(content)
