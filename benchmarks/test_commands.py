@@ -1,6 +1,8 @@
 """Whole commands, from exec to answer, on inputs of the size of a node or of a cluster."""
 
 import json
+import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -11,6 +13,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 PODS_OF_A_CLUSTER = 10_000
+PODS_OF_A_LARGE_CLUSTER = 100_000
 WORKLOADS = 10_000
 KUBELET = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -92,17 +95,52 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
     return written(path, map(live_pod, range(PODS_OF_A_CLUSTER)))
 
 
-@pytest.mark.parametrize("command", ["requests", "admit", "fleet"])
-def test_pods_of_a_cluster_as_json(benchmark: BenchmarkFixture, cluster: str, command: str) -> None:
-    arguments = {
+def arguments_for(command: str, cluster: str) -> tuple[str, ...]:
+    """The arguments of a command about the pods of a cluster."""
+    nodes = Path(cluster).with_name("nodes.csv")
+    rows = (f"node-{at},64,256Gi\n" for at in range(1000))
+    nodes.write_text("name,cpu,memory\n" + "".join(rows), "utf-8")
+    return {
         "requests": ("requests", "-f", cluster),
         "admit": ("admit", "-f", cluster, "--node", "epyc-7742-2s-nps1"),
-        "fleet": ("fleet", "--nodes", str(Path(cluster).with_name("nodes.csv")), "--pods", cluster),
-    }
-    rows = (f"node-{at},64,256Gi\n" for at in range(1000))
-    Path(cluster).with_name("nodes.csv").write_text("name,cpu,memory\n" + "".join(rows), "utf-8")
+        "fleet": ("fleet", "--nodes", str(nodes), "--pods", cluster),
+    }[command]
+
+
+@pytest.mark.parametrize("command", ["requests", "admit", "fleet"])
+def test_pods_of_a_cluster_as_json(benchmark: BenchmarkFixture, cluster: str, command: str) -> None:
     pedantic: Any = benchmark.pedantic
-    pedantic(nodewright, args=arguments[command], rounds=1)
+    pedantic(nodewright, args=arguments_for(command, cluster), rounds=1)
+
+
+@pytest.fixture(scope="module")
+def large_cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same of ten times as many pods, with fewer variables: 400 MB."""
+    if "NODEWRIGHT_BENCH_LARGE" not in os.environ:
+        pytest.skip("NODEWRIGHT_BENCH_LARGE is not set: a file of 400 MB, and a minute for each command")
+    path = tmp_path_factory.mktemp("large") / "pods.json"
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{\n    "apiVersion": "v1",\n    "items": [\n')
+        for number in range(PODS_OF_A_LARGE_CLUSTER):
+            live = live_pod(number)
+            del live["spec"]["containers"][0]["env"][5:]
+            live["metadata"]["annotations"] = {"example.com/team": "shop"}
+            file.write(",\n" if number else "")
+            file.write(json.dumps(live, indent=4))
+        file.write('],\n    "kind": "List",\n    "metadata": {"resourceVersion": ""}\n}\n')
+    return str(path)
+
+
+@pytest.mark.parametrize("command", ["requests", "admit", "fleet"])
+def test_pods_of_a_large_cluster_as_json(
+    benchmark: BenchmarkFixture, large_cluster: str, command: str
+) -> None:
+    """Also notes the largest memory of the command, in MiB."""
+    before_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    pedantic: Any = benchmark.pedantic
+    pedantic(nodewright, args=arguments_for(command, large_cluster), rounds=1)
+    most_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    benchmark.extra_info["largest_so_far_mib"] = max(most_kib, before_kib) // 1024
 
 
 def test_lint_of_workloads_on_a_node(benchmark: BenchmarkFixture, tmp_path: Path) -> None:

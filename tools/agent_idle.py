@@ -39,7 +39,7 @@ def main() -> int:
         sys.stderr.write("measuring an agent takes root: its pods get cgroups of their own\n")
         return 1
     with tempfile.TemporaryDirectory(prefix="nodewright-idle.") as folder:
-        found = measured(Path(folder), told.pods, told.seconds)
+        found = idle_figures(Path(folder), told.pods, told.seconds)
     FIGURES.parent.mkdir(exist_ok=True)
     FIGURES.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     sys.stdout.write(json.dumps(found, indent=2) + "\n")
@@ -53,7 +53,7 @@ def told_in(page: str, found: dict[str, Any]) -> str:
     return re.sub(r"(?m)^(\| CPU \|)[^|]*", rf"\1 {found['cpuPercent']} % of a core ", page)
 
 
-def measured(folder: Path, pods: int, seconds: float) -> dict[str, Any]:
+def idle_figures(folder: Path, pods: int, seconds: float) -> dict[str, Any]:
     """An agent with so many pods, looked at for so long once it has settled.
 
     Units: seconds.
@@ -61,13 +61,13 @@ def measured(folder: Path, pods: int, seconds: float) -> dict[str, Any]:
     workload = folder / "pods"
     workload.mkdir()
     for number in range(pods):
-        (workload / f"p{number}.json").write_text(json.dumps(_pod(number)), "utf-8")
+        (workload / f"p{number}.json").write_text(json.dumps(sleeping_pod(number)), "utf-8")
     with running(folder, "--workload-dir", str(workload)) as (agent, client):
-        _until(lambda: _count_running(client) == pods)
+        _until(lambda: count_running(client) == pods)
         time.sleep(SETTLED_S)
-        before, began = _cpu_s(agent), time.monotonic()
+        before, wakes, began = _cpu_s(agent), _wakes(agent), time.monotonic()
         time.sleep(seconds)
-        took, used = time.monotonic() - began, _cpu_s(agent) - before
+        took, used, woken = time.monotonic() - began, _cpu_s(agent) - before, _wakes(agent) - wakes
         status = Path(f"/proc/{agent}/status").read_text("ascii")
         rss = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     return {
@@ -75,6 +75,7 @@ def measured(folder: Path, pods: int, seconds: float) -> dict[str, Any]:
         "seconds": round(took),
         "rssMiB": round(rss / 1024, 1),
         "cpuPercent": round(used / took * 100, 3),
+        "wakesPerMinute": round(woken / took * 60),
         "targets": TARGETS,
         "commit": _commit(),
         "python": sys.version.split()[0],
@@ -119,7 +120,8 @@ def _answers(client: AgentClient) -> bool:
     return True
 
 
-def _count_running(client: AgentClient) -> int:
+def count_running(client: AgentClient) -> int:
+    """Number of the agent's pods that run."""
     return sum(one["status"].get("phase") == "Running" for one in client.get("api/v1/pods")["items"])
 
 
@@ -129,6 +131,16 @@ def _cpu_s(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def _wakes(pid: int) -> int:
+    """How often the process has waited, all its threads together."""
+    statuses = [path.read_text("ascii") for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(
+        int(count)
+        for status in statuses
+        for count in re.findall(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)
+    )
+
+
 def _commit() -> str:
     found = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -136,7 +148,8 @@ def _commit() -> str:
     return found.stdout.strip()
 
 
-def _pod(number: int) -> dict[str, Any]:
+def sleeping_pod(number: int) -> dict[str, Any]:
+    """The manifest of a pod that sleeps."""
     container = {
         "name": "main",
         "image": "none",

@@ -27,6 +27,7 @@ from nodewright.core.requests.effective_resources import (
 )
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
+from nodewright.core.requests.spec_cache import cached_by_spec
 from nodewright.kubernetes.objects import Pod, ResourceList
 from nodewright.kubernetes.resource_names import CPU, MEMORY
 from nodewright.values.cpu_time import MIN_SHARES, NO_QUOTA, cpu_shares
@@ -138,11 +139,7 @@ def qos_cpu_shares(pods: Iterable[Pod], rules: RequestRules = NEWEST_REQUEST_RUL
     Follows: v1.36, kubelet/cm/qos_container_manager_linux.go, setCPUCgroupConfig.
     """
     milli = MilliCPU(
-        sum(
-            pod_requests(pod, rules.options()).get(CPU, ZERO).milli_value()
-            for pod in pods
-            if qos_class(pod, rules.pod_level) is QOSClass.BURSTABLE
-        )
+        sum(_cpu_request(pod, rules) for pod in pods if qos_class(pod, rules.pod_level) is QOSClass.BURSTABLE)
     )
     return {
         QOSClass.GUARANTEED: CgroupSettings(),
@@ -168,8 +165,18 @@ def qos_memory_requests(
     for pod in pods:
         pod_class = qos_class(pod, rules.pod_level)
         if pod_class in sums:
-            sums[pod_class] = Bytes(sums[pod_class] + pod_requests(pod).get(MEMORY, ZERO).value())
+            sums[pod_class] = Bytes(sums[pod_class] + _memory_request(pod))
     return sums
+
+
+@cached_by_spec  # an agent adds up the requests of all pods at each start and end of a pod
+def _cpu_request(pod: Pod, rules: RequestRules) -> MilliCPU:
+    return MilliCPU(pod_requests(pod, rules.options()).get(CPU, ZERO).milli_value())
+
+
+@cached_by_spec
+def _memory_request(pod: Pod) -> Bytes:
+    return Bytes(pod_requests(pod).get(MEMORY, ZERO).value())
 
 
 def with_memory_qos(
