@@ -59,7 +59,9 @@ def test_a_cluster_that_does_not_answer_has_no_names(server: FakeApiServer) -> N
     assert list(names_in_cluster(TABLE_NOW, ["explain", "pod/"])) == []
 
 
-@pytest.mark.parametrize("name", ["a$(id)", "a b", "a\n:0", "a\x1b[2J", "a`id`", "a;id", "-f\ty", "a'", "", "é"])
+@pytest.mark.parametrize(
+    "name", ["a$(id)", "a b", "a\n:0", "a\x1b[2J", "a`id`", "a;id", "-f\ty", "a'", "", "é"]
+)
 def test_names_that_mean_something_to_a_shell_are_left_out(name: str, server: FakeApiServer) -> None:
     server.add("/api/v1/namespaces", {"metadata": {"name": name}})
     assert list(names_in_cluster(TABLE_NOW, ["explain", "-n", ""])) == ["jobs", "shop"]
