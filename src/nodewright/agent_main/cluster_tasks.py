@@ -84,6 +84,7 @@ async def cluster_tasks(
     config = parts[0].state.node.config
     identity = node_identity(settings, config, agent.system_info, has_process_streams=has_process_streams)
     async with cluster_member(credentials.access, identity, parts, settings.root_dir) as member:
+        agent.metric_sources.append(member.mirrors.metrics_text)
         tasks = tuple(member.tasks())
         kubelet = parts[0].state.node.config.parts.kubelet
         if not (credentials.is_issued or kubelet.server_tls_bootstrap):

@@ -7,6 +7,7 @@ Departs: preemptions are counted at the decision, not when the pod has ended; th
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import NamedTuple
 
 from nodewright.agent.agent_state import AgentState, PodStage
@@ -317,11 +318,45 @@ def _pods(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSamp
             _gauge(name, help_text, "static"),
             [MetricSample((value,), counts[value]) for value in ("", "true")],
         )
+    yield (
+        _gauge("kubelet_working_pods", "Pods by phase of their life.", "lifecycle", "config", "static"),
+        _working_pods(state),
+    )
     stages = Counter(str(record.stage) for record in state.pods.values())
     yield (
         _gauge("nodewright_pods", "Pods by stage.", "stage"),
         [MetricSample((str(value),), stages[value]) for value in PodStage],
     )
+
+
+def _working_pods(state: AgentState) -> list[MetricSample]:
+    """The pods that are worked on; those that only the runtime knows are being ended.
+
+    Follows: v1.36, kubelet/kubelet_pods.go, HandlePodCleanups.
+    """
+    counts = Counter[Labels]()
+    for record in state.pods.values():
+        lifecycle = _LIFECYCLES.get(record.stage)
+        if lifecycle is not None:
+            is_desired = record.is_in_source or record.has_api_object
+            static = "true" if record.source.is_static_pod_source else ""
+            counts[lifecycle, "desired" if is_desired else "orphan", static] += 1
+    counts["terminating", "runtime_only", "unknown"] = len(state.orphans)
+    kinds = (*product(("desired", "orphan"), ("", "true")), ("runtime_only", "unknown"))
+    return [
+        MetricSample((lifecycle, *kind), counts[(lifecycle, *kind)])
+        for lifecycle in ("sync", "terminating", "terminated")
+        for kind in kinds
+    ]
+
+
+_LIFECYCLES = {
+    PodStage.ALLOCATING: "sync",
+    PodStage.WAITING: "sync",
+    PodStage.ACTIVE: "sync",
+    PodStage.TERMINATING: "terminating",
+    PodStage.TERMINATED: "terminated",
+}
 
 
 def _cpus(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:

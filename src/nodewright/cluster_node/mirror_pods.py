@@ -14,6 +14,7 @@ from nodewright.cluster_node.pod_informer import MIRROR_ANNOTATION, is_mirror
 from nodewright.cluster_node.reflector import BackOffDelay, Reflector
 from nodewright.formats.pod_files import CONFIG_HASH_ANNOTATION
 from nodewright.host.ports import Clock
+from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.profiles.profile_yaml import object_document
 
 _STATIC_SOURCES = frozenset({PodSource.FILE, PodSource.HTTP})
@@ -56,6 +57,14 @@ class MirrorPods:
     def reconcile(self) -> None:
         """Has the mirror pods looked at."""
         self._wake.set()
+
+    def metrics_text(self) -> str:
+        """The number of mirror pods.
+
+        Follows: v1.36, kubelet/metrics/metrics.go, MirrorPodCount.
+        """
+        family = MetricFamily("kubelet_mirror_pods", MetricType.GAUGE, "Mirror pods in the API server.")
+        return family_text(family, [MetricSample((), len(self._mirrors()))])
 
     def target_of(self, record: PodRecord) -> str:
         """The uid of the object that shows a pod: its own, or its mirror pod's; empty: there is none."""

@@ -257,6 +257,8 @@ async def test_decisions_are_counted_by_the_kubelets_names(node: HTTPSAgent) -> 
     text = (await node.request("/metrics")).text
     for line in (
         "kubelet_running_pods 2",
+        'kubelet_working_pods{lifecycle="sync",config="desired",static=""} 2',
+        'kubelet_working_pods{lifecycle="terminating",config="runtime_only",static="unknown"} 0',
         "kubelet_topology_manager_admission_requests_total 3",
         "kubelet_cpu_manager_pinning_requests_total 2",
         "kubelet_cpu_manager_pinning_errors_total 1",

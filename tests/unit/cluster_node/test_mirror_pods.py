@@ -82,6 +82,7 @@ def test_a_static_pod_gets_a_mirror_pod_that_the_node_owns() -> None:
         assert mirror["metadata"]["uid"] != "front"
         assert (mirror["spec"]["nodeName"], "priority" in mirror["spec"]) == ("node1", False)
         assert bench.hashes() == ["1"]
+        assert bench.mirrors.metrics_text().endswith("\nkubelet_mirror_pods 1\n")
         assert bench.mirrors.target_of(static_record()) == mirror["metadata"]["uid"]
         assert bench.mirrors.target_of(static_record("2")) == ""
 
