@@ -26,6 +26,9 @@ class AgentStatusError(Exception):
         self.code, self.reason, self.message = code, reason, message
 
 
+MAX_ANSWER_BYTES, _MAX_ERROR_BYTES = 256 << 20, 1 << 20
+
+
 class AgentClient:
     """A client for the agent behind a unix socket."""
 
@@ -69,7 +72,10 @@ class AgentClient:
     ) -> Any:
         connection, response = self._request(method, route, query, body)
         try:
-            return json.loads(response.read())
+            content = response.read(MAX_ANSWER_BYTES + 1)
+            if len(content) > MAX_ANSWER_BYTES:
+                raise ValueError(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
+            return json.loads(content)
         except (OSError, http.client.HTTPException, *JSON_ERRORS) as error:
             raise HostError("talk to the agent at", str(self.path), self._error_text(error)) from None
         finally:
@@ -90,7 +96,7 @@ class AgentClient:
             connection.request(method, target, None if body is None else json.dumps(body))
             response = connection.getresponse()
             if response.status >= http.client.BAD_REQUEST:
-                _raise_for_status(response.status, response.read())
+                _raise_for_status(response.status, response.read(_MAX_ERROR_BYTES))
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise HostError("talk to the agent at", str(self.path), self._error_text(error)) from None
