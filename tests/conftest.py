@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 # A loaded machine is no reason to fail.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -48,15 +49,22 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection(session: pytest.Session) -> None:
+def pytest_collection() -> None:
     """Collects without the garbage collector, which would walk through all that is collected again and again."""
-    del session
     gc.disable()
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Starts the garbage collector again, for what tests make: modules and items last until the end."""
-    del session
+@given(st.none())
+def _first_law(_nothing: None) -> None:
+    """Holds."""
+
+
+def pytest_collection_finish() -> None:
+    """Starts the garbage collector again, for what tests make: modules and items last until the end.
+
+    Before, hypothesis sets itself up: it looks among the objects that can be collected for random numbers.
+    """
+    _first_law()
     gc.freeze()
     gc.enable()
 

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(bool(lacking_kubelet()), reason=lacking_kubelet()),
 ]
 PODS = "/api/v1/namespaces/default/pods"
-POD_COUNT = 25
+POD_COUNT, PODS_TO_A_REMOVAL = 25, 5
 _DECISION_S = 60
 
 
@@ -70,6 +70,15 @@ def kubelet_verdict(server: RealAPIServer, name: str, kubelet: RealKubelet) -> K
     raise AssertionError(f"{name}: {status}\n{kubelet.log()}")
 
 
+def remove_pod(server: RealAPIServer, name: str, kubelet: RealKubelet) -> None:
+    """Deletes a pod, and waits until the kubelet has ended it."""
+    assert server.request("DELETE", f"{PODS}/{name}").code == 200
+    deadline = time.monotonic() + _DECISION_S
+    while server.request("GET", f"{PODS}/{name}").code != 404:
+        assert time.monotonic() < deadline, kubelet.log()
+        time.sleep(0.05)
+
+
 def holdings(content: bytes, uids: Collection[str]) -> dict[str, Any]:
     """What the containers of the pods hold by a state file; the kubelet writes blocks of memory in any order."""
     state = json.loads(content)
@@ -87,9 +96,16 @@ def compare_pods(
     server: RealAPIServer, made_up: MadeUpNode, kubelet: RealKubelet, node: Node
 ) -> tuple[int, int]:
     """The numbers of pods that both admit and refuse."""
-    admitted: set[str] = set()
-    refused = 0
-    for pod in made_up.pods(POD_COUNT):
+    admitted: dict[str, str] = {}
+    refused = removed = 0
+    for number, pod in enumerate(made_up.pods(POD_COUNT)):
+        if number % PODS_TO_A_REMOVAL == 0 and len(admitted) > 1:
+            # The kubelet forgets what the pod held at the next admission.
+            uid, name = list(admitted.items())[removed % len(admitted)]
+            remove_pod(server, name, kubelet)
+            node = node.without_pod(uid)
+            del admitted[uid]
+            removed += 1
         created = server.create(PODS, pod)
         if created.code != 201:
             continue  # E.g. limits of containers above those of the pod.
@@ -100,14 +116,14 @@ def compare_pods(
         assert KubeletVerdict(result.reason, result.message) == real, pod
         node = result.node
         if result.admitted:
-            admitted.add(uid)
+            admitted[uid] = name
         else:
             refused += 1
         for file, content in written_state_files(node.state).contents.items():
             if file in ("cpu_manager_state", "memory_manager_state"):
                 theirs = (kubelet.root / file).read_bytes()
                 assert holdings(content, admitted) == holdings(theirs, admitted), (file, pod)
-    return len(admitted), refused
+    return len(admitted) + removed, refused
 
 
 def compare_node(server: RealAPIServer, folder: Path, seed: int) -> tuple[int, int]:

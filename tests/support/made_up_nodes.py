@@ -127,7 +127,7 @@ class MadeUpNode:
             "nodeName": "worker",
             "containers": containers,
             "initContainers": first,
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "restartPolicy": "Always",

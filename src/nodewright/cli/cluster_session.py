@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from nodewright.cluster.object_names import name_selector
 from nodewright.output.terminal import print_message
 
 if TYPE_CHECKING:

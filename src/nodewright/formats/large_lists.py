@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import msgspec
 
-from nodewright.errors import InputError
+from nodewright.errors import JSON_ERRORS, InputError
 from nodewright.formats.json_documents import (
     JSONValueDecoder,
     NotJSONError,
