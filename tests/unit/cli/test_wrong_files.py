@@ -1,5 +1,6 @@
 """Files of a wrong kind, and values that no type can hold, are errors with file and rule: never an empty answer."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.output.exit_codes import ERROR
+from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.profiles.state_files.pod_resource_state import _checksum
 from tools.source import ROOT
 
@@ -153,3 +154,33 @@ def test_a_directory_of_nodes_has_nothing_that_never_ends(
     os.mkfifo(tmp_path / "node.yaml")
     assert run(["upgrade", "--from", "1.35", "--to", "1.36", "--nodes", str(tmp_path)]) == ERROR
     assert "node.yaml: cannot be read: is not a regular file" in capsys.readouterr().err
+
+
+def test_a_cgroup_file_that_is_no_text_is_a_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "kubepods").mkdir()
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    (tmp_path / "kubepods/memory.max").write_bytes(b"\xff")
+    command = f"cgroups -f {E}/agent/web.yaml --node vm-4 --diff {tmp_path}"
+    assert run(command.split()) == NO
+    assert "/kubepods/memory.max" in capsys.readouterr().out
+
+
+def test_an_attribute_of_a_topology_with_a_name_that_is_none_is_passed_over(tmp_path: Path) -> None:
+    topology = yaml.safe_load((Path(E) / "worker-3/topology.yaml").read_text())
+    topology["attributes"] = [{"name": {}}]
+    (tmp_path / "topology.yaml").write_text(json.dumps(topology))
+    command = f"node capture --configz {E}/worker-3/configz.json --node-object {E}/worker-3/node.json --pods {E}/worker-3/pods.json --nrt {tmp_path}/topology.yaml"
+    assert run(command.split()) == YES
+
+
+@pytest.mark.parametrize("expect", ['{"start": "x"}', '"x"', "[]", "7", "null", '{"steps": 5}'])
+def test_an_answer_of_a_wrong_kind_is_a_failed_vector(
+    tmp_path: Path, expect: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with gzip.open(ROOT / "tests/conformance/vectors/memory-manager.jsonl.gz", "rt") as lines:
+        vector = json.loads(next(lines))
+    (tmp_path / "v.jsonl").write_text(json.dumps({**vector, "expect": json.loads(expect)}))
+    assert run(["verify", str(tmp_path / "v.jsonl")]) in (NO, ERROR)
+    assert "Traceback" not in capsys.readouterr().err
