@@ -52,13 +52,16 @@ class LoadClient:
         self.results: Counter[str] = Counter()
         self._names = tuple(cluster.nodes)
 
-    async def run(self, rate: float, seconds: float, candidates: int) -> None:
-        """Schedules so many pods a second, each at its time."""
-        tasks = []
+    async def run(self, rate: float, seconds: float, candidates: int, in_flight: int) -> None:
+        """Schedules so many pods a second, each at its time, or when fewer than ``in_flight`` are on their way."""
+        tasks: list[asyncio.Task[None]] = []
+        free = asyncio.Semaphore(in_flight)
         begin_s = time.monotonic()
         for number in range(int(rate * seconds)):
             await asyncio.sleep(max(begin_s + number / rate - time.monotonic(), 0))
+            await free.acquire()
             tasks.append(asyncio.ensure_future(self.schedule(number, candidates)))
+            tasks[-1].add_done_callback(lambda _task: free.release())
         await asyncio.gather(*tasks)
 
     async def schedule(self, number: int, candidates: int) -> None:
@@ -169,7 +172,7 @@ async def _figures(
     await asyncio.sleep(IDLE_S)
     idle_cores = (_cpu_of_all_s(process) - idle_from_s) / IDLE_S
     before_s, first_s, begin_s = _cpu_of_all_s(process), _cpu_s(process), time.monotonic()
-    await client.run(arguments.rate, arguments.seconds, arguments.candidates)
+    await client.run(arguments.rate, arguments.seconds, arguments.candidates, arguments.in_flight)
     took_s = time.monotonic() - begin_s
     spent_s, first_spent_s = _cpu_of_all_s(process) - before_s, _cpu_s(process) - first_s
     pods = sum(client.results.values())
@@ -180,6 +183,7 @@ async def _figures(
         "nodes": arguments.nodes,
         "candidates": arguments.candidates,
         "pods_per_second": arguments.rate,
+        "in_flight": arguments.in_flight,
         "seconds": round(took_s, 1),
         "ready_s": round(ready_s, 1),
         "results": dict(client.results),
@@ -249,6 +253,9 @@ def main() -> int:
     parser.add_argument("--candidates", type=int, default=500)
     parser.add_argument("--rate", type=float, default=100.0, help="pods a second")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument(
+        "--in-flight", type=int, default=100_000, help="pods at once; fewer than all: no queue grows"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="processes; a run for each")
     parser.add_argument("--write", action="store_true", help="write docs/figures/extender-load.json")
