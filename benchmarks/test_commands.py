@@ -126,8 +126,8 @@ def large_cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
             del live["spec"]["containers"][0]["env"][5:]
             live["metadata"]["annotations"] = {"example.com/team": "shop"}
             file.write(",\n" if number else "")
-            file.write(json.dumps(live, indent=4))
-        file.write('],\n    "kind": "List",\n    "metadata": {"resourceVersion": ""}\n}\n')
+            file.write(" " * 8 + json.dumps(live, indent=4).replace("\n", "\n" + " " * 8))
+        file.write('\n    ],\n    "kind": "List",\n    "metadata": {"resourceVersion": ""}\n}\n')
     return str(path)
 
 
