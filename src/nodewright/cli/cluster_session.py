@@ -159,7 +159,7 @@ class ClusterSession:
 
     def watch_targets(self) -> tuple[WatchTarget, ...]:
         """The lists whose changes may change the answer."""
-        from nodewright.cluster.object_names import NODES, PODS  # noqa: PLC0415 - start-up time
+        from nodewright.cluster.object_names import NODES, PODS, name_selector  # noqa: PLC0415 - start-up time
 
         targets = [
             WatchTarget(path=name.kind.path(self.selection.namespace), fields=name_selector(name.name))

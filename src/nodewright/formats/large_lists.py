@@ -91,7 +91,7 @@ def large_list(content: bytes, source: str, read_whole: ReadWhole) -> YAMLDocume
     """
     try:
         items = msgspec.json.decode(content, type=_RawList).items
-    except msgspec.DecodeError:  # other JSON, or none: the reader of whole texts finds out
+    except JSON_ERRORS:  # other JSON, or none: the reader of whole texts finds out
         return None
     span = _span(content, items)
     if span is None:

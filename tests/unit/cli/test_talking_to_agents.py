@@ -295,7 +295,6 @@ async def test_logs(town: Town) -> None:
     assert (await town.says("logs", "web", "--since", "soon"))[0] == USAGE
 
 
-@pytest.mark.slow
 @talk()
 async def test_logs_are_followed_to_the_end(town: Town) -> None:
     await town.bench.add_pods(a_pod())
@@ -309,7 +308,6 @@ async def test_logs_are_followed_to_the_end(town: Town) -> None:
     assert await following == (YES, "one\ntwo\n")
 
 
-@pytest.mark.slow
 @talk()
 async def test_node_events_and_usage(town: Town) -> None:
     assert (await town.rows("get", "node"))[0][:3] == ["node1", "Ready", "<none>"]
@@ -373,9 +371,7 @@ async def test_only_its_owner_may_ask_and_only_one_agent_listens(town: Town) -> 
         await serve_agent_api(town.agent, town.path).__aenter__()
 
 
-def test_a_socket_that_was_left_behind_is_taken_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_socket_left_behind_is_taken_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def through() -> None:
         town = Town(tmp_path, capsys)
         town.path.parent.mkdir()
