@@ -45,6 +45,10 @@ JOB = (
     .replace("  selector: {matchLabels: {a: b}}\n", "")
     .replace("spec: {containers", "spec: {restartPolicy: Never, containers")
 )
+LARGE_CPU = (
+    '{"id": "a", "family": "cpu-topology", "input": {"machine": {"num_cores": 1, "topology": [{"node_id": 0, "memory": 1, '
+    '"cores": [{"core_id": 0, "socket_id": 0, "thread_ids": [30000000000]}]}]}}, "expect": {}}'
+)
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a%d}, spec: {containers: [{name: a, image: x}]}}\n"
 FORECAST = """apiVersion: nodewright.dev/v1alpha1
 kind: UsageForecast
@@ -176,6 +180,11 @@ CASES: Mapping[str, Case] = {
     ),
     "packed vectors": ("verify @v.jsonl.gz", lambda: {"v.jsonl.gz": packed(b"\n" * 1000, 70_000)}, "the limit"),
     "a packed vector": ("verify @v.jsonl.gz", lambda: {"v.jsonl.gz": packed(b"1" * 1000, 70_000)}, "the limit"),
+    "a CPU's number in a vector": (
+        "verify @v.jsonl",
+        lambda: {"v.jsonl": LARGE_CPU},
+        "an id must be 0 to 65535",
+    ),
     "vectors without an end": ("verify /dev/zero", dict, "the limit"),
     "machines without an end": ("verify --machines /dev/zero /dev/null", dict, "which is the limit"),
     "a table without an end": (

@@ -80,12 +80,14 @@ class CPUTopology:
     """The number of CPUs of each NUMA node, descending."""
 
     def __post_init__(self) -> None:
+        # First of all: a mask of an id that is too large would take all memory.
+        cpus = CPUSet.from_ids(info.cpu for info in self.cpu_info)
         cores = _masks(self.cpu_info, lambda info: info.core)
         sockets = _masks(self.cpu_info, lambda info: info.socket)
         numa = _masks(self.cpu_info, lambda info: info.numa)
         caches = _masks(self.cpu_info, lambda info: info.uncore_cache)
         derived: dict[str, object] = {
-            "cpus": CPUSet.from_ids(info.cpu for info in self.cpu_info),
+            "cpus": cpus,
             "in_core": cores,
             "in_socket": sockets,
             "in_numa": numa,
