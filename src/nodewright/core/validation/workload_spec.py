@@ -56,6 +56,8 @@ def workload_violations(kind: str, spec: Fields, path: str = "spec") -> Iterator
         if (number := spec.get(field)) is not None and number < 0:
             yield invalid(f"{path}.{field}", number, _NEGATIVE)
     if kind == "ReplicationController" and spec.get("template") is None:
+        if not spec.get("selector"):
+            yield required(f"{path}.selector")
         yield required(f"{path}.template")
     elif kind in WITH_SELECTORS:
         yield from selector_violations(kind, spec, path)
@@ -92,6 +94,7 @@ def workload_metadata_violations(kind: str, meta: ObjectMeta, spec: Fields) -> I
         yield invalid(path, name, f"must be no more than {_MOST_CRON_JOB_BYTES} characters")
     if kind == "Job":
         yield from job_selector_violations(meta, spec)
+        spec = with_default_numbers(spec)
         if name and spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
             hostname = f"{name}-{spec['completions'] - 1}"
             if dns1123_label_errors(hostname):

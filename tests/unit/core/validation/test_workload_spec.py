@@ -74,6 +74,8 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("DaemonSet", {**VALID, "selector": None}, mismatch('{"a":"b"}')),
     ("ReplicationController", {**VALID, "selector": None}, []),  # by default the labels of the template
     ("ReplicationController", {"template": {}}, [NO_SELECTOR]),
+    ("ReplicationController", {}, [NO_SELECTOR, "spec.template: Required value"]),
+    ("ReplicationController", {"selector": {"a": "b"}}, ["spec.template: Required value"]),
     ("Job", {"template": {}}, []),  # its selector is generated
 ]  # fmt: skip
 
