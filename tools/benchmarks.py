@@ -182,6 +182,32 @@ reaches it. What is left is about 550 calls for a pod of the recorded sequences,
 their merge a quarter, allocation a quarter, predicates a sixth (half of it the pod's requests, which are read once for each pod),
 and the values that are made for each new state. The evidence holds what was compared anyway and is made within a microsecond:
 to make it only when it is read gains nothing.
+
+**Files: the pods of a cluster.** A List that is decoded as a whole takes ten times the memory of its text. Now its items are
+decoded one at a time, and pods that differ in name, node, token and status share what was checked and derived. What is left
+of `requests`, by CPU time: decoding JSON a seventh, the schema of metadata and status a fifth, validation and defaults a
+quarter, the report a tenth. Memory is the text and what is kept of each pod: 7 kB.
+
+**Files: a fleet from YAML.** Reading 7,064 pods and 1,213 nodes is a twentieth of the run, because equal documents are parsed once.
+The report discovered the CPU topology of each node again, a ninth of the run; it does no more. The rest is the simulation.
+
+**Lint on nodes.** A fifth of the run asked the nodes about each pod; now they are asked once about pods that differ in names, labels,
+images and environment only. What is left: events of libyaml to values a sixth, schema and validation a quarter, defaults and
+what the API server adds a fifth, rules a sixth.
+
+**Advice on thresholds.** Nine of ten checks of the eviction manager change nothing and are counted instead of played; the same
+run was simulated three times for each threshold. What is left are imports, two thirds, and the stats of all pods for each eviction.
+
+**Counterfactuals.** Half of `explain` beside 300 pods replays them on the node with another setting, eleven times; each replay is
+the engine's own step, because the state depends on the order of the pods.
+
+**Agent: memory.** 45 of 48 MiB are there once the modules are imported; docstrings are 2 MiB, and malloc's settings change
+nothing. Joined to a cluster with containers it takes 79 MiB: gRPC's library is 11 MiB and about 5 MiB of heap, the HTTP client
+10 MiB, protobuf 5 MiB. gRPC is loaded only with a CRI endpoint, or when somebody connects to the PodResources socket.
+
+**Agent: 110 pods at once.** A decision applies up to 20 pods of a list and takes some milliseconds. With one pod a decision, it takes
+0.6 ms on average, but the state is written five times as often: the whole takes twice the time. The sum of all pods' requests was
+a third of the decisions; the requests of each pod are now derived once.
 """
 
 
