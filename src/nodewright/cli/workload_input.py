@@ -1,12 +1,12 @@
 """Reading the workloads of a command, and printing what its input leaves to say."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 import click
 
 from nodewright.cli.manifest_options import ManifestOptions
-from nodewright.cli.read_progress import ReadProgressLine
 from nodewright.errors import Fault, InputError
 from nodewright.formats.custom_kinds import parsed_template_path
 from nodewright.formats.documents import InputFile, skipped_text
@@ -22,10 +22,13 @@ def read_workloads(manifests: ManifestOptions, namespace: str) -> LoadedWorkload
 
     Errors: InputError with all faults of all files.
     """
+    inputs, options = manifest_inputs(manifests), reading_options(manifests)
+    if not sys.stderr.isatty():
+        return load_workloads(inputs, namespace, **options)
+    from nodewright.cli.read_progress import ReadProgressLine  # noqa: PLC0415 - start-up time
+
     with ReadProgressLine() as progress:
-        return load_workloads(
-            manifest_inputs(manifests), namespace, **reading_options(manifests), note_progress=progress.show
-        )
+        return load_workloads(inputs, namespace, **options, note_progress=progress.show)
 
 
 def manifest_inputs(manifests: ManifestOptions) -> tuple[str | InputFile, ...]:
