@@ -195,10 +195,10 @@ The report discovered the CPU topology of each node again, a ninth of the run; i
 images and environment only. What is left: events of libyaml to values a sixth, schema and validation a quarter, defaults and
 what the API server adds a fifth, rules a sixth.
 
-**Advice on thresholds.** Nine of ten checks of the eviction manager change nothing and are counted instead of played; the same
+**Advice on thresholds.** Most checks of the eviction manager change nothing and are counted instead of played; the same
 run was simulated three times for each threshold. What is left are imports, two thirds, and the stats of all pods for each eviction.
 
-**Counterfactuals.** Half of `explain` beside 300 pods replays them on the node with another setting, eleven times; each replay is
+**Counterfactuals.** Two fifths of `explain` beside 300 pods replays them on the node with another setting, eleven times; each replay is
 the engine's own step, because the state depends on the order of the pods.
 
 **Agent: memory.** 45 of 48 MiB are there once the modules are imported; docstrings are 2 MiB, and malloc's settings change
