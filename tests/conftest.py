@@ -1,6 +1,6 @@
 """Settings for all tests: the number of examples of the laws, and which tests are measured for coverage.
 
-`--hypothesis-profile=NAME` chooses a number of examples: few in `make check`, and the same ones each time; thirty in
+`--hypothesis-profile=NAME` chooses a number of examples: few in `make check`, and the same ones each time; twenty-five in
 `make test`; ten thousand in `make soak`. Laws without settings of their own follow it.
 """
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 settings.register_profile("desk", PATIENT, max_examples=15, derandomize=True, database=None)
-settings.register_profile("full", PATIENT, max_examples=30)
+settings.register_profile("full", PATIENT, max_examples=25)
 settings.register_profile("soak", PATIENT, max_examples=10_000)
 settings.load_profile("desk")
 

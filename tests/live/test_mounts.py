@@ -22,7 +22,7 @@ fast = volumes.set_up_empty_dir("u", {"name": "fast one", "emptyDir": {"medium":
 volumes.set_up_empty_dir("u", {"name": "fast one", "emptyDir": {"medium": "Memory"}}, 7, 1 << 20)
 told = os.statvfs(fast)
 assert told.f_blocks * told.f_frsize == 1 << 20, told
-assert (fast.stat().st_mode & 0o7777, fast.stat().st_gid) == (0o2777, 7)
+assert (fast.stat().st_mode & 0o7777, fast.stat().st_gid) == (0o3777, 7)
 try:
     (fast / "much").write_bytes(b"x" * (2 << 20))
 except OSError as error:

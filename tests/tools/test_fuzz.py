@@ -10,7 +10,7 @@ from tools.fuzz_targets import file_targets
 SEED = 20260101
 WHOLE_COMMANDS = {*file_targets(), *cluster_targets()}
 """And whole clusters: they take longer than a parser."""
-COUNT = int(os.environ.get("FUZZ_INPUTS") or 500)
+COUNT = int(os.environ.get("FUZZ_INPUTS") or 300)
 
 
 @pytest.mark.slow
@@ -27,7 +27,7 @@ def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
 @pytest.mark.parametrize("target", targets())
 def test_readers_take_or_refuse_much_that_is_damaged(target: str) -> None:
     # Whole commands take longer: `make fuzz` tries them for as long as it is told to.
-    contents = islice(inputs(target, SEED + 1), 40 if target in WHOLE_COMMANDS else COUNT)
+    contents = islice(inputs(target, SEED + 1), 25 if target in WHOLE_COMMANDS else COUNT)
     findings = [tried(target, number, content) for number, content in enumerate(contents)]
     assert not any(findings), [finding for finding in findings if finding]
 

@@ -191,15 +191,21 @@ def test_a_rejected_plugin_gets_the_error(how: str, said: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "reason"), [("twice", "DeviceListRefused"), ("garbage", "DevicePluginStopped")]
+    ("how", "reason", "capacity"),
+    [
+        ("twice", "DeviceListRefused", {}),
+        ("garbage", "DevicePluginStopped", {"example.com/gpu": ("0", "0")}),
+    ],
 )
-def test_a_plugin_that_lists_nonsense_gives_the_node_nothing(how: str, reason: str) -> None:
+def test_a_plugin_that_lists_nonsense_gives_the_node_nothing(
+    how: str, reason: str, capacity: dict[str, tuple[str, str]]
+) -> None:
     @async_test
     async def trial() -> None:
         async with home() as here, plugin(*rude(here.directory, how)) as process:
             assert await line(process) == "registered"
             await here.until(lambda: bool(here.tells(reason)))
-            assert here.capacity() == {}
+            assert here.capacity() == capacity
 
     trial()
 

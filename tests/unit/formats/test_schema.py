@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from nodewright.formats.schema import checked, schema_faults
+from nodewright.kubernetes.node_profile import NodeProfileSpec
 
 
 def faults(document: Any, kind: str = "Pod") -> list[str]:
@@ -126,3 +127,9 @@ def test_faulty_list_items_become_empty_values_of_their_type() -> None:
 )
 def test_a_document_without_nulls_is_known_as_one(spec: dict[str, Any], *, may_have_nulls: bool) -> None:
     assert checked({"spec": spec}, "Pod").may_have_nulls is may_have_nulls
+
+
+@pytest.mark.parametrize("field", NodeProfileSpec.__struct_encode_fields__)
+def test_every_field_of_a_profile_can_be_read(field: str) -> None:
+    (fault,) = schema_faults({"spec": {field: -1.5}}, "NodeProfile") or (None,)
+    assert fault is None or "unknown field" not in fault.rule
