@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.agent.pods.termination import LISTED_STAGES
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.unix_sockets import prepare_socket_path, remove_socket
 from nodewright.errors import HostError
@@ -50,7 +51,6 @@ QPS, BURST_TOKENS = 100, 10
 _OLDER, _OLDER_SERVICE = "v1alpha1", "v1alpha1.PodResourcesLister"
 DIRECTORY, SOCKET = "pod-resources", "kubelet.sock"
 
-_ACTIVE = (PodStage.WAITING, PodStage.ACTIVE, PodStage.TERMINATING)
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 _STOP_GRACE_S = 0.2
 
@@ -167,7 +167,7 @@ def is_active(record: PodRecord) -> bool:
 
     Follows: v1.36, pkg/kubelet/kubelet_pods.go, isPodInactive.
     """
-    return record.stage in _ACTIVE and (
+    return record.stage in LISTED_STAGES and (
         record.stage is PodStage.TERMINATING or record.status.phase not in _TERMINAL_PHASES
     )
 

@@ -169,7 +169,7 @@ class ClusterFeed:
 
     def _owns_pod(self, document: Mapping[str, Any]) -> bool:
         """Whether the pod has no node yet, or one of this process."""
-        node = str((document.get("spec") or {}).get("nodeName") or "")
+        node = _node_of(document)
         return not node or self.owns(node)
 
     def _pod_changed(self, uid: str) -> None:
@@ -179,7 +179,7 @@ class ClusterFeed:
 
     def _apply_pod(self, uid: str, document: dict[str, Any] | None) -> None:
         known = self._bound.get(uid, "")
-        node = str(((document or {}).get("spec") or {}).get("nodeName") or "")
+        node = _node_of(document or {})
         status = (document or {}).get("status") or {}
         is_active = bool(document and node and self.owns(node)) and status.get("phase") not in _TERMINAL
         if document is not None and self.ledger.awaits(uid):
@@ -228,6 +228,11 @@ def trimmed_object(document: dict[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
     status = {key: value for key, value in (document.get("status") or {}).items() if key != "images"}
     return {**document, "metadata": metadata, "status": status}
+
+
+def _node_of(document: Mapping[str, Any]) -> str:
+    """The node that a pod is bound to; empty: none."""
+    return str((document.get("spec") or {}).get("nodeName") or "")
 
 
 def _names(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ import asyncio
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -188,14 +188,21 @@ async def run_extender(options: ExtenderOptions) -> int:
         bound = await serve_extender(stack, options, parts.calls, security)
         scheme = "http" if security[0] is None else "https"
         print_log_line(f"schedulers call {scheme}://{bound}/filter, /prioritize, /preempt and /bind")
-        running = [asyncio.ensure_future(run_supervised(task, log_event, clock)) for task in parts.tasks()]
-        try:
+        async with running(parts.tasks(), clock):
             await stop.wait()
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
     return YES
+
+
+@asynccontextmanager
+async def running(tasks: Sequence[BackgroundTask], clock: Clock) -> AsyncIterator[None]:
+    """Runs the tasks beside what is done within this context; their failures are logged."""
+    futures = [asyncio.ensure_future(run_supervised(task, log_event, clock)) for task in tasks]
+    try:
+        yield
+    finally:
+        for future in futures:
+            future.cancel()
+        await asyncio.gather(*futures, return_exceptions=True)
 
 
 async def serve_extender(

@@ -10,7 +10,7 @@ from nodewright.scheduling.admit_answer import RankedCandidates
 from nodewright.scheduling.placement_decisions import ProposedVictims
 
 MAX_FRAME_BYTES = 256 << 20
-_LENGTH_BYTES = 4
+LENGTH_BYTES = 4
 
 
 class FilterShare(msgspec.Struct, frozen=True, tag=True):
@@ -147,4 +147,4 @@ class NumberedAnswer(msgspec.Struct, frozen=True, array_like=True):
 def framed(message: Any) -> bytes:
     """The message with its length before it."""
     content = msgspec.msgpack.encode(message, enc_hook=str)
-    return len(content).to_bytes(_LENGTH_BYTES, "big") + content
+    return len(content).to_bytes(LENGTH_BYTES, "big") + content

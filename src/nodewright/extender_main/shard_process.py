@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from nodewright.agent.supervision import run_supervised
 from nodewright.agent.timing import ShortCollections
 from nodewright.errors import HostError, InputError
 from nodewright.extender_main.extender_options import ExtenderOptions
-from nodewright.extender_main.run_extender import log_event, open_process
+from nodewright.extender_main.run_extender import open_process, running
 from nodewright.extender_main.shard_answers import ShardAnswers
-from nodewright.extender_main.worker_link import answer_requests
+from nodewright.extender_main.worker_link import answer_requests, read_frame
 from nodewright.host.clock import HostClock
 from nodewright.output.terminal import print_log_line
 from nodewright.scheduling.node_owners import NodeOwners
@@ -29,10 +28,10 @@ async def run_worker(connection: socket.socket) -> None:
     Errors: InputError, HostError.
     """
     reader, writer = await asyncio.open_unix_connection(sock=connection)
-    length = int.from_bytes(await reader.readexactly(4), "big")
-    number, options = msgspec.msgpack.decode(
-        await reader.readexactly(length), type=tuple[int, ExtenderOptions], dec_hook=_path
-    )
+    message = await read_frame(reader, tuple[int, ExtenderOptions], dec_hook=_path)
+    if message is None:
+        return
+    number, options = message
     ShortCollections().install()
     owners = NodeOwners(options.workers)
     clock = HostClock()
@@ -43,14 +42,9 @@ async def run_worker(connection: socket.socket) -> None:
             clock,
             lambda name: owners.owner(name) == number,
         )
-        tasks = [asyncio.ensure_future(run_supervised(task, log_event, clock)) for task in process.tasks()]
-        try:
+        stack.callback(writer.close)
+        async with running(process.tasks(), clock):
             await answer_requests(reader, writer, ShardAnswers(process.service).answer)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            writer.close()
 
 
 def _path(kind: type, value: Any) -> Any:

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from nodewright.extender_main.shard_messages import (
+    LENGTH_BYTES,
     MAX_FRAME_BYTES,
     NumberedAnswer,
     NumberedRequest,
@@ -78,12 +79,17 @@ async def answer_requests(
             tasks.create_task(reply(message))
 
 
-async def read_frame(reader: asyncio.StreamReader, kind: type[T]) -> T | None:
-    """The next message of a connection; None at its end."""
+async def read_frame(
+    reader: asyncio.StreamReader, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None
+) -> T | None:
+    """The next message of a connection; None at its end.
+
+    ``dec_hook``: as in `msgspec.msgpack.decode`.
+    """
     try:
-        length = int.from_bytes(await reader.readexactly(4), "big")
+        length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
         assert length <= MAX_FRAME_BYTES
         content = await reader.readexactly(length)
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
-    return msgspec.msgpack.decode(content, type=kind)
+    return msgspec.msgpack.decode(content, type=kind, dec_hook=dec_hook)

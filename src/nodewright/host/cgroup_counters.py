@@ -5,27 +5,34 @@ Units: bytes; nanoseconds; counts.
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from nodewright.host.cgroup_files import flat_keyed_values
 from nodewright.host.ports import CgroupManager
+from nodewright.values.cpu_time import CFS_PERIOD, Weight, weight_to_shares
 
-_V1_FILES = (
-    *("cpuacct.usage", "cpuacct.stat", "cpu.stat", "cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us"),
-    *("memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.failcnt", "memory.stat"),
-    *("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.soft_limit_in_bytes"),
-    *("memory.oom_control", "memory.kmem.usage_in_bytes", "pids.current", "pids.max"),
-    *("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive"),
-)
-_V2_FILES = (
-    *("cpu.stat", "cpu.weight", "cpu.max", "memory.current", "memory.peak", "memory.stat", "memory.max"),
-    *("memory.swap.current", "memory.swap.max", "memory.min", "memory.events", "pids.current", "pids.max"),
-    "io.stat",
-)
+_MEMORY_FILES = {
+    1: (
+        *("memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.failcnt", "memory.stat"),
+        *("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.soft_limit_in_bytes"),
+        *("memory.oom_control", "memory.kmem.usage_in_bytes"),
+    ),
+    2: (
+        *("memory.current", "memory.peak", "memory.stat", "memory.max", "memory.swap.current"),
+        *("memory.swap.max", "memory.min", "memory.events"),
+    ),
+}
+_BYTES, _SERVICED = "blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_serviced_recursive"
+_OTHER_FILES = {
+    1: (
+        *("cpuacct.usage", "cpuacct.stat", "cpu.stat", "cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us"),
+        *("pids.current", "pids.max", _BYTES, _SERVICED),
+    ),
+    2: ("cpu.stat", "cpu.weight", "cpu.max", "pids.current", "pids.max", "io.stat"),
+}
 _UNLIMITED = 1 << 62
-_DEFAULT_PERIOD_US = 100_000
 
 
 class DeviceIO(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +55,7 @@ class CPUCounters(msgspec.Struct, frozen=True, kw_only=True):
     throttled_periods: int = 0
     throttled_ns: int = 0
     shares: int = 0
-    period_us: int = _DEFAULT_PERIOD_US
+    period_us: int = CFS_PERIOD
     quota_us: int = 0
     """0: no ceiling."""
 
@@ -93,7 +100,7 @@ def cgroup_counters(cgroups: CgroupManager, path: str) -> CgroupCounters | None:
     Follows: v1.36, cadvisor/container/libcontainer/handler.go, newContainerStats; cadvisor/container/common/helpers.go,
         getSpecInternal; opencontainers/cgroups v0.0.6, fs and fs2.
     """
-    files = cgroups.read_files(path, _V2_FILES if cgroups.version == 2 else _V1_FILES)
+    files = cgroups.read_files(path, (*_MEMORY_FILES[cgroups.version], *_OTHER_FILES[cgroups.version]))
     if files is None:
         return None
     is_v2 = cgroups.version == 2
@@ -106,6 +113,14 @@ def cgroup_counters(cgroups: CgroupManager, path: str) -> CgroupCounters | None:
         threads=_number(files, "pids.current"),
         max_threads=int(max_threads) if max_threads.isdecimal() else 0,
     )
+
+
+def memory_counters(cgroups: CgroupManager, path: str) -> MemoryCounters | None:
+    """What `cgroup_counters` has of the memory; None if the cgroup does not exist."""
+    files = cgroups.read_files(path, _MEMORY_FILES[cgroups.version])
+    if files is None:
+        return None
+    return _memory_v2(files) if cgroups.version == 2 else _memory_v1(files)
 
 
 # ---------------------------------------------------------------- version 1
@@ -122,7 +137,7 @@ def _cpu_v1(files: Mapping[str, str]) -> CPUCounters:
         throttled_periods=stat.get("nr_throttled", 0),
         throttled_ns=stat.get("throttled_time", 0),
         shares=_number(files, "cpu.shares"),
-        period_us=_number(files, "cpu.cfs_period_us") or _DEFAULT_PERIOD_US,
+        period_us=_number(files, "cpu.cfs_period_us") or CFS_PERIOD,
         quota_us=_number(files, "cpu.cfs_quota_us"),
     )
 
@@ -154,22 +169,18 @@ def _memory_v1(files: Mapping[str, str]) -> MemoryCounters:
 def _devices_v1(files: Mapping[str, str]) -> tuple[DeviceIO, ...]:
     """Lines of `8:0 Read 4096`."""
     fields = {
-        ("bytes", "Read"): "read_bytes",
-        ("bytes", "Write"): "written_bytes",
-        ("serviced", "Read"): "reads",
-        ("serviced", "Write"): "writes",
+        (_BYTES, "Read"): "read_bytes",
+        (_BYTES, "Write"): "written_bytes",
+        (_SERVICED, "Read"): "reads",
+        (_SERVICED, "Write"): "writes",
     }
     devices: dict[str, dict[str, int]] = {}
-    for kind in ("bytes", "serviced"):
-        name = "blkio.throttle.io_service_bytes_recursive" if kind == "bytes" else _SERVICED
+    for name in (_BYTES, _SERVICED):
         for line in files.get(name, "").splitlines():
             words = line.split()
-            if len(words) == 3 and (kind, words[1]) in fields and words[2].isdecimal():
-                devices.setdefault(words[0], {})[fields[kind, words[1]]] = int(words[2])
+            if len(words) == 3 and (name, words[1]) in fields and words[2].isdecimal():
+                devices.setdefault(words[0], {})[fields[name, words[1]]] = int(words[2])
     return _named_devices(devices)
-
-
-_SERVICED = "blkio.throttle.io_serviced_recursive"
 
 
 # ---------------------------------------------------------------- version 2
@@ -186,8 +197,8 @@ def _cpu_v2(files: Mapping[str, str]) -> CPUCounters:
         periods=stat.get("nr_periods", 0),
         throttled_periods=stat.get("nr_throttled", 0),
         throttled_ns=stat.get("throttled_usec", 0) * 1000,
-        shares=2 + (weight - 1) * 262142 // 9999 if weight else 0,
-        period_us=int(period) if period.isdecimal() else _DEFAULT_PERIOD_US,
+        shares=weight_to_shares(Weight(weight)) if weight else 0,
+        period_us=int(period) if period.isdecimal() else CFS_PERIOD,
         quota_us=int(quota) if quota.isdecimal() else 0,
     )
 
@@ -230,11 +241,7 @@ def _devices_v2(files: Mapping[str, str]) -> tuple[DeviceIO, ...]:
 
 
 def _named_devices(devices: Mapping[str, Mapping[str, int]]) -> tuple[DeviceIO, ...]:
-    return tuple(DeviceIO(device=name, **amounts) for name, amounts in _sorted(devices.items()))
-
-
-def _sorted(items: Iterable[tuple[str, Mapping[str, int]]]) -> list[tuple[str, Mapping[str, int]]]:
-    return sorted(items, key=lambda item: item[0])
+    return tuple(DeviceIO(device=name, **amounts) for name, amounts in sorted(devices.items()))
 
 
 def _number(files: Mapping[str, str], name: str) -> int:

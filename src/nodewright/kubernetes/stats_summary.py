@@ -185,6 +185,11 @@ class NodeStats(msgspec.Struct, frozen=True, rename="camel"):
     cpu: CPUStats | None = None
     network: NetworkStats | None = None
 
+    @property
+    def image_fs(self) -> FsStats | None:
+        """The file system of images: the runtime's, or the node's own."""
+        return self.runtime.image_fs if self.runtime is not None else self.fs
+
 
 class StatsSummary(msgspec.Struct, frozen=True, rename="camel"):
     """The node and its pods in one observation."""

@@ -3,15 +3,17 @@
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
-from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.agent.agent_state import PodRecord
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.observe.summary_provider import root_fs_stats
 from nodewright.agent.pods.resource_updates import pod_cgroup
+from nodewright.agent.pods.termination import LISTED_STAGES
 from nodewright.host.cgroup_counters import CgroupCounters, cgroup_counters
 from nodewright.host.disk_counters import DiskCounters, disk_counters
 from nodewright.host.file_store import boot_id
@@ -28,7 +30,6 @@ from nodewright.node.node_cgroups import cgroup_rules, cgroup_tree
 from nodewright.profiles.machine.host_load import boot_time
 
 _CACHE_TTL_S = 1.0
-_ACTIVE = (PodStage.WAITING, PodStage.ACTIVE, PodStage.TERMINATING)
 _NODE = "/"
 
 
@@ -98,7 +99,7 @@ class ContainerCounters:
         all_pods = cgroup_tree(config).root.path(cgroup_rules(config).driver)
         yield CountedGroup(path=all_pods, started_ns=self._loop.constants.started_ns)
         for record in state.pods.values():
-            if record.stage in _ACTIVE and record.runtime_status is not None:
+            if record.stage in LISTED_STAGES and record.runtime_status is not None:
                 path = record.cgroup or pod_cgroup(record.pod, config)
                 yield from self._pod_groups(record, path, usage)
 
@@ -118,8 +119,7 @@ class ContainerCounters:
             pod=meta.name,
             has_own_network=bool(sandboxes) and not record.pod.spec.host_network,
         )
-        disks = self._pressure.disks
-        image_fs = disks.runtime.image_fs if disks.runtime is not None else disks.fs
+        image_fs = self._pressure.disks.image_fs
         for container in runtime_status.containers:
             if container.phase is ContainerPhase.RUNNING and container.cgroup:
                 yield CountedGroup(
@@ -153,8 +153,9 @@ class ContainerCounters:
         return tuple(counted)
 
 
+@cache
 def machine_ids() -> MachineIds:
-    """The ids of this machine.
+    """The ids of this machine, read once: they do not change while it runs.
 
     Follows: v1.36, kubelet/cadvisor, MachineInfo.
     """

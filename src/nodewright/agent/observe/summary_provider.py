@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nodewright.agent.agent_state import PodRecord, PodStage
+from nodewright.agent.agent_state import PodRecord
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.pressure_monitor import PressureMonitor
 from nodewright.agent.pods.resource_updates import pod_cgroup
-from nodewright.host.cgroup_counters import MemoryCounters, cgroup_counters
+from nodewright.agent.pods.termination import LISTED_STAGES
+from nodewright.host.cgroup_counters import MemoryCounters, memory_counters
 from nodewright.host.cgroup_files import cgroup_usage
 from nodewright.host.ports import CgroupManager, ContainerUsage
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus
@@ -48,7 +49,6 @@ MIN_CPU_WINDOW_NS = 10**9 // 2
 """The shortest interval for which CPU usage is computed."""
 _OF_THE_NODE, _OF_ALL_PODS, _OF_THE_AGENT = "node", "pods", "kubelet"
 _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
-_ACTIVE = (PodStage.WAITING, PodStage.ACTIVE, PodStage.TERMINATING)
 
 
 class CgroupUsage(NamedTuple):
@@ -87,7 +87,9 @@ class SummaryProvider:
     async def _read(self) -> StatsSummary:
         state = self._loop.state
         records = [
-            pod for pod in state.pods.values() if pod.stage in _ACTIVE and pod.runtime_status is not None
+            pod
+            for pod in state.pods.values()
+            if pod.stage in LISTED_STAGES and pod.runtime_status is not None
         ]
         cgroup_paths = {
             record.pod.uid: record.cgroup or pod_cgroup(record.pod, state.node.config) for record in records
@@ -120,7 +122,7 @@ class SummaryProvider:
         at = Instant(time.time_ns())
         stats, disks = self._pressure.gauges.node_stats(), self._pressure.disks
         fs = _with_time(disks.fs, at)
-        image_fs = _with_time(disks.runtime.image_fs, at) if disks.runtime is not None else fs
+        image_fs = _with_time(disks.image_fs, at)
         memory, swap = stats.memory, stats.swap
         if memory is not None:
             memory = replace(memory, time=at, psi=self._pressure_stalls("memory"))
@@ -224,11 +226,10 @@ class SummaryProvider:
     ) -> ContainerStats:
         stalls, disks = cgroup.stalls if cgroup is not None else {}, self._pressure.disks
         at, storage = Instant(usage.at_ns), storage or ContainerStats()
-        image_fs = disks.runtime.image_fs if disks.runtime is not None else disks.fs
         return ContainerStats(
             name=container.name,
             memory=_memory_stats(usage, cgroup),
-            rootfs=_with_time(storage.rootfs or root_fs_stats(usage, image_fs), at),
+            rootfs=_with_time(storage.rootfs or root_fs_stats(usage, disks.image_fs), at),
             logs=_with_time(_log_stats(storage.logs, disks.fs), at),
             start_time=Instant(container.started_ns),
             cpu=self._cpu_stats(container.id, usage.at_ns, usage.cpu_ns, stalls.get("cpu")),
@@ -262,8 +263,7 @@ def _running(record: PodRecord) -> list[RuntimeContainerStatus]:
 def _read_cgroup(cgroups: CgroupManager, path: str, *, has_psi: bool) -> CgroupUsage:
     texts = (cgroups.read_files(path, _PRESSURES) or {}) if has_psi and cgroups.version == 2 else {}
     stats = {name.partition(".")[0]: parsed_pressure(text) for name, text in texts.items()}
-    counters = cgroup_counters(cgroups, path)
-    memory = counters.memory if counters is not None else MemoryCounters()
+    memory = memory_counters(cgroups, path) or MemoryCounters()
     return CgroupUsage(cgroup_usage(cgroups, path), stats, memory)
 
 

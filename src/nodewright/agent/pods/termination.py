@@ -19,6 +19,8 @@ ADMITTED_STAGES = (PodStage.ALLOCATING, PodStage.WAITING, PodStage.ACTIVE)
 """Stages of pods that the node has admitted and that are not being terminated."""
 COUNTED_STAGES = (*ADMITTED_STAGES, PodStage.TERMINATING)
 """Stages of pods that the node counts."""
+LISTED_STAGES = (PodStage.WAITING, PodStage.ACTIVE, PodStage.TERMINATING)
+"""Stages of pods that are listed and measured: their devices are allocated, and they have not ended."""
 
 
 KILL_TIMEOUT_S, CLEANUP_TIMEOUT_S = 10, 30
