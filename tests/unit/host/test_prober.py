@@ -25,7 +25,6 @@ COMMANDS: dict[tuple[str, ...], ExecResult] = {
 BROKEN = 'Get "http://127.0.0.1:PORT/health": net/http: HTTP/1.x transport connection broken: '
 BAD = "error: command 'bad' exited with 2: err, message: \"outerr\""
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
-TRUNCATED = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"
 
 
 def running(test: Callable[..., Coroutine[None, None, None]]) -> Callable[..., None]:
@@ -225,32 +224,7 @@ async def test_a_server_that_does_not_respond_in_time_fails_the_probe() -> None:
 @running
 async def test_a_truncated_response_is_discarded() -> None:
     with pytest.raises(HostError, match="unexpected EOF"):
-        await http(TRUNCATED)
-
-
-def test_a_response_whose_body_takes_too_long_is_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def connected(*_: object, **__: object) -> tuple[asyncio.StreamReader, NoWriter]:
-        # The headers are here at once, whatever else the machine does, so the time runs out in the body.
-        reader = asyncio.StreamReader()
-        reader.feed_data(TRUNCATED)
-        return reader, NoWriter()
-
-    monkeypatch.setattr(asyncio, "open_connection", connected)
-    with pytest.raises(HostError, match="while reading body"):
-        asyncio.run(asked({"httpGet": {"port": 80}}, 0.01))
-
-
-class NoWriter:
-    """A connection that takes all that is written to it."""
-
-    def __init__(self) -> None:
-        self.transport = self
-
-    def write(self, _: bytes) -> None: ...
-
-    async def drain(self) -> None: ...
-
-    def abort(self) -> None: ...
+        await http(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
 
 
 @pytest.fixture(scope="module")
