@@ -13,12 +13,12 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.releases.release_table import NEWEST
 from nodewright.values.golang import quoted
 
 MAX_BODY_BYTES = 10 * 1024
 _MAX_REDIRECTS, _MAX_HEADER_BYTES = 10, 64 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
-_VERSION = "1.36"
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: .*)?")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _UNESCAPED = "/?:@!$&'()*+,;=%~-._[]"
@@ -45,7 +45,7 @@ class HTTPRequest(msgspec.Struct, frozen=True):
         ]
         value_of_name = {name.lower(): value for name, value in reversed(headers)}
         if "user-agent" not in value_of_name:
-            headers.append(("User-Agent", f"kube-{purpose}/{_VERSION}"))
+            headers.append(("User-Agent", f"kube-{purpose}/{NEWEST.name}"))
         if "accept" not in value_of_name:
             headers.append(("Accept", "*/*"))
         elif not value_of_name["accept"]:

@@ -15,12 +15,13 @@ from nodewright.host.http_get import (
     join_host_port,
 )
 from nodewright.host.ports import Clock, ContainerRuntime, ExecResult, ProbeWarning
+from nodewright.releases.release_table import NEWEST
 from nodewright.values.duration import Duration
 from nodewright.values.golang import quoted
 
 _CHECK = "/grpc.health.v1.Health/Check"
 _SERVING_STATUSES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
-_USER_AGENT = "kube-probe/1.36"
+_USER_AGENT = f"kube-probe/{NEWEST.name}"
 
 
 async def check_health(host: str, port: int, service: str, timeout_s: float) -> tuple[bool, str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.releases.feature_gates import default_gates, gates_set, resolve_gates
 from nodewright.releases.release_table import NEWEST, RELEASE_TABLES
 
@@ -66,3 +67,7 @@ def test_every_rule_changes_in_some_release() -> None:
     oldest, newest = RELEASE_TABLES["1.32"].rules, NEWEST.rules
     same = {name for name in oldest.__struct_fields__ if getattr(oldest, name) == getattr(newest, name)}
     assert same == set()
+
+
+def test_a_node_that_names_no_release_has_the_newest() -> None:
+    assert NodeProfile().spec.kubernetes_version == NEWEST.name == list(RELEASE_TABLES)[-1]
