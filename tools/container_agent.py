@@ -12,6 +12,8 @@ from typing import Any
 
 from tests.live.containerd import APP, Containerd
 
+from nodewright.agent.agent_client import AgentClient
+
 NODEWRIGHT = str(Path(sys.executable).with_name("nodewright"))
 _LIMIT_S = 60.0
 SLEEPS = 'trap "exit 0" TERM; echo > /out/$POD; while :; do sleep 1 & wait $!; done'
@@ -81,13 +83,13 @@ class Agent:
         """Whether its container has said so."""
         return (self.started / name).exists()
 
-    def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until something is so."""
+    def until(self, holds: Callable[[], bool], what: str, interval_s: float = 0.02) -> None:
+        """Waits until something holds."""
         end_s = time.monotonic() + _LIMIT_S
         while not holds():
             if time.monotonic() > end_s:
                 raise SystemExit(f"not within {_LIMIT_S:g} s: {what}\n{self.log()}")
-            time.sleep(0.002)
+            time.sleep(interval_s)
 
     def container_processes(self) -> set[int]:
         """The first processes of all containers that sleep, whether the runtime knows them or not."""
@@ -115,6 +117,14 @@ class Agent:
         rss_kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK"), int(rss_kib) / 1024
 
+    def pods(self) -> list[dict[str, Any]]:
+        """The pods that the agent shows."""
+        return self._items("pods")
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events that the agent shows."""
+        return self._items("events")
+
     def ask(self, *words: str) -> str:
         """What a command of ours prints."""
         environment = {**os.environ, "NODEWRIGHT_SOCKET": str(self.root / "agent.sock")}
@@ -136,6 +146,10 @@ class Agent:
         for tree in trees():
             for place, _, _ in os.walk(f"{tree}{self.cgroup_root}", topdown=False):
                 Path(place).rmdir()
+
+    def _items(self, kind: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = AgentClient(self.root / "agent.sock").get("api/v1", kind)["items"]
+        return items
 
     def _command(self) -> list[str]:
         # Where the runtime sees mounts, whichever these are.

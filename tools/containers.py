@@ -28,6 +28,7 @@ from tools.source import ROOT, commit
 
 FIGURES = ROOT / "docs" / "figures" / "containers.json"
 _IDLE_PODS, _IDLE_S, _IN_FLIGHT = 10, 20, 20
+_PRECISION_S = 0.002
 _KUBELET = {"startSeconds": 0.25, "startExclusiveSeconds": 0.31, "rssMiB": 89, "cpuPercent": 1.3}
 """What a kubelet 1.36.2 takes for the same, on a machine of this kind, idle otherwise."""
 
@@ -119,7 +120,7 @@ def _churn(agent: Agent, names: list[str], in_flight: int, choose: random.Random
         while waiting and len(running) < in_flight:
             running.append(waiting.pop())
             agent.write(running[-1], choose.choice(({}, EXCLUSIVE if len(running) == 1 else {})))
-        agent.until(lambda: any(map(agent.runs, running)), f"one of {running} runs")
+        agent.until(lambda: any(map(agent.runs, running)), f"one of {running} runs", _PRECISION_S)
         name = choose.choice([one for one in running if agent.runs(one)])
         agent.drop(name)
         running.remove(name)
@@ -128,7 +129,7 @@ def _churn(agent: Agent, names: list[str], in_flight: int, choose: random.Random
 def _until_quiet(agent: Agent) -> None:
     agent.until(lambda: not agent.containerd.shims(), "all shims are gone")
     agent.until(lambda: not groups(agent), "all groups of pods are gone")
-    agent.until(lambda: not agent.ask("get", "pods", "-A", "-o", "name").strip(), "the agent has none")
+    agent.until(lambda: not agent.pods(), "the agent has none")
     time.sleep(2)
 
 
@@ -176,7 +177,7 @@ def evictions(times: int) -> dict[str, Any]:
 def _start_s(agent: Agent, name: str, resources: dict[str, Any]) -> float:
     began_ns = time.time_ns()
     agent.write(name, resources)
-    agent.until(lambda: agent.runs(name), f"{name} runs")
+    agent.until(lambda: agent.runs(name), f"{name} runs", _PRECISION_S)
     took_s = ((agent.started / name).stat().st_mtime_ns - began_ns) / 10**9
     agent.drop(name)
     agent.until(lambda: not agent.containerd.shims(), f"{name} ends")
@@ -211,7 +212,7 @@ async def _alone_s(agent: Agent, name: str) -> float:
         )
     )
     await runtime.start_container(await runtime.create_container(sandbox, wish))
-    await asyncio.to_thread(agent.until, partial(agent.runs, name), f"{name} runs")
+    await asyncio.to_thread(agent.until, partial(agent.runs, name), f"{name} runs", _PRECISION_S)
     took_s = ((agent.started / name).stat().st_mtime_ns - began_ns) / 10**9
     await runtime.stop_sandbox(sandbox)
     await runtime.remove_sandbox(sandbox)

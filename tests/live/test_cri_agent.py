@@ -1,6 +1,5 @@
 """An agent with containers, as people run it: it starts pods, dies, comes back, and ends them."""
 
-import json
 import os
 import signal
 from functools import partial
@@ -29,9 +28,10 @@ def test_containers_outlive_an_agent_that_is_killed() -> None:
         agent.start()
         agent.until(lambda: agent.runs("later"), "a pod runs that came meanwhile")
         assert set(before) < set(agent.containerd.shims())
-        agent.until(lambda: "Running" in agent.ask("get", "pods"), "the agent tells")
-        told = json.loads(agent.ask("get", "pods", "-o", "json"))
-        counts = [one["restartCount"] for pod in told["items"] for one in pod["status"]["containerStatuses"]]
+        agent.until(lambda: "Running" in str(agent.pods()), "the agent shows the pods")
+        counts = [
+            status["restartCount"] for pod in agent.pods() for status in pod["status"]["containerStatuses"]
+        ]
         assert counts == [0, 0, 0]
         agent.drop("web")
         agent.until(lambda: len(agent.containerd.shims()) < 6, "a pod that nobody wants ends")
@@ -55,7 +55,7 @@ def test_no_pod_runs_twice_when_the_runtime_loses_all_that_it_knows() -> None:
             counts.add(len(processes))
             return len(processes) == len(pods) and not processes & before
 
-        agent.until(runs_anew, "new containers run, and no old ones")
+        agent.until(runs_anew, "new containers run, and no old ones", interval_s=0.002)
         assert max(counts) <= len(pods)
         for pid in lost_shims:
             os.kill(pid, signal.SIGKILL)
@@ -67,7 +67,7 @@ def test_what_cannot_run_is_told_in_the_pods_status() -> None:
         pytest.skip(why)
     with an_agent() as agent:
         agent.write("lost", image="localhost:1/no/such:1")
-        agent.until(lambda: "ErrImageNeverPull" in agent.ask("get", "pods"), "the status says why")
+        agent.until(lambda: "ErrImageNeverPull" in str(agent.pods()), "the status says why")
         agent.write("web")
         agent.until(lambda: agent.runs("web"), "the agent goes on")
 
@@ -87,15 +87,15 @@ def test_a_pod_is_resized_where_it_runs() -> None:
             agent.until(
                 partial(_all_say, agent.cgroup_root, str(quota), str(limit)), f"groups follow: {amounts}"
             )
-            agent.until(lambda: "PodResize" not in agent.ask("get", "pods", "-o", "json"), "it is done")
-            (pod,) = json.loads(agent.ask("get", "pods", "-o", "json"))["items"]
+            agent.until(lambda: "PodResize" not in str(agent.pods()), "it is done")
+            (pod,) = agent.pods()
             (status,) = pod["status"]["containerStatuses"]
             assert (status["restartCount"], status["resources"]["limits"]) == (0, amounts["limits"])
         assert agent.containerd.shims() == shims
         assert "ResizeCompleted" in agent.ask("get", "events")
         # Less than it uses the kernel does not give back: what it has is told, and it runs on.
         agent.put("web", a_pod("web", _amounts("100m", "4Ki"), agent.started))
-        agent.until(lambda: "PodResizeInProgress" in agent.ask("get", "pods", "-o", "json"), "it is told")
+        agent.until(lambda: "PodResizeInProgress" in str(agent.pods()), "it is told")
         assert agent.containerd.shims() == shims
 
 

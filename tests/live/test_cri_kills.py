@@ -1,6 +1,5 @@
 """An agent that is killed at any point of a start or an end through containerd: adopted, nothing twice, nothing left."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -64,10 +63,9 @@ def written(agent: Agent, name: str) -> None:
 
 def told(agent: Agent, name: str) -> list[tuple[str, int]]:
     """The containers of a pod: how they are, and how often they were started again."""
-    pods = json.loads(agent.ask("get", "pods", "-o", "json"))["items"]
     return [
         (next(iter(one["state"]), "waiting"), one["restartCount"])
-        for pod in pods
+        for pod in agent.pods()
         if pod["metadata"]["name"] == name
         for one in pod["status"].get("containerStatuses", ())
     ]
@@ -111,5 +109,5 @@ def test_an_end_that_was_cut_off_is_brought_to_its_end() -> None:
             agent.drop(name, agent.workloads)
             strike(agent, proxy, point)
             agent.until(lambda: not agent.containerd.shims(), f"nothing is left, {point}")
-            agent.until(lambda: not agent.ask("get", "pods", "-o", "name").strip(), "it is forgotten")
+            agent.until(lambda: not agent.pods(), "it is forgotten")
             assert (agent.started / name).read_text() == "started\n", point

@@ -36,8 +36,8 @@ def with_volumes(
 
 
 def says(agent: Agent, *parts: str) -> bool:
-    told = agent.ask("get", "events", "-A") + agent.ask("get", "pods", "-A", "-o", "json")
-    return all(part in told for part in parts)
+    shown = json.dumps([agent.events(), agent.pods()])
+    return all(part in shown for part in parts)
 
 
 def test_volumes_in_memory_paths_below_volumes_and_pinned_cpus() -> None:
@@ -60,8 +60,8 @@ def test_volumes_in_memory_paths_below_volumes_and_pinned_cpus() -> None:
         agent.put("web", pod)
         agent.until(partial(agent.runs, "web"), "the pod runs")
         cpus, disk, size, part = (agent.started / "said").read_text().splitlines()
-        (told,) = json.loads(agent.ask("get", "pods", "-o", "json"))["items"]
-        placed = [value for key, value in told["metadata"]["annotations"].items() if key.endswith("/cpus")]
+        (shown,) = agent.pods()
+        placed = [value for key, value in shown["metadata"]["annotations"].items() if key.endswith("/cpus")]
         assert placed == [cpus.split()[1]]
         assert (disk.split()[:2], size.split()[0], part) == (["tmpfs", "1024"], str(1 << 20), "x")
         agent.drop("web", agent.workloads)
@@ -131,8 +131,8 @@ def test_a_runtime_that_restarts_or_hangs_is_waited_for_and_nothing_is_lost() ->
         agent.containerd.thaw()
         agent.until(partial(agent.runs, "last"), "what came meanwhile runs")
         assert set(shims) < set(agent.containerd.shims())
-        told = json.loads(agent.ask("get", "pods", "-o", "json"))["items"]
-        assert [one["status"]["containerStatuses"][0]["restartCount"] for one in told] == [0, 0, 0]
+        restarts = [pod["status"]["containerStatuses"][0]["restartCount"] for pod in agent.pods()]
+        assert restarts == [0, 0, 0]
 
 
 def test_an_agent_waits_for_a_runtime_and_outlives_garbage_in_its_place(tmp_path: Path) -> None:
