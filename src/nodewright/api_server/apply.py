@@ -7,12 +7,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.api_server.charges import (
-    ChargeCache,
-    NamespacePolicy,
-    ObjectCharge,
-    counted_kind,
-)
+from nodewright.api_server.charges import ChargeCache, NamespacePolicy, ObjectCharge, counted_kind
 from nodewright.api_server.expansion import ExpansionOptions, ExpansionPlan, ManifestExpander, PlannedObject
 from nodewright.api_server.pod_creation import ObjectRejection
 from nodewright.core.limit_ranger import DefaultedByLimitRange
@@ -31,6 +26,7 @@ from nodewright.core.quota.quota_usage import (
     with_calculated_usage,
 )
 from nodewright.kubernetes.api_request import APIObject, GroupResource, Manifest
+from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
 from nodewright.kubernetes.namespace_objects import (
     DeviceClass,
     LimitRange,
@@ -40,7 +36,7 @@ from nodewright.kubernetes.namespace_objects import (
     ResourceQuota,
     ResourceQuotaStatus,
 )
-from nodewright.kubernetes.objects import ObjectMeta, PriorityClass, ResourceList, RuntimeClass
+from nodewright.kubernetes.objects import ObjectMeta, ResourceList
 
 _GUARDS = (ResourceQuota, LimitRange)
 _OBJECTS_OF_CONTROLLERS = (

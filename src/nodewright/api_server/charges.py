@@ -27,8 +27,9 @@ from nodewright.core.quota.quota_pods import pod_evaluator
 from nodewright.core.quota.resource_claims import ClaimContext, resource_claim_evaluator
 from nodewright.core.quota.volume_claims import volume_claim_evaluator
 from nodewright.kubernetes.api_request import APIObject, GroupResource, create_request
+from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
 from nodewright.kubernetes.namespace_objects import LimitRange, PersistentVolumeClaim, ResourceQuota
-from nodewright.kubernetes.objects import Pod, PriorityClass, RuntimeClass
+from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.api_errors import terminating_error
 from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.values.instant import ZERO_TIME

@@ -25,8 +25,9 @@ from nodewright.core.limit_ranger import (
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.core.validation.violation import Violation, violation_fault
 from nodewright.kubernetes.api_request import GroupResource
+from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
 from nodewright.kubernetes.namespace_objects import LimitRange
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PriorityClass, RuntimeClass
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.node.node_state import pod_as_stored
 from nodewright.reasons.api_errors import aggregate_error, forbidden_error
 from nodewright.reasons.limit_ranges import LimitReason, limit_range_error

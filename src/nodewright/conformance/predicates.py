@@ -13,7 +13,8 @@ from nodewright.core.predicates.predicate_check import (
 )
 from nodewright.core.predicates.requested_resources import node_usage
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import APINode, Pod
+from nodewright.kubernetes.cluster_objects import APINode
+from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.reason import NodeUnavailable
 from nodewright.reasons.texts import kubelet_text
 from nodewright.reasons.verdict import Refused

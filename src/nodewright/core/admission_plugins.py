@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass, RuntimeScheduling
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors, path_segment_errors
 from nodewright.kubernetes.objects import (
     Container,
@@ -14,11 +15,8 @@ from nodewright.kubernetes.objects import (
     Pod,
     PodSpec,
     PodStatus,
-    PriorityClass,
     ResourceList,
     ResourceRequirements,
-    RuntimeClass,
-    RuntimeScheduling,
     Toleration,
 )
 from nodewright.kubernetes.tolerations import merged_tolerations

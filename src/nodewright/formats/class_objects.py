@@ -11,7 +11,8 @@ from nodewright.core.admission_plugins import (
 )
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.core.validation.violation import ErrorType, Violation, metadata_violations
-from nodewright.kubernetes.objects import Pod, PodSpec, PriorityClass, RuntimeClass
+from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
+from nodewright.kubernetes.objects import Pod, PodSpec
 
 
 def priority_class_violations(priority_class: PriorityClass) -> Iterator[Violation]:

@@ -48,8 +48,9 @@ from nodewright.formats.workloads import (
     terminating_namespace,
 )
 from nodewright.kubernetes.api_request import APIObject
+from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
 from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
-from nodewright.kubernetes.objects import Pod, PriorityClass, RuntimeClass
+from nodewright.kubernetes.objects import Pod
 
 if TYPE_CHECKING:
     from nodewright.formats.api_objects import OtherObjects

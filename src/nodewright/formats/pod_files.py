@@ -19,8 +19,9 @@ from nodewright.formats.documents import parse_documents
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.object_location import ObjectLocation
 from nodewright.formats.schema import checked
+from nodewright.kubernetes.cluster_objects import RuntimeClass
 from nodewright.kubernetes.namespace_objects import ConfigMap, Secret
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, RuntimeClass, Toleration
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, Toleration
 
 MAX_MANIFEST_BYTES = 10 * 2**20
 CONFIG_HASH_ANNOTATION, CONFIG_SOURCE_ANNOTATION = "kubernetes.io/config.hash", "kubernetes.io/config.source"

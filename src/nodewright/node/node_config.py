@@ -13,17 +13,10 @@ from nodewright.core.pod_features import SysctlAllowlist
 from nodewright.core.predicates.predicate_check import NodeView, PredicateRules
 from nodewright.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
 from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.cluster_objects import APINode, NodeFeatures, NodeSpec, NodeStatus
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.node_profile import Device, ImageFS, NodePart, ReadSource, UnknownNodePart
-from nodewright.kubernetes.objects import (
-    APINode,
-    NodeFeatures,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
-    ResourceList,
-    Taint,
-)
+from nodewright.kubernetes.objects import ObjectMeta, ResourceList, Taint
 from nodewright.node.managers.manager_admission import ResourceManagers
 from nodewright.releases.feature_gates import FeatureGates
 from nodewright.releases.release import AppliedRules

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from nodewright.formats.decode import decode
+from nodewright.kubernetes.cluster_objects import APINode
 from nodewright.kubernetes.objects import (
-    APINode,
     Container,
     ObjectMeta,
     Pod,

@@ -9,17 +9,8 @@ from nodewright.core.admission_plugins import (
     UnknownRuntimeClass,
     defaulted_pod,
 )
-from nodewright.kubernetes.objects import (
-    Container,
-    ObjectMeta,
-    Overhead,
-    Pod,
-    PodSpec,
-    PriorityClass,
-    RuntimeClass,
-    RuntimeScheduling,
-    Toleration,
-)
+from nodewright.kubernetes.cluster_objects import Overhead, PriorityClass, RuntimeClass, RuntimeScheduling
+from nodewright.kubernetes.objects import Container, ObjectMeta, Pod, PodSpec, Toleration
 from nodewright.kubernetes.pod_spec_fields import ContainerPort
 from nodewright.kubernetes.tolerations import merged_tolerations
 from nodewright.values.quantity import Quantity

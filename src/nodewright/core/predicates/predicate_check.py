@@ -16,7 +16,8 @@ from nodewright.core.predicates.requested_resources import (
 from nodewright.core.requests.integer_requests import scheduler_requests
 from nodewright.core.requests.qos_and_priority import is_static
 from nodewright.core.requests.request_options import NEWEST_REQUEST_RULES, RequestRules
-from nodewright.kubernetes.objects import APINode, Container, Pod, Taint, Toleration
+from nodewright.kubernetes.cluster_objects import APINode
+from nodewright.kubernetes.objects import Container, Pod, Taint, Toleration
 from nodewright.kubernetes.resource_names import is_extended, is_scalar
 from nodewright.kubernetes.tolerations import tolerates
 from nodewright.reasons.predicates import (

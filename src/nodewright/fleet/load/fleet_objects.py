@@ -42,7 +42,8 @@ from nodewright.formats.large_lists import NoteProgress, noted
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.object_location import ObjectLocation, listed_items, with_type_meta
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.objects import APINode, Pod
+from nodewright.kubernetes.cluster_objects import APINode
+from nodewright.kubernetes.objects import Pod
 from nodewright.values.duration import Duration, DurationError
 
 ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION = "nodewright.dev/arrives", "nodewright.dev/runs"

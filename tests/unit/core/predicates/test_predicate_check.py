@@ -10,7 +10,8 @@ from nodewright.core.predicates.predicate_check import (
 )
 from nodewright.core.predicates.requested_resources import NO_USAGE, NodeUsage, node_usage
 from nodewright.formats.decode import decode
-from nodewright.kubernetes.objects import APINode, Pod
+from nodewright.kubernetes.cluster_objects import APINode
+from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.predicates import (
     HostPortsTaken,
     InsufficientResource,
