@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestModule
+from coverage import Coverage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ModulesWithDoctests())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Stops the measurement that pytest-cov begins in each worker before that of the worker itself.
+
+    Otherwise it would go on, and its cost with it, in tests that are not measured.
+    """
+    measurement = Coverage.current()
+    if hasattr(session.config, "workerinput") and measurement is not None:
+        measurement.stop()
 
 
 def pytest_collection() -> None:
