@@ -52,10 +52,11 @@ def unexpecting_readers(tree: ast.Module) -> list[int]:
 
 
 def test_readers_of_json_expect_all_of_its_errors() -> None:
+    texts = {path: path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     lines = {
         str(path.relative_to(PACKAGE)): found
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if (found := unexpecting_readers(ast.parse(path.read_text("utf-8"))))
+        for path, text in texts.items()
+        if any(reader in text for reader in READERS) and (found := unexpecting_readers(ast.parse(text)))
     }
     assert lines.keys() == NOT_FROM_OUTSIDE.keys(), lines
 
