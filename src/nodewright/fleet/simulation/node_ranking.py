@@ -5,12 +5,13 @@ Also the best node for pods with soft spread constraints: equal to `InterPodView
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Collection, Container, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
-from nodewright.fleet.simulation.filters import fits_resources
+from nodewright.fleet.simulation.filters import fits_resources, may_fit
 from nodewright.fleet.simulation.inter_pod import HOSTNAME, is_counted, matching_pods_by_node
 from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.fleet.simulation.pod_terms import TopologySpreadConstraint
@@ -20,14 +21,16 @@ _INFEASIBLE = -1
 _NOT_RANKED = -2
 _DEFERRED = -3
 _UNBOUNDED = 2**31
+_NO_ENTRY = sys.maxsize
+"""Ranks after every entry of a node."""
 _RANKING_NUMBERS = itertools.count()
 
 
 class NodeRanking:
     """The best node for a shape, the first of equals. An update costs as much as nodes have changed.
 
-    A changed node whose bound is below the best score is deferred: its score is computed only once the best score
-    falls to the bound.
+    A node whose bound is below the best score is deferred: its score is computed only once the best score falls to
+    the bound. A node that has too little for the shape even without pods is not ranked.
     """
 
     def __init__(
@@ -46,27 +49,29 @@ class NodeRanking:
         # One integer orders nodes by score and then by number: cheaper to compare than a pair.
         self._width = len(cluster.nodes)
         self._scores = [_NOT_RANKED] * self._width
+        self._count = 0
         for slot in slots:
-            self._scores[slot.number] = self._score_if_feasible(slot)
-        self._count = len(slots)
-        self._seen_generation = cluster.generation
+            if may_fit(shape, slot):
+                self._scores[slot.number] = _INFEASIBLE
+                self._count += 1
+        self._seen_generation: int | None = None
+        """None: nothing has been computed yet."""
         self._heap: list[int] = []
         self._deferred: list[int] = []
         """A heap of nodes by their bounds; entries of nodes whose score is not `_DEFERRED` are outdated."""
-        self._rebuild()
 
     def best(self, excluded: Container[int] = ()) -> int | None:
-        """The number of the best feasible node; None: no node is feasible."""
+        """The number of the best feasible node that is not excluded; None: there is none."""
         self._update()
-        heap, width, skipped, best = self._heap, self._width, [], None
-        while self._has_exact_top():
-            number = heap[0] % width
-            if number not in excluded:
-                best = number
-                break
-            skipped.append(heappop(heap))
+        best = self._first()
+        if best is None or best not in excluded:
+            return best
+        skipped = []
+        while best is not None and best in excluded:
+            skipped.append(heappop(self._heap))
+            best = self._first()
         for entry in skipped:
-            heappush(heap, entry)
+            heappush(self._heap, entry)
         return best
 
     def scores(self) -> Sequence[int]:
@@ -77,70 +82,66 @@ class NodeRanking:
         return self._scores
 
     def _update(self) -> None:
-        cluster = self._cluster
-        if self._seen_generation == cluster.generation:
+        cluster, seen = self._cluster, self._seen_generation
+        if seen == cluster.generation:
             return
         scores, heap, width, slots = self._scores, self._heap, self._width, cluster.nodes
         shape, ranking, is_simple = self._shape, self._number, self._is_simple
         request_cpu, request_memory = shape.filter_cpu, shape.filter_memory
-        top = self._scores[heap[0] % width] if self._clean(heap) else _INFEASIBLE
-        for number in cluster.changed_since(self._seen_generation):
+        top = self._top_entry()
+        for number in range(width) if seen is None else cluster.changed_since(seen):
             before = scores[number]
             if before == _NOT_RANKED:
                 continue
             slot = slots[number]
             # `fits_resources` is inlined: this is the hottest loop.
-            if is_simple:
-                fits = (
-                    request_cpu <= slot.free_cpu and request_memory <= slot.free_memory and slot.free_pods > 0
-                )
-            else:
-                fits = fits_resources(shape, slot)
-            if not fits:
+            if (
+                request_cpu > slot.free_cpu
+                or request_memory > slot.free_memory
+                or slot.free_pods <= 0
+                or not (is_simple or fits_resources(shape, slot))
+            ):
                 scores[number] = _INFEASIBLE
                 continue
-            known = slot.scores
-            if known is None:
-                known = cluster.scores_of(slot)
-            now = known.get(ranking)
+            now = (slot.scores or cluster.scores_of(slot)).get(ranking)
             if now is None:
-                now = self._score_above(slot, top)
+                bound = slot.score_bound
+                if bound is None:
+                    bound = slot.score_bound = self._bound(slot)
+                if number - bound * width > top:
+                    scores[number] = _DEFERRED
+                    heappush(self._deferred, number - bound * width)
+                    continue
+                now = self._computed_score(slot)
             if now != before:
                 scores[number] = now
-                if now >= 0:
-                    heappush(heap, number - now * width)
+                entry = number - now * width
+                heappush(heap, entry)
+                top = min(top, entry)
         self._seen_generation = cluster.generation
         if len(heap) + len(self._deferred) > 4 * self._count + 64:
             self._rebuild()
 
-    def _score_above(self, slot: NodeSlot, top: int) -> int:
-        """The score of the node; it is deferred if its bound is below the best score."""
-        bound = slot.score_bound
-        if bound is None:
-            bound = slot.score_bound = self._bound(slot)
-        if bound >= top:
-            return self._computed_score(slot)
-        heappush(self._deferred, slot.number - bound * self._width)
-        return _DEFERRED
-
-    def _has_exact_top(self) -> bool:
-        """Whether the heap has a node; its first is then the best of all, deferred ones included."""
-        heap, deferred, width = self._heap, self._deferred, self._width
-        while True:
-            top = self._scores[heap[0] % width] if self._clean(heap) else _INFEASIBLE
-            if not deferred or -(deferred[0] // width) < top:
-                return bool(heap)
-            self._resolve(heappop(deferred) % width)
-
-    def _clean(self, heap: list[int]) -> bool:
-        """Removes outdated entries from the top of the heap; whether any entry is left."""
-        scores, width = self._scores, self._width
+    def _top_entry(self) -> int:
+        """The entry of the best node whose score is known, after outdated entries are removed; `_NO_ENTRY`: there is none."""
+        scores, heap, width = self._scores, self._heap, self._width
         while heap:
-            number = heap[0] % width
-            if number - scores[number] * width == heap[0]:
-                return True
+            entry = heap[0]
+            number = entry % width
+            if number - scores[number] * width == entry:
+                return entry
             heappop(heap)
-        return False
+        return _NO_ENTRY
+
+    def _first(self) -> int | None:
+        """The number of the best node, deferred ones included; None: no node is feasible."""
+        deferred, width = self._deferred, self._width
+        while True:
+            top = self._top_entry()
+            # An entry by a bound orders like the best score that the node may have.
+            if not deferred or deferred[0] > top:
+                return None if top == _NO_ENTRY else top % width
+            self._resolve(heappop(deferred) % width)
 
     def _resolve(self, number: int) -> None:
         if self._scores[number] == _DEFERRED:
@@ -157,12 +158,6 @@ class NodeRanking:
         ]
         heapify(self._heap)
         heapify(self._deferred)
-
-    def _score_if_feasible(self, slot: NodeSlot) -> int:
-        if not fits_resources(self._shape, slot):
-            return _INFEASIBLE
-        known = self._cluster.scores_of(slot).get(self._number)
-        return self._computed_score(slot) if known is None else known
 
     def _computed_score(self, slot: NodeSlot) -> int:
         score = self._score(self._shape, slot)
