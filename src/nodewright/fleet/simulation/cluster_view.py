@@ -1,7 +1,7 @@
 """The scheduler's view of the fleet: allocatable and requested resources of each node, and the pods on it."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -122,14 +122,19 @@ class ClusterView:
         self._log: list[int] = []
         """The nodes that changed most recently, in order."""
         self._max_log_length = 2 * len(slots) + _MIN_LOG_LENGTH
-        self.pods_by_priority: dict[int, int] = {}
-        """Number of pods of each priority."""
-        self.requested_amounts: dict[str, int] = {}
+        self.pods_by_shape: dict[int, int] = {}
+        """Number of pods of each shape."""
         self.running = 0
         self._scores_by_amounts: dict[tuple[int, ...], dict[int, int]] = {}
+        self._score_numbers: dict[Hashable, int] = {}
+
+    def score_number(self, score: Hashable, shape: PodShape) -> int:
+        """The number by which `scores_of` has this score: the same for shapes that request the same CPU and memory."""
+        key = (score, shape.cpu, shape.memory, shape.nonzero_cpu, shape.nonzero_memory)
+        return self._score_numbers.setdefault(key, len(self._score_numbers))
 
     def scores_of(self, slot: NodeSlot) -> dict[int, int]:
-        """The scores, by ranking, of all nodes that have as much and of which as much is requested; rankings add to it."""
+        """The scores, by number, of all nodes that have as much and of which as much is requested; rankings add to it."""
         if slot.scores is not None:
             return slot.scores
         amounts = slot.amounts
@@ -143,7 +148,15 @@ class ClusterView:
 
     def requested(self) -> dict[str, int]:
         """Sum of the requests of all assigned pods."""
-        return {name: amount for name, amount in sorted(self.requested_amounts.items()) if amount}
+        amounts: dict[str, int] = {}
+        for number, count in self.pods_by_shape.items():
+            for name, amount in self.shapes[number].requests:
+                amounts[name] = amounts.get(name, 0) + count * amount
+        return dict(sorted(amounts.items()))
+
+    def has_pods_below(self, priority: int) -> bool:
+        """Whether a pod of a lower priority is assigned to a node."""
+        return any(shape.priority < priority for shape in self.shapes.values())
 
     def changed_since(self, generation: int) -> Iterable[int]:
         """The nodes that changed since that generation; all nodes if the log does not reach back so far."""
@@ -184,10 +197,9 @@ class ClusterView:
         slot.free_pods -= sign
         slot.nonzero_cpu += sign * shape.nonzero_cpu
         slot.nonzero_memory += sign * shape.nonzero_memory
-        used, total = slot.requested, self.requested_amounts
+        requested = slot.requested
         for name, amount in shape.requests:
-            used[name] = used.get(name, 0) + sign * amount
-            total[name] = total.get(name, 0) + sign * amount
+            requested[name] = requested.get(name, 0) + sign * amount
         slot.imbalance = slot.score_bound = slot.scores = None
         slot.generation += 1
         self.generation += 1
@@ -196,7 +208,7 @@ class ClusterView:
             del self._log[: len(self._log) // 2]
         self.running += sign
         _add_count(slot.pods_by_shape, shape.number, sign)
-        _add_count(self.pods_by_priority, shape.priority, sign)
+        _add_count(self.pods_by_shape, shape.number, sign)
         counts_by_node = self.pods_by_shape_and_node.get(shape.number)
         if counts_by_node is None:
             counts_by_node = self.pods_by_shape_and_node[shape.number] = {}

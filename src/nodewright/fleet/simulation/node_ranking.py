@@ -3,7 +3,6 @@
 Also the best node for pods with soft spread constraints: equal to `InterPodView.spread_scores`, at less cost.
 """
 
-import itertools
 import math
 import sys
 from collections.abc import Callable, Collection, Container, Hashable, Iterator, Sequence
@@ -23,7 +22,7 @@ _DEFERRED = -3
 _UNBOUNDED = 2**31
 _NO_ENTRY = sys.maxsize
 """Ranks after every entry of a node."""
-_RANKING_NUMBERS = itertools.count()
+_NOT_REMEMBERED = -1
 
 
 class NodeRanking:
@@ -41,17 +40,20 @@ class NodeRanking:
         score: Callable[[PodShape, NodeSlot], int],
     ) -> None:
         self._shape, self._cluster, self._score = shape, cluster, score
-        self._number = next(_RANKING_NUMBERS)
+        self._number = cluster.score_number(score, shape) if score in PURE_SCORES else _NOT_REMEMBERED
         """By which its scores are remembered."""
-        self._is_remembered = score in PURE_SCORES
         self._bound = SCORE_BOUNDS.get(score, _no_bound)
         self._is_simple = not shape.other_requests and not shape.ports
         # One integer orders nodes by score and then by number: cheaper to compare than a pair.
         self._width = len(cluster.nodes)
         self._scores = [_NOT_RANKED] * self._width
         self._count = 0
+        may_fit_by_kind: dict[int, bool] = {}
         for slot in slots:
-            if may_fit(shape, slot):
+            kind = id(slot.allocatable)
+            if kind not in may_fit_by_kind:
+                may_fit_by_kind[kind] = may_fit(shape, slot)
+            if may_fit_by_kind[kind]:
                 self._scores[slot.number] = _INFEASIBLE
                 self._count += 1
         self._seen_generation: int | None = None
@@ -86,15 +88,22 @@ class NodeRanking:
         if seen == cluster.generation:
             return
         scores, heap, width, slots = self._scores, self._heap, self._width, cluster.nodes
-        shape, ranking, is_simple = self._shape, self._number, self._is_simple
+        shape, score_number, is_simple = self._shape, self._number, self._is_simple
         request_cpu, request_memory = shape.filter_cpu, shape.filter_memory
-        top = self._top_entry()
+        deferred, bound_of, top = self._deferred, self._bound, self._top_entry()
         for number in range(width) if seen is None else cluster.changed_since(seen):
             before = scores[number]
             if before == _NOT_RANKED:
                 continue
             slot = slots[number]
-            # `fits_resources` is inlined: this is the hottest loop.
+            bound = slot.score_bound
+            if bound is None:
+                bound = slot.score_bound = bound_of(slot)
+            if number - bound * width > top:
+                scores[number] = _DEFERRED
+                heappush(deferred, number - bound * width)
+                continue
+            # `_score_if_feasible` is inlined: this is the hottest loop.
             if (
                 request_cpu > slot.free_cpu
                 or request_memory > slot.free_memory
@@ -103,15 +112,8 @@ class NodeRanking:
             ):
                 scores[number] = _INFEASIBLE
                 continue
-            now = (slot.scores or cluster.scores_of(slot)).get(ranking)
+            now = (slot.scores or cluster.scores_of(slot)).get(score_number)
             if now is None:
-                bound = slot.score_bound
-                if bound is None:
-                    bound = slot.score_bound = self._bound(slot)
-                if number - bound * width > top:
-                    scores[number] = _DEFERRED
-                    heappush(self._deferred, number - bound * width)
-                    continue
                 now = self._computed_score(slot)
             if now != before:
                 scores[number] = now
@@ -119,7 +121,7 @@ class NodeRanking:
                 heappush(heap, entry)
                 top = min(top, entry)
         self._seen_generation = cluster.generation
-        if len(heap) + len(self._deferred) > 4 * self._count + 64:
+        if len(heap) + len(deferred) > 4 * self._count + 64:
             self._rebuild()
 
     def _top_entry(self) -> int:
@@ -145,8 +147,9 @@ class NodeRanking:
 
     def _resolve(self, number: int) -> None:
         if self._scores[number] == _DEFERRED:
-            score = self._scores[number] = self._computed_score(self._cluster.nodes[number])
-            heappush(self._heap, number - score * self._width)
+            score = self._scores[number] = self._score_if_feasible(self._cluster.nodes[number])
+            if score >= 0:
+                heappush(self._heap, number - score * self._width)
 
     def _rebuild(self) -> None:
         width, slots = self._width, self._cluster.nodes
@@ -159,9 +162,15 @@ class NodeRanking:
         heapify(self._heap)
         heapify(self._deferred)
 
+    def _score_if_feasible(self, slot: NodeSlot) -> int:
+        if not fits_resources(self._shape, slot):
+            return _INFEASIBLE
+        known = self._cluster.scores_of(slot).get(self._number)
+        return self._computed_score(slot) if known is None else known
+
     def _computed_score(self, slot: NodeSlot) -> int:
         score = self._score(self._shape, slot)
-        if self._is_remembered:
+        if self._number != _NOT_REMEMBERED:
             self._cluster.scores_of(slot)[self._number] = score
         return score
 

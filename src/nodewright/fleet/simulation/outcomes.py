@@ -348,6 +348,7 @@ def node_sample(at_s: float, cluster: ClusterView) -> NodeSample:
     resources = dict.fromkeys(
         name for slot in cluster.nodes for name, amount in slot.allocatable.items() if amount and name != PODS
     )
+    requested = cluster.requested()
     return NodeSample(
         at_s,
         {
@@ -358,6 +359,6 @@ def node_sample(at_s: float, cluster: ClusterView) -> NodeSample:
                 for slot in cluster.nodes
             )
             for name in resources
-            if cluster.requested_amounts.get(name)
+            if name in requested
         },
     )

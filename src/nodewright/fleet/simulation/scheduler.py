@@ -71,6 +71,8 @@ class IncrementalScheduler:
     def __init__(self, cluster: ClusterView, score: NodeScore) -> None:
         self._cluster, self._score = cluster, score
         self._by_name = {slot.name: slot for slot in cluster.nodes}
+        self._has_filters = any(slot.unschedulable or slot.taints for slot in cluster.nodes)
+        """Whether static filters can reject a pod that does not select nodes."""
         self._rankings: dict[Hashable, NodeRanking] = {}
         """Rankings, by what determines the choice; shapes share them."""
         self._candidates: dict[int, FeasibleNodes] = {}
@@ -106,8 +108,9 @@ class IncrementalScheduler:
         slots: Sequence[NodeSlot] = self._cluster.nodes
         if shape.required_node:
             slots = [self._by_name[shape.required_node]] if shape.required_node in self._by_name else []
-        slots = [slot for slot in slots if static_filter_status(shape, slot) is None]
-        has_soft_taint = any(intolerable_taint_count(shape, slot) for slot in slots)
+        if self._has_filters or shape.selects_nodes or shape.required_names is not None:
+            slots = [slot for slot in slots if static_filter_status(shape, slot) is None]
+        has_soft_taint = any(slot.taints and intolerable_taint_count(shape, slot) for slot in slots)
         key = (has_soft_taint, *(slot.number for slot in slots))
         return self._candidates_by_numbers.setdefault(
             key, FeasibleNodes(len(self._candidates_by_numbers), slots, has_soft_taint)

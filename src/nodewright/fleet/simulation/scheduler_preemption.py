@@ -36,7 +36,7 @@ class DisruptionBudgets:
         healthy, pending = [0] * len(self._budgets), [0] * len(self._budgets)
         for number, shape in cluster.shapes.items():
             for at in self._budget_indexes(shape):
-                healthy[at] += sum(cluster.pods_by_shape_and_node[number].values())
+                healthy[at] += cluster.pods_by_shape[number]
         for shape, count in waiting.values():
             for at in self._budget_indexes(shape):
                 pending[at] += count
@@ -106,7 +106,7 @@ def preemption_plan(
 
     ``waiting`` counts pending pods by shape number: budgets count them as expected pods.
     """
-    if not shape.may_preempt or all(priority >= shape.priority for priority in cluster.pods_by_priority):
+    if not shape.may_preempt or not cluster.has_pods_below(shape.priority):
         return None
     best: tuple[tuple[float, ...], PreemptionPlan] | None = None
     budget_state = BudgetState(budgets, budgets.disruptions_allowed(cluster, waiting))
