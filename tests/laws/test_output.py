@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.cli.app import run
+from nodewright.output.text_layout import wrapped
 from nodewright.printable import printable_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -175,3 +177,16 @@ def test_a_node_has_a_name_that_the_api_server_takes(name: str, place: str, tmp_
     code, text = outcome(tuple(str(file) if word == "FILE" else word for word in arguments))
     assert code == 1
     assert "RFC 1123 subdomain" in text or "not allowed in YAML" in text
+
+
+@given(st.lists(st.text("ab-,", min_size=1, max_size=12), min_size=1, max_size=12), st.integers(8, 40))
+def test_words_are_wrapped_as_the_standard_library_wraps_them(words: list[str], width: int) -> None:
+    first, *others = words
+    assert wrapped(["  " + first, *others], width, joint=" ", indent=4) == wrap(
+        " ".join(words),
+        width,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

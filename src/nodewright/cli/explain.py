@@ -288,20 +288,21 @@ def _explanations(
     loaded: LoadedQuery, selected: Collection[int], budget: int
 ) -> tuple[list[PodExplanation], Node]:
     """The explanations of the selected pods, each after all pods before it; and the node afterwards."""
-    node, explanations = loaded.node, []
+    node, explanations, last = loaded.node, [], max(selected, default=0)
     for index, workload in enumerate(loaded.workloads):
+        pod, refusal = workload.pod, workload.refusal
         if index in selected:
             origin = "" if workload.kind == "Pod" else f"{workload.kind} {workload.name}"
             explanation = (
-                node.explain(workload.pod, budget=budget)
-                if workload.refusal is None
-                else node.explain_refusal(workload.pod, workload.refusal)
+                node.explain(pod, budget=budget) if refusal is None else node.explain_refusal(pod, refusal)
             )
             explanations.append(
                 PodExplanation(explanation=explanation, origin=origin, proof=_proof(workload))
             )
-        if index <= max(selected, default=0) and workload.refusal is None:
-            node = node.admit(workload.pod).node
+            if refusal is None:
+                node = node.after(explanation)
+        elif index <= last and refusal is None:
+            node = node.admit(pod).node
     return explanations, node
 
 

@@ -264,6 +264,11 @@ class Node(msgspec.Struct, frozen=True):
 
         return explanation(self.state, with_uid(pod), budget=BUDGET if budget is None else budget)
 
+    def after(self, explanation: "Explanation") -> Self:
+        """The node after a decision that it has explained, as `admit` returns it."""
+        started = PodStarted(explanation.pod.uid)
+        return replace(self, state=step(explanation.step.state, started).state)
+
     def explain_refusal(self, pod: Pod, because: APIServerRefusal) -> "Explanation":
         """The explanation of a pod that the API server refuses."""
         from nodewright.node.what_if.explanation import creation_refusal  # noqa: PLC0415 - start-up time

@@ -18,6 +18,7 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
 from nodewright.node.unknowns import unknown_resources
 from nodewright.node.what_if.explanation import Explanation
+from nodewright.output.text_layout import wrapped
 from nodewright.printable import printable, printable_lines
 from nodewright.reasons.fact import KubeletText
 from nodewright.reasons.status_evidence import StatusEvidence
@@ -90,7 +91,7 @@ def _lines(entry: PodExplanation, width: int, *, wide: bool) -> Iterator[str]:
         )
     for unknown in unknown_resources(entry.explanation.step.state.config, entry.explanation.pod):
         yield from _wrapped(unknown.sentence(), width, INDENT_STEP)
-    for branch in reason_tree(entry.explanation):
+    for branch in reason_tree(entry.explanation, details=wide):
         yield ""
         yield from _branch(branch, width, INDENT_STEP, wide=wide)
     yield from _suggestion_lines(entry.explanation, width, wide=wide)
@@ -150,9 +151,13 @@ def _suggestion_lines(explanation: Explanation, width: int, *, wide: bool) -> It
 
 
 def _wrapped(text: str, width: int, indent: int) -> list[str]:
+    text, width = printable(text), max(width, indent + 30)
+    first, *words = text.split(" ")
+    if first and all(words):
+        return wrapped([" " * indent + first, *words], width, joint=" ", indent=indent + INDENT_STEP)
     return wrap(
-        printable(text),
-        max(width, indent + 30),
+        text,
+        width,
         initial_indent=" " * indent,
         subsequent_indent=" " * (indent + INDENT_STEP),
         break_long_words=False,

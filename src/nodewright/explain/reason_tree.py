@@ -42,9 +42,9 @@ class ReasonBranch(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is shown only in wide output."""
 
 
-def reason_tree(explanation: Explanation) -> tuple[ReasonBranch, ...]:
-    """The reasons for the decision."""
-    sections = tuple(_sections(explanation))
+def reason_tree(explanation: Explanation, *, details: bool = True) -> tuple[ReasonBranch, ...]:
+    """The reasons for the decision; without ``details`` some branches that are shown only in wide output may be absent."""
+    sections = tuple(_sections(explanation, details=details))
     if sections or explanation.step.decision is not Decision.ADMITTED:
         return sections
     return (
@@ -54,7 +54,7 @@ def reason_tree(explanation: Explanation) -> tuple[ReasonBranch, ...]:
     )
 
 
-def _sections(explanation: Explanation) -> Iterator[ReasonBranch]:
+def _sections(explanation: Explanation, *, details: bool) -> Iterator[ReasonBranch]:
     reasons = [refusal for refusal in explanation.refusals if not isinstance(refusal, NoCommonNUMA)]
     if reasons:
         yield ReasonBranch(text="Why it is not admitted", tone="no", children=tuple(map(_refusal, reasons)))
@@ -63,9 +63,8 @@ def _sections(explanation: Explanation) -> Iterator[ReasonBranch]:
     if explanation.rounds:
         where = "container by container" if explanation.scope == "container" else "the pod as a whole"
         title = f"NUMA nodes, {where} ({_policy(explanation)})"
-        yield ReasonBranch(
-            text=title, children=tuple(_round(explanation, numa_round) for numa_round in explanation.rounds)
-        )
+        rounds = (_round(explanation, numa_round, details=details) for numa_round in explanation.rounds)
+        yield ReasonBranch(text=title, children=tuple(rounds))
     if explanation.placement is not None and explanation.placement.holds_anything:
         yield ReasonBranch(
             text="Exclusive allocations", tone="yes", children=tuple(_allocations(explanation))
@@ -124,7 +123,7 @@ def _refusal(reason: Reason) -> ReasonBranch:
 # ---------------------------------------------------------------- NUMA nodes
 
 
-def _round(explanation: Explanation, numa_round: RoundView) -> ReasonBranch:
+def _round(explanation: Explanation, numa_round: RoundView, *, details: bool) -> ReasonBranch:
     title = f"container {numa_round.container}" if numa_round.container else "all containers together"
     if numa_round.hint is None:
         return ReasonBranch(text=title, tone="no")
@@ -136,6 +135,7 @@ def _round(explanation: Explanation, numa_round: RoundView) -> ReasonBranch:
             is_detail=_is_open(resource)
             if is_clear
             else bool(short) and resource.hints.resource not in short,
+            details=details,
         )
         for resource in numa_round.resources
     ]
@@ -157,7 +157,7 @@ def _is_open(view: ResourceView) -> bool:
     return all(place_of(site) <= preferred for site in view.sites or ())
 
 
-def _resource(view: ResourceView, *, is_detail: bool) -> ReasonBranch:
+def _resource(view: ResourceView, *, is_detail: bool, details: bool) -> ReasonBranch:
     hints = view.hints
     if hints.says == "no opinion":
         name = hints.resource or hints.provider
@@ -168,7 +168,8 @@ def _resource(view: ResourceView, *, is_detail: bool) -> ReasonBranch:
             is_detail=view.no_hint_reason in {"policy", "nothing asked"},
         )
     request = f"{hints.resource}: {_amount(hints.resource, view.requested)} requested"
-    sites = tuple(replace(site, is_detail=is_detail) for site in _site_branches(hints.resource, view.sites))
+    shown = None if is_detail and not details else view.sites
+    sites = tuple(replace(site, is_detail=is_detail) for site in _site_branches(hints.resource, shown))
     if hints.says == "impossible":
         return ReasonBranch(text=f"{request}; no set of NUMA nodes has enough", tone="no", children=sites)
     if hints.preferred:

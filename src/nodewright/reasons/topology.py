@@ -1,7 +1,7 @@
 """The facts that decide which NUMA nodes a container gets, and why the topology manager does not start."""
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -325,14 +325,14 @@ def _summary(hints: ResourceHintList, *, single_only: bool) -> ResourceHints:
     if hints.any_nodes:
         says: Literal["no opinion", "impossible"] = "no opinion" if hints.any_preferred else "impossible"
         return ResourceHints(provider=hints.provider, resource=hints.resource, says=says)
-    listed = sorted(hints.preferred, key=_by_size)
-    rule = [mask for mask in _examples(hints) if hints.rule_prefers(mask)]
-    preferred = [mask for mask in dict.fromkeys([*listed, *rule]) if not single_only or mask.bit_count() == 1]
+    listed = dict.fromkeys(sorted(hints.preferred, key=_by_size))
+    rule = (mask for mask in _examples(hints) if hints.rule_prefers(mask) and mask not in listed)
+    preferred = (mask for mask in chain(listed, rule) if not single_only or mask.bit_count() == 1)
     return ResourceHints(
         provider=hints.provider,
         resource=hints.resource,
         says="hints",
-        preferred=tuple(map(NUMASet, preferred[:_MOST_SHOWN])),
+        preferred=tuple(map(NUMASet, islice(preferred, _MOST_SHOWN))),
         narrowest=_narrowest(hints),
     )
 

@@ -13,11 +13,8 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.node.events import ConditionsObserved, PodAdded, PodRemoved
 from nodewright.node.node_config import NodeConfig
 from nodewright.node.node_state import NodeState, pod_as_stored
-from nodewright.node.restart.restart_rehearsal import (
-    ReconfiguredNode,
-    is_valid_configuration,
-    reconfigured_node,
-)
+from nodewright.node.restart.initial_node import initial_node
+from nodewright.node.restart.restart_rehearsal import ReconfiguredNode, is_valid_configuration
 from nodewright.node.step import Decision, Step, step
 from nodewright.node.what_if.changes import (
     AmountsRewritten,
@@ -36,6 +33,8 @@ from nodewright.node.what_if.changes import (
     changed_pod,
     resets_managers,
 )
+from nodewright.node.what_if.replays import Replay, realigned, replayed
+from nodewright.reasons.verdict import Refused
 
 BUDGET = 5_000
 """Number of admission decisions, including those for reallocated pods."""
@@ -76,7 +75,10 @@ class Trial:
     decisions: int = 0
     is_budget_spent: bool = False
     """Whether the budget was exhausted, so that the last change was not tried."""
-    _replays: dict[SettingsChanged | HugePagesReserved, ReconfiguredNode | None] = field(default_factory=dict)
+    _reconfigurations: dict[SettingsChanged | HugePagesReserved, ReconfiguredNode | None] = field(
+        default_factory=dict
+    )
+    _now: tuple[Replay | None] | None = None
     _fault_count: int | None = None
 
     def admits(self, change: Change) -> bool:
@@ -128,23 +130,36 @@ class Trial:
 
     def _reconfigured(self, change: SettingsChanged | HugePagesReserved) -> ReconfiguredNode | None:
         """The node under the changed configuration; None: the kubelet does not start, or it rejects more pods."""
-        replay = self._replay(change)
-        if replay is None or replay.rejected <= self._already_rejected():
-            return replay
-        return None
-
-    def _already_rejected(self) -> frozenset[str]:
-        """The pods that are rejected under the current configuration, too."""
-        before = self._replay(SettingsChanged(settings=()))
-        return before.rejected if before is not None else frozenset()
+        if change not in self._reconfigurations:
+            self._reconfigurations[change] = self._replay(change)
+        return self._reconfigurations[change]
 
     def _replay(self, change: SettingsChanged | HugePagesReserved) -> ReconfiguredNode | None:
-        if change not in self._replays:
-            parts = changed_parts(self.state.config.parts, change)
-            pods = self.state.pods.values()
-            self.decisions += len(pods)
-            self._replays[change] = reconfigured_node(parts, pods) if is_valid_configuration(parts) else None
-        return self._replays[change]
+        started = self._started(change)
+        if started is None:
+            return None
+        now = self._replay_of_now()
+        node = realigned(started, now) if now is not None else None
+        if node is None:
+            node = replayed(started, self.state.pods.values()).node
+        # Pods that are rejected under the current configuration, too, do not count.
+        return node if node.rejected <= (now.node.rejected if now is not None else frozenset()) else None
+
+    def _replay_of_now(self) -> Replay | None:
+        """The pods of the node under its own configuration; None: the kubelet does not start."""
+        if self._now is None:
+            started = self._started(SettingsChanged(settings=()))
+            self._now = (None if started is None else replayed(started, self.state.pods.values()),)
+        return self._now[0]
+
+    def _started(self, change: SettingsChanged | HugePagesReserved) -> NodeState | None:
+        """The node without its pods under a configuration; None: the kubelet does not start."""
+        parts = changed_parts(self.state.config.parts, change)
+        self.decisions += len(self.state.pods)
+        if not is_valid_configuration(parts):
+            return None
+        started = initial_node(parts)
+        return None if isinstance(started, Refused) else started.value
 
 
 SmallestChange: TypeAlias = Callable[[Trial], Change | None]

@@ -35,18 +35,18 @@ from nodewright.node.what_if.node_changes import (
     pod_removals,
 )
 from nodewright.node.what_if.pod_request_changes import other_pod_changes, request_changes
+from nodewright.node.what_if.replays import MANAGER_REASONS
 from nodewright.reasons.cpu import (
     CPUAccountingWrong,
     CPUHolder,
-    CPUReason,
     CPUsNotFree,
     CPUsOfNUMA,
     DistributionOverwritten,
     KubeletCrashes,
     KubeletHangs,
 )
-from nodewright.reasons.devices import DeviceReason, DeviceUnlisted, UnhealthyDevicesReused
-from nodewright.reasons.memory import MemoryReason, MemoryTypeMissing
+from nodewright.reasons.devices import DeviceUnlisted, UnhealthyDevicesReused
+from nodewright.reasons.memory import MemoryTypeMissing
 from nodewright.reasons.pod_creation import APIServerRefusal
 from nodewright.reasons.predicates import HostPortsTaken, InsufficientResource, NoVictimsSuffice
 from nodewright.reasons.reason import Reason, SysctlForbidden
@@ -56,7 +56,6 @@ from nodewright.reasons.topology import (
     HintsMerged,
     JudgedBy,
     ResourceHints,
-    TopologyReason,
     obstacles,
     resource_hints,
 )
@@ -82,25 +81,22 @@ def _kinds(state: NodeState, pod: Pod, because: Sequence[Reason]) -> Iterator[tu
     if all(_depends_on_requests(reason) or _depends_on_other_pods(reason) for reason in _refusals(because)):
         yield from pod_removals(state, pod)
         yield from huge_page_changes(state, pod)
-    if isinstance(because[0], _MANAGERS):
+    if isinstance(because[0], MANAGER_REASONS):
         yield from manager_changes(state)
     yield from other_node_changes(state, because)
 
 
-_MANAGERS = CPUReason | DeviceReason | MemoryReason | TopologyReason
-
-
 def _refusals(because: Sequence[Reason]) -> Sequence[Reason]:
     """The refusal of a manager, or all failures of the predicates, without evidence for granted allocations."""
-    if isinstance(because[0], _MANAGERS):
+    if isinstance(because[0], MANAGER_REASONS):
         return because[:1]
-    return [reason for reason in because if not isinstance(reason, _MANAGERS)]
+    return [reason for reason in because if not isinstance(reason, MANAGER_REASONS)]
 
 
 def _depends_on_requests(reason: Reason) -> bool:
     if isinstance(reason, InsufficientResource):
         return reason.resource != PODS
-    return isinstance(reason, _MANAGERS | NoVictimsSuffice)
+    return isinstance(reason, MANAGER_REASONS | NoVictimsSuffice)
 
 
 def _depends_on_other_pods(reason: Reason) -> bool:
