@@ -4,6 +4,7 @@ import json
 from itertools import product
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from nodewright.errors import InputError
 from nodewright.formats import documents
 from nodewright.formats.alike_pods import AlikePods
 from nodewright.formats.documents import InputFile, parse_documents
+from nodewright.formats.json_documents import JSONValueDecoder, quick_json_value
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.schema import checked
 from nodewright.kubernetes.objects import ContainerStatus, ObjectMeta, PodCondition, PodStatus
@@ -74,6 +76,66 @@ def test_items_read_one_by_one_are_those_of_the_whole(
     parts.insert(len(parts) // 2, '"items": [' + " ,\n".join(items) + "]")
     content = ("{" + ", ".join(parts) + "}" + after).encode()
     assert outcome(content, item_by_item=True) == outcome(content, item_by_item=False)
+
+
+PIECES = (
+    ":",
+    "a",
+    "\\u003a",
+    "\\u003A",
+    "\\\\u003a",
+    "\\u0022",
+    '\\"',
+    "{",
+    "[",
+    "é",
+    "\\ud83d\\ude00",
+    "\\ud800",
+    "\\\\",
+)
+STRINGS = st.lists(st.sampled_from(PIECES), max_size=4).map(lambda pieces: f'"{"".join(pieces)}"')
+NUMBERS = st.sampled_from(
+    ("0", "-0", "1.0", "1e3", "1E400", "01", "NaN", "9" * 30, "9" * 5000, "-1.5e-7", "null", "true")
+)
+TEXTS = st.recursive(
+    STRINGS | NUMBERS,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.lists(st.tuples(STRINGS, st.sampled_from((":", " : ")), inner), max_size=4).map(
+            lambda members: "{" + ",".join(map("".join, members)) + "}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(TEXTS | ITEMS, st.sampled_from(("", " ", "{}", ",")), st.integers(1, 4))
+def test_json_that_is_decoded_quickly_is_what_the_slow_decoder_finds(
+    text: str, after: str, max_depth: int
+) -> None:
+    quick = quick_json_value((text + after).encode(), max_depth)
+    if quick is msgspec.UNSET:
+        return
+    decoder = JSONValueDecoder(max_depth)
+    value, end = decoder.decode(text + after)
+    assert not decoder.duplicate_keys
+    assert not (text + after)[end:].strip()
+    assert repr(quick) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": {"b": 1.0}, "c": "\\u00e9:"}', {"a": {"b": 1}, "c": "é:"}),
+        ('{"a": 1, "a": 2}', msgspec.UNSET),
+        ('{"a": {"b": 1, "c": 2}, "a": "::"}', msgspec.UNSET),
+        ('{"\\u003a": 1}', msgspec.UNSET),
+        ('{"a": 1} {}', msgspec.UNSET),
+        ("[[[]]]", msgspec.UNSET),
+    ],
+)
+def test_what_is_decoded_quickly(text: str, value: object) -> None:
+    assert quick_json_value(text.encode(), 2) == value
 
 
 def test_a_list_with_the_kind_after_its_items_is_read_item_by_item() -> None:

@@ -16,6 +16,7 @@ from nodewright.formats.json_documents import (
     NotJSONError,
     TooDeepError,
     json_documents,
+    quick_json_value,
 )
 from nodewright.formats.kubectl_yaml import MAX_DEPTH, YAMLDocument
 
@@ -72,8 +73,12 @@ class ListItems(Sequence[Any]):
         return self._value(numbers) if isinstance(numbers, int) else list(map(self._value, numbers))
 
     def _value(self, index: int) -> Any:
+        content = bytes(self._items[index])
+        value = quick_json_value(content, MAX_DEPTH - _DEPTH_OF_ITEMS)
+        if value is not msgspec.UNSET:
+            return value
         try:
-            value, _ = self._decoder.decode(bytes(self._items[index]).decode())
+            value, _ = self._decoder.decode(content.decode())
         except (ValueError, RecursionError, TooDeepError, ArithmeticError):
             return self._item_of_whole(index)
         return self._item_of_whole(index) if self._decoder.duplicate_keys else value
