@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.formats.schema import CheckedDocument, checked
+from nodewright.formats.compiled_schema import checked_quickly
+from nodewright.formats.schema import CheckedDocument
 
 _MAX_KEPT = 4096
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
@@ -42,10 +43,10 @@ class AlikePods:
         shape = pod_shape(value.get("spec")) if kind == "Pod" else b""
         spec_may_have_nulls = self._may_have_nulls.get(shape)
         if spec_may_have_nulls is None:
-            return CheckedPod(checked(value, kind), shape)
-        rest = checked({**value, "spec": _SHORTEST_SPEC}, kind)
+            return CheckedPod(checked_quickly(value, kind), shape)
+        rest = checked_quickly({**value, "spec": _SHORTEST_SPEC}, kind)
         if rest.located_faults or rest.null_members:
-            return CheckedPod(checked(value, kind), shape, has_valid_spec=True)
+            return CheckedPod(checked_quickly(value, kind), shape, has_valid_spec=True)
         may_have_nulls = rest.may_have_nulls or spec_may_have_nulls
         return CheckedPod(
             replace(rest, document=value, may_have_nulls=may_have_nulls), shape, has_valid_spec=True

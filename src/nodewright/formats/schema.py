@@ -132,7 +132,8 @@ _SCALARS = {
     "time": SchemaType("a time such as 2026-01-31T12:00:00Z", kind="time"),
     "any": SchemaType("anything", frozenset({str, bool, int, float, list, dict}), "any"),
 }
-_INTEGER_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX), "uint64": (0, 2**64 - 1)}
+INTEGER_BOUNDS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX), "uint64": (0, 2**64 - 1)}
+"""The least and the largest number of each kind of integer."""
 _TYPE_TEXTS = {
     str: "a string",
     bool: "true or false",
@@ -213,10 +214,10 @@ def _check_items(value: list[Any], schema: SchemaType, path: Path, findings: _Fi
 
 def _scalar_rule(value: Any, schema: SchemaType) -> str:
     """The rule that the scalar violates; empty if none."""
-    if schema.kind in _INTEGER_BOUNDS:
+    if schema.kind in INTEGER_BOUNDS:
         if type(value) is not int:
             return _wrong_type(schema, value)
-        low, high = _INTEGER_BOUNDS[schema.kind]
+        low, high = INTEGER_BOUNDS[schema.kind]
         return "" if low <= value <= high else f"must be {schema.expected}, {low} to {high}"
     if schema.kind == "quantity":
         if type(value) not in (str, int, float):
