@@ -208,6 +208,18 @@ def test_caches_do_not_change_results(
     assert result.samples == obvious.samples
 
 
+@given(fleets(), st.sampled_from(("n0", "n1")))
+def test_pods_that_run_already_hold_what_they_hold_without_caches(
+    fleet: tuple[list[FleetNode], list[FleetPod]], node: str
+) -> None:
+    nodes, pods = fleet
+    running = nodes, [replace(pod, node=node, usage=()) for pod in pods]
+    happened, result = told(run, running, Options())
+    expected, obvious = told(run, running, Options(exhaustive=True))
+    assert happened == expected
+    assert [free(node) for node in result.nodes] == [free(node) for node in obvious.nodes]
+
+
 @given(fleets("spreading"), options_of_runs)
 def test_spread_rankings_do_not_change_results(
     fleet: tuple[list[FleetNode], list[FleetPod]], options: Options

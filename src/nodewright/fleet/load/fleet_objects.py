@@ -92,7 +92,7 @@ class FleetObjects:
     owners: PodControllers = field(default_factory=PodControllers)
     note_progress: NoteProgress | None = None
     manifests: ManifestLoader = field(init=False)
-    _by_content: dict[str, int | None] = field(default_factory=dict)
+    _by_content: dict[bytes, int | None] = field(default_factory=dict)
     _by_value: dict[int, "tuple[Any, int | NodeEntry]"] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -381,7 +381,7 @@ def _without(value: Any, name: str) -> dict[str, Any]:
     return {key: item for key, item in _mapping(value).items() if key != name}
 
 
-def _content(value: dict[str, Any]) -> str:
+def _content(value: dict[str, Any]) -> bytes:
     """A text that is equal for pods with equal templates."""
     meta = _mapping(value.get("metadata"))
     annotations = {
@@ -390,6 +390,8 @@ def _content(value: dict[str, Any]) -> str:
         if key not in (ARRIVAL_ANNOTATION, RUNTIME_ANNOTATION)
     }
     spec = {key: item for key, item in _mapping(value.get("spec")).items() if key != "nodeName"}
-    return json.dumps(
-        [meta.get("namespace"), meta.get("labels"), annotations, spec], sort_keys=True, default=str
-    )
+    content = [meta.get("namespace"), meta.get("labels"), annotations, spec]
+    try:
+        return msgspec.json.encode(content, order="sorted")
+    except (msgspec.MsgspecError, ValueError, OverflowError, TypeError):  # what JSON has no text for
+        return json.dumps(content, sort_keys=True, default=str).encode()

@@ -90,7 +90,9 @@ class SimulatedKubelets:
         ``is_running``: the pod already runs there, and is recovered without admission.
         """
         uid = self.next_uid(kubelet)
-        outcome = None if is_running else self._grant(kubelet, shape, uid)
+        # A pod that the node has room for holds the same if it is recovered, but nothing for init containers, which have ended.
+        has_started = is_running and bool(shape.pod.spec.init_containers)
+        outcome = None if has_started else self._grant(kubelet, shape, uid)
         if outcome is None:
             outcome = self._decide(kubelet, shape, uid, is_running=is_running)
         if outcome.decision is not Decision.REFUSED or is_running:
