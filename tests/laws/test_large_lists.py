@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nodewright.core.requests.alike_breakdowns import AlikeBreakdowns
 from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.errors import InputError
-from nodewright.formats import documents
+from nodewright.formats import alike_pods, documents
 from nodewright.formats.alike_pods import AlikePods
 from nodewright.formats.documents import InputFile, parse_documents
 from nodewright.formats.json_documents import JSONValueDecoder, quick_json_value
@@ -66,6 +66,7 @@ def outcome(content: bytes, *, item_by_item: bool) -> list[Any]:
 @pytest.fixture(autouse=True)
 def _small_lists_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "LARGE_BYTES", 0)
+    monkeypatch.setattr(alike_pods, "_WORTH_COMPILING", 1)
 
 
 @given(items=st.lists(ITEMS, max_size=4), members=MEMBERS, after=st.sampled_from(("", "{}", " ", "]", ",")))

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.formats.compiled_schema import checked_quickly
-from nodewright.formats.schema import CheckedDocument
+from nodewright.formats.schema import CheckedDocument, checked
 
 _MAX_KEPT = 4096
+_WORTH_COMPILING = 100
+"""Number of objects of a kind."""
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 """The name that the API server's plugin ServiceAccount generates.
 
@@ -37,20 +38,31 @@ class AlikePods:
 
     def __init__(self) -> None:
         self._may_have_nulls: dict[bytes, bool] = {}
+        self._counts: dict[str, int] = {}
 
     def check(self, value: dict[str, Any], kind: str) -> CheckedPod:
         """The document with its schema faults, equal to what `checked` finds."""
         shape = pod_shape(value.get("spec")) if kind == "Pod" else b""
         spec_may_have_nulls = self._may_have_nulls.get(shape)
         if spec_may_have_nulls is None:
-            return CheckedPod(checked_quickly(value, kind), shape)
-        rest = checked_quickly({**value, "spec": _SHORTEST_SPEC}, kind)
+            return CheckedPod(self._checked(value, kind), shape)
+        rest = self._checked({**value, "spec": _SHORTEST_SPEC}, kind)
         if rest.located_faults or rest.null_members:
-            return CheckedPod(checked_quickly(value, kind), shape, has_valid_spec=True)
+            return CheckedPod(self._checked(value, kind), shape, has_valid_spec=True)
         may_have_nulls = rest.may_have_nulls or spec_may_have_nulls
         return CheckedPod(
             replace(rest, document=value, may_have_nulls=may_have_nulls), shape, has_valid_spec=True
         )
+
+    def _checked(self, value: dict[str, Any], kind: str) -> CheckedDocument:
+        """As `checked`; with the compiled schema once there are many objects of the kind."""
+        count = self._counts[kind] = self._counts.get(kind, 0) + 1
+        if count <= _WORTH_COMPILING:
+            return checked(value, kind)
+        from nodewright.formats.compiled_schema import is_plain  # noqa: PLC0415 - start-up time
+
+        plain = is_plain(value, kind)
+        return CheckedDocument(value, [], [], may_have_nulls=False) if plain else checked(value, kind)
 
     def add_valid(self, pod: CheckedPod) -> None:
         """Keeps the shape of a pod that has no violations."""

@@ -10,20 +10,8 @@ from typing import Annotated, Any
 import msgspec
 
 from nodewright.formats.decode import parse_quantity
-from nodewright.formats.schema import INTEGER_BOUNDS, CheckedDocument, SchemaType, checked, schema_type
+from nodewright.formats.schema import INTEGER_BOUNDS, SchemaType, schema_type
 from nodewright.values.instant import Instant
-
-_WORTH_COMPILING = 100
-"""Number of documents of a type."""
-_counts: dict[str, int] = {}
-
-
-def checked_quickly(document: Any, type_name: str) -> CheckedDocument:
-    """The document with its schema faults, equal to what `checked` finds."""
-    count = _counts[type_name] = _counts.get(type_name, 0) + 1
-    if count > _WORTH_COMPILING and is_plain(document, type_name):
-        return CheckedDocument(document, [], [], may_have_nulls=False)
-    return checked(document, type_name)
 
 
 def is_plain(document: Any, type_name: str) -> bool:

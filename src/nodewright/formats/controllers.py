@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
-from uuid import NAMESPACE_URL, uuid5
+from uuid import NAMESPACE_URL, UUID
 
 from msgspec.structs import replace
+
+try:
+    from _sha1 import sha1  # type: ignore[import-not-found]  # hashlib loads OpenSSL, for which it takes longer than `formats`
+except ImportError:
+    from hashlib import sha1
 
 from nodewright.core.validation.violation import Violation
 from nodewright.formats.decode import decode
@@ -203,7 +208,8 @@ def derived_uid(text: str) -> str:
     >>> derived_uid("Pod/default/web")
     'e40ff631-78f0-5bc7-bf66-512b48d5dd71'
     """
-    return str(uuid5(NAMESPACE_URL, f"nodewright.dev/{text}"))
+    digest = sha1(NAMESPACE_URL.bytes + f"nodewright.dev/{text}".encode(), usedforsecurity=False).digest()
+    return str(UUID(bytes=digest[:16], version=5))
 
 
 def _first_number(kind: str, parent: dict[str, Any]) -> int:

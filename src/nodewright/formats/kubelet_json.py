@@ -6,7 +6,6 @@ Departs: all faults at once, where the kubelet reports the first; a number such 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -67,12 +66,11 @@ class _FieldPosition(msgspec.Struct, frozen=True):
         return _FieldPosition(f"{self.path}[{step}]", self.fields, self.struct)
 
 
-@dataclass(slots=True)
-class _KubeletDecoder:
+class _KubeletDecoder(msgspec.Struct, eq=False):
     """Decodes one document. Object members are read in the order of their names, as after YAML."""
 
-    faults: list[DecodingFault] = field(default_factory=list)
-    unknown_fields: list[str] = field(default_factory=list)
+    faults: list[DecodingFault] = []
+    unknown_fields: list[str] = []
 
     def struct(
         self, kind: type[T], document: dict[str, Any], at: _FieldPosition, ignored: tuple[str, ...] = ()

@@ -1,9 +1,9 @@
 """Loads workloads from manifests: pods, and the first pod of each controller."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from nodewright.api_server.pod_creation import ClusterObjects
@@ -106,24 +106,23 @@ MAX_LOCATED_FAULTS = 2_000
 """After so many faults the rest of an input is not read: to locate and print them takes longer than to read it."""
 
 
-@dataclass(slots=True)
-class ManifestLoader:
+class ManifestLoader(msgspec.Struct, eq=False):
     """Collects the workloads, classes and faults of the files added so far."""
 
     namespace: str
     max_bytes: int = MAX_YAML_BYTES
-    workloads: list[UnadmittedWorkload] = field(default_factory=list)
-    priority_classes: list[PriorityClass] = field(default_factory=list)
-    runtime_classes: list[RuntimeClass] = field(default_factory=list)
-    skipped: dict[str, int] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    uid_counts: dict[str, int] = field(default_factory=dict)
+    workloads: list[UnadmittedWorkload] = []
+    priority_classes: list[PriorityClass] = []
+    runtime_classes: list[RuntimeClass] = []
+    skipped: dict[str, int] = {}
+    warnings: list[str] = []
+    faults: list[Fault] = []
+    uid_counts: dict[str, int] = {}
     other_objects: "OtherObjects | None" = None
     """Collects the objects that create no pods; None: they are only counted in `skipped`, except for `policies`."""
     policies: "OtherObjects | None" = None
     """Limit ranges and quotas, if there are any and no `other_objects`."""
-    terminating_namespaces: set[str] = field(default_factory=set)
+    terminating_namespaces: set[str] = msgspec.field(default_factory=set)
     """The namespaces among the objects in which nothing new can be created."""
     selection: ObjectSelection = ALL_OBJECTS
     judges_templates: bool = True
@@ -131,7 +130,7 @@ class ManifestLoader:
     applies_quotas: bool = True
     """Whether the pods that exceed the quotas among the objects do not exist."""
     note_progress: NoteProgress | None = None
-    _alike: AlikePods = field(default_factory=AlikePods)
+    _alike: AlikePods = msgspec.field(default_factory=AlikePods)
     _loaded: LoadedWorkloads | None = None
 
     def result(self) -> LoadedWorkloads:

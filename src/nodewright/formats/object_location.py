@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -74,11 +73,10 @@ class _YAMLPosition(NamedTuple):
 _OF_METADATA = ("labels", "annotations")
 
 
-@dataclass
-class _YAMLPositions:
+class _YAMLPositions(msgspec.Struct, eq=False):
     """The positions of all fields of a text."""
 
-    documents: list[_YAMLPosition] = field(default_factory=list)
+    documents: list[_YAMLPosition] = []
 
     def find(self, document: int, path: str) -> tuple[int, int] | None:
         """Line and column of the field, or of its nearest parent that is in the text."""

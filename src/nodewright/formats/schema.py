@@ -4,7 +4,6 @@ import copy
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -109,12 +108,11 @@ class _SchemaFault(msgspec.Struct, frozen=True):
     """The type that the value should have; None where no value is allowed."""
 
 
-@dataclass(slots=True)
-class _Findings:
+class _Findings(msgspec.Struct, eq=False):
     """What is collected while a document is checked."""
 
-    faults: list[_SchemaFault] = field(default_factory=list)
-    null_members: list[tuple[Path, SchemaType]] = field(default_factory=list)
+    faults: list[_SchemaFault] = []
+    null_members: list[tuple[Path, SchemaType]] = []
     may_have_nulls: bool = False
     """Whether a null was found, or a part that has no schema."""
 

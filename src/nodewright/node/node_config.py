@@ -20,12 +20,12 @@ from nodewright.kubernetes.objects import ObjectMeta, ResourceList, Taint
 from nodewright.node.managers.manager_admission import ResourceManagers
 from nodewright.releases.feature_gates import FeatureGates
 from nodewright.releases.release import AppliedRules
-from nodewright.values.custom_policy import CustomPolicy
 
 if TYPE_CHECKING:
     from nodewright.core.cpu.custom_picker import CPUPicker
     from nodewright.core.eviction.eviction_policy import EvictionPolicy
     from nodewright.core.topology.custom import TopologyPolicy
+    from nodewright.values.custom_policy import CustomPolicy
 
 
 class KubeletDefects(StrEnum):
@@ -97,7 +97,7 @@ class CustomPolicies(msgspec.Struct, frozen=True, kw_only=True):
     eviction: "EvictionPolicy | None" = None
 
     @property
-    def configured(self) -> tuple[CustomPolicy, ...]:
+    def configured(self) -> "tuple[CustomPolicy, ...]":
         """The policies that are set."""
         policies = (self.topology, self.cpu_picker, self.eviction)
         return tuple(policy for policy in policies if policy is not None)

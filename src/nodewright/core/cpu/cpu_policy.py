@@ -1,13 +1,12 @@
 """The CPU manager's policies: how they are created, how they assign CPUs, and whether they start on a state."""
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from nodewright.core.cpu.cpu_state import NO_CPUS, CPUState
 from nodewright.core.cpu.cpu_topology import CPUTopology
-from nodewright.core.cpu.custom_picker import CPUPicker, PickRequest, picked_cpus
 from nodewright.core.cpu.distributed_assignment import DistributedCPUs, take_distributed
 from nodewright.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.core.cpu.packed_assignment import PackingOptions, take_packed
@@ -44,6 +43,9 @@ from nodewright.reasons.reason import NotJudged
 from nodewright.reasons.verdict import Granted, Refused, Verdict
 from nodewright.values.idset import CPUSet
 from nodewright.values.quantity import Quantity
+
+if TYPE_CHECKING:
+    from nodewright.core.cpu.custom_picker import CPUPicker
 
 _PACKED_TIGHT = PackingOptions()
 
@@ -103,7 +105,7 @@ class CPUSettings(msgspec.Struct, frozen=True, kw_only=True):
     """topologyManagerPolicy."""
     gates: CPUGates = DEFAULT_CPU_GATES
     follow_defects: bool = True
-    picker: CPUPicker | None = None
+    picker: "CPUPicker | None" = None
     """Custom picker of the CPUs of containers; None: the kubelet's algorithm."""
 
 
@@ -130,7 +132,7 @@ class StaticCPUPolicy(msgspec.Struct, frozen=True):
     """The reserved CPUs and their siblings on the same cores."""
     gates: CPUGates
     assignment: AssignmentStrategy
-    picker: CPUPicker | None = None
+    picker: "CPUPicker | None" = None
     """Custom picker of the CPUs of containers; None: the kubelet's algorithm."""
 
     @property
@@ -160,6 +162,8 @@ class StaticCPUPolicy(msgspec.Struct, frozen=True):
             return Granted(NO_CPUS)
         if count > len(known):
             return Refused((NotEnoughCPUs(requested=count, available=len(free)),))
+        from nodewright.core.cpu.custom_picker import PickRequest, picked_cpus  # noqa: PLC0415 - start-up time
+
         request = PickRequest(topology=self.topology, free=known, count=count, options=self.options)
         return picked_cpus(self.picker, request)
 
