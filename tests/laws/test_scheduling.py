@@ -104,5 +104,6 @@ def test_remembered_answers_are_those_of_now(
             case _:
                 cluster.mark_unknown("n", "lost")
         remembered = [cluster.verdict("n", query) for query in queries]
-        cluster.nodes["n"].answers.clear()
-        assert remembered == [cluster.verdict("n", query) for query in queries]
+        together = [cluster.verdicts(("n", "other"), query)[0] for query in queries]
+        cluster.answers.forget_node("n")
+        assert remembered == together == [cluster.verdict("n", query) for query in queries]

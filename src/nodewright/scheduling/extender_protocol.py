@@ -229,9 +229,14 @@ def filter_error(text: str) -> bytes:
     return msgspec.json.encode(_FilterResult(error=text))
 
 
+class _HostPriority(msgspec.Struct, frozen=True, rename="pascal", gc=False):
+    host: str
+    score: int
+
+
 def priority_list(scores: NodeScores) -> bytes:
     """The answer to prioritize."""
-    return msgspec.json.encode([{"Host": name, "Score": score} for name, score in scores.items()])
+    return msgspec.json.encode([_HostPriority(name, score) for name, score in scores.items()])
 
 
 def preemption_result(victims: Mapping[str, ProposedVictims]) -> bytes:

@@ -10,7 +10,7 @@ from nodewright.node.step import Decision
 from nodewright.scheduling.disruption_budgets import violating_uids
 from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.shared_states import SharedState
-from nodewright.scheduling.tracked_cluster import BasedVerdict, Basis, PodOnNode, TrackedCluster
+from nodewright.scheduling.tracked_cluster import BasedVerdict, Basis, PodOnNode, TrackedCluster, refuses_pod
 
 MAX_SCORE = 10
 """Follows: v1.36, kube-scheduler/extender/v1/types.go, MaxExtenderPriority."""
@@ -36,23 +36,22 @@ def filtered_nodes(
     cluster: TrackedCluster, query: PodQuery, names: Sequence[str], *, strict: bool = False
 ) -> FilteredNodes:
     """The candidates that do not refuse the pod. A guess refuses no node, unless ``strict``."""
-    passed: list[str] = []
+    answers = cluster.verdicts(names, query)
+    kinds = [(answer.verdict.decision, answer.basis) for answer in answers]
+    decisions = Counter(kinds)
+    refusing = {kind for kind in decisions if refuses_pod(*kind, strict=strict)}
     failed: dict[str, str] = {}
     unresolvable: dict[str, str] = {}
-    kinds: list[tuple[Decision, Basis]] = []
-    for name in names:
-        answer = cluster.verdict(name, query)
-        verdict = answer.verdict
-        kinds.append((verdict.decision, answer.basis))
-        if not answer.refuses(strict=strict):
-            passed.append(name)
-        elif verdict.is_unresolvable:
-            unresolvable[name] = refusal_text(answer)
-        else:
-            failed[name] = refusal_text(answer)
-    return FilteredNodes(
-        passed=tuple(passed), failed=failed, unresolvable=unresolvable, decisions=Counter(kinds)
+    for name, answer, kind in zip(names, answers, kinds, strict=True) if refusing else ():
+        if kind in refusing:
+            texts = unresolvable if answer.verdict.is_unresolvable else failed
+            texts[name] = refusal_text(answer)
+    passed = (
+        tuple(name for name in names if name not in failed and name not in unresolvable)
+        if refusing
+        else tuple(names)
     )
+    return FilteredNodes(passed=passed, failed=failed, unresolvable=unresolvable, decisions=decisions)
 
 
 def may_admit_soon(
@@ -102,16 +101,13 @@ def placement_ranks(
     cluster: TrackedCluster, query: PodQuery, names: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
     """What placement costs on those of the nodes that are certain to admit the pod without preemption."""
-    ranks: dict[str, tuple[int, int]] = {}
-    for name in names:
-        answer = cluster.verdict(name, query)
-        if (
-            answer.decision is Decision.ADMITTED
-            and answer.basis is Basis.EXACT
-            and not answer.verdict.preempts
-        ):
-            ranks[name] = answer.verdict.cost
-    return ranks
+    return {
+        name: answer.verdict.cost
+        for name, answer in zip(names, cluster.verdicts(names, query), strict=True)
+        if answer.verdict.decision is Decision.ADMITTED
+        and answer.basis is Basis.EXACT
+        and not answer.verdict.preempts
+    }
 
 
 def ranked_scores(ranks: Mapping[str, tuple[int, int]], names: Sequence[str]) -> NodeScores:

@@ -1,7 +1,8 @@
 """The nodes of a cluster as the extender knows them: exported states, and the pods on their way to them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -12,10 +13,10 @@ from nodewright.reasons.texts import kubelet_text, sentence
 from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.nameless_profiles import NodeNames, pod_number
 from nodewright.scheduling.pod_queries import PodQuery
+from nodewright.scheduling.remembered_answers import PlacedPods, RememberedAnswers
 from nodewright.scheduling.shared_states import NodeVerdict, SharedState, StatePool, last_number
 
 RESERVATION_S = 60.0
-MAX_ANSWERS = 256
 MAX_ORDERED_PODS = 4
 """With more pods on their way to a node, not every order of their arrival is tried."""
 
@@ -62,16 +63,20 @@ class BasedVerdict(NamedTuple):
 
     def refuses(self, *, strict: bool) -> bool:
         """Whether the pod must not be bound to the node: never on a guess, unless ``strict``."""
-        if strict:
-            return self.decision is not Decision.ADMITTED or self.basis is Basis.UNKNOWN
-        return self.basis is Basis.EXACT and self.decision is Decision.REFUSED
+        return refuses_pod(self.verdict.decision, self.basis, strict=strict)
+
+
+def refuses_pod(decision: Decision, basis: Basis, *, strict: bool) -> bool:
+    """Whether a decision on this basis is a refusal: never on a guess, unless ``strict``."""
+    if strict:
+        return decision is not Decision.ADMITTED or basis is Basis.UNKNOWN
+    return basis is Basis.EXACT and decision is Decision.REFUSED
 
 
 class TrackedNode:
     """What is known about a node. Changed in place, by `TrackedCluster` only."""
 
     __slots__ = (
-        "answers",
         "api_pods",
         "basis",
         "departing",
@@ -106,8 +111,6 @@ class TrackedNode:
         """The active pods that the API server shows on the node, by uid."""
         self.departing: dict[str, float] = {}
         """When the API server showed the end of pods that the export still shows, by uid."""
-        self.answers: dict[str, BasedVerdict] = {}
-        """Verdicts by the keys of pods that are not on the node, until it changes; without those about its labels."""
 
 
 class TrackedCluster:
@@ -118,6 +121,9 @@ class TrackedCluster:
         self.nodes: dict[str, TrackedNode] = {}
         self.budgets: dict[str, ClusterBudget] = {}
         """The PodDisruptionBudgets by uid."""
+        self.answers = RememberedAnswers[BasedVerdict]()
+        """About pods that are not on the node, until it changes; without those about its labels."""
+        self._placed = PlacedPods()
 
     # ------------------------------------------------------------ what happens
 
@@ -128,9 +134,15 @@ class TrackedCluster:
             node = self.nodes[name] = TrackedNode(name)
         return node
 
+    def _place(self, uids: Iterable[str]) -> None:
+        """Notes that pods are on a node, or on their way to one."""
+        present = (chain(node.numbers, node.reservations, node.api_pods) for node in self.nodes.values())
+        self._placed.add(uids, chain.from_iterable(present))
+
     def remove_node(self, name: str) -> None:
         """Forgets a node."""
         self.nodes.pop(name, None)
+        self.answers.forget_node(name)
 
     def set_labels(self, name: str, labels: Mapping[str, str]) -> None:
         """Sets the labels of the Node object, which a pod may select."""
@@ -168,7 +180,7 @@ class TrackedCluster:
         """Counts a node as unknown."""
         node = self.node(name)
         node.basis, node.note, node.state, node.numbers = Basis.UNKNOWN, note, None, {}
-        node.answers.clear()
+        self.answers.forget_node(node.name)
 
     def confirm_export(self, name: str, *, now_s: float) -> None:
         """Notes that the node's state is still the exported one."""
@@ -176,13 +188,14 @@ class TrackedCluster:
 
     def _put_state(self, node: TrackedNode, profile: NodeProfile, basis: Basis) -> None:
         node.basis, node.state, node.numbers = Basis.UNKNOWN, None, {}
-        node.answers.clear()
+        self.answers.forget_node(node.name)
         node.note = "the description of the node is impossible"
         node.state = self.pool.state_of(profile, node.names)
         node.profile, node.basis = profile, basis
         active = (pod for pod in profile.spec.pods if not pod.is_terminal)
         node.numbers = {pod.uid or pod.full_name: pod_number(at) for at, pod in enumerate(active)}
         node.departing = {uid: at_s for uid, at_s in node.departing.items() if uid in node.numbers}
+        self._place(node.numbers)
 
     def _reserve_unshown(self, node: TrackedNode, now_s: float) -> None:
         """Reserves the places of bound pods that the state does not show, and has not shown before."""
@@ -195,8 +208,9 @@ class TrackedCluster:
     def pod_bound(self, name: str, query: PodQuery, *, now_s: float) -> None:
         """Notes a pod that the API server shows on a node."""
         node = self.node(name)
-        node.answers.clear()
+        self.answers.forget_node(node.name)
         node.api_pods[query.uid] = query
+        self._place((query.uid,))
         if query.uid in node.numbers:
             if node.basis is Basis.EXACT:
                 node.seen.add(query.uid)
@@ -213,7 +227,7 @@ class TrackedCluster:
         if node is not None:
             if uid in node.numbers:
                 node.departing[uid] = now_s
-            node.answers.clear()
+            self.answers.forget_node(node.name)
             node.reservations.pop(uid, None)
             node.api_pods.pop(uid, None)
             node.seen.discard(uid)
@@ -222,15 +236,16 @@ class TrackedCluster:
         """Reserves the place of a pod that is about to be bound."""
         node = self.node(name)
         if query.uid not in node.numbers and query.uid not in node.seen:
-            node.answers.clear()
+            self.answers.forget_node(node.name)
             node.reservations[query.uid] = PodReservation(query=query, node=name, reserved_s=now_s)
+            self._place((query.uid,))
 
     def release(self, name: str, uid: str) -> None:
         """Ends a reservation, unless the API server shows the pod on the node."""
         node = self.nodes.get(name)
         if node is not None and uid in node.reservations and not node.reservations[uid].is_bound:
             del node.reservations[uid]
-            node.answers.clear()
+            self.answers.forget_node(node.name)
 
     def expire_reservations(
         self, *, now_s: float, after_s: float = RESERVATION_S
@@ -259,15 +274,25 @@ class TrackedCluster:
             return BasedVerdict(_ON_NODE, node.basis, node.generation, node.note)
         if query.selects_nodes or query.uid in node.reservations:
             return self._judged(node, node.state, query)
-        key = query.own_key if node.state.has_own_policies else query.key
-        answer = node.answers.get(key)
+        answers = self.answers.table(query.own_key if node.state.has_own_policies else query.key)
+        answer = answers.get(name)
         if answer is None:
-            if len(node.answers) >= MAX_ANSWERS:
-                node.answers.clear()
-            answer = node.answers[key] = self._judged(node, node.state, query)
+            answer = answers[name] = self._judged(node, node.state, query)
         else:
             self.pool.counts.shared += 1
         return answer
+
+    def verdicts(self, names: Sequence[str], query: PodQuery) -> list[BasedVerdict]:
+        """The verdicts of several nodes, in their order: those of `verdict`."""
+        if query.selects_nodes or query.uid in self._placed:
+            return [self.verdict(name, query) for name in names]
+        known = self.answers.read(query.key, names)
+        answers = [
+            self.verdict(names[place], query) if answer is None else answer
+            for place, answer in enumerate(known)
+        ]
+        self.pool.counts.shared += len(known) - known.count(None)
+        return answers
 
     def _judged(self, node: TrackedNode, state: SharedState, query: PodQuery) -> BasedVerdict:
         mismatch = query.label_mismatch(node.name, node.labels) if query.selects_nodes else None
