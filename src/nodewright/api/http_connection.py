@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import Protocol
 
 import h11
@@ -41,6 +42,28 @@ class ConnectionOwner(Protocol):
         """Counts a closed connection."""
 
 
+class _JoinedResponses(h11.Connection):
+    """Returns the head of a response with the first part of its body, which often follows at once: one write for both."""
+
+    def __init__(self, max_incomplete_event_size: int, write_later: Callable[[], object]) -> None:
+        super().__init__(h11.SERVER, max_incomplete_event_size)
+        self._head, self._write_later = b"", write_later
+
+    def send(self, event: h11.Event) -> bytes | None:  # type: ignore[override] # h11 overloads it for one event
+        """The bytes of an event, after a head that has not been written; those of a head follow later."""
+        output = super().send(event)
+        if isinstance(event, h11.Response):
+            self._head = output or b""
+            self._write_later()
+            return b""
+        return output if not self._head else self.take_head() + (output or b"")
+
+    def take_head(self) -> bytes:
+        """The head that has not been written; empty: there is none."""
+        head, self._head = self._head, b""
+        return head
+
+
 class HTTPConnection(H11Protocol):
     """HTTP/1.1 with the client's certificate in the request state, and a deadline for each request.
 
@@ -65,7 +88,15 @@ class HTTPConnection(H11Protocol):
             TAKE_OVER_CONNECTION: self.take_over,
         }
         super().connection_made(transport)
+        size = self.config.h11_max_incomplete_event_size
+        assert size is not None
+        self.conn = self._joined = _JoinedResponses(size, lambda: self.loop.call_soon(self._write_head))
         self._start_deadline()
+
+    def _write_head(self) -> None:
+        """Writes the head of a response whose body has not followed."""
+        if (head := self._joined.take_head()) and not self.transport.is_closing():
+            self.transport.write(head)
 
     def data_received(self, data: bytes) -> None:
         """Parses data. A request must be complete by its deadline, which partial data does not extend."""
@@ -89,6 +120,7 @@ class HTTPConnection(H11Protocol):
 
         The caller closes the writer. A client that is silent and gone is detected by keep-alives.
         """
+        self._write_head()
         reader = asyncio.StreamReader(_STREAM_BUFFER_BYTES)
         self._stream = asyncio.StreamReaderProtocol(reader)
         self._stream.connection_made(self.transport)
