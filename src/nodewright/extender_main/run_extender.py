@@ -102,21 +102,23 @@ async def open_process(
 
     Errors: InputError with the faults of the options.
     """
-    export_access = ExportAccess(
+    api = await open_api(stack, options)
+    cluster = TrackedCluster()
+    followers = await stack.enter_async_context(ExportFollowers(export_access(options), cluster, clock))
+    followers.log = print_log_line
+    feed = ClusterFeed(api, cluster, clock)
+    feed.owns = owns
+    return ExtenderProcess(options, api, followers, feed, clock)
+
+
+def export_access(options: ExtenderOptions) -> ExportAccess:
+    """How exporters are reached."""
+    return ExportAccess(
         authority=options.export_ca_file,
         certificate=options.export_client_certificate,
         key=options.export_client_key,
         token_file=options.export_token_file,
     )
-    if export_access.warning:
-        print_log_line(f"warning: {export_access.warning}")
-    api = await open_api(stack, options)
-    cluster = TrackedCluster()
-    followers = await stack.enter_async_context(ExportFollowers(export_access, cluster, clock))
-    followers.log = print_log_line
-    feed = ClusterFeed(api, cluster, clock)
-    feed.owns = owns
-    return ExtenderProcess(options, api, followers, feed, clock)
 
 
 async def open_api(stack: AsyncExitStack, options: ExtenderOptions) -> ApiAccess:
@@ -179,6 +181,8 @@ async def run_extender(options: ExtenderOptions) -> int:
     ShortCollections().install()
     clock, stop = HostClock(), stop_event()
     security = server_tls(options), call_authorizer(options)
+    if warning := export_access(options).warning:  # once, whatever the number of workers
+        print_log_line(f"warning: {warning}")
     async with AsyncExitStack() as stack:
         parts: ExtenderProcess | WorkerGroup
         if options.workers > 1:

@@ -26,11 +26,17 @@ DEFAULTS = {
 }
 
 
-def test_a_worker_answers_and_is_reported_when_it_ends(tmp_path: Path) -> None:
+def test_a_worker_answers_and_is_reported_when_it_ends(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+
     async def scenario(kubeconfig: Path) -> None:
         chosen = options(
             **DEFAULTS,
             kubeconfig=str(kubeconfig),
+            export_token_file=token,
             strict=False,
             deny_impossible_pods=False,
             leader_elect=False,
@@ -60,3 +66,5 @@ def test_a_worker_answers_and_is_reported_when_it_ends(tmp_path: Path) -> None:
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(kubeconfig_text(server), "utf-8")
         asyncio.run(scenario(kubeconfig))
+    # The first process warns of a token that any node can read; its workers do not repeat it.
+    assert "--export-ca-file" not in capfd.readouterr().err
