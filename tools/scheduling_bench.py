@@ -219,7 +219,7 @@ class Bench:
                 extender.start()
                 await extender.wait_for_exact(len(nodes.nodes))
             for scheduler in schedulers:
-                await asyncio.to_thread(stack.enter_context, self._scheduler(folder, scheduler, extender))
+                await asyncio.to_thread(stack.enter_context, self.scheduler(folder, scheduler, extender))
             controller = WorkloadController(api, plan, schedulers)
             killing = asyncio.ensure_future(self._kill(extender, nodes)) if kills and extender else None
             await controller.run()
@@ -236,7 +236,8 @@ class Bench:
             return _result(name, controller, nodes, int(refused), extender.kills if extender else 0)
 
     @contextmanager
-    def _scheduler(self, folder: Path, name: str, extender: ExtenderProcess | None) -> Iterator[None]:
+    def scheduler(self, folder: Path, name: str, extender: ExtenderProcess | None) -> Iterator[None]:
+        """A running scheduler of this name."""
         own = folder / name
         own.mkdir(parents=True, exist_ok=True)
         path = own / "config.yaml"

@@ -29,8 +29,8 @@ from nodewright.scheduling.extender_protocol import (
 from nodewright.scheduling.placement_decisions import (
     FilteredNodes,
     Scorer,
+    admitting_soon,
     filtered_nodes,
-    may_admit_soon,
     node_scores,
     refusal_text,
     sufficient_victims,
@@ -40,8 +40,11 @@ from nodewright.scheduling.tracked_cluster import TrackedCluster
 
 NOT_READY = "the extender has not read the cluster yet"
 _MAX_CALLS = 64
-EXPORT_WAIT_S, _EXPORT_POLL_S = 0.3, 0.01
-"""How long an export may follow the end of a pod, and how often it is looked for."""
+EXPORT_WAIT_S, BIND_WAIT_S, _EXPORT_POLL_S = 0.3, 3.0, 0.01
+"""How long filter and bind wait for the export that follows the end of a pod, and how often it is looked for.
+
+A scheduler filters one pod at a time, and binds beside that.
+"""
 
 
 class NotReadyError(Exception):
@@ -113,21 +116,22 @@ class ExtenderService:
         Errors: InputError.
         """
         call = self._decoded(body)
-        if self.is_ready:
-            await self.wait_for_exports(call.query, call.candidates.names)
-        return self.filter(body)
+        if not self.is_ready:
+            return self.filter(body)
+        return self.filter(body, await self.exports_awaited(call.query, call.candidates.names, EXPORT_WAIT_S))
 
-    async def wait_for_exports(self, query: PodQuery, names: Sequence[str]) -> None:
-        """Waits while only pods that have just ended keep all of these nodes from passing."""
+    async def exports_awaited(self, query: PodQuery, names: Sequence[str], limit_s: float) -> tuple[str, ...]:
+        """Waits while only pods that have just ended keep all of these nodes from passing; those nodes at the limit."""
         started_s, strict = self._clock.monotonic_s(), self.options.strict
-        since_s = started_s - EXPORT_WAIT_S
-        while self._clock.monotonic_s() - started_s < EXPORT_WAIT_S and may_admit_soon(
-            self.cluster, query, names, since_s=since_s, strict=strict
-        ):
+        since_s = started_s - limit_s
+        while soon := admitting_soon(self.cluster, query, names, since_s=since_s, strict=strict):
+            if self._clock.monotonic_s() - started_s >= limit_s:
+                break
             await self._clock.sleep(_EXPORT_POLL_S)
+        return soon
 
-    def filter(self, body: bytes) -> bytes:
-        """The answer to filter.
+    def filter(self, body: bytes, soon: Sequence[str] = ()) -> bytes:
+        """The answer to filter; nodes that are expected to admit the pod ``soon`` pass if no other does.
 
         Errors: InputError.
         """
@@ -135,11 +139,20 @@ class ExtenderService:
         call = self._decoded(body)
         if not self.is_ready:
             return self._unready_filter(call, started_s)
-        answer = filtered_nodes(self.cluster, call.query, call.candidates.names, strict=self.options.strict)
+        answer = self.filtered(call.query, call.candidates.names, soon)
         result = filter_result(answer, call.candidates)
-        self.metrics.record_verdicts(answer.decisions)
         self._record("filter", "answered", started_s)
         return result
+
+    def filtered(self, query: PodQuery, names: Sequence[str], soon: Sequence[str]) -> FilteredNodes:
+        """The nodes that pass.
+
+        A pod that finds no node waits for the next event, one whose binding fails is tried again at once: so a node
+        whose export is late passes, and bind decides.
+        """
+        answer = filtered_nodes(self.cluster, query, names, strict=self.options.strict)
+        self.metrics.record_verdicts(answer.decisions)
+        return answer if answer.passed or not soon else answer.with_passed(soon)
 
     def _unready_filter(self, call: ExtenderCall, started_s: float) -> bytes:
         if not self.options.fails_open:
@@ -215,6 +228,8 @@ class ExtenderService:
         query = pod_query(pod) if pod is not None else await self._binder.query_of(call)
         if query is None:
             return f"pod {call.pod_namespace}/{call.pod_name} with uid {call.pod_uid} does not exist"
+        if self.is_ready:
+            await self.exports_awaited(query, (call.node,), BIND_WAIT_S)
         # No other call is handled between the check and the reservation.
         answer = self.cluster.verdict(call.node, query)
         if self.is_ready and answer.refuses(strict=self.options.strict):

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import assert_never
 
 from nodewright.errors import InputError
-from nodewright.extender_main.extender_service import ExtenderService
+from nodewright.extender_main.extender_service import EXPORT_WAIT_S, ExtenderService
 from nodewright.extender_main.pod_reviews import ClusterReviews
 from nodewright.extender_main.shard_messages import (
     AdmitShare,
@@ -29,7 +29,6 @@ from nodewright.output.terminal import print_log_line
 from nodewright.scheduling.admit_answer import candidate_answers
 from nodewright.scheduling.extender_protocol import decode_sent_pod
 from nodewright.scheduling.placement_decisions import (
-    filtered_nodes,
     node_scores,
     placement_ranks,
     sufficient_victims,
@@ -54,8 +53,8 @@ class ShardAnswers:
                 return CountsAnswer(self._service.not_ready_reason, self._service.counts())
             if isinstance(request, BindShare):
                 return BindAnswer(await self._service.bind(request.call))
-            if isinstance(request, FilterShare) and request.waits:
-                await self._service.wait_for_exports(self._query(request.pod), request.names)
+            if isinstance(request, FilterShare):
+                return await self._filtered(request)
             return self._answer_now(request)
         except InputError as error:
             return ShareFault(str(error), error.faults)
@@ -63,18 +62,22 @@ class ShardAnswers:
             print_log_line(f"the scorer of --policies fails: {error}")
             return ShareFault(str(error))
 
-    def _answer_now(
-        self, request: FilterShare | RankShare | VictimShare | AdmitShare | ReviewShare
-    ) -> ShareAnswer:
+    async def _filtered(self, request: FilterShare) -> ShareAnswer:
+        service, query = self._service, self._query(request.pod)
+        soon: tuple[str, ...] = ()
+        if request.waits:
+            soon = await service.exports_awaited(query, request.names, EXPORT_WAIT_S)
+        if reason := service.not_ready_reason:
+            return ShareFault(reason)
+        answer = service.filtered(query, request.names, soon)
+        return FilterAnswer(list(answer.passed), dict(answer.failed), dict(answer.unresolvable))
+
+    def _answer_now(self, request: RankShare | VictimShare | AdmitShare | ReviewShare) -> ShareAnswer:
         if reason := self._service.not_ready_reason:
             return ShareFault(reason)
         cluster, options = self._service.cluster, self._service.options
         query = self._query(request.pod)
         match request:
-            case FilterShare(names=names):
-                answer = filtered_nodes(cluster, query, names, strict=options.strict)
-                self._service.metrics.record_verdicts(answer.decisions)
-                return FilterAnswer(list(answer.passed), dict(answer.failed), dict(answer.unresolvable))
             case RankShare(names=names) if options.scorer is not None:
                 return RankAnswer({}, dict(node_scores(cluster, query, names, options.scorer)))
             case RankShare(names=names):

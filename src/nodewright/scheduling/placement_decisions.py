@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.node.step import Decision
 from nodewright.scheduling.disruption_budgets import violating_uids
@@ -31,6 +32,12 @@ class FilteredNodes(msgspec.Struct, frozen=True, kw_only=True):
     decisions: Mapping[tuple[Decision, Basis], int]
     """The number of verdicts, by decision and basis."""
 
+    def with_passed(self, names: Collection[str]) -> "FilteredNodes":
+        """The answer in which these nodes pass as well."""
+        failed = {name: text for name, text in self.failed.items() if name not in names}
+        unresolvable = {name: text for name, text in self.unresolvable.items() if name not in names}
+        return replace(self, passed=(*self.passed, *names), failed=failed, unresolvable=unresolvable)
+
 
 def filtered_nodes(
     cluster: TrackedCluster, query: PodQuery, names: Sequence[str], *, strict: bool = False
@@ -54,26 +61,27 @@ def filtered_nodes(
     return FilteredNodes(passed=passed, failed=failed, unresolvable=unresolvable, decisions=decisions)
 
 
-def may_admit_soon(
+def admitting_soon(
     cluster: TrackedCluster, query: PodQuery, names: Sequence[str], *, since_s: float, strict: bool = False
-) -> bool:
-    """Whether all candidates refuse the pod, one of them only for pods that have ended ``since_s``.
+) -> tuple[str, ...]:
+    """If all candidates refuse the pod: those that refuse it only for pods that have ended ``since_s``.
 
     The scheduler tries a pod again as soon as another one has ended, and then not until the next event; the export of
     the node follows a moment later.
     """
     if not all(cluster.verdict(name, query).refuses(strict=strict) for name in names):
+        return ()
+    return tuple(name for name in names if _admits_without_ended(cluster, query, name, since_s))
+
+
+def _admits_without_ended(cluster: TrackedCluster, query: PodQuery, name: str, since_s: float) -> bool:
+    node = cluster.nodes.get(name)
+    if node is None or node.basis is not Basis.EXACT or not node.departing:
         return False
-    for name in names:
-        node = cluster.nodes.get(name)
-        if node is None or node.basis is not Basis.EXACT or not node.departing:
-            continue
-        ended = [node.numbers[uid] for uid, ended_s in node.departing.items() if ended_s >= since_s]
-        state = cluster.state_after_reservations(name)
-        after = state.without(ended)
-        if after is not state and query.label_mismatch(name, node.labels) is None and _admits(after, query):
-            return True
-    return False
+    ended = [node.numbers[uid] for uid, ended_s in node.departing.items() if ended_s >= since_s]
+    state = cluster.state_after_reservations(name)
+    after = state.without(ended)
+    return after is not state and query.label_mismatch(name, node.labels) is None and _admits(after, query)
 
 
 def refusal_text(answer: BasedVerdict) -> str:

@@ -14,6 +14,7 @@ from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
 
 from nodewright.extender_main.cluster_feed import BUDGETS_PATH
+from nodewright.extender_main.extender_service import BIND_WAIT_S
 from nodewright.runtimes.simulated import FakeClock
 from nodewright.scheduling.tracked_cluster import Basis
 from nodewright.scheduling.verdict_ledger import ComparedVerdict, VerdictOutcome
@@ -281,7 +282,14 @@ def test_filter_waits_for_the_export_after_the_end_of_a_pod(is_exported: bool) -
             if is_exported:
                 bench.put_export("n1", a_profile(), generation=2)
             await clock.advance(0.3)
-            assert msgspec.json.decode(await call)["NodeNames"] == (["n1"] if is_exported else [])
+            assert msgspec.json.decode(await call)["NodeNames"] == ["n1"]
+            binding = asyncio.ensure_future(bench.bind(waiting, "n1"))
+            await clock.advance(0.1)
+            if not is_exported:
+                # A scheduler binds beside other pods: this answer waits longer, and then refuses.
+                assert not binding.done()
+                await clock.advance(BIND_WAIT_S)
+            assert ("n1" in await binding) != is_exported
             # Another pod would not fit either way.
             huge = bench.api.create_free_pod("huge", 7)
             body = msgspec.json.encode({"Pod": huge, "NodeNames": ["n1"]})
