@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tools.fuzz_figures import joined_targets
 from tools.source import ROOT
 
 PAGE = ROOT / "docs" / "agent-figures.md"
@@ -156,10 +157,18 @@ def _fuzz(figures: dict[str, Any] | None) -> str:
     """
     if figures is None:
         return ""
-    targets = figures["inputsByTarget"]
-    first, last = figures["seeds"]
+    runs = figures["runs"]
+    targets = joined_targets(runs)
+    rows = "\n".join(
+        f"| {run['commit']} | {run['seeds'][0]} to {run['seeds'][1]} | {run['inputs']:,} | {run['findings']} |"
+        for run in runs
+    )
     return f"""## What does broken input do?
 
-{figures["inputs"]:,} damaged files for {len(targets)} readers and commands, at least {min(targets.values()):,} each (`python -m tools.fuzz`,
-seeds {first} to {last}, commit {figures["commit"]}): {figures["findings"]} tracebacks, since mended, no input above 20 s of CPU time or 1 GiB.
+{figures["inputs"]:,} damaged files for {len(targets)} readers and commands, at least {min(targets.values()):,} each (`make fuzz`). Every
+finding, a traceback or an input above 20 s of CPU time or 1 GiB, is mended.
+
+| commit | seeds | inputs | findings |
+|---|---|---|---|
+{rows}
 """

@@ -6,34 +6,32 @@ message; an exception, and more than a few seconds for one input, is a finding: 
 
 import argparse
 import contextlib
-import io
+import gc
 import json
 import os
 import random
 import resource
-import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from nodewright.cli.app import run
+from nodewright.cli.app import COLLECTION_THRESHOLDS
 from nodewright.errors import HostError, InputError
 from nodewright.formats.documents import parse_documents
-from nodewright.output.exit_codes import ERROR
 from nodewright.profiles.catalogue import recorded_machines
 from nodewright.values.idset import CPUSet, IdSetError
 from nodewright.values.quantity import Quantity, QuantityError
 from tools.fuzz_cluster import cluster_targets
+from tools.fuzz_commands import reader_of
+from tools.fuzz_figures import Totals, Trial
 from tools.fuzz_targets import CONFIGURATION, LSCPU, POD, PROFILE, USAGE, file_targets
-from tools.source import ROOT, commit
+from tools.source import ROOT
 
 SLOW_S = 20.0
 """CPU time of one input."""
@@ -82,7 +80,7 @@ def targets() -> Mapping[str, Target]:
     pods, profiles = (POD, *_files("examples/**/*.yaml")), (PROFILE, *_files("examples/nodes/*.yaml"))
     machine = json.dumps(recorded_machines()["1s-2n-4c-smt2"]).encode()
     return {
-        **{name: Target(_command(line), samples) for name, (line, samples) in file_targets().items()},
+        **{name: Target(reader_of(line), samples) for name, (line, samples) in file_targets().items()},
         **{
             name: Target(read, samples, (InputError, HostError))
             for name, (read, samples) in cluster_targets().items()
@@ -95,35 +93,35 @@ def targets() -> Mapping[str, Target]:
         "cpu set": Target(
             lambda content: CPUSet.parse(_text(content)), (b"0-3,7,9-11", b"", b"0,2,4,6"), (IdSetError,)
         ),
-        "node show": Target(_command("node show --node FILE"), profiles),
+        "node show": Target(reader_of("node show --node FILE"), profiles),
         "kubelet configuration": Target(
-            _command("node capture --kubelet-config FILE --lscpu OTHER", LSCPU), (CONFIGURATION,)
+            reader_of("node capture --kubelet-config FILE --lscpu OTHER", LSCPU), (CONFIGURATION,)
         ),
-        "lscpu": Target(_command("node capture --lscpu FILE"), (LSCPU,)),
-        "machine info": Target(_command("node capture --machine-info FILE"), (machine,)),
+        "lscpu": Target(reader_of("node capture --lscpu FILE"), (LSCPU,)),
+        "machine info": Target(reader_of("node capture --machine-info FILE"), (machine,)),
         "vectors": Target(
-            _command("verify --show 1 FILE"),
+            reader_of("verify --show 1 FILE"),
             (b'{"id":"a","family":"quantity","input":{"op":"parse","text":"1"}}\n',),
         ),
-        "requests": Target(_command("requests --memory-capacity 8Gi -f FILE"), pods),
-        "pods to admit": Target(_command("admit --node laptop-i7-1370p -f FILE"), pods),
-        "scenarios": Target(_command("replay FILE -o json"), _files("examples/scenarios/*.yaml")),
+        "requests": Target(reader_of("requests --memory-capacity 8Gi -f FILE"), pods),
+        "pods to admit": Target(reader_of("admit --node laptop-i7-1370p -f FILE"), pods),
+        "scenarios": Target(reader_of("replay FILE -o json"), _files("examples/scenarios/*.yaml")),
         "scenarios on another node": Target(
-            _command("replay FILE --node vm-4"), _files("examples/scenarios/*.yaml")
+            reader_of("replay FILE --node vm-4"), _files("examples/scenarios/*.yaml")
         ),
         "usage": Target(
-            _command("evict --node examples/eviction/node.yaml --usage FILE -o json"),
+            reader_of("evict --node examples/eviction/node.yaml --usage FILE -o json"),
             ((ROOT / "examples/eviction/summary.json").read_bytes(), USAGE),
         ),
         "usage in columns": Target(
-            _command("evict --node examples/eviction/node.yaml --usage TABLE"),
+            reader_of("evict --node examples/eviction/node.yaml --usage TABLE"),
             (
                 b"pod,container,memory,rootfs,logs,inodes,processes\nshop/web,web,2Gi,1Gi,20Mi,500,64\nshop/db,,5Gi,,,,9\n",
             ),
         ),
-        "node to admit to": Target(_command("admit --node FILE -f OTHER", POD), profiles),
+        "node to admit to": Target(reader_of("admit --node FILE -f OTHER", POD), profiles),
         "configuration to admit by": Target(
-            _command("admit --node vm-4 --kubelet-config FILE -f OTHER", POD), (CONFIGURATION,)
+            reader_of("admit --node vm-4 --kubelet-config FILE -f OTHER", POD), (CONFIGURATION,)
         ),
     }
 
@@ -210,45 +208,6 @@ def _files(pattern: str) -> tuple[bytes, ...]:
     return tuple(path.read_bytes() for path in sorted(ROOT.glob(pattern)))
 
 
-def _command(line: str, other: bytes = b"") -> Reader:
-    """Runs the command on a file with the content; its output is dropped."""
-
-    def read(content: bytes) -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            files = {"FILE": "in.json", "TABLE": "in.csv", "OTHER": "other.json"}
-            names = {word: Path(directory, name) for word, name in files.items()}
-            names["FILE"].write_bytes(content)
-            names["TABLE"].write_bytes(content)
-            names["OTHER"].write_bytes(other)
-            arguments = [_argument(word, names, Path(directory), content) for word in line.split()]
-            printed, dropped = io.StringIO(), io.StringIO()
-            with (
-                contextlib.redirect_stdout(printed),
-                contextlib.redirect_stderr(dropped),
-                contextlib.chdir(ROOT),
-            ):
-                code = run(arguments)
-            if line.endswith("-o json") and code != ERROR:
-                json.loads(printed.getvalue(), parse_constant=_refuse_constant)
-
-    return read
-
-
-def _argument(word: str, names: Mapping[str, Path], directory: Path, content: bytes) -> str:
-    """The word; for TREE:SOURCE:FILE a copy of the directory with the content in that file."""
-    if not word.startswith("TREE:"):
-        return str(names.get(word, word))
-    _, source, file = word.split(":")
-    shutil.copytree(ROOT / source, directory / "tree")
-    (directory / "tree" / file).parent.mkdir(parents=True, exist_ok=True)
-    (directory / "tree" / file).write_bytes(content)
-    return str(directory / "tree")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
 def inputs(name: str, seed: int) -> Iterator[bytes]:
     """Damaged input for the target without end, the same for the same seed."""
     chance = random.Random(f"{name} {seed}")
@@ -290,13 +249,6 @@ def _limited_time() -> Iterator[None]:
         signal.signal(signal.SIGPROF, previous)
 
 
-class Trial(NamedTuple):
-    """What came of trying a target."""
-
-    inputs: int
-    findings: int
-
-
 def tried_for_long(name: str, seed: int, *, seconds: float, count: int) -> Trial:
     """Tries a target in a process of its own with bounded memory, and prints the findings."""
     reading, writing = os.pipe()
@@ -334,31 +286,17 @@ def _tried_inputs(name: str, seed: int, seconds: float, count: int) -> Trial:
     return Trial(number, len(findings))
 
 
-class Totals:
-    """What all rounds have tried so far, and the file that keeps it."""
+def _prepare(names: Sequence[str]) -> None:
+    """Reads good input once for each target, so that what it imports and keeps is there in every child.
 
-    def __init__(self, seed: int, path: Path | None) -> None:
-        self._seed, self._path = seed, path
-        self.rounds = 0
-        self.inputs, self.findings = Counter[str](), Counter[str]()
-
-    def add(self, name: str, trial: Trial) -> None:
-        """Adds a target's trial."""
-        self.inputs[name] += trial.inputs
-        self.findings[name] += trial.findings
-
-    def write(self) -> None:
-        """Replaces the file, if there is one."""
-        if self._path is None:
-            return
-        document = {
-            "commit": commit(),
-            "seeds": [self._seed, self._seed + self.rounds - 1],
-            "inputs": self.inputs.total(),
-            "findings": self.findings.total(),
-            "inputsByTarget": dict(sorted(self.inputs.items())),
-        }
-        self._path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    Objects that last are not searched for garbage again and again, as in a command that runs by itself.
+    """
+    for name in names:
+        with contextlib.suppress(*targets()[name].refusals):
+            targets()[name].read(targets()[name].samples[0])
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTION_THRESHOLDS)
 
 
 def main(arguments: list[str]) -> int:
@@ -370,12 +308,15 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--seed", type=int, default=None, help="default: a new one")
     parser.add_argument("--minutes", type=float, default=0, help="repeat, each time with the next seed")
-    parser.add_argument("--figures", type=Path, default=None, help="a file for what was tried, as JSON")
+    parser.add_argument(
+        "--figures", type=Path, default=None, help="a file of runs, which this one is added to"
+    )
     parser.add_argument("--target", choices=targets(), action="append", help="default: all")
     options = parser.parse_args(arguments)
     seed = random.randrange(2**32) if options.seed is None else options.seed
     totals, end_s = Totals(seed, options.figures), time.monotonic() + 60 * options.minutes
     names = options.target or list(targets())
+    _prepare(names)
     while totals.rounds == 0 or time.monotonic() < end_s:
         for name in names:
             totals.add(

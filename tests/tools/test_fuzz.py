@@ -7,7 +7,8 @@ from tools.fuzz import inputs, targets, tried
 from tools.fuzz_cluster import cluster_targets
 from tools.fuzz_targets import file_targets
 
-SEED = 20260101
+SEED = int(os.environ.get("FAULT_SEED") or 20260101)
+"""The seed that `make test` prints, and `make test SEED=` repeats."""
 WHOLE_COMMANDS = {*file_targets(), *cluster_targets()}
 """And whole clusters: they take longer than a parser."""
 COUNT = int(os.environ.get("FUZZ_INPUTS") or 300)
@@ -20,7 +21,7 @@ def test_readers_take_or_refuse_what_is_damaged(target: str) -> None:
         tried(target, number, content)
         for number, content in enumerate(islice(inputs(target, SEED), 8 if target in WHOLE_COMMANDS else 50))
     ]
-    assert not any(findings), [finding for finding in findings if finding]
+    assert not any(findings), (SEED, [finding for finding in findings if finding])
 
 
 @pytest.mark.slow
@@ -29,7 +30,7 @@ def test_readers_take_or_refuse_much_that_is_damaged(target: str) -> None:
     # Whole commands take longer: `make fuzz` tries them for as long as it is told to.
     contents = islice(inputs(target, SEED + 1), 25 if target in WHOLE_COMMANDS else COUNT)
     findings = [tried(target, number, content) for number, content in enumerate(contents)]
-    assert not any(findings), [finding for finding in findings if finding]
+    assert not any(findings), (SEED + 1, [finding for finding in findings if finding])
 
 
 @pytest.mark.slow

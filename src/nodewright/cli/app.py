@@ -17,7 +17,7 @@ from nodewright.output.terminal import print_message, print_text, set_colour_mod
 from nodewright.printable import printable
 from nodewright.values.custom_policy import CustomPolicyError
 
-_COLLECTION_THRESHOLDS = (100_000, 20, 100)
+COLLECTION_THRESHOLDS = (100_000, 20, 100)
 """What a command reads and decides stays until it ends, so it is rarely searched for garbage."""
 
 # Title of a section of `--help` -> command name -> summary; the module `nodewright.cli.NAME` has a click command named
@@ -89,7 +89,7 @@ class LazyGroup(click.Group):
         command = importlib.import_module(module).command
         if not gc.isenabled():  # as `main` starts a process
             gc.freeze()
-            gc.set_threshold(*_COLLECTION_THRESHOLDS)
+            gc.set_threshold(*COLLECTION_THRESHOLDS)
             gc.enable()
         assert isinstance(command, click.Command)
         _add_colour_option(command)
