@@ -24,6 +24,8 @@ from tools.source import ROOT
 FIGURES = ROOT / "docs" / "figures" / "many-manifests.json"
 ALLOWED_S = 0.5
 """How long an answer of the socket may take."""
+ALLOWED_RSS_MIB = 300.0
+"""The memory of an agent that has refused so many pods."""
 _PERIOD_S = 0.05
 _LIMIT_S = 1800.0
 _PARTS = 10
@@ -65,7 +67,7 @@ def measured(agent: Agent, count: int) -> dict[str, Any]:
     for number in range(count):
         (beside / f"many-{number}.yaml").write_text(MANIFEST.format(name=f"many-{number}"))
     asking, loads = Asking(agent.folder / "agent.sock", agent.process.pid), [os.getloadavg()[0]]
-    before = decided(agent)
+    before, rss_mib = decided(agent), agent.rss_mib()
     asking.start()
     begun_s, cpu_s, at_s = time.monotonic(), agent.cpu_s(), [0.0]
     for file in beside.iterdir():
@@ -92,7 +94,7 @@ def measured(agent: Agent, count: int) -> dict[str, Any]:
             "wall": sum(one_s > ALLOWED_S for one_s in asking.took_s),
             "cpu": sum(one_s > ALLOWED_S for one_s in asking.ran_s),
         },
-        "rssMiB": round(agent.rss_mib(), 1),
+        "rssMiB": {"before": round(rss_mib, 1), "after": round(agent.rss_mib(), 1)},
         "commit": _commit(),
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
@@ -118,7 +120,7 @@ def _by_tenths(at_s: list[float], numbers: list[int]) -> list[int]:
 
 
 def main() -> int:
-    """Measure and write; 1 where an answer takes the agent too long or a pod is not decided."""
+    """Measure and write; 1 where an answer takes too long, a pod is not decided, the rate is uneven or memory is short."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--manifests", type=int, default=10_000)
     parser.add_argument("--show", action="store_true", help="show the figures, write none")
@@ -133,7 +135,13 @@ def main() -> int:
     print(json.dumps(figures, indent=2))
     if not options.show:
         FIGURES.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
-    return int(figures["slowAnswers"]["cpu"] > 0 or figures["decided"] < options.manifests)
+    is_good = (
+        figures["slowAnswers"]["cpu"] == 0
+        and figures["decided"] == options.manifests
+        and min(figures["decidedInEachTenth"]) > 0
+        and figures["rssMiB"]["after"] <= ALLOWED_RSS_MIB
+    )
+    return int(not is_good)
 
 
 if __name__ == "__main__":

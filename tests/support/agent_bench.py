@@ -9,16 +9,17 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import replace
 from tests.support.disks import SlowDisk
 from tests.support.fake_host import FakeLocalStorage, FakeMemoryReadings, FakePressureEvents, run_inline
 
 from nodewright.agent.agent_state import AgentConstants, AgentState, PodRecord, PodSource
-from nodewright.agent.decide import next_due_ns
 from nodewright.agent.effects import ReclaimNodeResources, RecordEvent
 from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observations import Observation, PodApplied, PodDeletionRequested, SourcePodsListed
 from nodewright.agent.observe.pressure_monitor import MonitoredParts, PressureMonitor
 from nodewright.agent.outcome import IterationResult, NodeStep, StateChanges
+from nodewright.agent.pod_index import next_due_ns, pod_index
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.status_text import KubeletStatusText
@@ -144,12 +145,17 @@ class FakeStore:
 
 
 class CheckedLoop(AgentLoop):
-    """Checks after each iteration that the next due moment is not in the past."""
+    """Checks after each iteration that the index is that of its pods, and that the next due moment is not in the past."""
 
     def iterate(self, observation: Observation) -> bool:
         """Decides on one observation."""
         is_urgent = super().iterate(observation)
-        due_ns = next_due_ns(self.state)
+        kept, due_ns = pod_index(self.state), next_due_ns(self.state)
+        made = pod_index(replace(self.state, index=None))
+        assert kept.moments_ns == made.moments_ns
+        assert {name: set(uids) for name, uids in kept.uids_by_name.items()} == {
+            name: set(uids) for name, uids in made.uids_by_name.items()
+        }
         assert due_ns is None or due_ns > self.clock.monotonic_s() * 10**9, (
             "the loop would wake up at once, for ever"
         )

@@ -127,6 +127,17 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     """By container name the cgroup values that the running effect uses for the containers that it starts."""
 
 
+class PodIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from the records of pods, so that a decision does not go through all of them."""
+
+    pods: Mapping[str, PodRecord]
+    """The records that it was made from."""
+    moments_ns: Mapping[str, int | None]
+    """By uid the pods that something is due for, and when (monotonic clock); None: at every decision only."""
+    uids_by_name: Mapping[str, tuple[str, ...]]
+    """The uids by namespace and name, older records first."""
+
+
 class AgentConstants(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that are constant while the agent runs."""
 
@@ -161,7 +172,7 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     """Sources that have not listed their pods yet; until they have, no running pod counts as an orphan."""
     waiting_pods: Mapping[PodSource, tuple[Pod, ...]] = {}
     """The rest of long lists of pods, by source: some are applied in each decision, so that none takes long."""
-    uids_by_name: Mapping[str, tuple[str, ...]] | None = None
-    """The uids of `pods` by namespace and name; None: not made yet."""
+    index: PodIndex | None = None
+    """The index of `pods`, as `pod_index` keeps it; None, or one of other pods: it is made again."""
     orphans: Mapping[str, RuntimePodStatus] = {}
     """By uid the running pods that no source lists."""

@@ -116,47 +116,12 @@ def _apply_consequences(iteration: Iteration) -> None:
 
 def _sync_pods(iteration: Iteration) -> None:
     """Syncs the pods that have changed or are due."""
-    uids = [
-        uid
-        for uid, record in iteration.pods.items()
-        if iteration.has_changed(uid) or _is_due(record, iteration.now)
-    ]
-    for uid in uids:
+    for uid in iteration.uids_to_sync():
         try:
             sync_pod(iteration, uid)
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this pod alone
             iteration.postpone(uid)
             iteration.record_event(uid, "FailedSync", error_text(error), warning=True)
-
-
-def _is_due(record: PodRecord, now: ClockReading) -> bool:
-    """Whether a pod must be synced although nothing about it was observed."""
-    if record.stage is PodStage.WAITING:
-        return True
-    moment = _next_moment_ns(record)
-    return moment is not None and moment <= now.monotonic_ns
-
-
-def _next_moment_ns(record: PodRecord) -> int | None:
-    """When something is due for the pod; None: never. For most pods nothing is, and this is asked of each."""
-    moment = record.kill_deadline_ns
-    others = () if record.has_running_effect else (record.next_sync_at_ns, record.retry_at_ns)
-    for other in others:
-        if other is not None and (moment is None or other < moment):
-            moment = other
-    if record.next_probe_at_ns and record.stage in (PodStage.ACTIVE, PodStage.TERMINATING):
-        probe = min(record.next_probe_at_ns.values())
-        moment = probe if moment is None else min(moment, probe)
-    return moment
-
-
-def next_due_ns(state: AgentState) -> int | None:
-    """When the next decision is due without an observation; None: never.
-
-    Units: nanoseconds on the monotonic clock.
-    """
-    moments = map(_next_moment_ns, state.pods.values())
-    return min((moment for moment in moments if moment is not None), default=None)
 
 
 # ---------------------------------------------------------------- completed effects

@@ -15,6 +15,7 @@ from nodewright.agent.agent_state import (
 from nodewright.agent.devices.device_observations import PreferenceQuery
 from nodewright.agent.effects import CancelEffect, Effect, RecordEvent, WriteCgroups
 from nodewright.agent.outcome import IterationResult, NodeStep, StateChanges
+from nodewright.agent.pod_index import IndexedPods
 from nodewright.agent.pods.record_status import record_status
 from nodewright.agent.pods.resource_updates import node_level_cgroups, with_updates
 from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
@@ -38,15 +39,14 @@ class Iteration:
         self.state_before, self.now, self.constants = state, now, constants
         self.node, self.eviction, self.deferred = state.node, state.eviction, state.deferred
         self.shutdown_reason, self.unready_sources = state.shutdown_reason, state.unready_sources
-        self._pods = dict(state.pods)
-        self.pods: Mapping[str, PodRecord] = self._pods
+        self._indexed = IndexedPods(state)
+        self.pods = self._indexed.pods
         self._preference_queries = dict(state.preference_queries)
         self.preference_queries: Mapping[str, PreferenceQuery] = self._preference_queries
         self._evicted_until_ns, self._evictions_total = dict(state.evicted_until_ns), state.evictions_total
         self.evicted_until_ns: Mapping[str, int] = self._evicted_until_ns
         self._waiting_pods = dict(state.waiting_pods)
         self.waiting_pods: Mapping[PodSource, tuple[Pod, ...]] = self._waiting_pods
-        self._uids_by_name = None if state.uids_by_name is None else dict(state.uids_by_name)
         self._orphans = dict(state.orphans)
         self.orphans: Mapping[str, RuntimePodStatus] = self._orphans
         self._effects: list[Effect] = []
@@ -117,21 +117,18 @@ class Iteration:
 
     def put_record(self, record: PodRecord) -> PodRecord:
         """Stores a record with an up-to-date status, and marks it for persistence if a persistent field changed."""
-        record_before = self._pods.get(record.pod.uid)
+        record_before = self.pods.get(record.pod.uid)
         record = replace(record, status=record_status(record, Instant(self.now.wall_ns), self.constants))
-        self._pods[record.pod.uid] = record
+        self._indexed.put(record)
         self._changed_uids.add(record.pod.uid)
-        if record_before is not None and record_before.pod.full_name != record.pod.full_name:
-            self._uids_by_name = None
-        elif record_before is None and self._uids_by_name is not None:
-            _add_uid(self._uids_by_name, record)
         if record_before is None or _persistent_fields(record_before) != _persistent_fields(record):
             self._changed_records[record.pod.uid] = record
         return record
 
-    def has_changed(self, uid: str) -> bool:
-        """Whether the pod was observed or decided on in this iteration."""
-        return uid in self._changed_uids
+    def uids_to_sync(self) -> list[str]:
+        """The pods that were observed or decided on in this iteration, or that something is due for."""
+        uids = self._changed_uids | self._indexed.due_uids(self.now.monotonic_ns)
+        return [uid for uid in self.pods if uid in uids] if uids else []
 
     def update_resources_of(self, uid: str) -> None:
         """Updates the pod's containers at the end of the iteration: allocations may have changed since their start."""
@@ -143,35 +140,27 @@ class Iteration:
 
     def delete_record(self, uid: str) -> None:
         """Deletes the record of a pod of which nothing is left."""
-        record = self._pods.pop(uid)
+        record = self._indexed.delete(uid)
         if record.stage is PodStage.REJECTED:
             # A pod of the same uid may be added again; the journal needs the removal in between.
             self.step(PodRemoved(uid))
         self._changed_records[uid] = None
-        if self._uids_by_name is not None:
-            name = record.pod.full_name
-            self._uids_by_name[name] = tuple(other for other in self._uids_by_name[name] if other != uid)
-            if not self._uids_by_name[name]:
-                del self._uids_by_name[name]
 
     def records_named(self, full_name: str) -> list[PodRecord]:
         """The records of pods with this namespace and name."""
-        if self._uids_by_name is None:
-            self._uids_by_name = {}
-            for record in self._pods.values():
-                _add_uid(self._uids_by_name, record)
-        return [self._pods[uid] for uid in self._uids_by_name.get(full_name, ())]
+        return self._indexed.named(full_name)
 
     def postpone(self, uid: str) -> None:
         """Puts off all that is due for a pod, as after a failure."""
-        if uid in self._pods:
-            retry_at_ns = self.now.monotonic_ns + self.constants.retry_ns
-            self._pods[uid] = replace(
-                self._pods[uid],
-                retry_at_ns=retry_at_ns,
-                next_sync_at_ns=None,
-                kill_deadline_ns=None,
-                next_probe_at_ns={},
+        if uid in self.pods:
+            self._indexed.put(
+                replace(
+                    self.pods[uid],
+                    retry_at_ns=self.now.monotonic_ns + self.constants.retry_ns,
+                    next_sync_at_ns=None,
+                    kill_deadline_ns=None,
+                    next_probe_at_ns={},
+                )
             )
 
     # ------------------------------------------------------------ pods that are not admitted yet
@@ -187,9 +176,9 @@ class Iteration:
 
     def _resume_pods(self, source: PodSource) -> None:
         """Has the pods of a source looked at, which may have waited for its first list."""
-        for uid, record in self._pods.items():
-            if record.source is source and source is PodSource.CLUSTER:
-                self._pods[uid] = replace(record, retry_at_ns=None)
+        for uid, record in tuple(self.pods.items()) if source is PodSource.CLUSTER else ():
+            if record.source is source:
+                self._indexed.put(replace(record, retry_at_ns=None))
                 self._changed_uids.add(uid)
 
     def defer(self, source: PodSource, pod: Pod) -> None:
@@ -237,7 +226,7 @@ class Iteration:
                 self._effects.insert(0, WriteCgroups(cgroups))
         held, held_before = self.node.held, before.node.held
         if holdings_changed and (held.cpu != held_before.cpu or held.memory != held_before.memory):
-            self._update_containers(self._pods)
+            self._update_containers(self.pods)
         elif self._uids_to_update:
             self._update_containers(self._uids_to_update)
         changes = StateChanges(
@@ -254,9 +243,10 @@ class Iteration:
     def _update_containers(self, uids: Iterable[str]) -> None:
         updates: list[Effect] = []
         for uid in tuple(uids):
-            record = self._pods.get(uid)
+            record = self.pods.get(uid)
             if record is not None and record.stage is PodStage.ACTIVE and uid in self.node.pods:
-                self._pods[uid], pod_updates = with_updates(self.node, record)
+                updated, pod_updates = with_updates(self.node, record)
+                self._indexed.put(updated)
                 updates += pod_updates
         # Containers that lose CPUs or memory are updated before any container starts on them.
         self._effects[0:0] = updates
@@ -265,7 +255,7 @@ class Iteration:
         deferred_uids = [pod.uid for _, pod in self.deferred]
         return AgentState(
             node=self.node,
-            pods=self._pods,
+            pods=self.pods,
             deferred=self.deferred,
             preference_queries={
                 uid: self._preference_queries[uid] for uid in deferred_uids if uid in self._preference_queries
@@ -279,17 +269,12 @@ class Iteration:
             shutdown_reason=self.shutdown_reason,
             unready_sources=self.unready_sources,
             waiting_pods=self._waiting_pods,
-            uids_by_name=self._uids_by_name,
+            index=self._indexed.index(),
             orphans=self._orphans,
         )
 
     def _is_ending(self, uid: str) -> bool:
-        return uid in self._pods and self._pods[uid].stage is PodStage.TERMINATING
-
-
-def _add_uid(uids_by_name: dict[str, tuple[str, ...]], record: PodRecord) -> None:
-    name = record.pod.full_name
-    uids_by_name[name] = (*uids_by_name.get(name, ()), record.pod.uid)
+        return uid in self.pods and self.pods[uid].stage is PodStage.TERMINATING
 
 
 def _persistent_fields(record: PodRecord) -> object:

@@ -9,7 +9,7 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from nodewright.agent.agent_state import AgentConstants, AgentState, ClockReading
-from nodewright.agent.decide import decide, next_due_ns
+from nodewright.agent.decide import decide
 from nodewright.agent.effects import (
     CancelEffect,
     Effect,
@@ -30,6 +30,7 @@ from nodewright.agent.observations import (
     Ticked,
 )
 from nodewright.agent.outcome import IterationResult
+from nodewright.agent.pod_index import next_due_ns
 from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.pods.stray_cgroups import end_stray_pods
 from nodewright.agent.store.write_queue import QueuedIteration, StateWriter, WriteQueue, bypasses_queue

@@ -160,9 +160,7 @@ async def test_a_pod_that_cannot_be_synced_is_retried_later_and_the_others_run()
             has_running_effect=False,
             retry_at_ns=0,
         )
-        bench.loop.state = replace(
-            bench.loop.state, pods={**bench.loop.state.pods, "a_b": stuck}, uids_by_name=None
-        )
+        bench.loop.state = replace(bench.loop.state, pods={**bench.loop.state.pods, "a_b": stuck})
         await bench.add_pods(a_pod("late"))
         assert bench.phase("late") == "Running"
         events = bench.event_recorder.events

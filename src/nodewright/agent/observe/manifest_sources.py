@@ -40,7 +40,7 @@ _STAMP_RESOLUTION_S = 0.02
 _MAX_UNFINISHED = 4
 """Files of a directory that may be unread for lack of an answer: each keeps a thread."""
 _FILES_A_THREAD = 100
-_FILES_A_POLL = 1000
+_FILES_A_POLL = 500
 """So many new or changed files are published at once, so that thousands are decided at a steady rate."""
 _NO_STAMP = FileStamp(0, 0, 0)
 _NO_CONTENT = ManifestContent()

@@ -1,7 +1,8 @@
 """What the sources of manifests report to: their pods, objects and warnings."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,9 +16,29 @@ from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.formats.pod_files import (
     ManifestContent,
 )
-from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.objects import Pod, RuntimeClass
 
 _PODS_BETWEEN_YIELDS = 50
+
+
+class CompletedPods(NamedTuple):
+    """Pods of a source with defaults, by the identity of the pods as they are written."""
+
+    runtimes: tuple[RuntimeClass, ...]
+    """The runtime classes that they were completed with."""
+    pods: dict[int, tuple[Pod, Pod]]
+    """The pod as written, which has this identity as long as it is kept here, and the completed one."""
+
+    def completed(self, written: Pod) -> Pod:
+        """The pod with defaults."""
+        if id(written) not in self.pods:
+            pod = with_defaults(replace(written, spec=with_runtime_class(written.spec, self.runtimes)[0]))
+            self.pods[id(written)] = (written, pod)
+        return self.pods[id(written)][1]
+
+    def kept(self, written: Iterable[Pod]) -> "CompletedPods":
+        """Only these of the pods."""
+        return CompletedPods(self.runtimes, {id(pod): self.pods[id(pod)] for pod in written})
 
 
 class SourceListener(msgspec.Struct, frozen=True):
@@ -27,6 +48,8 @@ class SourceListener(msgspec.Struct, frozen=True):
     observe: Callable[[Observation], None]
     record_event: Callable[[RecordEvent], None]
     object_cache: ConfigObjectCache
+    completed: dict[tuple[PodSource, str], CompletedPods] = {}
+    """What each source published last: of thousands of pods, those that are still written so are the same objects."""
 
     def record_warning(self, reason: str, message: str) -> None:
         """Records a warning about the node."""
@@ -43,17 +66,21 @@ class SourceListener(msgspec.Struct, frozen=True):
             [runtime_class for content in contents for runtime_class in content.runtime_classes],
         )
         runtimes = tuple(self.object_cache.runtime_classes().values())
+        completed = self.completed.get((source, location))
+        if completed is None or completed.runtimes != runtimes:
+            completed = CompletedPods(runtimes, {})
         for number, content in enumerate(contents):
             if number % _PODS_BETWEEN_YIELDS == 0:
                 await asyncio.sleep(0)
             for written in content.pods:
-                pod = with_defaults(replace(written, spec=with_runtime_class(written.spec, runtimes)[0]))
+                pod = completed.completed(written)
                 if pod.full_name in by_name:
                     self.record_warning(
                         "ManifestRepeated",
                         f"{location}: {pod.full_name} is defined more than once; the last definition is used",
                     )
                 by_name[pod.full_name] = pod
+        self.completed[source, location] = completed.kept(pod for content in contents for pod in content.pods)
         by_uid: dict[str, Pod] = {}
         for pod in by_name.values():
             if pod.uid in by_uid:

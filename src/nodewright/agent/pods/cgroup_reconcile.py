@@ -1,5 +1,6 @@
 """Restores cgroups that another program changed: limits, weights, CPUs and memory of levels, pods and containers."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
@@ -54,6 +55,9 @@ async def run_cgroup_reconciler(
         for uid, path in emptied.newly_found(state(), cgroups):
             message = f"{path} has no process any more, although the pod runs: its limits do not apply"
             record_event(RecordEvent(uid=uid, is_warning=True, reason="CgroupEmpty", message=message))
+        await asyncio.sleep(
+            0
+        )  # Reading the cgroups of many pods twice takes long: servers answer in between.
         result = reconcile_cgroups(state(), cgroups)
         for difference in result.differences:
             message = _restored_message(difference)

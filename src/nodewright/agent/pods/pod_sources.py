@@ -48,8 +48,21 @@ def set_source_pods(iteration: Iteration, source: PodSource, pods: Iterable[Pod]
             iteration.put_record(replace(record, has_api_object=False))
         if record.is_in_source:
             delete_pod(iteration, uid, None)
+    to_apply = [pod for pod in by_uid.values() if not _is_applied(iteration, source, pod)]
     # The kubelet also adds several pods in order of their age.
-    iteration.set_waiting_pods(source, tuple(sorted(by_uid.values(), key=_age)))
+    iteration.set_waiting_pods(source, tuple(sorted(to_apply, key=_age)))
+
+
+def _is_applied(iteration: Iteration, source: PodSource, pod: Pod) -> bool:
+    """Whether this very pod was applied before, so that nothing follows from it; lists of thousands repeat most pods."""
+    record = iteration.pods.get(pod.uid)
+    return (
+        record is not None
+        and record.pod is pod
+        and record.source is source
+        and record.resizing.desired is None
+        and source is not PodSource.CLUSTER
+    )
 
 
 def apply_waiting_pods(iteration: Iteration) -> None:

@@ -71,17 +71,22 @@ def sync_pod(iteration: Iteration, uid: str) -> None:
 
 def _end_pod(iteration: Iteration, record: PodRecord) -> None:
     """Starts the termination or the clean-up of a pod that ends or has ended."""
-    pod, cgroup = record.pod, record.cgroup or pod_cgroup(record.pod, iteration.node.config)
+    pod, grace_s = record.pod, record.grace_period_s
     if record.stage is PodStage.TERMINATING:
-        grace_s = record.grace_period_s
-        _start_effect(
-            iteration, record, TerminatePod(uid=pod.uid, pod=pod, grace_period_s=grace_s, cgroup=cgroup)
+        effect = TerminatePod(
+            uid=pod.uid, pod=pod, grace_period_s=grace_s, cgroup=_cgroup_of(iteration, record)
         )
+        _start_effect(iteration, record, effect)
     elif record.stage in (PodStage.TERMINATED, PodStage.REJECTED) and not record.is_in_source:
         if record.stage is PodStage.REJECTED and record.runtime_status is None:
             forget_pod(iteration, record)
         else:
-            _start_effect(iteration, record, CleanUpPod(uid=pod.uid, pod=pod, cgroup=cgroup))
+            cleanup = CleanUpPod(uid=pod.uid, pod=pod, cgroup=_cgroup_of(iteration, record))
+            _start_effect(iteration, record, cleanup)
+
+
+def _cgroup_of(iteration: Iteration, record: PodRecord) -> str:
+    return record.cgroup or pod_cgroup(record.pod, iteration.node.config)
 
 
 def awaits_cluster(iteration: Iteration, record: PodRecord) -> bool:

@@ -1,6 +1,7 @@
 """Iterations that are not on disk yet: they wait in order, and most of their effects with them."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -56,6 +57,10 @@ def bypasses_queue(effect: Effect, state: AgentState) -> bool:
             return False
 
 
+_MAX_RECORDS_A_WRITE = 100
+"""Records of pods that one write may change: with thousands of changes, their effects begin at a steady rate."""
+
+
 class WriteQueue:
     """Persists iterations, one or several at a time, and releases them in order.
 
@@ -80,7 +85,7 @@ class WriteQueue:
         self._unwritten: StateChanges | None = None
         """Changes that are not on disk yet, of iterations that are being written or were released without it."""
         self._in_writing: list[QueuedIteration] = []
-        self._waiting: list[QueuedIteration] = []
+        self._waiting: deque[QueuedIteration] = deque()
 
     @property
     def is_empty(self) -> bool:
@@ -129,14 +134,18 @@ class WriteQueue:
     def _start_write(self) -> None:
         if self._write_task is not None or not self._waiting:
             return
-        self._in_writing, self._waiting = self._waiting, []
-        for queued in self._in_writing:
-            changes = queued.result.changes
-            self._unwritten = changes if self._unwritten is None else self._unwritten.merged_with(changes)
+        while self._waiting:
+            changes = self._waiting[0].result.changes
+            merged = changes if self._unwritten is None else self._unwritten.merged_with(changes)
+            if self._in_writing and len(merged.pods) > _MAX_RECORDS_A_WRITE:
+                break
+            self._unwritten = merged
+            self._in_writing.append(self._waiting.popleft())
         assert self._unwritten is not None
         if self._unwritten.is_empty:
             self._unwritten = None
             self._release_written()
+            self._start_write()
         else:
             self._write_task = asyncio.ensure_future(
                 self.run_in_thread(partial(self._state_writer.write, self._unwritten))

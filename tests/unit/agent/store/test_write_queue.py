@@ -88,6 +88,18 @@ async def test_iterations_decided_during_a_write_are_in_the_next_write_in_order(
 
 
 @async_test
+async def test_a_write_changes_a_hundred_records_at_most_so_that_effects_begin_at_a_steady_rate() -> None:
+    async with AgentBench() as bench:
+        book = Book(bench)
+        bench.use_slow_disk(SLOW_S)
+        await bench.set_source_pods(*(a_pod(f"pod-{number:03}", "cpu=99") for number in range(250)))
+        for _ in range(4):
+            await bench.clock.advance(SLOW_S)
+        assert [len(pods) for pods in book.pods[:4]] == [20, 100, 100, 30]
+        assert {len(bench.fake_store.pods), len(bench.loop.state.pods)} == {250}
+
+
+@async_test
 async def test_who_is_evicted_is_signalled_while_the_disk_is_busy_with_another_turn() -> None:
     async with AgentBench(hard()) as bench:
         await bench.add_pods(a_pod())
