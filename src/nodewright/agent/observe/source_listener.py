@@ -65,10 +65,7 @@ class SourceListener(msgspec.Struct, frozen=True):
             location,
             [runtime_class for content in contents for runtime_class in content.runtime_classes],
         )
-        runtimes = tuple(self.object_cache.runtime_classes().values())
-        completed = self.completed.get((source, location))
-        if completed is None or completed.runtimes != runtimes:
-            completed = CompletedPods(runtimes, {})
+        completed = self._completed_before(source, location)
         for number, content in enumerate(contents):
             if number % _PODS_BETWEEN_YIELDS == 0:
                 await asyncio.sleep(0)
@@ -97,3 +94,9 @@ class SourceListener(msgspec.Struct, frozen=True):
         pods = tuple(by_uid.values())
         self.observe(SourcePodsListed(source, pods))
         return pods
+
+    def _completed_before(self, source: PodSource, location: str) -> CompletedPods:
+        """What the source published last, unless the runtime classes have changed since."""
+        runtimes = tuple(self.object_cache.runtime_classes().values())
+        completed = self.completed.get((source, location))
+        return completed if completed and completed.runtimes == runtimes else CompletedPods(runtimes, {})

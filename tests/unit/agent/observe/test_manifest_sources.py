@@ -16,7 +16,7 @@ from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.observe.manifest_sources import ManifestDirectory, watch_directory
 from nodewright.agent.observe.manifest_url import ManifestURL
 from nodewright.agent.observe.source_listener import SourceListener
-from nodewright.kubernetes.objects import ObjectMeta, Pod, RuntimeClass
+from nodewright.kubernetes.objects import Pod
 
 POD = """
 apiVersion: v1
@@ -71,21 +71,6 @@ class Bench:
     def look(self, being_written: frozenset[str] = frozenset()) -> Published:
         asyncio.run(self.manifests.poll(being_written))
         return self.published
-
-
-def test_pods_that_are_still_written_so_are_the_same_objects(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.write("web.yaml", pod())
-    bench.look()
-    bench.write("db.yaml", pod("db"))
-    first, second = bench.look().pod_lists
-    assert [listed.metadata.name for listed in second] == ["db-node-a", "web-node-a"]
-    assert second[1] is first[0]
-    runtimes = (RuntimeClass(metadata=ObjectMeta(name="vm"), handler="vm"),)
-    bench.published.object_cache.put_runtime_classes(PodSource.FILE, "elsewhere", list(runtimes))
-    bench.write("new.yaml", pod("new"))
-    assert bench.look().pod_lists[-1][2] is not first[0]
-    assert len(next(iter(bench.manifests.listener.completed.values())).pods) == 3
 
 
 @pytest.fixture
