@@ -16,7 +16,7 @@ from nodewright.agent.devices.device_observations import PreferenceQuery
 from nodewright.agent.effects import CancelEffect, Effect, RecordEvent, WriteCgroups
 from nodewright.agent.outcome import IterationResult, NodeStep, StateChanges
 from nodewright.agent.pod_index import IndexedPods
-from nodewright.agent.pods.record_status import record_status
+from nodewright.agent.pods.record_status import record_status, status_before_restart
 from nodewright.agent.pods.resource_updates import node_level_cgroups, with_updates
 from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
 from nodewright.core.eviction.eviction_state import Eviction, EvictionState
@@ -188,6 +188,14 @@ class Iteration:
     def keep_deferred(self, is_kept: Callable[[PodSource, Pod], bool]) -> None:
         """Drops the deferred pods that need no admission any more."""
         self.deferred = tuple(entry for entry in self.deferred if is_kept(*entry))
+
+    def keep_status_of_restart(self, record: PodRecord) -> None:
+        """Gives the statuses of an ended pod's containers to the same pod, if that waits to start again."""
+        status = status_before_restart(record.status)
+        self.deferred = tuple(
+            (source, replace(pod, status=status) if pod.uid == record.pod.uid else pod)
+            for source, pod in self.deferred
+        )
 
     def take_deferred(self) -> tuple[tuple[PodSource, Pod], ...]:
         """Removes and returns all deferred pods."""

@@ -21,7 +21,14 @@ _POLL_PERIOD_S = 1.0
 class DirectoryWatch:
     """Waits for changes in a directory, and in `depth` levels of subdirectories; without inotify, for `poll_period_s`."""
 
-    def __init__(self, directory: Path, depth: int = 0, *, poll_period_s: float = _POLL_PERIOD_S) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        depth: int = 0,
+        *,
+        poll_period_s: float = _POLL_PERIOD_S,
+        keeps_removed: bool = False,
+    ) -> None:
         self._directory = directory.parent if directory.is_file() else directory
         self._depth, self._poll_period_s = depth, poll_period_s
         self._changed = asyncio.Event()
@@ -30,6 +37,7 @@ class DirectoryWatch:
         """The inotify watches: the directory's first, then those of its subdirectories."""
         self.being_written: set[str] = set()
         """The names of files that were written to and are not closed."""
+        self._removed: set[str] | None = set() if keeps_removed else None
 
     async def wait(self, timeout_s: float) -> None:
         """Waits for a change or the timeout."""
@@ -45,6 +53,12 @@ class DirectoryWatch:
             # A program may keep its file open forever, so an open file does not count after a timeout.
             self.being_written.clear()
         self._changed.clear()
+
+    def take_removed(self) -> set[str]:
+        """The names of the directory's files that were removed or renamed since the last call; they may be back."""
+        removed = self._removed or set()
+        self._removed = set()
+        return removed
 
     @property
     def is_watching(self) -> bool:
@@ -110,6 +124,8 @@ class DirectoryWatch:
             return
         if mask & (_CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _DELETE):
             self.being_written.discard(name)
+        if mask & (_MOVED_FROM | _DELETE) and self._removed is not None:
+            self._removed.add(name)
         self._changed.set()
 
 

@@ -5,7 +5,7 @@ import stat
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -57,14 +57,15 @@ async def watch_directory(
 
     Units:   period_s between polls, whether or not a change was seen.
     Follows: v1.36, pkg/kubelet/config/file.go and file_linux.go.
-    Departs: after an invalid change the pods of a manifest stay as they were; files that editors keep beside others
+    Departs: a static pod's file that is back with other content within 0.25 s, as editors write it, is a change, not a
+        removal; after an invalid change the pods of a manifest stay as they were; files that editors keep beside others
         (`web.yaml~`, `#web.yaml#`, `*.swp`, `*.tmp`) are ignored.
     """
-    watch = DirectoryWatch(directory)
+    watch = DirectoryWatch(directory, keeps_removed=True)
     manifests = ManifestDirectory(directory, source, listener)
     try:
         while True:
-            next_poll_s = await manifests.poll(watch.being_written)
+            next_poll_s = await manifests.poll(watch.being_written, watch.take_removed())
             await watch.wait(min(period_s, next_poll_s))
     finally:
         watch.close()
@@ -80,6 +81,7 @@ class _ManifestFile:
     is_reported: bool = False
     read_at_ns: int = field(default_factory=time.time_ns, compare=False)
     missed_since_s: float | None = None
+    was_removed: bool = False
 
     @property
     def is_fresh(self) -> bool:
@@ -100,14 +102,22 @@ class ManifestDirectory:
     """Files that are still being read although their time is over, with the fault."""
     _late: dict[str, "_ReadManifest | None"] = field(default_factory=dict)
     """What was read of them in the end."""
+    _put_back: set[str] = field(default_factory=set)
+    """Files that were removed and are back with the same content."""
     _published: list[ManifestContent] | None = None
     _reported_error: str = ""
 
-    async def poll(self, being_written: set[str] | frozenset[str] = frozenset()) -> float:
+    async def poll(
+        self,
+        being_written: set[str] | frozenset[str] = frozenset(),
+        removed: set[str] | frozenset[str] = frozenset(),
+    ) -> float:
         """Reads changed files, and publishes the pods if they differ from before.
 
         Units: seconds until the next poll at the latest.
         """
+        for name in removed & self._files.keys():
+            self._files[name].was_removed = True
         next_poll_s = float("inf")
         stamps = await self._manifest_stamps()
         if stamps is None:
@@ -125,19 +135,33 @@ class ManifestDirectory:
             next_poll_s = 0.0
         if self._unfinished:
             next_poll_s = min(next_poll_s, self.read_timeout_s)
-        contents = [
-            file.content for _, file in sorted(self._files.items()) if file.content != ManifestContent()
-        ]
+        await self._publish_put_back()
+        await self._publish([file.content for _, file in sorted(self._files.items())])
+        return next_poll_s
+
+    async def _publish_put_back(self) -> None:
+        """Publishes the end of static pods whose file was removed and is back unchanged: they start again.
+
+        Follows: v1.36, kubelet/config/file_linux.go, produceWatchEvent; kubelet/pod_workers.go, restartRequested.
+        """
+        put_back, self._put_back = self._put_back, set()
+        if put_back and self.source.is_static_pod_source:
+            files = sorted(self._files.items())
+            await self._publish(
+                [replace(file.content, pods=[]) if name in put_back else file.content for name, file in files]
+            )
+
+    async def _publish(self, contents: list[ManifestContent]) -> None:
+        contents = [content for content in contents if content != _NO_CONTENT]
         if contents != self._published:
             self._published = contents
             await self.listener.set_pods(self.source, str(self.path), contents)
-        return next_poll_s
 
     def _wait_or_remove(self, name: str) -> float:
         """Removes a missing file after its grace period; until then, the time that is left."""
         file, now_s = self._files[name], time.monotonic()
         if file.missed_since_s is None:
-            file.missed_since_s = now_s
+            file.missed_since_s, file.was_removed = now_s, True
         left_s = file.missed_since_s + _REMOVAL_GRACE_S - now_s
         if left_s > 0:
             return left_s
@@ -216,7 +240,7 @@ class ManifestDirectory:
 
     def _take_result(self, name: str, results: Mapping[str, "_ReadManifest | None"]) -> float:
         """Notes what was read of a file; the time until the next poll."""
-        file = self._files.get(name)
+        before = file = self._files.get(name)
         if name in results:
             result = results[name]
             if result is None:
@@ -225,6 +249,11 @@ class ManifestDirectory:
                 file = self._with_result(name, result)
         assert file is not None
         file.missed_since_s = None
+        if before is not None and before.was_removed:
+            # A file that is still being written is judged once it is valid.
+            file.was_removed = bool(file.fault)
+            if not file.fault and file.content == before.content:
+                self._put_back.add(name)
         next_poll_s = 2 * _STAMP_RESOLUTION_S if file.is_fresh else float("inf")
         return (
             min(next_poll_s, self._report_fault(file)) if file.fault and not file.is_reported else next_poll_s

@@ -24,7 +24,7 @@ from nodewright.agent.pods.termination import (
 )
 from nodewright.agent.supervision import error_text
 from nodewright.core.lifecycle.pod_status import StatusOverride
-from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod
+from nodewright.kubernetes.objects import DEFAULT_GRACE_PERIOD_S, Pod, PodStatus
 from nodewright.node.actions import AdmitPod, KillPod, RecordPodEvent, RejectPod
 from nodewright.node.resource_holders import FullNames, with_pod_names
 from nodewright.reasons.reason import Reason
@@ -36,6 +36,9 @@ _MAX_APPLIED = 20
 
 def set_source_pods(iteration: Iteration, source: PodSource, pods: Iterable[Pod]) -> None:
     """Makes the source's pods exactly these, at once or, if there are many, over the next decisions."""
+    if source is not PodSource.CLUSTER:
+        # A manifest may hold the status of another pod, as `kubectl get -o yaml` prints it.
+        pods = [without_api_fields(pod) if pod.status != PodStatus() else pod for pod in pods]
     by_uid = {pod.uid: pod for pod in with_known_uids(iteration, source, pods)}
     iteration.keep_deferred(lambda origin, pod: origin is not source or pod.uid in by_uid)
     for uid, record in tuple(iteration.pods.items()):
@@ -96,6 +99,8 @@ def apply_pod(iteration: Iteration, source: PodSource, pod: Pod) -> None:
     if known is not None:
         if known.is_in_source and known.stage in ADMITTED_STAGES:
             update_pod(iteration, known, pod)
+        elif not known.is_in_source and source is not PodSource.CLUSTER:
+            _defer_restart(iteration, source, pod)
         return
     if awaits_preference(iteration, pod.uid):
         return
@@ -138,6 +143,15 @@ def _end_cluster_pod(iteration: Iteration, pod: Pod, known: PodRecord | None) ->
         )
         iteration.put_record(replace(known, status=ended))
         terminate_pod(iteration, pod.uid, None, None)
+
+
+def _defer_restart(iteration: Iteration, source: PodSource, pod: Pod) -> None:
+    """Keeps a pod that was removed and is back until its former self has ended.
+
+    Follows: v1.36, kubelet/pod_workers.go, UpdatePod: restartRequested.
+    """
+    if all(deferred.uid != pod.uid for _, deferred in iteration.deferred):
+        iteration.defer(source, pod)
 
 
 def _defer_repeated(iteration: Iteration, source: PodSource, pod: Pod, known: PodRecord) -> None:
@@ -191,8 +205,8 @@ def _admit(iteration: Iteration, source: PodSource, pod: Pod) -> None:
     record = PodRecord(
         pod=pod, source=source, stage=PodStage.REJECTED, memory=memory, runtime_status=runtime_status
     )
-    if source is PodSource.CLUSTER:
-        # An agent that has lost its records goes on with what it has reported.
+    if source is PodSource.CLUSTER or pod.status != PodStatus():
+        # An agent that has lost its records goes on with what it has reported, and a pod that starts again as well.
         record = replace(record, pod=without_api_fields(pod), status=pod.status)
     if iteration.shutdown_reason:
         _reject_for_shutdown(iteration, record)

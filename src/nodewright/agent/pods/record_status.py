@@ -9,7 +9,7 @@ from nodewright.core.lifecycle.pod_status import StatusContext, pod_status
 from nodewright.core.lifecycle.probe_state import ProbeKind
 from nodewright.core.requests.effective_resources import pod_requests
 from nodewright.core.requests.qos_and_priority import qos_class
-from nodewright.kubernetes.objects import Pod, PodStatus
+from nodewright.kubernetes.objects import ContainerStatus, Pod, PodStatus
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
 from nodewright.reasons.status_evidence import REJECTION_PREFIX
 from nodewright.values.instant import Instant
@@ -50,6 +50,22 @@ def record_status(record: PodRecord, now: Instant, constants: AgentConstants) ->
         # A resize is reported once it is applied.
         resources = record.status.resources
     return replace(status, resources=resources, allocated_resources=pod_requests(record.pod))
+
+
+def status_before_restart(status: PodStatus) -> PodStatus:
+    """What the status of a pod that starts again takes over: how often its containers have started, and their end."""
+    return PodStatus(
+        container_statuses=tuple(map(_before_restart, status.container_statuses)),
+        init_container_statuses=tuple(map(_before_restart, status.init_container_statuses)),
+    )
+
+
+def _before_restart(status: ContainerStatus) -> ContainerStatus:
+    return ContainerStatus(
+        name=status.name,
+        last_state=status.state if status.state.terminated is not None else status.last_state,
+        restart_count=status.restart_count + bool(status.container_id),
+    )
 
 
 def _reported_runtime_status(record: PodRecord) -> RuntimePodStatus | None:

@@ -131,6 +131,7 @@ def forget_pod(iteration: Iteration, record: PodRecord) -> None:
     if record.source is PodSource.CLUSTER and record.has_api_object:
         iteration.put_record(replace(record, has_running_effect=False, is_cleaned_up=True))
     else:
+        iteration.keep_status_of_restart(record)
         iteration.delete_record(record.pod.uid)
 
 

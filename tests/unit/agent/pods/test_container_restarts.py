@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench, async_test
 from tests.unit.agent.pods.test_cluster_pods import an_api_pod, listed, run
 
-from nodewright.agent.observations import PodStatusObserved
+from nodewright.agent.agent_state import PodSource
+from nodewright.agent.observations import PodStatusObserved, SourcePodsListed
 from nodewright.agent.timing import monotonic_ns
-from nodewright.kubernetes.objects import Container
+from nodewright.kubernetes.objects import Container, ContainerStatus, PodStatus
 from nodewright.runtimes.simulated import ContainerScript, settle
 from nodewright.testing.objects import a_pod
 
@@ -82,3 +83,43 @@ async def test_in_another_sandbox_all_init_containers_run_again_in_order() -> No
             await bench.clock.advance(1)
         starts = [each for each in bench.runtime_operations()[before:] if each.startswith("start_container")]
         assert starts == [f"start_container {name}-web-1" for name in ("a", "b", "main")]
+
+
+@async_test
+async def test_a_static_pod_that_is_removed_and_back_starts_again_with_its_next_restart_count() -> None:
+    async with AgentBench() as bench:
+        pod = a_pod()
+        await bench.set_source_pods(pod, source=PodSource.FILE)
+        assert bench.phase("web") == "Running"
+        for pods in ((), (pod,)):
+            bench.loop.observe(SourcePodsListed(PodSource.FILE, pods))
+        await settle()
+        await bench.clock.advance(40)
+        assert bench.phase("web") == "Running"
+        (status,) = bench.record("web").status.container_statuses
+        assert (status.restart_count, status.container_id) == (1, "main-web-1")
+        assert status.last_state.terminated is not None
+        starts = [each for each in bench.runtime_operations() if each.startswith("start_container")]
+        assert starts == ["start_container main-web-0", "start_container main-web-1"]
+
+
+@async_test
+async def test_a_static_pod_that_is_back_and_removed_again_stays_removed() -> None:
+    async with AgentBench() as bench:
+        pod = a_pod()
+        await bench.set_source_pods(pod, source=PodSource.FILE)
+        for pods in ((), (pod,), ()):
+            bench.loop.observe(SourcePodsListed(PodSource.FILE, pods))
+        await settle()
+        await bench.clock.advance(40)
+        assert not bench.loop.state.pods
+        assert not bench.loop.state.deferred
+
+
+@async_test
+async def test_the_status_in_a_manifest_is_not_read() -> None:
+    async with AgentBench() as bench:
+        copied = PodStatus(phase="Succeeded", container_statuses=(ContainerStatus("main", restart_count=7),))
+        await bench.set_source_pods(replace(a_pod(), status=copied), source=PodSource.FILE)
+        (status,) = bench.record("web").status.container_statuses
+        assert (bench.phase("web"), status.restart_count) == ("Running", 0)
