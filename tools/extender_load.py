@@ -6,8 +6,7 @@ the other, from where the last pod ended, until enough have CPUs left (`numFeasi
 their names to filter, those that pass to prioritize, takes one of the best at random, binds it beside the next pod, and
 schedules one pod at a time. No two nodes are alike: each holds other pods, on half of its CPUs.
 
-Each binding is judged by the node's own `step`. Of some pods all answers of filter are judged after the run as well: a
-node that passed must admit the pod, and one that failed refuse it, as it was when filter was called.
+Each binding is judged by the node's own `step`. Of some pods all answers of filter are judged after the run as well.
 """
 
 import argparse

@@ -13,10 +13,9 @@ from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.core.admission_plugins import with_runtime_class
 from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.formats.pod_files import (
-    ManifestContent,
-)
-from nodewright.kubernetes.objects import Pod, RuntimeClass
+from nodewright.formats.pod_files import ManifestContent
+from nodewright.kubernetes.cluster_objects import RuntimeClass
+from nodewright.kubernetes.objects import Pod
 
 _PODS_BETWEEN_YIELDS = 50
 
