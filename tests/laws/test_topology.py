@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.core.topology.dense_merge import best_common, best_intersection
-from nodewright.core.topology.hint_merge import merged_hint
+from nodewright.core.topology.hint_merge import merged_hint, merged_lists
 from nodewright.core.topology.manager_config import TopologyManager
 from nodewright.core.topology.sparse_merge import (
     SearchBounds,
@@ -65,6 +65,14 @@ def test_a_rule_stands_for_the_list_that_it_expands_to(question: tuple[TopologyM
     merged = merged_hint(manager, offers)
     assert merged == merged_hint(manager, written_out)
     assert (merged.hint, merged.admit) == by_every_combination(manager, written_out)
+
+
+@given(questions(with_rules=True))
+def test_a_node_that_all_prefer_alone_is_what_the_lists_merge_to(
+    question: tuple[TopologyManager, list[Offer]],
+) -> None:
+    manager, offers = question
+    assert merged_hint(manager, offers) == merged_lists(manager, resource_hint_lists(offers))
 
 
 @given(hint_rules(MOST_NODES))

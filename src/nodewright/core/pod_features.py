@@ -1,6 +1,7 @@
 """Pod features that the kubelet may refuse: sysctls, AppArmor profiles, pod-level resources, node-declared features."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -105,19 +106,21 @@ def has_app_armor_profile(pod: Pod) -> bool:
     Follows: v1.36, pkg/security/apparmor/validate.go, isRequired.
     Departs: any such annotation counts; the kubelet takes the first in the random order of a map.
     """
-    profiles = [
-        context["appArmorProfile"]
-        for container in pod.spec.all_containers
-        if (context := container.security_context) and context.get("appArmorProfile")
-    ]
-    if pod.spec.security_context is not None and pod.spec.security_context.app_armor_profile:
-        profiles.append(pod.spec.security_context.app_armor_profile)
-    annotations = [
-        value for key, value in pod.metadata.annotations.items() if key.startswith(_APP_ARMOR_ANNOTATION)
-    ]
-    return any(profile.get("type") != "Unconfined" for profile in profiles) or any(
-        value != "unconfined" for value in annotations
-    )
+    for container in pod.spec.all_containers:
+        context = container.security_context
+        if context and _is_confined(context.get("appArmorProfile")):
+            return True
+    pod_context = pod.spec.security_context
+    if pod_context is not None and _is_confined(pod_context.app_armor_profile):
+        return True
+    for key, value in pod.metadata.annotations.items():
+        if key.startswith(_APP_ARMOR_ANNOTATION) and value != "unconfined":
+            return True
+    return False
+
+
+def _is_confined(profile: Mapping[str, Any] | None) -> bool:
+    return profile is not None and bool(profile) and profile.get("type") != "Unconfined"
 
 
 def disabled_pod_level_resources(pod: Pod, *, gate: bool) -> PodLevelResourcesDisabled | None:
@@ -135,13 +138,11 @@ def missing_features(pod: Pod, declared: Iterable[str]) -> NodeFeaturesMissing |
     """
     spec = pod.spec
     needed = []
-    rules = [
-        rule
-        for container in (*spec.containers, *spec.init_containers)
-        for rule in container.restart_policy_rules
-    ]
-    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
-        needed.append("RestartAllContainersOnContainerExits")
+    for container in (*spec.containers, *spec.init_containers):
+        rules = container.restart_policy_rules
+        if rules and any(rule.get("action") == "RestartAllContainers" for rule in rules):
+            needed.append("RestartAllContainersOnContainerExits")
+            break
     if spec.host_network and spec.host_users is False:
         needed.append("UserNamespacesHostNetworkSupport")
     if not needed:

@@ -119,7 +119,7 @@ class NodeState(msgspec.Struct, frozen=True):
         held = self.held
         for provider in self.config.managers.providers:
             held = provider.started(held, pod)
-        return replace(self, held=held)
+        return self if held is self.held else replace(self, held=held)
 
     def without_pod(self, uid: str) -> "NodeState":
         """The state without a pod; unchanged if the pod is not on the node."""

@@ -39,11 +39,12 @@ def admission_result(state: NodeState, pod: Pod) -> AdmissionResult:
     """The result of the handlers in order; the first refusal decides."""
     config = state.config
     counted = without_ungated_resources(pod, config)
-    under_pressure = pressure_refusal(
-        state.conditions, counted, comparisons=config.gates["TaintTolerationComparisonOperators"]
-    )
-    if under_pressure is not None:
-        return AdmissionResult((under_pressure,))
+    if state.conditions:
+        under_pressure = pressure_refusal(
+            state.conditions, counted, comparisons=config.gates["TaintTolerationComparisonOperators"]
+        )
+        if under_pressure is not None:
+            return AdmissionResult((under_pressure,))
     forbidden = forbidden_sysctl(pod, config.sysctls)
     if forbidden is not None:
         return AdmissionResult((forbidden,))

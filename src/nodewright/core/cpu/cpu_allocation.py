@@ -273,7 +273,7 @@ def _with_reuse(state: CPUState, requests: PodCPURequests, container: Container,
     before = state.reusable_by(pod)
     init_containers = requests.pod.spec.init_containers
     if not before and not init_containers:
-        return state.with_reusable(pod, before)
+        return state if state.reusable is None else state.with_reusable(pod, before)
     init = next((init for init in init_containers if init.name == container.name), None)
     return state.with_reusable(
         pod, before | cpus if init is not None and not init.is_sidecar else before - cpus

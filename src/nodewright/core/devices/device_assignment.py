@@ -188,6 +188,9 @@ DevicesByResource = Mapping[str, tuple[str, ...]]
 """Ids by resource, ascending."""
 
 
+_NO_DEVICES_GRANTED: Granted[DevicesByResource] = Granted({})
+
+
 class DeviceAllocation(msgspec.Struct, frozen=True):
     """The verdict, and the state after it; a refusal may leave devices marked as in use without a holder.
 
@@ -207,13 +210,13 @@ def allocate(
         resource stay allocated if the next resource fails.
     Departs: allocates resources in the order of their names; the kubelet iterates over a map in random order.
     """
-    uid = pod.uid
+    uid = pod.metadata.uid
     if state.reusable is not None and state.reusable.pod != uid:
         state = replace(state, reusable=None)
     limits = container.resources.limits
-    resources = sorted([resource for resource in limits if state.is_device_plugin_resource(resource)])
+    resources = sorted(filter(state.is_device_plugin_resource, limits)) if state.has_devices else []
     if not resources and uid not in state.pod_devices:
-        return DeviceAllocation(state, Granted({}))
+        return DeviceAllocation(state, _NO_DEVICES_GRANTED)
     because: list[DeviceReason] = []
     for resource in resources:
         if manager.skips_claimed_resources and _is_claimed(pod, container, resource):

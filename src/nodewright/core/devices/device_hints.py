@@ -20,6 +20,7 @@ from nodewright.values.idset import NUMASet
 from nodewright.values.subsets import Demand, MinimumSize, minimum_size
 from nodewright.values.topology_hints import IMPOSSIBLE, Fitting, HintList, ProviderHints
 
+_NO_HINTS: Granted[ProviderHints | None] = Granted({})
 _WITHOUT_OVERHEAD = RequestOptions(exclude_overhead=True)
 
 
@@ -31,11 +32,13 @@ def container_hints(
     Follows: v1.36, devicemanager/topology_hints.go, GetTopologyHints.
     """
     limits = container.resources.limits
+    if not (limits and state.has_devices):
+        return _NO_HINTS
     requested = {
         name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)
     }
     if not requested:
-        return Granted({})
+        return _NO_HINTS
     held = state.container_devices(pod.uid, container.name)
     return _hints(manager, state, requested, held, state.reusable_by(pod.uid))
 
@@ -46,12 +49,12 @@ def pod_hints(manager: DeviceManager, state: DeviceState, pod: Pod) -> Verdict[P
     Follows: v1.36, devicemanager/topology_hints.go, GetPodTopologyHints.
     """
     containers = (*pod.spec.init_containers, *pod.spec.containers)
-    if not any(
+    if not state.has_devices or not any(
         state.is_device_plugin_resource(name)
         for container in containers
         for name in container.resources.limits
     ):
-        return Granted({})
+        return _NO_HINTS
     limits = pod_limits(pod, _WITHOUT_OVERHEAD)
     requested = {
         name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)

@@ -116,6 +116,11 @@ class DeviceState(msgspec.Struct, frozen=True):
         lists = {resource: DeviceList.of(listed) for resource, listed in devices.items()}
         return cls(device_lists=lists, pod_devices=held or {}, in_use=_all_held(held or {}))
 
+    @property
+    def has_devices(self) -> bool:
+        """Whether a device plugin has, or had, registered any resource."""
+        return bool(self.device_lists or self.in_use)
+
     def is_device_plugin_resource(self, resource: str) -> bool:
         """Whether the resource is, or was, registered by a device plugin.
 

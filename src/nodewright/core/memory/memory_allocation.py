@@ -15,6 +15,7 @@ from nodewright.core.memory.memory_hints import (
 from nodewright.core.memory.memory_policy import MemoryPolicy, NoneMemoryPolicy
 from nodewright.core.memory.memory_state import (
     NO_BLOCKS,
+    NO_REUSABLE_MEMORY,
     Block,
     MemoryState,
     NUMANodeMap,
@@ -181,7 +182,6 @@ def _chosen_nodes(
     Follows: v1.36, memorymanager/policy_static.go, Allocate, getDefaultHint, extendTopologyManagerHint,
         isAffinityViolatingNUMAAllocations.
     """
-    requested_pairs = tuple(sorted(requested.items()))
     hint, numa = affinity, affinity.numa
     if numa is None:
         crash = missing_memory_type(machine, requested, sorted(machine))
@@ -189,7 +189,8 @@ def _chosen_nodes(
             return Refused((crash,))
         best = best_hint(memory_hints(machine, requested, reusable))
         if best is None or best.numa is None:
-            return Refused((NoNUMAFits(requested=requested_pairs, left=free_memory(machine, requested)),))
+            amounts = tuple(sorted(requested.items()))
+            return Refused((NoNUMAFits(requested=amounts, left=free_memory(machine, requested)),))
         if affinity.preferred and not best.preferred:
             return Refused((DefaultNotPreferred(found=best.numa),))
         hint, numa = best, best.numa
@@ -202,8 +203,8 @@ def _chosen_nodes(
             return Refused((crash,))
         larger = best_hint(memory_hints(machine, requested, reusable), containing=numa.mask)
         if larger is None or larger.numa is None:
-            free = free_memory(machine, requested)
-            return Refused((AffinityCannotGrow(affinity=numa, requested=requested_pairs, left=free),))
+            amounts, free = tuple(sorted(requested.items())), free_memory(machine, requested)
+            return Refused((AffinityCannotGrow(affinity=numa, requested=amounts, left=free),))
         if hint.preferred and not larger.preferred:
             return Refused((ExtensionNotPreferred(affinity=numa, found=larger.numa),))
         numa = larger.numa
@@ -241,7 +242,7 @@ def _with_reusable(
     """
     before = state.reusable.of(pod.uid)
     if not before and not pod.spec.init_containers:
-        return replace(state, reusable=ReusableMemory(pod.uid))
+        return replace(state, reusable=NO_REUSABLE_MEMORY) if state.reusable.sizes else state
     sizes = dict(before)
     is_init = any(init.name == container.name and not init.is_sidecar for init in pod.spec.init_containers)
     for block in blocks:

@@ -69,7 +69,9 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, pod: Pod, gates: MemoryGates = DEFAULT_MEMORY_GATES) -> Self:
         """The demand of the pod under these gates."""
-        has_pod_level = pod_level_resources_set(pod, huge_pages=gates.rules.pod_level_huge_pages)
+        has_pod_level = pod.spec.resources is not None and pod_level_resources_set(
+            pod, huge_pages=gates.rules.pod_level_huge_pages
+        )
         is_ignored = has_pod_level and managers_ignore_pod_level(
             gates.rules.pod_level_placement,
             pod_level_resources=gates.pod_level_resources,

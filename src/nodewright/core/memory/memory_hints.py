@@ -102,18 +102,19 @@ def memory_hints(machine: NUMANodeMap, requested: MemoryAmounts, reusable: Reusa
     if not requested:
         return IMPOSSIBLE
     nodes = sorted(machine.items(), key=itemgetter(0))
-    totals = tuple(
-        [
-            Demand(size, tuple([(1 << n, node.tables[kind].allocatable) for n, node in nodes]))
-            for kind, size in requested.items()
-        ]
+    totals, smallest = _totals_of_machine(
+        tuple([n for n, _ in nodes]),
+        tuple(
+            [
+                (size, tuple([node.tables[kind].allocatable for _, node in nodes]))
+                for kind, size in requested.items()
+            ]
+        ),
     )
-    everything = sum([1 << n for n, _ in nodes])
-    if any(total.total(everything) >= UINT64_MODULUS // 2 for total in totals):
+    if smallest is None:
         return _enumerated_hints(machine, requested, reusable)
-    smallest = _smallest_size(everything, totals)
     rule = _rule_of_unused_nodes(nodes, requested, totals, smallest)
-    groups = {node.cells.mask for _, node in nodes if node.assignments > 0 and len(node.cells) > 1}
+    groups = {mask for _, node in nodes if node.assignments > 0 and (mask := node.cells.mask) & (mask - 1)}
     if reusable:
         groups |= {
             mask
@@ -170,9 +171,19 @@ def _rule_of_unused_nodes(
 
 
 @lru_cache(maxsize=1024)
-def _smallest_size(nodes: int, totals: tuple[Demand, ...]) -> MinimumSize:
-    """The least number of NUMA nodes with enough memory; cached, as only the machine and the request decide it."""
-    return minimum_size(nodes, totals)
+def _totals_of_machine(
+    nodes: tuple[int, ...], kinds: tuple[tuple[int, tuple[int, ...]], ...]
+) -> tuple[tuple[Demand, ...], MinimumSize | None]:
+    """The demands on a machine that is not in use, and the least number of NUMA nodes that meet them.
+
+    ``kinds`` has what is requested of each kind of memory, and what is allocatable by node. None: sums may wrap
+    around. Cached, as only the machine and the request decide it.
+    """
+    places = [1 << n for n in nodes]
+    totals = tuple(Demand(size, tuple(zip(places, amounts, strict=True))) for size, amounts in kinds)
+    if any(sum(amounts) >= UINT64_MODULUS // 2 for _, amounts in kinds):
+        return totals, None
+    return totals, minimum_size(sum(places), totals)
 
 
 def _by_size(mask: int) -> tuple[int, int]:

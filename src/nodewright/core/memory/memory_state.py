@@ -29,7 +29,10 @@ class Block(msgspec.Struct, frozen=True):
     @property
     def mask(self) -> int:
         """The NUMA nodes as a bit mask: bit i is node i."""
-        return NUMASet.from_ids(self.numa).mask
+        mask = 0
+        for node in self.numa:
+            mask |= 1 << node
+        return mask
 
 
 class MemoryTable(msgspec.Struct, frozen=True):
@@ -117,7 +120,7 @@ def with_block(machine: NUMANodeMap, block: Block) -> NUMANodeMap:
 
     Follows: v1.36, memorymanager/policy_static.go, updateMachineState.
     """
-    changed, missing, cells = dict(machine), block.size, NUMASet.from_ids(block.numa)
+    changed, missing, cells = dict(machine), block.size, NUMASet(block.mask)
     for numa in block.numa:
         node = changed[numa]
         tables = node.tables

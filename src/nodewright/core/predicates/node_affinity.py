@@ -16,6 +16,8 @@ def affinity_mismatch(spec: PodSpec, node: str, labels: Mapping[str, str]) -> No
 
     Follows: v1.36, component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, RequiredNodeAffinity.
     """
+    if not spec.node_selector and spec.affinity is None:
+        return None
     missing = tuple(
         [
             LabelMissing(key=key, wanted=wanted, actual=labels.get(key))

@@ -140,6 +140,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
         Follows: v1.36, pkg/kubelet/cm/devicemanager/manager.go, sanitizeNodeAllocatable.
         """
+        if not allocated:
+            return self
         raised = {
             name: count
             for name, count in allocated.items()
@@ -226,9 +228,10 @@ def _unresolvable_failure(pod: Pod, node: NodeView, rules: PredicateRules) -> _E
         return OSLabelMismatch(wanted=label, actual=rules.os)
     if pod.spec.os is not None and pod.spec.os.name != rules.os:
         return OSFieldMismatch(wanted=pod.spec.os.name, actual=rules.os)
-    sidecar = next((init for init in pod.spec.init_containers if init.is_sidecar), None)
-    if rules.forbids_sidecars and sidecar is not None:
-        return SidecarForbidden(container=sidecar.name)
+    if rules.forbids_sidecars:
+        sidecar = next((init for init in pod.spec.init_containers if init.is_sidecar), None)
+        if sidecar is not None:
+            return SidecarForbidden(container=sidecar.name)
     context = pod.spec.security_context
     is_strict = context is not None and context.supplemental_groups_policy == _STRICT
     if is_strict and rules.supplemental_groups_checked and not node.has_supplemental_groups_policy:

@@ -11,7 +11,7 @@ from nodewright.core.requests.request_options import NEWEST_REQUEST_RULES, Reque
 from nodewright.kubernetes.objects import Pod, ResourceList
 from nodewright.kubernetes.resource_names import is_scalar
 from nodewright.reasons.predicates import InsufficientResource, PortConflict
-from nodewright.values.units import wrap_int64
+from nodewright.values.units import INT64_MAX, INT64_MIN, wrap_int64
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - Kubernetes' value where a pod sets no host IP
 _ORDER = {"pods": 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
@@ -50,13 +50,11 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
         requests, ports = dict(self.requests), self.ports
         for pod in pods:
             for name, amount in scheduler_usage(pod, self.rules).items():
-                requests[name] = wrap_int64(requests.get(name, 0) + amount)
-            ports += tuple(
-                [
-                    AllocatedHostPort(port, pod.full_name)
-                    for port in host_ports(pod, sidecars=self.sidecar_ports)
-                ]
-            )
+                total = requests.get(name, 0) + amount
+                requests[name] = total if INT64_MIN <= total <= INT64_MAX else wrap_int64(total)
+            if has_ports(pod):
+                own_ports = host_ports(pod, sidecars=self.sidecar_ports)
+                ports += tuple([AllocatedHostPort(port, pod.full_name) for port in own_ports])
         return replace(self, pods=self.pods + len(pods), requests=requests, ports=ports)
 
     def minus(self, *pods: Pod) -> "NodeUsage":
@@ -65,7 +63,8 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
         ports = list(self.ports)
         for pod in pods:
             for name, amount in scheduler_usage(pod, self.rules).items():
-                requests[name] = wrap_int64(requests[name] - amount)
+                total = requests[name] - amount
+                requests[name] = total if INT64_MIN <= total <= INT64_MAX else wrap_int64(total)
             if ports:
                 for port in host_ports(pod, sidecars=self.sidecar_ports):
                     ports.remove(AllocatedHostPort(port, pod.full_name))
@@ -111,13 +110,23 @@ def shortages(
     for name, amount in requests.items():
         if amount > 0:
             used, capacity = requests_in_use.get(name, 0), allocatable.get(name, 0)
-            if amount > wrap_int64(capacity - used):
+            left = capacity - used
+            if amount > (left if INT64_MIN <= left <= INT64_MAX else wrap_int64(left)):
                 short.append(
                     InsufficientResource(resource=name, requested=amount, used=used, capacity=capacity)
                 )
     if len(short) > 1:
         short.sort(key=lambda shortage: (_ORDER.get(shortage.resource, len(_ORDER)), shortage.resource))
     return short
+
+
+def has_ports(pod: Pod) -> bool:
+    """Whether a container of the pod lists ports, of which only some may be ports of the host."""
+    spec = pod.spec
+    for container in spec.containers:
+        if container.ports:
+            return True
+    return any(init.ports for init in spec.init_containers)
 
 
 def host_ports(pod: Pod, *, sidecars: bool = True) -> Iterator[HostPort]:

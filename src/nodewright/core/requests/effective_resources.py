@@ -47,7 +47,8 @@ def pod_requests(pod: Pod, options: RequestOptions = SPEC_ONLY) -> ResourceList:
         number changes the pod's spec.
     """
     total = {} if options.skip_container_level_resources else container_requests(pod, options)
-    total.update(pod_level_overrides(pod, ResourceField.REQUESTS, options))
+    if pod.spec.resources is not None:
+        total.update(pod_level_overrides(pod, ResourceField.REQUESTS, options))
     if not options.exclude_overhead and pod.spec.overhead:
         _add(total, pod.spec.overhead)
     return total
@@ -310,7 +311,10 @@ def _amounts(resources: ResourceRequirements, side: ResourceField) -> ResourceLi
 def _sum(lists: Iterable[ResourceList]) -> ResourceList:
     total: ResourceList = {}
     for amounts in lists:
-        _add(total, amounts)
+        if total:
+            _add(total, amounts)
+        else:
+            total.update(amounts)
     return total
 
 

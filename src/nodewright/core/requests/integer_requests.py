@@ -15,6 +15,8 @@ from nodewright.kubernetes.objects import Pod, PodStatus, ResourceList
 from nodewright.kubernetes.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 
 _NO_STATUS = PodStatus()
+_COUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+"""The resources that are counted beside the scalar ones."""
 
 
 @cached_by_spec
@@ -89,10 +91,11 @@ def _largest_by_container(pod: Pod) -> ResourceList:
 
 
 def _counted_integers(requests: ResourceList) -> dict[str, int]:
-    counted = {CPU, MEMORY, EPHEMERAL_STORAGE}
-    return _integers(
-        {name: amount for name, amount in requests.items() if name in counted or is_scalar(name)}
-    )
+    return {
+        name: amount.milli_value() if name == CPU else amount.value()
+        for name, amount in requests.items()
+        if name in _COUNTED or is_scalar(name)
+    }
 
 
 def _integers(requests: ResourceList) -> dict[str, int]:

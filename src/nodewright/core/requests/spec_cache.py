@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from nodewright.kubernetes.objects import Container, Pod, PodSpec, PodStatus
 
@@ -11,12 +11,14 @@ Variant = ParamSpec("Variant")
 
 _CACHE_SIZE = 4096
 """The number of cached pairs of spec and status."""
+_DEFAULT = object()
+"""In place of an argument that is not given."""
 
 
 def cached_by_spec(
     function: Callable[Concatenate[Pod, Variant], R],
 ) -> Callable[Concatenate[Pod, Variant], R]:
-    """Caches a function by the pod's spec and status and other, hashable arguments; its results are immutable.
+    """Caches a function by the pod's spec and status and one more, hashable argument; its results are immutable.
 
     It must depend on nothing else. The key is the identity of both objects, because comparing them would cost more than most results.
 
@@ -29,20 +31,22 @@ def cached_by_spec(
     (0, 0, 1)
     """
     cache: dict[tuple[Hashable, ...], tuple[PodSpec, PodStatus, R]] = {}
+    call: Callable[..., R] = function
 
     @wraps(function)
-    def cached(pod: Pod, /, *variant: Variant.args, **named: Variant.kwargs) -> R:
+    def cached(pod: Pod, variant: Hashable = _DEFAULT) -> R:
         spec, status = pod.spec, pod.status
-        key = (id(spec), id(status), variant, *named.values()) if named else (id(spec), id(status), variant)
+        key = (id(spec), id(status), variant)
         entry = cache.get(key)
         if entry is None:
             if len(cache) >= _CACHE_SIZE:
                 cache.clear()
+            result = call(pod) if variant is _DEFAULT else call(pod, variant)
             # Spec and status are kept with the result, so that no other object gets their id.
-            entry = cache[key] = (spec, status, function(pod, *variant, **named))
+            entry = cache[key] = (spec, status, result)
         return entry[2]
 
-    return cached
+    return cast("Callable[Concatenate[Pod, Variant], R]", cached)
 
 
 def cached_by_container(
@@ -50,17 +54,18 @@ def cached_by_container(
 ) -> Callable[Concatenate[Pod, Container, Variant], R]:
     """As `cached_by_spec`, for functions of one container as well, which is one of the pod's own."""
     cache: dict[tuple[Hashable, ...], tuple[PodSpec, PodStatus, Container, R]] = {}
+    call: Callable[..., R] = function
 
     @wraps(function)
-    def cached(pod: Pod, container: Container, /, *variant: Variant.args, **named: Variant.kwargs) -> R:
+    def cached(pod: Pod, container: Container, variant: Hashable = _DEFAULT) -> R:
         spec, status = pod.spec, pod.status
-        key = (id(spec), id(status), id(container), variant, *named.values())
+        key = (id(spec), id(status), id(container), variant)
         entry = cache.get(key)
         if entry is None:
             if len(cache) >= _CACHE_SIZE:
                 cache.clear()
-            result = function(pod, container, *variant, **named)
+            result = call(pod, container) if variant is _DEFAULT else call(pod, container, variant)
             entry = cache[key] = (spec, status, container, result)
         return entry[3]
 
-    return cached
+    return cast("Callable[Concatenate[Pod, Container, Variant], R]", cached)

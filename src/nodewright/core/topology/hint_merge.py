@@ -67,7 +67,17 @@ def merged_hint(manager: TopologyManager, offers: Iterable[Offer]) -> MergedHint
     """
     if manager.policy == NONE_POLICY:
         return MergedHint(Hint(None, preferred=False), admit=True)
-    lists = resource_hint_lists(offers)
+    offers = tuple(offers)
+    all_nodes = manager.numa.mask
+    single = _preferred_alone_by_all(offers, all_nodes) if manager.distances is None else 0
+    # The policy single-numa-node has no hint where the single node is the whole machine.
+    if single and (manager.policy != SINGLE_NUMA_NODE or all_nodes & (all_nodes - 1)):
+        return MergedHint(Hint(NUMASet(single & -single), preferred=True), admit=True)
+    return merged_lists(manager, resource_hint_lists(offers))
+
+
+def merged_lists(manager: TopologyManager, lists: Sequence[ResourceHintList]) -> MergedHint:
+    """As `merged_hint`, whose first step it does not need: the slow way to the same answer."""
     all_nodes = manager.numa.mask
     if manager.policy == SINGLE_NUMA_NODE:
         mask = _single(lists, all_nodes)
@@ -85,6 +95,38 @@ def merged_hint(manager: TopologyManager, offers: Iterable[Offer]) -> MergedHint
     hint = Hint(NUMASet(mask or all_nodes), preferred=False)
     proved = proved and not budget.is_exhausted and _sizes_proved(lists)
     return MergedHint(hint, manager.policy == BEST_EFFORT, proved)
+
+
+def _preferred_alone_by_all(offers: Iterable[Offer], everything: int) -> int:
+    """The nodes that every provider with an opinion prefers alone: under each policy the lowest is the best hint.
+
+    0 if there are none, if no provider has an opinion, and for hints that are not proved, have no opinion on the
+    nodes or name nodes that the machine does not have.
+    """
+    single, has_opinion = everything, False
+    for offer in offers:
+        previous = None
+        for hints in (offer.hints or {}).values():
+            if hints is None or hints is previous:
+                continue
+            previous, has_opinion = hints, True
+            rule, alone = hints.fitting, 0
+            if rule is not None:
+                if not rule.proved or rule.nodes.mask & ~everything:
+                    return 0
+                alone = rule.preferred_single_nodes()
+            for hint in hints.listed:
+                if hint.numa is None:
+                    return 0
+                if hint.preferred:
+                    mask = hint.numa.mask
+                    if mask & ~everything:
+                        return 0
+                    alone |= 0 if mask & (mask - 1) else mask
+            single &= alone
+            if not single:
+                return 0
+    return single if has_opinion else 0
 
 
 def best_preferred(

@@ -177,7 +177,8 @@ class FleetSimulation:
         if pod.node in self.node_numbers:
             kubelet = self.kubelets.all[self.node_numbers[pod.node]]
             uid = self.kubelets.next_uid(kubelet)
-            self._record_placement(kubelet, uid, number, self.kubelets.admit(kubelet, shape, is_running=True))
+            outcome = self.kubelets.admit(kubelet, shape, uid, is_running=True)
+            self._record_placement(kubelet, uid, number, shape, outcome)
         else:
             self.queue.add_pod(shape, number)
 
@@ -221,13 +222,13 @@ class FleetSimulation:
             return
         kubelet, number = self.kubelets.all[node], queue.pods[0].pod_number
         uid = self.kubelets.next_uid(kubelet)
-        outcome = self.kubelets.admit(kubelet, shape)
+        outcome = self.kubelets.admit(kubelet, shape, uid)
         self.records[number].admission_attempts += 1
         for victim in outcome.victims:
             self._record_removal(node, victim, FleetEventKind.PREEMPTED, preemptor=number)
         if outcome.is_placed:
             self.queue.remove_first(queue)
-            self._record_placement(kubelet, uid, number, outcome)
+            self._record_placement(kubelet, uid, number, shape, outcome)
             queue.refused_by.clear()
         else:
             self._record_rejection(queue, kubelet, outcome)
@@ -260,10 +261,9 @@ class FleetSimulation:
         )
 
     def _record_placement(
-        self, kubelet: SimulatedKubelet, uid: str, number: int, outcome: AdmissionOutcome
+        self, kubelet: SimulatedKubelet, uid: str, number: int, shape: PodShape, outcome: AdmissionOutcome
     ) -> None:
         record = self.records[number]
-        shape = self.shapes.shape_of(record.pod)
         started_at_s = record.started_at_s(self.now_s, is_first=record.placements == 0)
         assigned = AssignedPod(number, shape, self.now_s, started_at_s)
         self.cluster.add_pod(self.cluster.nodes[kubelet.number], uid, assigned)

@@ -52,6 +52,7 @@ class SimulatedKubelet:
         "free_uids",
         "node",
         "number",
+        "own_accepted",
         "own_config",
         "placed_pods",
         "pods",
@@ -60,7 +61,9 @@ class SimulatedKubelet:
         "used",
     )
 
-    def __init__(self, number: int, node: FleetNode, start: NodeState) -> None:
+    def __init__(
+        self, number: int, node: FleetNode, start: NodeState, accepted: dict[int, AcceptedPod | None]
+    ) -> None:
         self.number, self.node = number, node
         self.base_config = start.config
         self.own_config: NodeConfig | None = None
@@ -74,8 +77,10 @@ class SimulatedKubelet:
         self.pods: dict[str, PlacedPod] = {}
         """By uid, in the order of admission."""
         self.used: dict[str, int] = {}
-        self.accepted: dict[int, AcceptedPod | None] = {}
-        """By shape number, the pods that select nodes; None: `step` decides."""
+        self.accepted = accepted
+        """By shape number, shared by the nodes of one configuration; None: `step` decides."""
+        self.own_accepted: dict[int, AcceptedPod | None] = {}
+        """The same of the pods that select nodes."""
         self.free_uids: list[str] = []
         self.placed_pods = self.refused_pods = 0
 

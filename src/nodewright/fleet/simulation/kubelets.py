@@ -58,18 +58,19 @@ class SimulatedKubelets:
         is_caching: bool = True,
     ) -> None:
         self._decisions = SharedDecisions() if is_caching else None
-        self._accepted: dict[tuple[int, int], AcceptedPod | None] = {}
         self._refusals: dict[Hashable, tuple[AdmissionOutcome, tuple[object, ...]]] = {}
         """With the objects whose ids the key has, so that no others get them."""
         self._pods: dict[tuple[int, str], Pod] = {}
         self.steps = self.cached_steps = 0
         started: dict[tuple[int, tuple[Taint, ...]], NodeState] = {}
+        accepted: dict[tuple[int, tuple[Taint, ...]], dict[int, AcceptedPod | None]] = {}
         self.all: list[SimulatedKubelet] = []
         for number, node in enumerate(nodes):
             key = (id(node.profile), node.taints)
             if key not in started:
                 started[key] = start(_without_identity(node))
-            kubelet = SimulatedKubelet(number, node, started[key])
+                accepted[key] = {}
+            kubelet = SimulatedKubelet(number, node, started[key], accepted[key])
             kubelet.set_state(started[key], self._decisions)
             self.all.append(kubelet)
 
@@ -83,13 +84,12 @@ class SimulatedKubelets:
         return kubelet.free_uids[0] if kubelet.free_uids else f"{kubelet.pod_count:04d}"
 
     def admit(
-        self, kubelet: SimulatedKubelet, shape: PodShape, *, is_running: bool = False
+        self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool = False
     ) -> AdmissionOutcome:
-        """Admits a pod of this shape, which runs on the node afterwards unless it is rejected.
+        """Admits a pod of this shape with the node's next uid, which runs there afterwards unless it is rejected.
 
         ``is_running``: the pod already runs there, and is recovered without admission.
         """
-        uid = self.next_uid(kubelet)
         # A pod that the node has room for holds the same if it is recovered, but nothing for init containers, which have ended.
         has_started = is_running and bool(shape.pod.spec.init_containers)
         outcome = None if has_started else self._grant(kubelet, shape, uid)
@@ -116,7 +116,7 @@ class SimulatedKubelets:
         if is_shared and key in self._refusals:
             self.cached_steps += 1
             return False
-        if not without and self._alignment(kubelet, shape, uid) is not None:
+        if not without and self._granted(kubelet, shape, uid) is not None:
             return True
         state = kubelet.state
         for victim in without:
@@ -165,18 +165,17 @@ class SimulatedKubelets:
 
     def _grant(self, kubelet: SimulatedKubelet, shape: PodShape, uid: str) -> AdmissionOutcome | None:
         """Admits a pod that the node has room for, by shared decisions; None: `step` decides."""
-        alignment = self._alignment(kubelet, shape, uid)
-        if alignment is None:
+        granted = self._granted(kubelet, shape, uid)
+        if granted is None:
             return None
-        accepted = self._accepted_pod(kubelet, shape)
-        assert accepted is not None, "a pod that was aligned is accepted"
-        kubelet.place(
-            uid, PlacedPod(self._pod(shape, uid), alignment.holdings, accepted.usage), alignment.after
-        )
+        placed, alignment = granted
+        kubelet.place(uid, placed, alignment.after)
         return AdmissionOutcome(Decision.ADMITTED, (), (), alignment.placement)
 
-    def _alignment(self, kubelet: SimulatedKubelet, shape: PodShape, uid: str) -> GrantedAlignment | None:
-        """What a pod that the node has room for would hold, by shared decisions; None: `step` decides."""
+    def _granted(
+        self, kubelet: SimulatedKubelet, shape: PodShape, uid: str
+    ) -> tuple[PlacedPod, GrantedAlignment] | None:
+        """A pod that the node has room for as it would be placed, by shared decisions; None: `step` decides."""
         free, decisions = kubelet.free, self._decisions
         if free is None or decisions is None or not free.is_listed:
             return None
@@ -189,20 +188,19 @@ class SimulatedKubelets:
                 return None
         pod = self._pod(shape, uid)
         alignment, is_known = decisions.aligned(kubelet.start, free, shape.number, pod)
-        if alignment is not None:
-            self.steps += not is_known
-            self.cached_steps += is_known
-        return alignment
+        if alignment is None:
+            return None
+        self.steps += not is_known
+        self.cached_steps += is_known
+        return PlacedPod(pod, alignment.holdings, accepted.usage), alignment
 
-    def _accepted_pod(self, kubelet: SimulatedKubelet, shape: PodShape) -> AcceptedPod | None:
-        if shape.selects_nodes:
-            if shape.number not in kubelet.accepted:
-                kubelet.accepted[shape.number] = _accepted_pod(_own_config(kubelet), shape)
-            return kubelet.accepted[shape.number]
-        key = (id(kubelet.base_config), shape.number)
-        if key not in self._accepted:
-            self._accepted[key] = _accepted_pod(kubelet.base_config, shape)
-        return self._accepted[key]
+    @staticmethod
+    def _accepted_pod(kubelet: SimulatedKubelet, shape: PodShape) -> AcceptedPod | None:
+        known = kubelet.own_accepted if shape.selects_nodes else kubelet.accepted
+        if shape.number not in known:
+            config = _own_config(kubelet) if shape.selects_nodes else kubelet.base_config
+            known[shape.number] = _accepted_pod(config, shape)
+        return known[shape.number]
 
     def _decide(
         self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool

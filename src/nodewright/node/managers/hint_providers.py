@@ -169,8 +169,11 @@ class MemoryProvider(msgspec.Struct, frozen=True):
 
         Follows: v1.36, memorymanager/memory_manager.go, AddContainer.
         """
+        init_containers = pod.spec.init_containers
+        if not init_containers:
+            return held
         state = held.memory
-        for container in pod.spec.init_containers:
+        for container in init_containers:
             if not container.is_sidecar:
                 state = memory.release_memory(self.policy, state, pod.uid, container.name)
         return _with_memory(held, state)

@@ -97,10 +97,11 @@ def align_pod(
     """
     if active is not None:
         held = managers.without_stale(held, active)
-    pod_managers = managers.for_pod(pod)
-    if isinstance(pod_managers, Refused):
-        return AlignmentResult(held, pod_managers.because)
-    managers = pod_managers.value
+    if managers.custom_policy is not None:
+        pod_managers = managers.for_pod(pod)
+        if isinstance(pod_managers, Refused):
+            return AlignmentResult(held, pod_managers.because)
+        managers = pod_managers.value
     alignment = _Alignment(managers, pod, held)
     if managers.policy == NONE_POLICY:
         refused = alignment.allocate_each(None)
@@ -116,7 +117,7 @@ class _Alignment:
 
     def __init__(self, managers: ResourceManagers, pod: Pod, held: Holdings) -> None:
         self.managers = managers
-        self.pod, self.uid = pod, pod.uid
+        self.pod, self.uid = pod, pod.metadata.uid
         self.held = held
         self.because: list[Reason] = []
         self.demands = [(provider, provider.demand(pod)) for provider in managers.providers]
