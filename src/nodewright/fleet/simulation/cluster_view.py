@@ -37,6 +37,7 @@ class NodeSlot:
 
     __slots__ = (
         "allocatable",
+        "bound_entry",
         "cpu",
         "cpus_free_by_numa",
         "free_cpu",
@@ -55,7 +56,6 @@ class NodeSlot:
         "pods_by_shape",
         "ports",
         "requested",
-        "score_bound",
         "scores",
         "taints",
         "unschedulable",
@@ -88,8 +88,8 @@ class NodeSlot:
         self.generation = 0
         self.imbalance: int | None = None
         """Cached score of how balanced the requested CPU and memory are; None: not computed since the last change."""
-        self.score_bound: int | None = None
-        """Cached bound of the score of any pod; None: not computed since the last change."""
+        self.bound_entry: int | None = None
+        """Cached entry of rankings by the bound of the score of any pod; None: not computed since the last change."""
         self.scores: dict[int, int] | None = None
         """`ClusterView.scores_of` this node; None: not looked up since the last change."""
 
@@ -124,7 +124,7 @@ class ClusterView:
         self._max_log_length = 2 * len(slots) + _MIN_LOG_LENGTH
         self.pods_by_shape: dict[int, int] = {}
         """Number of pods of each shape."""
-        self.running = 0
+        self.running = self._requested_cpu = self._requested_memory = 0
         self._scores_by_amounts: dict[tuple[int, ...], dict[int, int]] = {}
         self._score_numbers: dict[Hashable, int] = {}
 
@@ -148,11 +148,11 @@ class ClusterView:
 
     def requested(self) -> dict[str, int]:
         """Sum of the requests of all assigned pods."""
-        amounts: dict[str, int] = {}
-        for number, count in self.pods_by_shape.items():
-            for name, amount in self.shapes[number].requests:
-                amounts[name] = amounts.get(name, 0) + count * amount
-        return dict(sorted(amounts.items()))
+        amounts = {"cpu": self._requested_cpu, "memory": self._requested_memory}
+        for number, shape in self.shapes.items():
+            for name, amount in shape.other_requests:
+                amounts[name] = amounts.get(name, 0) + self.pods_by_shape[number] * amount
+        return {name: amount for name, amount in sorted(amounts.items()) if amount}
 
     def has_pods_below(self, priority: int) -> bool:
         """Whether a pod of a lower priority is assigned to a node."""
@@ -192,15 +192,18 @@ class ClusterView:
         return assigned
 
     def _count(self, slot: NodeSlot, shape: PodShape, sign: int) -> None:
-        slot.free_cpu -= sign * shape.cpu
-        slot.free_memory -= sign * shape.memory
+        cpu, memory = sign * shape.cpu, sign * shape.memory
+        slot.free_cpu -= cpu
+        slot.free_memory -= memory
+        self._requested_cpu += cpu
+        self._requested_memory += memory
         slot.free_pods -= sign
         slot.nonzero_cpu += sign * shape.nonzero_cpu
         slot.nonzero_memory += sign * shape.nonzero_memory
         requested = slot.requested
         for name, amount in shape.requests:
             requested[name] = requested.get(name, 0) + sign * amount
-        slot.imbalance = slot.score_bound = slot.scores = None
+        slot.imbalance = slot.bound_entry = slot.scores = None
         slot.generation += 1
         self.generation += 1
         self._log.append(slot.number)
@@ -208,15 +211,13 @@ class ClusterView:
             del self._log[: len(self._log) // 2]
         self.running += sign
         _add_count(slot.pods_by_shape, shape.number, sign)
-        _add_count(self.pods_by_shape, shape.number, sign)
-        counts_by_node = self.pods_by_shape_and_node.get(shape.number)
-        if counts_by_node is None:
-            counts_by_node = self.pods_by_shape_and_node[shape.number] = {}
-            self.shapes[shape.number] = shape
+        if shape.number not in self.shapes:
+            self.shapes[shape.number], self.pods_by_shape_and_node[shape.number] = shape, {}
             if shape.pod_terms.has_any:
                 self.shapes_with_pod_terms[shape.number] = shape
-        _add_count(counts_by_node, slot.number, sign)
-        if not counts_by_node:
+        _add_count(self.pods_by_shape, shape.number, sign)
+        _add_count(self.pods_by_shape_and_node[shape.number], slot.number, sign)
+        if shape.number not in self.pods_by_shape:
             del self.pods_by_shape_and_node[shape.number], self.shapes[shape.number]
             self.shapes_with_pod_terms.pop(shape.number, None)
 

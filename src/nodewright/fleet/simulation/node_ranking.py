@@ -96,13 +96,6 @@ class NodeRanking:
             if before == _NOT_RANKED:
                 continue
             slot = slots[number]
-            bound = slot.score_bound
-            if bound is None:
-                bound = slot.score_bound = bound_of(slot)
-            if number - bound * width > top:
-                scores[number] = _DEFERRED
-                heappush(deferred, number - bound * width)
-                continue
             # `_score_if_feasible` is inlined: this is the hottest loop.
             if (
                 request_cpu > slot.free_cpu
@@ -112,8 +105,18 @@ class NodeRanking:
             ):
                 scores[number] = _INFEASIBLE
                 continue
-            now = (slot.scores or cluster.scores_of(slot)).get(score_number)
+            known = slot.scores
+            if known is None:
+                known = cluster.scores_of(slot)
+            now = known.get(score_number)
             if now is None:
+                entry = slot.bound_entry
+                if entry is None:
+                    entry = slot.bound_entry = number - bound_of(slot) * width
+                if entry > top:
+                    scores[number] = _DEFERRED
+                    heappush(deferred, entry)
+                    continue
                 now = self._computed_score(slot)
             if now != before:
                 scores[number] = now
@@ -155,7 +158,7 @@ class NodeRanking:
         width, slots = self._width, self._cluster.nodes
         self._heap = [number - score * width for number, score in enumerate(self._scores) if score >= 0]
         self._deferred = [
-            number - (slots[number].score_bound or self._bound(slots[number])) * width
+            number - self._bound(slots[number]) * width
             for number, score in enumerate(self._scores)
             if score == _DEFERRED
         ]

@@ -44,6 +44,11 @@ class PodHoldings(msgspec.Struct, frozen=True, kw_only=True):
     release_key: Hashable = None
     """Equal for holdings whose release has the same effect; None: there is nothing to release."""
 
+    @property
+    def has_only_cpus(self) -> bool:
+        """Whether the pod holds nothing but CPUs of its containers."""
+        return not (self.memory or self.devices or self.pod_memory or self.pod_cpus)
+
     @classmethod
     def of(cls, held: Holdings, uid: str) -> "PodHoldings":
         """What the pod holds of these holdings."""
@@ -171,7 +176,10 @@ class SharedDecisions:
             return free
         after = free.releases.get(key)
         if after is None:
-            held = start.config.managers.without_stale(_with_pod(free.held, holdings), {_OTHERS: ("",)})
+            if holdings.has_only_cpus:
+                held = _with_shared_cpus(free.held, holdings)
+            else:
+                held = start.config.managers.without_stale(_with_pod(free.held, holdings), {_OTHERS: ("",)})
             self._remember()
             after = free.releases[key] = self.free_resources(start, held)
         return after
@@ -212,6 +220,14 @@ def _with_one_holder(held: Holdings) -> Holdings:
         memory=MemoryState(machine=held.memory.machine),
         devices=devices,
     )
+
+
+def _with_shared_cpus(held: Holdings, pod: PodHoldings) -> Holdings:
+    """The holdings after the release of a pod that `has_only_cpus`: as `without_stale`, with fewer states between."""
+    mask = held.cpu.default.mask
+    for cpus in pod.cpus.values():
+        mask |= cpus.mask
+    return replace(held, cpu=CPUState(default=CPUSet(mask)))
 
 
 def _with_pod(held: Holdings, pod: PodHoldings) -> Holdings:
