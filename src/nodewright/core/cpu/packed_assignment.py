@@ -1,6 +1,7 @@
 """Packed CPU assignment: whole NUMA nodes, sockets, caches and cores first, then single CPUs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TypeAlias
 
 import msgspec
@@ -111,10 +112,26 @@ class _PackedAssignment:
 
     def take_cores(self) -> None:
         topology, smallest, per_core = self.topology, self.topology.smallest_core, self.topology.cpus_per_core
-        if self.needed >= smallest:
-            # As the kubelet counts, the cores that are free have equally many free CPUs: their numbers order them.
-            order = _core_order(topology, self.free, only=per_core if self.follow else None)
-            self.take_whole(order, topology.in_core, smallest, per_core)
+        if self.needed >= smallest and self.follow:
+            self.take_cores_with(per_core)
+        elif self.needed >= smallest:
+            self.take_whole(_core_order(topology, self.free), topology.in_core, smallest, per_core)
+
+    def take_cores_with(self, free_count: int) -> None:
+        """`take_whole` of the cores in their order, at less cost: those that the kubelet counts as free have equally
+        many free CPUs, so that their numbers order them.
+        """
+        free, needed, smallest, taken = self.free, self.needed, self.topology.smallest_core, 0
+        units, cores = _cores_by_unit(self.topology, free)
+        for core in chain.from_iterable([cores[unit] for _, unit in units]):
+            whole = core.whole
+            if (free & whole).bit_count() == free_count and free & core.inside:
+                size = whole.bit_count()
+                if needed >= size:
+                    taken, needed = taken | whole, needed - size
+                if needed < smallest:
+                    break
+        self.taken, self.free, self.needed = self.taken | taken, free & ~taken, needed
 
     def take_uncore_caches(self) -> None:
         """Takes whole caches, then a part of one; cache by cache, because the part must match the need exactly."""
@@ -179,13 +196,16 @@ def _socket_order(topology: CPUTopology, free: Mask) -> UnitOrder:
     return _by_free_count(topology.sockets, free)
 
 
-def _core_order(topology: CPUTopology, free: Mask, *, only: int | None = None) -> UnitOrder:
-    """The cores with a free CPU; those with `only` so many, if it is set."""
+def _core_order(topology: CPUTopology, free: Mask) -> UnitOrder:
+    outer, cores = _cores_by_unit(topology, free)
+    return _nested(outer, cores, free)
+
+
+def _cores_by_unit(topology: CPUTopology, free: Mask) -> tuple[UnitOrder, Mapping[int, TopologyParts]]:
+    """The sockets or NUMA nodes that contain the cores, in order, and the cores of each."""
     if topology.numa_is_outer:
-        outer, parts = _socket_order(topology, free), topology.cores_in_socket
-    else:
-        outer, parts = numa_order(topology, free), topology.cores_in_numa
-    return _nested(outer, parts, free) if only is None else _nested_with(only, outer, parts, free)
+        return _socket_order(topology, free), topology.cores_in_socket
+    return numa_order(topology, free), topology.cores_in_numa
 
 
 def _cache_order(topology: CPUTopology, free: Mask) -> UnitOrder:
@@ -200,16 +220,6 @@ def _by_free_count(parts: TopologyParts, free: Mask) -> list[tuple[int, int]]:
 def _nested(outer: UnitOrder, parts: Mapping[int, TopologyParts], free: Mask) -> Iterator[tuple[int, int]]:
     for _, outer_id in outer:
         yield from _by_free_count(parts[outer_id], free)
-
-
-def _nested_with(
-    free_count: int, outer: UnitOrder, parts: Mapping[int, TopologyParts], free: Mask
-) -> Iterator[tuple[int, int]]:
-    """Those units of `_nested` that have so many free CPUs, which needs no sorting."""
-    for _, outer_id in outer:
-        for unit, inside, whole in parts[outer_id]:
-            if (free & whole).bit_count() == free_count and free & inside:
-                yield free_count, unit
 
 
 def _lowest(mask: Mask, count: int) -> Mask:

@@ -90,6 +90,7 @@ class NodeRanking:
         scores, heap, width, slots = self._scores, self._heap, self._width, cluster.nodes
         shape, score_number, is_simple = self._shape, self._number, self._is_simple
         request_cpu, request_memory = shape.filter_cpu, shape.filter_memory
+        score, is_remembered = self._score, score_number != _NOT_REMEMBERED
         deferred, bound_of, top = self._deferred, self._bound, self._top_entry()
         for number in range(width) if seen is None else cluster.changed_since(seen):
             before = scores[number]
@@ -117,12 +118,15 @@ class NodeRanking:
                     scores[number] = _DEFERRED
                     heappush(deferred, entry)
                     continue
-                now = self._computed_score(slot)
+                now = score(shape, slot)
+                if is_remembered:
+                    known[score_number] = now
             if now != before:
                 scores[number] = now
                 entry = number - now * width
                 heappush(heap, entry)
-                top = min(top, entry)
+                if entry < top:  # noqa: PLR1730 - a call for each node in the hottest loop
+                    top = entry
         self._seen_generation = cluster.generation
         if len(heap) + len(deferred) > 4 * self._count + 64:
             self._rebuild()
@@ -168,13 +172,12 @@ class NodeRanking:
     def _score_if_feasible(self, slot: NodeSlot) -> int:
         if not fits_resources(self._shape, slot):
             return _INFEASIBLE
-        known = self._cluster.scores_of(slot).get(self._number)
-        return self._computed_score(slot) if known is None else known
-
-    def _computed_score(self, slot: NodeSlot) -> int:
-        score = self._score(self._shape, slot)
-        if self._number != _NOT_REMEMBERED:
-            self._cluster.scores_of(slot)[self._number] = score
+        known = self._cluster.scores_of(slot)
+        score = known.get(self._number)
+        if score is None:
+            score = self._score(self._shape, slot)
+            if self._number != _NOT_REMEMBERED:
+                known[self._number] = score
         return score
 
 
