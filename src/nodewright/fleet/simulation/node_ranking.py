@@ -5,7 +5,7 @@ Also the best node for pods with soft spread constraints: equal to `InterPodView
 
 import math
 import sys
-from collections.abc import Callable, Collection, Container, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 
@@ -43,7 +43,6 @@ class NodeRanking:
         self._number = cluster.score_number(score, shape) if score in PURE_SCORES else _NOT_REMEMBERED
         """By which its scores are remembered."""
         self._bound = SCORE_BOUNDS.get(score, _no_bound)
-        self._is_simple = not shape.other_requests and not shape.ports
         # One integer orders nodes by score and then by number: cheaper to compare than a pair.
         self._width = len(cluster.nodes)
         self._scores = [_NOT_RANKED] * self._width
@@ -87,49 +86,48 @@ class NodeRanking:
         cluster, seen = self._cluster, self._seen_generation
         if seen == cluster.generation:
             return
-        scores, heap, width, slots = self._scores, self._heap, self._width, cluster.nodes
-        shape, score_number, is_simple = self._shape, self._number, self._is_simple
-        request_cpu, request_memory = shape.filter_cpu, shape.filter_memory
-        score, is_remembered = self._score, score_number != _NOT_REMEMBERED
-        deferred, bound_of, top = self._deferred, self._bound, self._top_entry()
-        for number in range(width) if seen is None else cluster.changed_since(seen):
+        self._rank(range(self._width) if seen is None else cluster.changed_since(seen))
+        self._seen_generation = cluster.generation
+        if len(self._heap) + len(self._deferred) > 4 * self._count + 64:
+            self._rebuild()
+
+    def _rank(self, numbers: Iterable[int]) -> None:
+        """Ranks nodes anew: `_score_if_feasible` is inlined, because this is the hottest loop."""
+        cluster, scores, heap, deferred = self._cluster, self._scores, self._heap, self._deferred
+        shape, score, score_number, bound_of = self._shape, self._score, self._number, self._bound
+        cpu, memory, others, ports = shape.filter_cpu, shape.filter_memory, shape.other_requests, shape.ports
+        width, slots, top = self._width, cluster.nodes, self._top_entry()
+        for number in numbers:
             before = scores[number]
             if before == _NOT_RANKED:
                 continue
             slot = slots[number]
-            # `_score_if_feasible` is inlined: this is the hottest loop.
-            if (
-                request_cpu > slot.free_cpu
-                or request_memory > slot.free_memory
-                or slot.free_pods <= 0
-                or not (is_simple or fits_resources(shape, slot))
-            ):
+            fits = cpu <= slot.free_cpu and memory <= slot.free_memory and slot.free_pods > 0
+            if fits and others:
+                allocatable, requested = slot.allocatable, slot.requested
+                for name, amount in others:
+                    if amount > allocatable.get(name, 0) - requested.get(name, 0):
+                        fits = False
+            if not fits or (ports and not fits_resources(shape, slot)):
                 scores[number] = _INFEASIBLE
                 continue
-            known = slot.scores
-            if known is None:
-                known = cluster.scores_of(slot)
+            known = slot.scores if slot.scores is not None else cluster.scores_of(slot)
             now = known.get(score_number)
             if now is None:
-                entry = slot.bound_entry
-                if entry is None:
-                    entry = slot.bound_entry = number - bound_of(slot) * width
-                if entry > top:
+                if slot.bound_entry is None:
+                    slot.bound_entry = number - bound_of(slot) * width
+                if slot.bound_entry > top:
                     scores[number] = _DEFERRED
-                    heappush(deferred, entry)
+                    heappush(deferred, slot.bound_entry)
                     continue
                 now = score(shape, slot)
-                if is_remembered:
+                if score_number != _NOT_REMEMBERED:
                     known[score_number] = now
             if now != before:
                 scores[number] = now
-                entry = number - now * width
-                heappush(heap, entry)
-                if entry < top:  # noqa: PLR1730 - a call for each node in the hottest loop
-                    top = entry
-        self._seen_generation = cluster.generation
-        if len(heap) + len(deferred) > 4 * self._count + 64:
-            self._rebuild()
+                heappush(heap, number - now * width)
+                if number - now * width < top:  # noqa: PLR1730 - no call for each node
+                    top = number - now * width
 
     def _top_entry(self) -> int:
         """The entry of the best node whose score is known, after outdated entries are removed; `_NO_ENTRY`: there is none."""
