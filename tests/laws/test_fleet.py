@@ -13,7 +13,7 @@ from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.fleet import SCORES, Options, run
 from nodewright.fleet.fleet_summary import fleet_summary
 from nodewright.fleet.simulation.cluster_view import AssignedPod, NodeSlot
-from nodewright.fleet.simulation.filters import fits_resources, resource_filter_status
+from nodewright.fleet.simulation.filters import fits_resources, may_fit, resource_filter_status
 from nodewright.fleet.simulation.fleet_simulation import Retry
 from nodewright.fleet.simulation.outcomes import FleetEvent, FleetResult, NodeRecord, PodOutcome
 from nodewright.fleet.simulation.pod_shapes import PodShape
@@ -276,6 +276,7 @@ def test_the_scheduler_fits_pods_where_the_kubelet_does(
     seat.pods = {str(number): AssignedPod(number, shape, 0.0) for number in range(pods)}
     short = shortages(asked, NodeUsage(pods=pods, requests=used), allocatable)
     assert fits_resources(shape, seat) == (not short)
+    assert may_fit(shape, seat) or short
     objection = resource_filter_status(shape, seat)
     assert (objection.details if objection else ()) == tuple(shortage.resource for shortage in short)
 

@@ -92,7 +92,7 @@ class NodeRanking:
             self._rebuild()
 
     def _rank(self, numbers: Iterable[int]) -> None:
-        """Ranks nodes anew: `_score_if_feasible` is inlined, because this is the hottest loop."""
+        """Ranks nodes that may have changed: `_score_if_feasible` is inlined, because this is the hottest loop."""
         cluster, scores, heap, deferred = self._cluster, self._scores, self._heap, self._deferred
         shape, score, score_number, bound_of = self._shape, self._score, self._number, self._bound
         cpu, memory, others, ports = shape.filter_cpu, shape.filter_memory, shape.other_requests, shape.ports
