@@ -17,7 +17,6 @@ from nodewright.cli.options import PolicyOptions
 from nodewright.cli.workload_input import print_warnings
 from nodewright.core.eviction.eviction_policy import KUBELET, EvictionPolicy
 from nodewright.engine import Node
-from nodewright.engine.policy_registry import load_policies
 from nodewright.errors import Fault, InputError
 from nodewright.evict.evict_report import eviction_report
 from nodewright.evict.evict_text import evict_text, evicted_names
@@ -30,7 +29,6 @@ from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.profiles.node_lookup import find_profile
 from nodewright.timeline import simulated_timeline, threshold_advice, timeline_setup
 from nodewright.timeline.growth_input import GrowthForecast
-from nodewright.timeline.timeline_page import timeline_page
 from nodewright.timeline.timeline_report import timeline_report
 from nodewright.timeline.timeline_text import TimelineReport, timeline_evicted_names, timeline_text
 from nodewright.values.duration import Duration, DurationError
@@ -220,6 +218,7 @@ def _report_timeline(
     report = simulated_timelines(observed.node, observed.usage, timeline)
     if timeline.html is not None:
         from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
+        from nodewright.timeline.timeline_page import timeline_page  # noqa: PLC0415 - as above
 
         write_page(timeline.html, timeline_page(report, observed.node.config, page_origin()))
     if output in ("json", "yaml"):
@@ -246,7 +245,11 @@ def simulated_timelines(node: Node, usage: StatsSummary, timeline: TimelineOptio
         raise InputError([Fault(source="--usage", rule=rule)])
     setup = replace(setup, assumptions=forecast.assumptions)
     chosen = node.config.parts.policies.eviction or KUBELET
-    known = load_policies(timeline.policies).of_kind(EvictionPolicy) if timeline.compare else ()
+    known: Sequence[EvictionPolicy] = ()
+    if timeline.compare:
+        from nodewright.engine.policy_registry import load_policies  # noqa: PLC0415 - start-up time
+
+        known = load_policies(timeline.policies).of_kind(EvictionPolicy)
     others = sorted(
         (policy for policy in known if policy.name != chosen.name),
         key=lambda policy: (policy.name != KUBELET.name, policy.name),

@@ -18,7 +18,6 @@ from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.node.events import PodRecovered
 from nodewright.node.node_state import pod_as_stored
 from nodewright.node.step import step
-from nodewright.profiles.machine.machine_usage import usage_of_this_machine
 from nodewright.profiles.usage_files import UsageReading, load_usage
 from nodewright.values.quantity import Quantity, QuantityError
 
@@ -108,7 +107,11 @@ def node_with_usage(node: Node, options: UsageOptions, manifests: ManifestOption
     if not options.usage and not options.available and not options.live:
         raise click.UsageError("specify the usage with --usage, --live or --available")
     max_bytes = manifests.max_bytes
-    reading: UsageReading = usage_of_this_machine() if options.live else StatsSummary()
+    reading: UsageReading = StatsSummary()
+    if options.live:
+        from nodewright.profiles.machine.machine_usage import usage_of_this_machine  # noqa: PLC0415 - start-up time
+
+        reading = usage_of_this_machine()
     if options.usage is not None:
         reading = load_usage(options.usage, max_bytes=max_bytes)
     name = reading.node.node_name if isinstance(reading, StatsSummary) else ""

@@ -1,10 +1,11 @@
 """Machines that ship with the package: well-known real ones, and those of the recorded decisions."""
 
 import json
+import pathlib
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import msgspec
@@ -117,21 +118,39 @@ def catalogue() -> Mapping[str, CatalogueMachine]:
 @cache
 def real_machines() -> dict[str, CatalogueEntry]:
     """The real machines by name."""
-    text = resources.files("nodewright.profiles").joinpath("data/machines.toml").read_text()
-    return msgspec.convert(tomllib.loads(text), dict[str, CatalogueEntry])
+    return msgspec.convert(tomllib.loads(_text("machines.toml")), dict[str, CatalogueEntry])
 
 
 @cache
 def recorded_machines() -> dict[str, dict[str, Any]]:
     """The recorded machines as plain documents with cAdvisor's names."""
-    text = resources.files("nodewright.profiles").joinpath("data/machines.json").read_text()
-    machines: dict[str, dict[str, Any]] = json.loads(text)
+    machines: dict[str, dict[str, Any]] = json.loads(_text("machines.json"))
     return machines
+
+
+def catalogue_machine(name: str) -> CatalogueMachine | None:
+    """The machine of that name, equal to that of `catalogue`, of which it reads no more than needed; None: there is none."""
+    entry = _real_machine(name)
+    return CatalogueMachine(name, entry) if entry is not None or name in recorded_machines() else None
+
+
+@cache
+def _real_machine(name: str) -> CatalogueEntry | None:
+    key = rf"\[\"?{re.escape(name)}\"?"
+    table = re.search(rf"^{key}\]\n(?:(?!\[).*\n|{key}\..*\n)*", _text("machines.toml"), re.MULTILINE)
+    entry = tomllib.loads(table[0]).get(name) if table is not None else None
+    return None if entry is None else msgspec.convert(entry, CatalogueEntry)
+
+
+@cache
+def _text(file: str) -> str:
+    # importlib.resources takes long to import.
+    return pathlib.Path(__file__).with_name("data").joinpath(file).read_text("utf-8")
 
 
 @cache
 def _machine(name: str) -> MachineInfo:
-    entry = real_machines().get(name)
+    entry = _real_machine(name)
     if entry is None:
         return msgspec.convert(recorded_machines()[name], MachineInfo)
     is_x86 = entry.architecture == "amd64"

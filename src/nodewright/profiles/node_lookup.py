@@ -70,17 +70,17 @@ def catalogue_profile(name: str) -> NodeProfile:
 
     Errors: InputError if the catalogue has no such name.
     """
-    from nodewright.profiles.catalogue import catalogue  # noqa: PLC0415 - start-up time
+    from nodewright.profiles.catalogue import catalogue, catalogue_machine  # noqa: PLC0415 - start-up time
 
-    machines = catalogue()
-    if name not in machines:
+    machine = catalogue_machine(name)
+    if machine is None:
         from difflib import get_close_matches  # noqa: PLC0415 - start-up time
 
-        matches = get_close_matches(name, machines, n=3)
+        matches = get_close_matches(name, catalogue(), n=3)
         hint = f" (similar names: {', '.join(matches)})" if matches else ""
         rule = f"neither a file nor a name of `nodewright node catalogue`{hint}"
         raise InputError([Fault(source="--node", value=name, rule=rule)])
-    return _profile(machines[name])
+    return _profile(machine)
 
 
 def _profile(machine: "CatalogueMachine") -> NodeProfile:

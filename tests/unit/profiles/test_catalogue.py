@@ -2,7 +2,7 @@ import pytest
 
 from nodewright.errors import InputError
 from nodewright.hardware.machine_faults import machine_faults
-from nodewright.profiles.catalogue import catalogue, real_machines, recorded_machines
+from nodewright.profiles.catalogue import catalogue, catalogue_machine, real_machines, recorded_machines
 from nodewright.profiles.node_lookup import find_profile
 from nodewright.profiles.profile_files import profile_faults, profile_from_bytes
 from nodewright.profiles.profile_yaml import profile_document, profile_yaml
@@ -139,3 +139,8 @@ def test_every_machine_with_devices_is_a_valid_profile(name: str) -> None:
 def test_a_misspelled_name_is_an_error_with_similar_names() -> None:
     with pytest.raises(InputError, match="similar names: epyc-7742-2s-nps1"):
         find_profile("epyc-7742-nps1")
+
+
+@pytest.mark.parametrize("name", [*catalogue(), "nope", "m5", "", "dgx-a100.devices", '"m5.large"', ".*"])
+def test_a_machine_that_is_looked_up_alone_is_that_of_the_catalogue(name: str) -> None:
+    assert catalogue_machine(name) == catalogue().get(name)
