@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
-from uuid import NAMESPACE_URL, UUID
+from uuid import NAMESPACE_URL
 
 from msgspec.structs import replace
 
@@ -208,8 +208,11 @@ def derived_uid(text: str) -> str:
     >>> derived_uid("Pod/default/web")
     'e40ff631-78f0-5bc7-bf66-512b48d5dd71'
     """
-    digest = sha1(NAMESPACE_URL.bytes + f"nodewright.dev/{text}".encode(), usedforsecurity=False).digest()
-    return str(UUID(bytes=digest[:16], version=5))
+    # As `uuid.uuid5`, which takes five times as long.
+    name = NAMESPACE_URL.bytes + f"nodewright.dev/{text}".encode()
+    digits = sha1(name, usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(digits[16], 16) % 4]
+    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
 
 
 def _first_number(kind: str, parent: dict[str, Any]) -> int:

@@ -111,17 +111,23 @@ def defaulted_pod(pod: Pod, gates: FeatureGates = DEFAULT_GATES) -> PodWithDefau
 
 
 def _requests_from_limits(spec: PodSpec) -> PodSpec:
+    if not any(map(_lacks_requests, spec.containers)) and not any(map(_lacks_requests, spec.init_containers)):
+        return spec
     containers = tuple(map(_request_from_limit, spec.containers))
     init_containers = tuple(map(_request_from_limit, spec.init_containers))
-    if _same(containers, spec.containers) and _same(init_containers, spec.init_containers):
-        return spec
     return replace(spec, containers=containers, init_containers=init_containers)
 
 
-def _request_from_limit(container: Container) -> Container:
+def _lacks_requests(container: Container) -> bool:
+    """Whether a limit has no request beside it."""
     resources = container.resources
-    if resources.limits.keys() <= resources.requests.keys():
+    return bool(resources.limits) and not resources.limits.keys() <= resources.requests.keys()
+
+
+def _request_from_limit(container: Container) -> Container:
+    if not _lacks_requests(container):
         return container
+    resources = container.resources
     requests = _filled(resources.requests, resources.limits)
     return replace(container, resources=replace(resources, requests=requests))
 
@@ -162,6 +168,10 @@ def _filled(amounts: ResourceList, defaults: ResourceList) -> ResourceList:
 
 
 def _spec_in_milli(spec: PodSpec) -> PodSpec:
+    if spec.overhead is None and spec.resources is None:
+        listed = (*spec.containers, *spec.init_containers, *spec.ephemeral_containers)
+        if all(map(_is_in_milli, listed)):
+            return spec
     containers = tuple(map(_container_in_milli, spec.containers))
     init_containers = tuple(map(_container_in_milli, spec.init_containers))
     overhead = None if spec.overhead is None else rounded_to_milli(spec.overhead)
@@ -198,6 +208,18 @@ def _status_in_milli(status: PodStatus) -> PodStatus:
     )
 
 
+def _is_in_milli(container: Container) -> bool:
+    """Whether rounding changes no amount of the container."""
+    resources = container.resources
+    return all(map(_is_rounded, resources.requests.values())) and all(
+        map(_is_rounded, resources.limits.values())
+    )
+
+
+def _is_rounded(amount: Quantity) -> bool:
+    return amount.scale >= _MILLI and amount.is_int64
+
+
 def _container_in_milli(container: ContainerT) -> ContainerT:
     resources = _resources_in_milli(container.resources)
     return container if resources is container.resources else replace(container, resources=resources)
@@ -223,6 +245,8 @@ def rounded_to_milli(amounts: ResourceList) -> ResourceList:
 
     Follows: v1.36, pkg/apis/core/v1/defaults.go, SetDefaults_ResourceList.
     """
+    if all(map(_is_rounded, amounts.values())):
+        return amounts
     rounded = {name: amount.rounded_up(_MILLI)[0] for name, amount in amounts.items()}
     return amounts if _same(rounded.values(), amounts.values()) else rounded
 

@@ -81,6 +81,8 @@ def profile_conflicts(pod: Pod, path: str) -> Iterator[Violation]:
         validateAppArmorAnnotationsAndFieldsMatchOnCreate.
     """
     annotations, spec = pod.metadata.annotations, pod.spec
+    if not any(key.startswith((_SECCOMP_POD, _SECCOMP_CONTAINER, _APP_ARMOR)) for key in annotations):
+        return
     context, containers = spec.security_context, tuple(containers_with_fields(spec))
     if context is not None:
         profile_path = f"{path}.securityContext.seccompProfile"

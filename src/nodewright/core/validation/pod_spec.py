@@ -90,7 +90,8 @@ def pod_violations(
         violations.extend(resource_claim_violations(pod, "spec.resourceClaims", is_template=is_template))
     if not has_valid_spec:
         violations.extend(_containers_and_settings(pod, volumes, valid))
-    violations.extend(_placement_violations(pod, {} if is_template else pod.metadata.labels))
+    labels = {} if is_template else pod.metadata.labels
+    violations.extend(_placement_violations(pod.spec, labels, has_valid_spec=has_valid_spec))
     if not has_valid_spec:
         violations.extend(_other_violations(pod, is_template=is_template))
     if pod.spec.ephemeral_containers and not is_stored:
@@ -143,21 +144,25 @@ def _pod_level(pod: Pod, pod_level: ResourceRequirements) -> Iterator[Violation]
                 yield invalid(f"{path}.containers[{index}][{name}].limits", str(limit), rule)
 
 
-def _placement_violations(pod: Pod, labels: Mapping[str, str]) -> Iterator[Violation]:
-    spec = pod.spec
-    if spec.node_selector:
+def _placement_violations(
+    spec: PodSpec, labels: Mapping[str, str], *, has_valid_spec: bool
+) -> Iterator[Violation]:
+    if spec.node_selector and not has_valid_spec:
         yield from label_violations(spec.node_selector, "spec.nodeSelector")
     if spec.affinity is not None:
         yield from affinity_violations(spec.affinity, labels, "spec.affinity")
     if constraints := spec.topology_spread_constraints:
         yield from topology_spread_violations(constraints, labels, "spec.topologySpreadConstraints")
-    if spec.readiness_gates or spec.scheduling_gates:
-        yield from _gate_violations(spec)
-    yield from host_process_violations(spec, "spec")
-    if spec.host_users is False:
-        yield from _user_namespace_violations(spec)
+    if not has_valid_spec:
+        if spec.readiness_gates or spec.scheduling_gates:
+            yield from _gate_violations(spec)
+        yield from host_process_violations(spec, "spec")
+        if spec.host_users is False:
+            yield from _user_namespace_violations(spec)
     if spec.node_name:
         yield from each_invalid("spec.nodeName", spec.node_name, dns1123_subdomain_errors(spec.node_name))
+    if has_valid_spec:
+        return
     for index, toleration in enumerate(spec.tolerations):
         yield from toleration_violations(toleration, f"spec.tolerations[{index}]")
 
