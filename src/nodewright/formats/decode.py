@@ -1,5 +1,6 @@
 """Decodes plain documents, as JSON and YAML parsers return them, into objects."""
 
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -62,9 +63,16 @@ def _decode_custom_type(kind: type, value: Any) -> Any:
     if kind is Instant:
         if not isinstance(value, str):
             raise InstantError(f"a time is a string, not {value!r}")
-        return Instant.parse(value)
+        return _instant(value)
     if kind is Quantity:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
+        if isinstance(value, str):
+            return _quantity(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise QuantityError(f"a quantity is a string or a number, not {value!r}")
         return parse_quantity(value)
     raise NotImplementedError(kind)
+
+
+# Both are immutable, and objects have many equal ones.
+_instant = lru_cache(maxsize=4096)(Instant.parse)
+_quantity = lru_cache(maxsize=4096)(parse_quantity)
