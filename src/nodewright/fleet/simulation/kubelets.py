@@ -90,9 +90,7 @@ class SimulatedKubelets:
 
         ``is_running``: the pod already runs there, and is recovered without admission.
         """
-        # A pod that the node has room for holds the same if it is recovered, but nothing for init containers, which have ended.
-        has_started = is_running and bool(shape.pod.spec.init_containers)
-        outcome = None if has_started else self._grant(kubelet, shape, uid)
+        outcome = None if is_running else self._grant(kubelet, shape, uid)
         if outcome is None:
             outcome = self._decide(kubelet, shape, uid, is_running=is_running)
         if outcome.decision is not Decision.REFUSED or is_running:
@@ -206,6 +204,11 @@ class SimulatedKubelets:
         self, kubelet: SimulatedKubelet, shape: PodShape, uid: str, *, is_running: bool
     ) -> AdmissionOutcome:
         """The outcome by `step`; that of nodes with the same pods, which hold the same, for a refusal."""
+        if is_running and not shape.pod.spec.init_containers:
+            # What the node has room for holds the same if it is recovered, but for init containers, which have ended.
+            granted = self._grant(kubelet, shape, uid)
+            if granted is not None:
+                return granted
         key, parts = self._refusal_key(kubelet, shape, uid)
         is_shared = kubelet.free is not None and not is_running
         if is_shared and key in self._refusals:
