@@ -71,6 +71,11 @@ class RunningExport:
         except urllib.error.HTTPError as error:
             return error.code, error.read(), error.headers["ETag"]
 
+    def resident_mib(self) -> float:
+        """The resident memory of the process."""
+        fields = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(fields.partition("VmRSS:")[2].split()[0]) / 1024
+
     def state(self) -> NodeExport:
         """The present export."""
         deadline = time.monotonic() + 30
@@ -217,9 +222,7 @@ def test_the_exporter_is_small(kubelet: RealKubelet, export: RunningExport) -> N
     generation = 0
     while generation != (generation := export.state().generation):
         time.sleep(6)  # What the tests before have left is removed.
-    pid, ticks = export.process.pid, os.sysconf("SC_CLK_TCK")
-    fields = Path(f"/proc/{pid}/status").read_text()
-    resident_mib = int(fields.partition("VmRSS:")[2].split()[0]) / 1024
+    pid, ticks, resident_mib = export.process.pid, os.sysconf("SC_CLK_TCK"), export.resident_mib()
     before = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
     idle_s = 30.0
     time.sleep(idle_s)
@@ -314,6 +317,8 @@ def test_an_exporter_follows_its_cluster_and_publishes_what_it_knows(tmp_path: P
             )
             assert patched.code == 200
             export.state_after(state.generation, lambda state: state.profile.spec.labels.get("pool") == "y")
+            print(f"resident: {export.resident_mib():.1f} MiB")
+            assert export.resident_mib() < 48
         finally:
             export.stop()
 

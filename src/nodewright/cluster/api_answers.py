@@ -4,19 +4,18 @@ import os
 import re
 import socket
 import ssl
+from collections.abc import Mapping
 from http import HTTPStatus
-from urllib.parse import urlsplit
+from typing import Protocol
 
-import aiohttp
 import msgspec
 
-from nodewright.cluster.access import ClusterAccess
 from nodewright.cluster.api_error import ApiError
 from nodewright.errors import JSON_ERRORS
 
 # Bounded, because a page of nothing but starts would be searched in quadratic time.
 _TITLE = re.compile(r"<title[^<>]{0,100}>([^<]{0,300})", re.IGNORECASE)
-_MAX_TEXT_LENGTH = 300
+MAX_TEXT_LENGTH = 300
 _MAX_PAGE_BYTES = 10_000
 
 
@@ -29,7 +28,27 @@ class StatusObject(msgspec.Struct, frozen=True):
     code: int = 0
 
 
-def answer_error(verb: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+class AnswerHead(Protocol):
+    """Status and headers of an answer, of whichever client."""
+
+    @property
+    def status(self) -> int:
+        """The number."""
+
+    @property
+    def reason(self) -> str | None:
+        """The text after it."""
+
+    @property
+    def content_type(self) -> str:
+        """The type of the body, without parameters."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name; `Location` and `Retry-After` are read."""
+
+
+def answer_error(verb: str, path: str, response: "AnswerHead", body: bytes) -> ApiError:
     """The error in an answer: its status, and the message of its Status, its title or its text."""
     status = status_of(body)
     number = response.status
@@ -42,7 +61,7 @@ def answer_error(verb: str, path: str, response: aiohttp.ClientResponse, body: b
         parts.append(
             f"the answer is {page}, not an API object; is the server's URL that of a Kubernetes API?"
         )
-    elif text := " ".join(body[:_MAX_TEXT_LENGTH].decode("utf-8", "replace").split()):
+    elif text := " ".join(body[:MAX_TEXT_LENGTH].decode("utf-8", "replace").split()):
         parts.append(text)
     if 300 <= number < 400:
         parts.append(f"redirects to {response.headers.get('Location', 'nowhere')}, which is not followed")
@@ -72,11 +91,6 @@ def json_error(verb: str, path: str, server: str, error: Exception) -> ApiError:
     return ApiError(verb, path, f"the answer is not the expected JSON: {error}", status=200, server=server)
 
 
-def transport_error(verb: str, path: str, access: ClusterAccess, error: Exception) -> ApiError:
-    """The error of a request without a complete answer."""
-    return ApiError(verb, path, _transport_text(access, error), server=access.server)
-
-
 def _phrase(number: int, reason: str | None) -> str:
     try:
         return HTTPStatus(number).phrase
@@ -89,52 +103,35 @@ def _seconds(text: str) -> float | None:
     return float(text) if text.isdecimal() and len(text) < 10 else None
 
 
-def _transport_text(access: ClusterAccess, error: Exception) -> str:
-    through = f" through the proxy {_address(access.proxy)}" if access.proxy else ""
+def connection_text(error: Exception) -> str:
+    """What is wrong with a connection."""
     match error:
-        case aiohttp.ClientConnectorCertificateError():
-            return _certificate_text(error.certificate_error)
-        case aiohttp.ClientConnectorSSLError():
-            return _tls_text(error.os_error)
-        case aiohttp.ClientHttpProxyError():
-            return f"the proxy {_address(access.proxy)} answers {error.status} {error.message}"
-        case aiohttp.ClientConnectorError():
-            return f"cannot connect{through}: {_system_text(error.os_error)}"
-        case aiohttp.ServerDisconnectedError():
-            return f"the server closed the connection without an answer{through}"
-        case aiohttp.ClientPayloadError():
-            return f"the connection ended in the middle of the answer{through}"
-        case aiohttp.ClientResponseError():
-            return f"the answer is not HTTP: {' '.join(error.message.split())[:_MAX_TEXT_LENGTH]}"
+        case ssl.SSLCertVerificationError():
+            return certificate_text(error)
         case ssl.SSLError():
-            return _tls_text(error)
+            return tls_text(error)
         case OSError():
-            return f"{_system_text(error)}{through}"
+            return system_text(error)
         case _:
             return str(error) or type(error).__name__
 
 
-def _address(proxy: str) -> str:
-    """The proxy without the password that its URL may have."""
-    try:
-        return urlsplit(proxy).netloc.rpartition("@")[2]
-    except ValueError:
-        return "of the environment, which is no URL"
-
-
-def _certificate_text(error: Exception) -> str:
+def certificate_text(error: Exception) -> str:
+    """Why the server's certificate is not accepted."""
     text = getattr(error, "verify_message", "") or str(error)
     return f"the server's certificate is not accepted: {text}; see certificate-authority in the kubeconfig"
 
 
-def _tls_text(error: OSError) -> str:
+def tls_text(error: OSError) -> str:
+    """Why there is no TLS."""
     reason = str(getattr(error, "reason", None) or error.strerror or error)
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
         return "the server does not speak TLS; is its URL http://?"
     return f"TLS failed: {reason.replace('_', ' ').lower()}"
 
 
-def _system_text(error: OSError) -> str:
+def system_text(error: OSError) -> str:
+    """The error of the operating system."""
     if isinstance(error, socket.gaierror):
         return f"no such host: {error.strerror}"
     text = error.strerror or str(error)

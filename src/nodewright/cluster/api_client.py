@@ -16,12 +16,13 @@ import msgspec
 from yarl import URL
 
 from nodewright.cluster.access import ClusterAccess
-from nodewright.cluster.api_answers import answer_error, json_error, transport_error
+from nodewright.cluster.api_answers import answer_error, json_error
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_list import ObjectPage, decode_page
 from nodewright.cluster.object_watch import WatchEvent, decode_event, lines_of
 from nodewright.cluster.request_credentials import RequestCredentials
 from nodewright.cluster.tls import TLSMaterial, tls_context
+from nodewright.cluster.transport_errors import transport_error
 from nodewright.cluster.writes import WriteKind
 from nodewright.errors import JSON_ERRORS
 

@@ -8,7 +8,6 @@ import platform
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,10 +137,7 @@ async def _exporter(
         pods: PodListSource | None = None
         member = None
         if options.joins_cluster:
-            if find_spec("aiohttp") is None:
-                rule = "no module named 'aiohttp': pip install 'nodewright[agent,cluster]'"
-                raise InputError([Fault(source="--kubeconfig", rule=rule)])
-            from nodewright.export_main.export_member import export_member  # noqa: PLC0415 - 10 MiB
+            from nodewright.export_main.export_member import export_member  # noqa: PLC0415 - memory
 
             member = await stack.enter_async_context(export_member(options, settings.node_name, feed, clock))
             pods = member.pods

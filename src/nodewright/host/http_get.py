@@ -5,8 +5,10 @@ import os
 import re
 import socket
 import ssl
+import sys
 from asyncio import StreamReader
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -17,7 +19,7 @@ from nodewright.releases.release_table import NEWEST
 from nodewright.values.golang import quoted
 
 MAX_BODY_BYTES = 10 * 1024
-_MAX_REDIRECTS, _MAX_HEADER_BYTES = 10, 64 * 1024
+_MAX_REDIRECTS, _MAX_HEADER_BYTES, _PART_BYTES = 10, 64 * 1024, 64 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: .*)?")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
@@ -198,7 +200,21 @@ async def _single_response(
 
 
 async def _read_response(reader: StreamReader, progress: _ResponseProgress, max_body: int) -> HTTPResponse:
-    """The final response, after informational (1xx) ones."""
+    """The final response."""
+    status, headers = await response_head(reader)
+    progress.is_in_body = True
+    body = b""
+    async with aclosing(body_parts(reader, headers, status, max_body)) as parts:
+        async for part in parts:
+            body += part
+    return HTTPResponse(status, body, headers.get("location", ""))
+
+
+async def response_head(reader: StreamReader) -> tuple[int, dict[str, str]]:
+    """Status and headers, by lower-case name, of the final response, after informational (1xx) ones.
+
+    Errors: ValueError for what is no HTTP; OSError and IncompleteReadError of the connection.
+    """
     status, headers = 100, dict[str, str]()
     while status // 100 == 1:
         status_line = (await reader.readuntil(b"\n")).strip()
@@ -207,9 +223,7 @@ async def _read_response(reader: StreamReader, progress: _ResponseProgress, max_
             raise ValueError(f'malformed HTTP response "{status_line.decode(errors="replace")}"')
         status = int(match[1])
         headers = await _headers(reader)
-    progress.is_in_body = True
-    body = await _body(reader, headers, status, max_body)
-    return HTTPResponse(status, body, headers.get("location", ""))
+    return status, headers
 
 
 async def _headers(reader: StreamReader) -> dict[str, str]:
@@ -225,36 +239,45 @@ async def _headers(reader: StreamReader) -> dict[str, str]:
     return headers
 
 
-async def _body(reader: StreamReader, headers: Mapping[str, str], status: int, max_bytes: int) -> bytes:
-    """The body, at most ``max_bytes`` of it."""
+async def body_parts(
+    reader: StreamReader, headers: Mapping[str, str], status: int, max_bytes: int = sys.maxsize
+) -> AsyncGenerator[bytes]:
+    """The body as it arrives, at most ``max_bytes`` of it.
+
+    Errors: ValueError for what is no HTTP; OSError and IncompleteReadError of the connection.
+    """
     if status in (204, 304):
-        return b""
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        return await _chunks(reader, max_bytes)
+        return
     length = headers.get("content-length")
-    if length is None:
-        return await _read_to_end(reader, max_bytes)
-    return await reader.readexactly(min(int(length), max_bytes))
-
-
-async def _read_to_end(reader: StreamReader, max_bytes: int) -> bytes:
-    """The bytes until the server closes the connection."""
-    body = b""
-    while len(body) < max_bytes and (block := await reader.read(max_bytes - len(body))):
-        body += block
-    return body
-
-
-async def _chunks(reader: StreamReader, max_bytes: int) -> bytes:
-    body = b""
-    while len(body) < max_bytes:
-        size = int((await reader.readuntil(b"\n")).partition(b";")[0], 16)
-        if size == 0:
-            break
-        body += await reader.readexactly(min(size, max_bytes - len(body)))
-        if len(body) < max_bytes:
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        while size := int((await reader.readuntil(b"\n")).partition(b";")[0], 16):
+            async for part in _exactly(reader, min(size, max_bytes)):
+                yield part
+            max_bytes -= size
+            if max_bytes <= 0:
+                return
             await reader.readuntil(b"\n")
-    return body
+    elif length is not None:
+        async for part in _exactly(reader, min(int(length), max_bytes)):
+            yield part
+    else:
+        while max_bytes > 0 and (part := await reader.read(min(max_bytes, _PART_BYTES))):
+            max_bytes -= len(part)
+            yield part
+
+
+async def _exactly(reader: StreamReader, count: int) -> AsyncGenerator[bytes]:
+    """So many bytes, in parts.
+
+    Errors: IncompleteReadError.
+    """
+    left = count
+    while left > 0:
+        part = await reader.read(min(left, _PART_BYTES))
+        if not part:
+            raise asyncio.IncompleteReadError(b" " * (count - left), count)
+        left -= len(part)
+        yield part
 
 
 # ---------------------------------------------------------------- Go's error texts

@@ -19,6 +19,8 @@ from nodewright.cluster.access import ClusterAccess, PEMSource, TLSSettings, Use
 from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.writes import WriteKind, delete_options
 from nodewright.cluster_node.api_access import ApiAccess
+from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.reflector import BackOffDelay, Reflector
 
 T = TypeVar("T")
@@ -48,15 +50,18 @@ class ReflectorServer(NamedTuple):
 
     access: ClusterAccess
     fake: FakeApiServer | None
+    is_plain: bool = False
+    """Whether the client of the standard library is used."""
 
 
 class Followed:
     """A reflector that runs, and what the test changes with the client."""
 
-    def __init__(self, client: ApiClient, path: str) -> None:
+    def __init__(self, client: ApiClient, path: str, *, is_plain: bool = False) -> None:
         self.client, self.path = client, path
         self.clock = ImmediateClock()
-        self.reflector = Reflector(ApiAccess(client), path, "metadata.name!=kube-root-ca.crt", self.clock)
+        api: ClusterAPI = PlainAccess(client.access) if is_plain else ApiAccess(client)
+        self.reflector = Reflector(api, path, "metadata.name!=kube-root-ca.crt", self.clock)
         self.events: list[RecordEvent] = []
         self.reflector.record_event = self.events.append
         self._changed = asyncio.Event()
@@ -94,7 +99,7 @@ class Followed:
         ),
     ],
 )
-def server(
+def running_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReflectorServer]:
     folder = tmp_path_factory.mktemp("server")
@@ -106,6 +111,11 @@ def server(
         with real_api_server(folder) as real:
             certificate = folder / "certificates" / "apiserver.crt"
             yield ReflectorServer(access(f"https://127.0.0.1:{real.port}", certificate), None)
+
+
+@pytest.fixture(params=["HTTP client", "standard library"])
+def server(request: pytest.FixtureRequest, running_server: ReflectorServer) -> ReflectorServer:
+    return running_server._replace(is_plain=request.param == "standard library")
 
 
 def access(url: str, authority: Path) -> ClusterAccess:
@@ -124,7 +134,8 @@ def follow(server: ReflectorServer, procedure: Callable[[Followed], Awaitable[T]
             namespace = f"reflector-{next(NUMBERS)}"
             document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             await client.write(WriteKind.CREATE, "/api/v1/namespaces", document)
-            followed = Followed(client, f"/api/v1/namespaces/{namespace}/configmaps")
+            path = f"/api/v1/namespaces/{namespace}/configmaps"
+            followed = Followed(client, path, is_plain=server.is_plain)
             await followed.create("before")
             task = asyncio.ensure_future(followed.reflector.run())
             try:
@@ -165,10 +176,10 @@ def test_an_object_that_a_write_returned_is_not_replaced_by_an_older_one(server:
     assert follow(server, put) == [{"x": "2"}]
 
 
-@pytest.fixture
-def fake() -> Iterator[ReflectorServer]:
+@pytest.fixture(params=[False, True])
+def fake(request: pytest.FixtureRequest) -> Iterator[ReflectorServer]:
     with fake_api_server() as fake:
-        yield ReflectorServer(ClusterAccess(server=fake.url), fake)
+        yield ReflectorServer(ClusterAccess(server=fake.url), fake, is_plain=request.param)
 
 
 def watch_requests(fake: FakeApiServer) -> list[dict[str, str]]:
