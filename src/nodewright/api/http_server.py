@@ -15,7 +15,7 @@ import uvicorn
 
 from nodewright.api.http_connection import HTTPConnection, WaitingConnection
 from nodewright.api.middleware import App, Receive, RefusalLog, Scope, Send, run_bounded
-from nodewright.errors import HostError
+from nodewright.errors import Fault, HostError, InputError
 from nodewright.output.terminal import print_log_line
 
 TLSContextSource: TypeAlias = Callable[[], ssl.SSLContext]
@@ -85,6 +85,17 @@ class ListenAddress(NamedTuple):
 
     address: str
     port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "ListenAddress":
+        """The address and port of `--listen`.
+
+        Errors: InputError.
+        """
+        host, _, port = text.rpartition(":")
+        if not host or not (port.isascii() and port.isdigit() and int(port[:6]) <= 65535):
+            raise InputError([Fault(source="--listen", value=text, rule="must be ADDRESS:PORT")])
+        return cls(host.strip("[]"), int(port))
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"

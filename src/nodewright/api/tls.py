@@ -4,6 +4,9 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from nodewright.errors import Fault, InputError
 from nodewright.host.key_pair import KeyPair
@@ -30,6 +33,18 @@ _TLS_13_SUITES = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACH
 
 
 RELOAD_PERIOD_S = 1.0
+
+
+def serving_tls(pair: KeyPair, client_ca_file: Path | None) -> "ReloadingTLS":
+    """TLS of a server that no KubeletConfiguration describes: its pair, and the authorities of its clients, if any.
+
+    Errors: as `server_context`.
+    """
+    config = KubeletConfiguration()
+    if client_ca_file is not None:
+        x509 = replace(config.authentication.x509, client_ca_file=str(client_ca_file))
+        config = replace(config, authentication=replace(config.authentication, x509=x509))
+    return ReloadingTLS(pair, config)
 
 
 class ReloadingTLS:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from nodewright.errors import Fault, InputError
+from nodewright.host.peer_access import PeerAccess
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.node_export.exporter import MIN_POLL_PERIOD_S, POLL_PERIOD_S
 from nodewright.node_export.kubelet_client import KubeletEndpoint
@@ -77,13 +78,13 @@ class ExportOptions(msgspec.Struct, frozen=True, kw_only=True):
         """The kubelet's API; None: it is not read."""
         if not self.kubelet_url:
             return None
-        return KubeletEndpoint(
-            url=self.kubelet_url,
+        peer = PeerAccess(
             token_file=self.kubelet_token_file,
             authority=self.kubelet_certificate_authority,
             certificate=self.kubelet_client_certificate,
             key=self.kubelet_client_key,
         )
+        return KubeletEndpoint(url=self.kubelet_url, peer=peer)
 
     @property
     def joins_cluster(self) -> bool:

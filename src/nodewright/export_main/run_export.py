@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
 from starlette.routing import Router
 
 from nodewright.api.access import Authorizer, read_grants
@@ -19,7 +18,7 @@ from nodewright.api.export_routes import ExportMetricsRoutes, ExportRoutes, Heal
 from nodewright.api.http_server import ListenAddress, log_to_stderr, serve_network
 from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.api.routes import bare_routes
-from nodewright.api.tls import ReloadingTLS
+from nodewright.api.tls import ReloadingTLS, serving_tls
 from nodewright.errors import Fault, InputError
 from nodewright.export_main.export_options import ExportOptions
 from nodewright.host.clock import HostClock
@@ -27,7 +26,6 @@ from nodewright.host.free_memory import return_free_memory
 from nodewright.host.key_pair import KeyPair, ensure_key_pair
 from nodewright.host.stop_signal import stop_event
 from nodewright.host.tokens import TokenFile
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.exporter import Exporter
 from nodewright.node_export.kubelet_client import KubeletClient
@@ -84,7 +82,7 @@ async def run_export(options: ExportOptions) -> int:
             refusals=refusals,
             requests=RequestMetrics(),
         )
-        address = _address(options.listen)
+        address = ListenAddress.parse(options.listen)
         server = serve_network(app, address, lambda: tls.context(print_log_line), refusals)
         bound = await stack.enter_async_context(server)
         if options.health_port:
@@ -117,7 +115,7 @@ async def _health_server(
     app = AuthMiddleware(
         Router(routes=bare_routes(entries)), entries, None, refusals=refusals, requests=RequestMetrics()
     )
-    address = ListenAddress(_address(options.listen).address, options.health_port)
+    address = ListenAddress(ListenAddress.parse(options.listen).address, options.health_port)
     async with serve_network(app, address, None, refusals):
         yield
 
@@ -173,32 +171,18 @@ def _tls(options: ExportOptions) -> ReloadingTLS:
 
     Errors: InputError, HostError.
     """
-    config = KubeletConfiguration()
-    if options.client_ca_file is not None:
-        x509 = replace(config.authentication.x509, client_ca_file=str(options.client_ca_file))
-        config = replace(config, authentication=replace(config.authentication, x509=x509))
     if options.tls_cert_file is not None and options.tls_private_key_file is not None:
-        return ReloadingTLS(KeyPair(options.tls_cert_file, options.tls_private_key_file), config)
-    directory = options.cert_dir or Path(tempfile.gettempdir(), f"nodewright-export-{os.getuid()}")
-    addresses = tuple(dict.fromkeys(("127.0.0.1", "::1", *_own_addresses(options))))
-    return ReloadingTLS(ensure_key_pair(directory, platform.node() or "localhost", addresses), config)
+        pair = KeyPair(options.tls_cert_file, options.tls_private_key_file)
+    else:
+        directory = options.cert_dir or Path(tempfile.gettempdir(), f"nodewright-export-{os.getuid()}")
+        addresses = tuple(dict.fromkeys(("127.0.0.1", "::1", *_own_addresses(options))))
+        pair = ensure_key_pair(directory, platform.node() or "localhost", addresses)
+    return serving_tls(pair, options.client_ca_file)
 
 
 def _own_addresses(options: ExportOptions) -> Iterable[str]:
-    address = _address(options.listen).address
+    address = ListenAddress.parse(options.listen).address
     return () if address in ("0.0.0.0", "::") else (address,)  # noqa: S104 - compares
-
-
-def _address(text: str) -> ListenAddress:
-    """The address and port of a text.
-
-    Errors: InputError.
-    """
-    host, _, port = text.rpartition(":")
-    with contextlib.suppress(ValueError):
-        if host and port.isascii() and 0 <= int(port) <= 65535:
-            return ListenAddress(host.strip("[]"), int(port))
-    raise InputError([Fault(source="--listen", value=text, rule="must be ADDRESS:PORT")])
 
 
 async def _wait(event: asyncio.Event) -> None:

@@ -1,17 +1,15 @@
 """Follows the exports of all nodes: one long poll each."""
 
 import asyncio
-import ssl
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Self
 
 import aiohttp
-import msgspec
 
 from nodewright.cluster_node.reflector import BackOffDelay
-from nodewright.errors import Fault, InputError
+from nodewright.errors import Fault, HostError, InputError
+from nodewright.host.peer_access import PeerAccess
 from nodewright.host.ports import Clock
 from nodewright.profiles.node_export import MAX_EXPORT_BYTES, NodeExport
 from nodewright.scheduling.export_reader import ExportReader, NodePartCache
@@ -31,53 +29,10 @@ _FIRST_READS = 32
 """How many exports are read at once when thousands of nodes appear together; watches are not limited."""
 
 
-class ExportAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """How exporters are reached."""
-
-    authority: Path | None = None
-    """Their certificate authorities; None: their certificates are not verified."""
-    certificate: Path | None = None
-    key: Path | None = None
-    token_file: Path | None = None
-
-    @property
-    def warning(self) -> str:
-        """What is not safe about it; empty: nothing."""
-        if self.token_file is None or self.authority is not None:
-            return ""
-        return "without --export-ca-file any node can read the token of --export-token-file"
-
-    def tls(self) -> ssl.SSLContext:
-        """The TLS context.
-
-        Errors: InputError for files that cannot be used.
-        """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        try:
-            if self.authority is None:
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            else:
-                context.load_verify_locations(cafile=self.authority)
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
-            raise InputError([Fault(source="--export-ca-file", rule=error.strerror or str(error))]) from None
-        return context
-
-    def headers(self) -> dict[str, str]:
-        """The header with the token, as its file is now.
-
-        Errors: OSError.
-        """
-        if self.token_file is None:
-            return {}
-        return {"Authorization": f"Bearer {self.token_file.read_text('utf-8').strip()}"}
-
-
 class ExportFollowers:
     """Follows one export a node, as nodes come and go; an asynchronous context manager."""
 
-    def __init__(self, access: ExportAccess, cluster: TrackedCluster, clock: Clock) -> None:
+    def __init__(self, access: PeerAccess, cluster: TrackedCluster, clock: Clock) -> None:
         self._access, self.cluster, self._clock = access, cluster, clock
         self.on_error: Callable[[str, str], None] = lambda _name, _error: None
         """Called with a node and why its export is of no use."""
@@ -132,7 +87,7 @@ class ExportFollowers:
                 generation, pause_s = await self._next(name, url, generation, reader)
             except Exception as error:  # noqa: BLE001 - the export of one node must not end the following of it
                 is_content = isinstance(error, InputError)
-                is_transport = isinstance(error, aiohttp.ClientError | OSError | TimeoutError)
+                is_transport = isinstance(error, aiohttp.ClientError | HostError | OSError | TimeoutError)
                 kind = "content" if is_content else "transport" if is_transport else "internal"
                 self.errors[kind] += 1
                 text = f"{url}: {str(error) or type(error).__name__}"

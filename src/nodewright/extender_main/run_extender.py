@@ -9,8 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.supervision import BackgroundTask, run_supervised
 from nodewright.agent.timing import ShortCollections
@@ -19,7 +17,7 @@ from nodewright.api.http_server import ListenAddress, TLSContextSource, log_to_s
 from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
 from nodewright.api.review_routes import ReviewRoutes
 from nodewright.api.routes import AuthorizedRoute
-from nodewright.api.tls import ReloadingTLS
+from nodewright.api.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.access import AccessOptions
 from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.kubeconfig import load_access
@@ -27,7 +25,7 @@ from nodewright.cluster_node.api_access import ApiAccess
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.errors import Fault, InputError
 from nodewright.extender_main.cluster_feed import ClusterFeed
-from nodewright.extender_main.export_followers import ExportAccess, ExportFollowers
+from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.extender_options import ExtenderOptions
 from nodewright.extender_main.extender_routes import MAX_CALL_BYTES, ExtenderRoutes, extender_application
 from nodewright.extender_main.extender_service import ApiBinder, ExtenderService, ServiceOptions
@@ -38,10 +36,10 @@ from nodewright.extender_main.sharded_calls import ShardedCalls
 from nodewright.extender_main.worker_processes import ExtenderWorker
 from nodewright.host.clock import HostClock
 from nodewright.host.key_pair import KeyPair, ensure_key_pair
+from nodewright.host.peer_access import PeerAccess
 from nodewright.host.ports import Clock
 from nodewright.host.stop_signal import stop_event
 from nodewright.host.tokens import TokenFile
-from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.output.exit_codes import YES
 from nodewright.output.terminal import print_log_line
 from nodewright.scheduling.node_owners import NodeOwners
@@ -111,14 +109,21 @@ async def open_process(
     return ExtenderProcess(options, api, followers, feed, clock)
 
 
-def export_access(options: ExtenderOptions) -> ExportAccess:
+def export_access(options: ExtenderOptions) -> PeerAccess:
     """How exporters are reached."""
-    return ExportAccess(
+    return PeerAccess(
         authority=options.export_ca_file,
         certificate=options.export_client_certificate,
         key=options.export_client_key,
         token_file=options.export_token_file,
     )
+
+
+def token_warning(options: ExtenderOptions) -> str:
+    """What is not safe about the token for exporters; empty: nothing."""
+    if options.export_token_file is None or options.export_ca_file is not None:
+        return ""
+    return "warning: without --export-ca-file any node can read the token of --export-token-file"
 
 
 async def open_api(stack: AsyncExitStack, options: ExtenderOptions) -> ApiAccess:
@@ -181,8 +186,8 @@ async def run_extender(options: ExtenderOptions) -> int:
     ShortCollections().install()
     clock, stop = HostClock(), stop_event()
     security = server_tls(options), call_authorizer(options)
-    if warning := export_access(options).warning:  # once, whatever the number of workers
-        print_log_line(f"warning: {warning}")
+    if warning := token_warning(options):  # once, whatever the number of workers
+        print_log_line(warning)
     async with AsyncExitStack() as stack:
         parts: ExtenderProcess | WorkerGroup
         if options.workers > 1:
@@ -236,7 +241,9 @@ async def serve_extender(
             requests=RequestMetrics(),
             max_body_bytes=MAX_CALL_BYTES,
         )
-        return await stack.enter_async_context(serve_network(app, listen_address(text), context, refusals))
+        return await stack.enter_async_context(
+            serve_network(app, ListenAddress.parse(text), context, refusals)
+        )
 
     await serve(routes.health_routes(), options.health_listen, None, None)
     context = None if tls is None else partial(tls.context, print_log_line)
@@ -270,25 +277,12 @@ def server_tls(options: ExtenderOptions) -> ReloadingTLS | None:
             rule = "callers cannot be identified without TLS: not with --client-ca-file or --token-auth-file"
             raise InputError([Fault(source="--insecure-http", rule=rule)])
         return None
-    config = KubeletConfiguration()
-    if options.client_ca_file is not None:
-        x509 = replace(config.authentication.x509, client_ca_file=str(options.client_ca_file))
-        config = replace(config, authentication=replace(config.authentication, x509=x509))
     if options.tls_cert_file is not None and options.tls_private_key_file is not None:
-        return ReloadingTLS(KeyPair(options.tls_cert_file, options.tls_private_key_file), config)
-    directory = Path(tempfile.gettempdir(), f"nodewright-extender-{os.getuid()}")
-    return ReloadingTLS(ensure_key_pair(directory, platform.node() or "localhost", ("127.0.0.1",)), config)
-
-
-def listen_address(text: str) -> ListenAddress:
-    """The address and port of a text.
-
-    Errors: InputError.
-    """
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit() and int(port[:6]) <= 65535):
-        raise InputError([Fault(source="--listen", value=text, rule="must be ADDRESS:PORT")])
-    return ListenAddress(host.strip("[]"), int(port))
+        pair = KeyPair(options.tls_cert_file, options.tls_private_key_file)
+    else:
+        directory = Path(tempfile.gettempdir(), f"nodewright-extender-{os.getuid()}")
+        pair = ensure_key_pair(directory, platform.node() or "localhost", ("127.0.0.1",))
+    return serving_tls(pair, options.client_ca_file)
 
 
 def log_event(event: RecordEvent) -> None:

@@ -1,13 +1,12 @@
 """What a kubelet's HTTPS API reports: its pods, its configuration and its release."""
 
 import re
-import ssl
-from pathlib import Path
 
 import msgspec
 
 from nodewright.errors import HostError
 from nodewright.host.http_get import HTTPFailure, HTTPRequest, http_get
+from nodewright.host.peer_access import PeerAccess
 
 MAX_PODS_BYTES = 64 << 20
 _TIMEOUT_S = 10.0
@@ -19,13 +18,7 @@ class KubeletEndpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     """E.g. `https://127.0.0.1:10250`."""
-    token_file: Path | None = None
-    """Read for each request, because service accounts' tokens change."""
-    authority: Path | None = None
-    """The certificate authorities of the kubelet; None: its certificate is not verified."""
-    certificate: Path | None = None
-    """The client's certificate and key, in two files."""
-    key: Path | None = None
+    peer: PeerAccess = PeerAccess()
 
 
 class KubeletClient:
@@ -34,7 +27,7 @@ class KubeletClient:
     def __init__(self, endpoint: KubeletEndpoint) -> None:
         """Errors: HostError for certificates that cannot be read, or a text that is no URL."""
         self.endpoint = endpoint
-        self._context = _context(endpoint)
+        self._context = endpoint.peer.tls()
         try:
             HTTPRequest.from_url(endpoint.url, {})
         except ValueError as error:
@@ -68,28 +61,8 @@ class KubeletClient:
         return response.body
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": "nodewright-export"}
-        if self.endpoint.token_file is not None:
-            try:
-                token = self.endpoint.token_file.read_text("utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                text = getattr(error, "strerror", None) or str(error)
-                raise HostError("read the token", str(self.endpoint.token_file), text) from None
-            headers["Authorization"] = f"Bearer {token}"
-        return headers
-
-
-def _context(endpoint: KubeletEndpoint) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    files = [file for file in (endpoint.authority, endpoint.certificate, endpoint.key) if file is not None]
-    try:
-        if endpoint.authority is not None:
-            context.load_verify_locations(cafile=endpoint.authority)
-        else:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if endpoint.certificate is not None:
-            context.load_cert_chain(endpoint.certificate, endpoint.key)
-    except OSError as error:
-        places = ", ".join(map(str, files))
-        raise HostError("read the certificates", places, error.strerror or str(error)) from None
-    return context
+        return {
+            "Accept": "application/json",
+            "User-Agent": "nodewright-export",
+            **self.endpoint.peer.headers(),
+        }

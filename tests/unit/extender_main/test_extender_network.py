@@ -14,15 +14,15 @@ from tests.support.deciding_nodes import DecidingNodes, served_exports
 from tests.support.json_schema import violations
 from tests.unit.scheduling.test_tracked_cluster import a_profile
 
+from nodewright.api.http_server import ListenAddress
 from nodewright.api.tls import ReloadingTLS
 from nodewright.errors import InputError
 from nodewright.extender_main import run_extender
-from nodewright.extender_main.export_followers import ExportAccess, ExportFollowers
+from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.extender_options import ExtenderOptions
 from nodewright.extender_main.extender_routes import MAX_CALL_BYTES
 from nodewright.extender_main.run_extender import (
     call_authorizer,
-    listen_address,
     serve_extender,
     server_tls,
 )
@@ -30,6 +30,7 @@ from nodewright.extender_main.scheduler_calls import SingleProcess
 from nodewright.fleet import CandidateNode, node_scorer
 from nodewright.host.clock import HostClock
 from nodewright.host.key_pair import ensure_key_pair
+from nodewright.host.peer_access import PeerAccess
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.scheduling.admit_answer import openapi_document
 from nodewright.scheduling.pod_queries import PodQuery
@@ -214,7 +215,7 @@ def test_options_that_contradict_each_other(given: dict[str, Any], text: str) ->
 @pytest.mark.parametrize("text", ["", "9454", ":9454", "0.0.0.0:", "0.0.0.0:99999", "0.0.0.0:a"])
 def test_addresses_that_are_none(text: str) -> None:
     with pytest.raises(InputError, match="must be ADDRESS:PORT"):
-        listen_address(text)
+        ListenAddress.parse(text)
 
 
 async def until(holds: Any) -> None:
@@ -234,7 +235,7 @@ def test_exports_are_followed_and_lies_make_a_node_unknown(tmp_path: Path) -> No
         )
         pair = ensure_key_pair(tmp_path, "exporter", ("127.0.0.1",))
         tls = ReloadingTLS(pair, KubeletConfiguration())
-        access = ExportAccess(authority=pair.certificate)
+        access = PeerAccess(authority=pair.certificate)
         async with (
             served_exports(nodes, lambda: tls.context(print)) as address,
             ExportFollowers(access, bench.cluster, clock) as followers,

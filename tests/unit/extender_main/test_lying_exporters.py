@@ -12,12 +12,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
+from tests.unit.extender_main.test_extender_network import options
 from tests.unit.scheduling.test_tracked_cluster import a_profile
 
 from nodewright.api.http_server import ListenAddress, serve_network
 from nodewright.api.middleware import RefusalLog
-from nodewright.extender_main.export_followers import ExportAccess, ExportFollowers
+from nodewright.extender_main.export_followers import ExportFollowers
+from nodewright.extender_main.run_extender import token_warning
 from nodewright.host.clock import HostClock
+from nodewright.host.peer_access import PeerAccess
 from nodewright.kubernetes.objects import ObjectMeta
 from nodewright.profiles.node_export import encode_node_export, node_export
 from nodewright.values.instant import Instant
@@ -66,7 +69,7 @@ async def followed(
         serving = serve_network(app, ListenAddress("127.0.0.1", 0), None, RefusalLog(lambda _text: None))
         address = await stack.enter_async_context(serving)
         followers = await stack.enter_async_context(
-            ExportFollowers(ExportAccess(token_file=token_file), bench.cluster, clock)
+            ExportFollowers(PeerAccess(token_file=token_file), bench.cluster, clock)
         )
         followers.log, followers.on_error = log.append, bench.feed.export_failed
         if breaks:
@@ -124,6 +127,6 @@ def test_a_bug_does_not_end_the_following() -> None:
 
 def test_a_token_for_exporters_that_are_not_verified_is_worth_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "file"
-    assert "--export-ca-file" in ExportAccess(token_file=file).warning
-    assert not ExportAccess(token_file=file, authority=file).warning
-    assert not ExportAccess().warning
+    assert "--export-ca-file" in token_warning(options(export_token_file=file))
+    assert not token_warning(options(export_token_file=file, export_ca_file=file))
+    assert not token_warning(options())
