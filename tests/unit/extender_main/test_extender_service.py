@@ -16,6 +16,7 @@ from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
 from nodewright.extender_main.cluster_feed import BUDGETS_PATH
 from nodewright.extender_main.extender_service import BIND_WAIT_S
 from nodewright.runtimes.simulated import FakeClock
+from nodewright.scheduling.admit_answer import AdmitRequest
 from nodewright.scheduling.tracked_cluster import Basis
 from nodewright.scheduling.verdict_ledger import ComparedVerdict, VerdictOutcome
 
@@ -99,6 +100,28 @@ def test_a_binding_that_may_still_happen_keeps_its_place() -> None:
             assert [each.is_bound for each in bench.cluster.reservations()] == [False]
             bench.api.partition(is_reachable=True)
             assert bench.cluster.expire_reservations(now_s=clock.monotonic_s() + 60.0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_node_that_is_not_in_the_cluster_is_a_guess(strict: bool) -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        bench = ExtenderBench(BindingCluster(clock), clock, strict=strict)
+        pod = bench.api.create_free_pod("p", 4)
+        async with following(bench):
+            bench.put_export("n1", a_profile())
+            answer = bench.filter(pod, "elsewhere", "n1")
+            assert answer["NodeNames"] == (["n1"] if strict else ["elsewhere", "n1"])
+            refusals = {**answer["FailedNodes"], **answer["FailedAndUnresolvableNodes"]}
+            assert list(refusals) == (["elsewhere"] if strict else [])
+            assert all("the cluster has no such node" in text for text in refusals.values())
+            answers = bench.service.admit(AdmitRequest(pod=pod, nodes=("elsewhere", "n1"), strict=strict))
+            assert [node.basis for node in answers.nodes] == [Basis.UNKNOWN, Basis.EXACT]
+            assert [node.possible for node in answers.nodes] == [not strict, True]
+            # The API server has the last word about a guess.
+            assert ("no such node" in await bench.bind(pod, "elsewhere")) == strict
 
     asyncio.run(scenario())
 

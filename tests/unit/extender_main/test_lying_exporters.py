@@ -1,6 +1,7 @@
 """Exporters that lie, hurry or lead elsewhere: they cost the extender little, and learn nothing."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -23,6 +24,7 @@ from nodewright.host.clock import HostClock
 from nodewright.host.peer_access import PeerAccess
 from nodewright.kubernetes.objects import ObjectMeta
 from nodewright.profiles.node_export import encode_node_export, node_export
+from nodewright.scheduling.tracked_cluster import Basis
 from nodewright.values.instant import Instant
 
 _LIMIT_S = 30.0
@@ -80,10 +82,22 @@ async def followed(
     return exporter, followers, clock, log
 
 
-def an_export(_number: int = 1) -> Response:
+def an_export(_number: int = 1, observed_ns: int = 10**9) -> Response:
     profile = replace(a_profile(), metadata=ObjectMeta(name="n1"))
-    export = node_export(profile, generation=1, observed_time=Instant(10**9))
+    export = node_export(profile, generation=1, observed_time=Instant(observed_ns))
     return Response(encode_node_export(export))
+
+
+@pytest.mark.parametrize(("hours", "count"), [(-24 * 365 * 20, 1), (-1, 1), (0, 0), (1, 1)])
+def test_a_clock_that_differs_is_counted_and_does_not_matter(hours: int, count: int) -> None:
+    observed_ns = time.time_ns() + hours * 3600 * 10**9
+
+    def answer(number: int) -> Response:
+        return an_export(number, observed_ns) if number == 1 else Response(status_code=304)
+
+    _, followers, _, log = asyncio.run(followed(answer))
+    assert followers.cluster.node("n1").basis is Basis.EXACT
+    assert (followers.errors["skew"], log) == (count, [])
 
 
 def test_a_watch_that_always_ends_at_once_is_not_repeated_at_once() -> None:
