@@ -20,6 +20,7 @@ from typing import Any
 from nodewright.agent.agent_client import AgentClient
 from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
+from tools.cpu_timer import process_cpu_s
 from tools.source import ROOT
 
 FIGURES = ROOT / "docs" / "figures" / "agent-idle.json"
@@ -65,9 +66,9 @@ def idle_figures(folder: Path, pods: int, seconds: float) -> dict[str, Any]:
     with running(folder, "--workload-dir", str(workload)) as (agent, client):
         _until(lambda: count_running(client) == pods)
         time.sleep(SETTLED_S)
-        before, wakes, began = _cpu_s(agent), _wakes(agent), time.monotonic()
+        before, wakes, began = process_cpu_s(agent), _wakes(agent), time.monotonic()
         time.sleep(seconds)
-        took, used, woken = time.monotonic() - began, _cpu_s(agent) - before, _wakes(agent) - wakes
+        took, used, woken = time.monotonic() - began, process_cpu_s(agent) - before, _wakes(agent) - wakes
         status = Path(f"/proc/{agent}/status").read_text("ascii")
         rss = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     return {
@@ -123,12 +124,6 @@ def _answers(client: AgentClient) -> bool:
 def count_running(client: AgentClient) -> int:
     """Number of the agent's pods that run."""
     return sum(one["status"].get("phase") == "Running" for one in client.get("api/v1/pods")["items"])
-
-
-def _cpu_s(pid: int) -> float:
-    """Units: seconds of CPU time, of the process and all its threads."""
-    words = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _wakes(pid: int) -> int:

@@ -30,13 +30,12 @@ import msgspec
 from nodewright.engine import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
+from tools.cpu_timer import process_cpu_s
 from tools.scheduling_bench import free_port
 from tools.source import ROOT
 from tools.stand_in_cluster import CPUS, Connection, StandIn, pod_document
 
 FIGURES = ROOT / "docs" / "figures" / "extender-load.json"
-IDLE_S = 30.0
-"""How long the CPU time without calls is measured: exports are confirmed every 30 s."""
 _MIN_NODES, _MIN_PERCENTAGE = 100, 5
 
 
@@ -130,7 +129,7 @@ class StandInScheduler:
         self._nodes = tuple(cluster.nodes.values())
         self._idle: list[CallConnection] = []
         self._next = 0
-        self.times: dict[str, list[float]] = {}
+        self.times: dict[str, list[tuple[float, float]]] = {}  # beginning and duration, by verb
         self.results: Counter[str] = Counter()
         self.samples: list[Sample] = []
         self.longest_queue = 0
@@ -186,15 +185,25 @@ class StandInScheduler:
         binding = {"PodName": name, "PodNamespace": "default", "PodUID": f"uid-{name}", "Node": node}
         error = msgspec.json.decode(await self._call("bind", msgspec.json.encode(binding)))["Error"]
         self.results["refused bind" if error else "bound"] += 1
-        self.times.setdefault("created to bound", []).append(time.perf_counter() - created_s)
+        self._note("created to bound", created_s)
 
     async def _call(self, verb: str, body: bytes) -> bytes:
         started_s = time.perf_counter()
         connection = self._idle.pop() if self._idle else await CallConnection.open(self._port)
         answer = await connection.call(verb, body)
         self._idle.append(connection)
-        self.times.setdefault(verb, []).append(time.perf_counter() - started_s)
+        self._note(verb, started_s)
         return answer
+
+    def _note(self, verb: str, started_s: float) -> None:
+        self.times.setdefault(verb, []).append((started_s, time.perf_counter() - started_s))
+
+    def latencies(self, since_s: float) -> dict[str, dict[str, float]]:
+        """The times of the calls since a time on the clock of performance, by verb."""
+        return {
+            verb: _times([took_s for began_s, took_s in values if began_s >= since_s])
+            for verb, values in self.times.items()
+        }
 
     def wrong_answers(self) -> list[str]:
         """The answers of filter, of the pods that are judged, that are not those of the nodes."""
@@ -212,13 +221,13 @@ def _arguments_of(pod: bytes, names: list[str]) -> bytes:
 
 
 def _times(values: list[float]) -> dict[str, float]:
-    ordered = sorted(values)
+    ordered = sorted(values) or [0.0]
     middle, late = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
     return {
         "median_ms": round(1000 * middle, 2),
         "p99_ms": round(1000 * late, 2),
         "longest_ms": round(1000 * ordered[-1], 2),
-        "calls": len(ordered),
+        "calls": len(values),
     }
 
 
@@ -269,17 +278,17 @@ async def _figures(
     idle_from_s = _cpu_of_all_s(process)
     await asyncio.sleep(arguments.idle)
     idle_cores = (_cpu_of_all_s(process) - idle_from_s) / arguments.idle
-    before_s, first_s, own_s = _cpu_of_all_s(process), _cpu_s(process), time.process_time()
-    begin_s = time.monotonic()
+    before_s, first_s, own_s = _cpu_of_all_s(process), process_cpu_s(process), time.process_time()
+    begin_s = time.perf_counter()
     print("the load begins", file=sys.stderr, flush=True)
     await scheduler.run()
-    took_s = time.monotonic() - begin_s
-    spent_s, first_spent_s = _cpu_of_all_s(process) - before_s, _cpu_s(process) - first_s
+    took_s = time.perf_counter() - begin_s
+    spent_s, first_spent_s = _cpu_of_all_s(process) - before_s, process_cpu_s(process) - first_s
     own_spent_s = time.process_time() - own_s
     pods, load = sum(scheduler.results.values()), os.getloadavg()[0]
     wrong = scheduler.wrong_answers()
     return {
-        "machine": f"{os.cpu_count()} CPUs, {platform.machine()}; the load and other work ran beside it",
+        "machine": f"{os.cpu_count()} CPUs, {platform.machine()}{arguments.note}",
         "workers": arguments.workers,
         "nodes": arguments.nodes,
         "candidates": arguments.candidates or feasible_nodes_to_find(arguments.nodes),
@@ -293,7 +302,8 @@ async def _figures(
         "judged_answers": sum(len(sample.nodes) for sample in scheduler.samples),
         "wrong_answers": len(wrong),
         "examples_of_wrong_answers": [*cluster.rejected, *wrong][:3],
-        "latencies": {verb: _times(values) for verb, values in scheduler.times.items()},
+        "latencies": scheduler.latencies(begin_s),
+        "latencies_after_10_s": scheduler.latencies(begin_s + 10),
         "computed_ms": _computed(await _metrics(health)),
         "idle_cores": round(idle_cores, 3),
         "cpu_per_pod_ms": round(1000 * (spent_s - idle_cores * took_s) / pods, 2),
@@ -333,7 +343,7 @@ async def _metrics(port: int) -> dict[str, float]:
 
 
 async def _wait_for_exact(port: int, count: int) -> None:
-    async with asyncio.timeout(300):
+    async with asyncio.timeout(1200):
         while True:
             with suppress(OSError):
                 if (await _metrics(port)).get('nodewright_extender_nodes{basis="exact"}') == count:
@@ -348,12 +358,7 @@ def _family_of(process: int) -> list[int]:
 
 
 def _cpu_of_all_s(process: int) -> float:
-    return sum(map(_cpu_s, _family_of(process)))
-
-
-def _cpu_s(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(process_cpu_s, _family_of(process)))
 
 
 def _memory_mib(process: int) -> int:
@@ -371,12 +376,13 @@ def main() -> int:
     )
     parser.add_argument("--rate", type=float, default=100.0, help="pods a second")
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--idle", type=float, default=IDLE_S, help="seconds without calls that are measured")
+    parser.add_argument("--idle", type=float, default=30.0, help="seconds without calls, measured first")
     parser.add_argument(
         "--judge", type=int, default=50, help="judge all answers of filter of every so many pods"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="processes; a run for each")
+    parser.add_argument("--note", default="", help="what else is to be known about the machine")
     parser.add_argument("--write", action="store_true", help="write docs/figures/extender-load.json")
     arguments = parser.parse_args()
     runs = []

@@ -8,6 +8,7 @@ KUBEBUILDER_ASSETS; the figures go to docs/figures/scheduling.json.
 import argparse
 import asyncio
 import json
+import math
 import os
 import platform
 import random
@@ -42,7 +43,7 @@ from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.profiles.catalogue import catalogue
 from nodewright.profiles.node_lookup import catalogue_profile
 from nodewright.testing.fleets import a_template, some_pods
-from tools.scheduling_workload import PODS, WorkloadController, workload
+from tools.scheduling_workload import PODS, SIZES, WorkloadController, workload
 from tools.source import ROOT
 
 FIGURES = ROOT / "docs" / "figures" / "scheduling.json"
@@ -66,6 +67,7 @@ class PhaseResult(NamedTuple):
     median_s: float
     """From the creation of the first of a pod's replacements until one runs."""
     p99_s: float
+    longest_s_by_cpus: dict[int, float]
     kills: int
 
 
@@ -110,6 +112,13 @@ class ExtenderProcess:
         except OSError:
             return float("nan")
         return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+    async def final_metric(self, name: str) -> float:
+        """As `metric`, once it answers: it may have been killed a moment ago."""
+        async with asyncio.timeout(READY_S):
+            while math.isnan(value := await asyncio.to_thread(self.metric, name)):  # noqa: ASYNC110 - a process
+                await asyncio.sleep(0.2)
+        return value
 
     async def wait_for_exact(self, nodes: int) -> None:
         """Waits until all nodes are known exactly."""
@@ -226,13 +235,12 @@ class Bench:
             if killing is not None:
                 killing.cancel()
                 await asyncio.gather(killing, return_exceptions=True)
-            refused = (
-                extender.metric('nodewright_extender_calls_total{verb="bind",result="refused"}')
-                if extender
-                else 0
-            )
-            wrong = extender.metric("nodewright_extender_wrong_verdicts_total") if extender else 0
-            print(f"  {name}: refused binds {refused}, wrong verdicts {wrong}", flush=True)
+            refused = wrong = 0.0
+            if extender is not None:
+                calls = 'nodewright_extender_calls_total{verb="bind",result="refused"}'
+                refused = await extender.final_metric(calls)
+                wrong = await extender.final_metric("nodewright_extender_wrong_verdicts_total")
+            print(f"  {name}: {refused=}, {wrong=}", flush=True)
             return _result(name, controller, nodes, int(refused), extender.kills if extender else 0)
 
     @contextmanager
@@ -257,9 +265,11 @@ class Bench:
 def _result(
     name: str, controller: WorkloadController, nodes: DecidingNodes, refused: int, kills: int
 ) -> PhaseResult:
-    times = sorted(
-        running_s - controller.created_s[pod] for pod, running_s in controller.running_s.items()
-    ) or [float("nan")]
+    waits_s = {pod: running_s - controller.created_s[pod] for pod, running_s in controller.running_s.items()}
+    times = sorted(waits_s.values()) or [float("nan")]
+    longest_s = dict.fromkeys(SIZES, 0.0)
+    for pod, wait_s in waits_s.items():
+        longest_s[controller.cpus[pod]] = max(longest_s[controller.cpus[pod]], round(wait_s, 1))
     return PhaseResult(
         phase=name,
         pods=len(controller.created_s),
@@ -269,6 +279,7 @@ def _result(
         refused_binds=refused,
         median_s=round(times[len(times) // 2], 3),
         p99_s=round(times[len(times) * 99 // 100], 3),
+        longest_s_by_cpus=longest_s,
         kills=kills,
     )
 

@@ -56,7 +56,7 @@ class WorkloadController:
         self._pods.on_change = self._notice
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs = {pod.name: pod.runs_s for pod in plan}
-        self._cpus = {pod.name: pod.cpus for pod in plan}
+        self.cpus = {pod.name: pod.cpus for pod in plan}
 
     async def run(self) -> None:
         """Runs the workload to its end."""
@@ -80,7 +80,7 @@ class WorkloadController:
 
     async def _create(self, name: str) -> None:
         number = self._replacements[name]
-        amounts = {"cpu": str(self._cpus[name]), "memory": "16Mi"}
+        amounts = {"cpu": str(self.cpus[name]), "memory": "16Mi"}
         container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
         scheduler = self._schedulers[hash((name, number)) % len(self._schedulers)]
         spec = {
