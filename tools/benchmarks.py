@@ -180,7 +180,7 @@ to the shared pool at once, instead of by a state for each manager, and fewer co
 
 **The extender.** A pod among 5,000 nodes took 14 ms of CPU time from filter to bind, half of it in looking up 1,000 verdicts node by
 node and in the layers of the web framework; now each kind of pod has a table from nodes to verdicts, and calls go to their verb at
-once: 8 ms ([figures](figures/extender-load.json), `python -m tools.extender_load`). What is left: a verdict about a node that has
+once: 8 to 9 ms ([figures](figures/extender-load.json), `python -m tools.extender_load`). What is left: a verdict about a node that has
 changed takes 0.17 ms, and each pod changes one; 500 nodes that are all different and new cost 70 to 110 ms of CPU at a load of 8.
 
 **A critical pod among 500.** Each round compared every candidate; now it compares the distinct amounts that candidates
