@@ -82,6 +82,7 @@ _FLEET = f"--nodes {_E}/fleet/nodes.csv"
 _PODS = f"--pods {_E}/fleet/pods.csv"
 _USAGE = f"evict --node {_E}/eviction/node.yaml --usage {_E}/eviction/summary.json"
 _W3 = f"{_E}/worker-3"
+_AGENT = "agent --dry-run"
 _CLUSTER = f"--configz {_W3}/configz.json --pods {_W3}/pods.json --node-object {_W3}/node.json --nrt {_W3}/topology.yaml"
 _DEVICES = "device-plugins/kubelet_internal_checkpoint"
 _POD_USAGE = b"name,namespace,at,memory\njob-1,default,0,1Gi\njob-1,default,30,2Gi\n"
@@ -118,6 +119,9 @@ _LINES: Mapping[str, tuple[str, str]] = {
     "node of a cluster": (f"node capture {_CLUSTER} --node-object FILE", f"{_W3}/node.json"),
     "topology of a cluster": (f"node capture {_CLUSTER} --nrt FILE", f"{_W3}/topology.yaml"),
     "configz of a cluster": (f"node capture {_CLUSTER} --configz FILE", f"{_W3}/configz.json"),
+    "configuration of an agent": (f"{_AGENT} --node vm-4 --config FILE", f"{_E}/kubelet/*.yaml"),
+    "node of an agent": (f"{_AGENT} --node FILE --workload-dir {_E}/agent", f"{_E}/numa/*node.yaml"),
+    "pods of an agent": (f"{_AGENT} --node vm-4 --workload-dir TREE:{_E}/agent:pinned.yaml", f"{_E}/agent/*.yaml"),
     "failed pods": ("explain --node vm-4 --pod FILE -o json", f"{_E}/failed/*.yaml"),
     **{
         f"{file} to rehearse": (

@@ -64,7 +64,7 @@ def agent_node(settings: AgentSettings) -> AgentNode:
     )
     document = dict(profile.spec.kubelet_configuration)
     document["cgroupRoot"] = root = cgroup_root(settings, document)
-    document["featureGates"] = {**(document.get("featureGates") or {}), **feature_gates(settings)}
+    document = overridden(document, [("featureGates", feature_gates(settings))])
     if settings.node is None:
         profile = replace(profile, spec=replace(profile.spec, app_armor=is_app_armor_enabled()))
     metadata = replace(profile.metadata, name=settings.node_name or profile.metadata.name)

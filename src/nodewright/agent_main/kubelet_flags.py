@@ -94,13 +94,17 @@ def overridden(document: dict[str, Any], overrides: Iterable[tuple[str, Any]]) -
     return document
 
 
-def _with_field(document: Any, names: Sequence[str], value: Any) -> dict[str, Any]:
-    fields = dict(document) if isinstance(document, dict) else {}
+def _with_field(document: Any, names: Sequence[str], value: Any) -> Any:
+    """The value with a field set; one that is no mapping stays, and is refused when the file is checked."""
+    if not isinstance(document, dict | None):
+        return document
+    fields = dict(document or {})
     name, *rest = names
     if rest:
         fields[name] = _with_field(fields.get(name), rest, value)
     elif name == "featureGates":
-        fields[name] = {**(fields.get(name) or {}), **value}
+        gates = fields.get(name)
+        fields[name] = {**(gates or {}), **value} if isinstance(gates, dict | None) else gates
     else:
         fields[name] = value
     return fields

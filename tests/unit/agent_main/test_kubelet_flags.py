@@ -7,7 +7,9 @@ import pytest
 
 from nodewright.agent_main.kubelet_flag_table import flag_uses
 from nodewright.agent_main.kubelet_flags import kubelet_settings, overridden, parse_kubelet_flags
+from nodewright.cli.app import run
 from nodewright.errors import InputError
+from nodewright.output.exit_codes import ERROR
 
 NODE_SUITE = shlex.split(
     "--runtime-cgroups=/docker-daemon --kubeconfig /x/kubeconfig --root-dir /var/lib/kubelet --v 4 --config-dir /x/d "
@@ -87,6 +89,34 @@ def test_flags_win_over_the_file_and_feature_gates_are_added_to_it() -> None:
         "evictionHard": {"memory.available": "1"},
         "featureGates": {"A": True, "B": True},
     }
+
+
+@pytest.mark.parametrize(
+    ("document", "flag"),
+    [
+        ({"featureGates": "abc"}, "--feature-gates=A=true"),
+        ({"featureGates": [1]}, "--feature-gates=A=true"),
+        ({"authentication": "x"}, "--anonymous-auth=false"),
+        ({"authentication": {"webhook": 1}}, "--authentication-token-webhook=true"),
+    ],
+)
+def test_a_field_of_the_file_that_cannot_hold_the_flag_stays_and_is_refused_later(
+    document: dict[str, object], flag: str
+) -> None:
+    assert overridden(document, parse_kubelet_flags([flag]).overrides) == document
+
+
+@pytest.mark.parametrize("arguments", [[], ["--feature-gates", "SidecarContainers=true"]])
+def test_gates_of_a_configuration_that_are_no_mapping_are_an_error(
+    tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kubelet.yaml"
+    path.write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: abc\n"
+    )
+    code = run(["agent", "--dry-run", "--node", "vm-4", "--config", str(path), *arguments])
+    assert code == ERROR
+    assert "featureGates: Invalid value" in capsys.readouterr().err
 
 
 def test_settings_are_those_of_a_kubelet() -> None:
