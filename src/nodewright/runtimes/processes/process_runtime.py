@@ -75,9 +75,11 @@ class ProcessRuntime:
     # ------------------------------------------------------------ pods
 
     async def pods(self) -> tuple[RuntimePodStatus, ...]:
-        """All pods on the disk."""
-        statuses = [await self.pod(uid) for uid in self._records.pod_uids()]
-        return tuple(status for status in statuses if status is not None)
+        """All pods on the disk; the remains of others are removed."""
+        pods = [await self.pod(uid) for uid in self._records.pod_uids()]
+        statuses = tuple(status for status in pods if status is not None)
+        self._records.remove_remains({status.uid for status in statuses})
+        return statuses
 
     async def pod(self, uid: str) -> RuntimePodStatus | None:
         """One pod as it is on the disk, with its shims' liveness."""

@@ -10,7 +10,7 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -154,6 +154,19 @@ class RecordDirectory:
     def delete_sandbox(self, uid: str) -> None:
         """Removes all records of a pod."""
         self._remove_directory(self._pod_directory(uid))
+
+    def remove_remains(self, uids: Collection[str]) -> None:
+        """Removes what is left of pods, besides these, whose record is missing or damaged, unless a shim still runs.
+
+        Nothing else would: without the record the pod is unknown. What cannot be removed is tried again.
+        """
+        with translate_os_errors("list", self._root), os.scandir(self._root) as entries:
+            names = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+        for name in sorted(name for name in names - {*uids} if not name.startswith(".")):
+            with contextlib.suppress(HostError):
+                has_record = self.sandbox_record(name) is not None
+                if not has_record and all(map(self.delete_container, self.container_ids(name))):
+                    self.delete_sandbox(name)
 
     def _pod_directory(self, uid: str) -> Path:
         if uid.startswith("."):

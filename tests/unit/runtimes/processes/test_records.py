@@ -1,5 +1,7 @@
 """What the runtime keeps on the disk is there whole or not at all."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,38 @@ def test_what_is_kept_is_found_and_what_is_dropped_is_not(tmp_path: Path) -> Non
     assert [id_.attempt for id_ in records.container_ids("u_1")] == [10]
     records.delete_sandbox("u_1")
     assert records.pod_uids() == []
+    records.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0" * 100, b"junk", b"[]"])
+def test_what_is_left_of_a_pod_without_a_record_is_removed(tmp_path: Path, content: bytes | None) -> None:
+    records = RecordDirectory(tmp_path)
+    for uid in ("u_1", "known", "other"):
+        records.save_sandbox(uid, POD)
+        records.save_container(ID._replace(uid=uid), APP)
+    (tmp_path / "u_1" / "pod.json").unlink()
+    if content is not None:
+        (tmp_path / "u_1" / "pod.json").write_bytes(content)
+    records.remove_remains({"known"})
+    assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["known", "other"]
+    records.close()
+
+
+def test_what_is_left_of_a_pod_stays_while_a_shim_runs(tmp_path: Path) -> None:
+    records = RecordDirectory(tmp_path)
+    records.save_sandbox("u_1", POD)
+    records.save_container(ID, APP)
+    (tmp_path / "u_1" / "pod.json").write_bytes(b"junk")
+    lock = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+    arguments = [sys.executable, "-c", lock, str(records.container_directory(ID) / "lock")]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shim:
+        assert shim.stdout is not None
+        shim.stdout.readline()
+        records.remove_remains(())
+        assert records.container_record(ID) == APP
+        shim.communicate()
+    records.remove_remains(())
+    assert not (tmp_path / "u_1").exists()
     records.close()
 
 
