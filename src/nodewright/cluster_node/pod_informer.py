@@ -13,8 +13,10 @@ from nodewright.agent.observations import Observation, SourcePodsListed
 from nodewright.agent.pods.pod_resize import without_api_fields
 from nodewright.cluster_node.pod_status_patch import without_runtime_name
 from nodewright.cluster_node.reflector import Reflector
+from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.pod_files import is_safe_uid
+from nodewright.formats.schema import type_faults
 from nodewright.kubernetes.objects import Pod
 from nodewright.values.instant import InstantError
 from nodewright.values.path_component import PathComponent, PathComponentError
@@ -71,7 +73,14 @@ class PodInformer:
         try:
             pod = decode(document, Pod)
             _check_names(pod)
-        except (msgspec.ValidationError, QuantityError, InstantError, PathComponentError) as error:
+            _check_types(document)
+        except (
+            msgspec.ValidationError,
+            QuantityError,
+            InstantError,
+            PathComponentError,
+            InputError,
+        ) as error:
             # A pod that is known keeps running as it was.
             metadata = document.get("metadata") or {}
             message = f"pod {metadata.get('namespace')}/{metadata.get('name')}: {error}"
@@ -112,7 +121,18 @@ def _check_names(pod: Pod) -> None:
         PathComponent(name)
 
 
-_SHOWN_CHARACTERS = 40
+def _check_types(document: Mapping[str, Any]) -> None:
+    """Checks the parts of a pod that are read as they are written, such as its volumes.
+
+    Follows: v1.36: the kubelet cannot decode an object with a field of a wrong type.
+    Errors:  InputError with the first faults.
+    """
+    faults = type_faults({"spec": document.get("spec")}, "Pod")
+    if faults:
+        raise InputError(faults[:_SHOWN_FAULTS])
+
+
+_SHOWN_CHARACTERS, _SHOWN_FAULTS = 40, 3
 
 
 def is_mirror(document: Mapping[str, Any]) -> bool:

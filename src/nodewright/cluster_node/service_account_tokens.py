@@ -15,6 +15,7 @@ from nodewright.core.environment.value_sources import TokenSpec, UnresolvedRefer
 from nodewright.host.ports import Clock
 from nodewright.kubernetes.objects import Pod
 from nodewright.values.instant import Instant, InstantError
+from nodewright.values.units import INT64_MAX
 
 _LIMIT_S = 10.0
 """How long a pod waits for its tokens."""
@@ -124,8 +125,13 @@ class ServiceAccountTokens:
 
 
 def _issued(answer: Mapping[str, Any], spec: TokenSpec) -> _HeldToken:
-    """The token in the answer to a TokenRequest, with the lifetime that the API server has granted."""
+    """The token in the answer to a TokenRequest, with the lifetime that the API server has granted.
+
+    Errors: ValueError for a lifetime that is none; as of wrong types.
+    """
     status = answer["status"]
-    lifetime_s = (answer.get("spec") or {}).get("expirationSeconds") or spec.lifetime_s
+    lifetime_s = int((answer.get("spec") or {}).get("expirationSeconds") or spec.lifetime_s)
+    if not 0 < lifetime_s <= INT64_MAX:
+        raise ValueError("expirationSeconds is no number of seconds")
     expires = Instant.parse(status["expirationTimestamp"])
-    return _HeldToken(str(status["token"]), expires.nanoseconds / 10**9, int(lifetime_s))
+    return _HeldToken(str(status["token"]), expires.nanoseconds / 10**9, lifetime_s)

@@ -39,6 +39,16 @@ def schema_faults(document: Any, type_name: str) -> list[Fault]:
     return checked(document, type_name).faults
 
 
+def type_faults(document: Any, type_name: str) -> list[Fault]:
+    """The faults of a document that another release may have written: wrong types, but no unknown fields.
+
+    >>> [str(fault) for fault in type_faults({"new": 1, "volumes": [{"name": "a", "secret": 5}]}, "PodSpec")]
+    ['volumes[0].secret: Invalid value: 5: must be a mapping, not a number']
+    """
+    located_faults = checked(document, type_name).located_faults
+    return [located.fault for located in located_faults if located.expected is not None]
+
+
 def checked(document: Any, type_name: str) -> "CheckedDocument":
     """The document with its schema faults."""
     findings = _Findings()

@@ -25,6 +25,8 @@ from nodewright.cluster.object_watch import OverlongLineError, lines_of
 from nodewright.cluster_node.api_access import ApiAccess
 from nodewright.cluster_node.pod_informer import PodInformer
 from nodewright.cluster_node.reflector import Reflector, object_version
+from nodewright.cluster_node.service_account_tokens import _issued
+from nodewright.core.environment.value_sources import TokenSpec
 from nodewright.errors import HostError, InputError
 from nodewright.host.file_store import LocalFileStore
 
@@ -144,6 +146,48 @@ def test_pods_with_paths_as_names_are_not_taken(meta: dict[str, Any], spec: dict
     document["metadata"] = {"name": "web", "namespace": "shop", "uid": "u"}
     document["spec"] = {"containers": [{"name": "a"}], "volumes": [{"name": "v", "emptyDir": {}}]}
     assert informer._decode("u")
+
+
+def _token(**source: Any) -> dict[str, Any]:
+    return {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": source}]}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"volumes": [{"name": "v", "secret": 5}]}, "spec.volumes[0].secret"),
+        ({"volumes": [{"name": "v", "projected": "x"}]}, "spec.volumes[0].projected"),
+        (
+            {"volumes": [{"name": "v", "projected": {"sources": [None]}}]},
+            "spec.volumes[0].projected.sources[0]",
+        ),
+        (_token(expirationSeconds="abc"), "expirationSeconds"),
+        (_token(expirationSeconds=10**400), "expirationSeconds"),
+        (_token(audience={"a": 1}), "audience"),
+        (
+            {"containers": [{"name": "a", "envFrom": [{"secretRef": 5}]}]},
+            "spec.containers[0].envFrom[0].secretRef",
+        ),
+    ],
+)
+def test_pods_with_values_of_wrong_types_concern_no_others(spec: dict[str, Any], path: str) -> None:
+    metadata = {"name": "web", "namespace": "shop", "uid": "u"}
+    document = {"metadata": metadata, "spec": {"containers": [{"name": "a"}], "newField": 1, **spec}}
+    events: list[RecordEvent] = []
+    informer = PodInformer(OneObject(document), lambda _: None)  # type: ignore[arg-type] # a stand-in
+    informer.record_event = events.append
+    assert not informer._decode("u")
+    assert [path in event.message for event in events] == [True]
+
+
+@pytest.mark.parametrize("seconds", [10**400, -1, "x", [1]])
+def test_a_token_with_a_lifetime_that_is_none_is_an_error(seconds: Any) -> None:
+    answer = {
+        "spec": {"expirationSeconds": seconds},
+        "status": {"token": "t", "expirationTimestamp": "2026-05-01T10:00:00Z"},
+    }
+    with pytest.raises((ValueError, TypeError)):
+        _issued(answer, TokenSpec())
 
 
 def test_no_name_leads_out_of_the_directory_of_a_store(tmp_path: Path) -> None:
