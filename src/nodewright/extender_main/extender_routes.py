@@ -1,6 +1,7 @@
 """The extender's routes: the verbs of the scheduler, `/v1/admit`, health and metrics."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 from starlette.applications import Starlette
@@ -32,6 +33,10 @@ from nodewright.values.custom_policy import CustomPolicyError
 
 MAX_CALL_BYTES = 256 << 20
 """Thousands of Node objects, as sent to extenders without a cache of their own."""
+MAX_CALLS_BYTES = 512 << 20
+"""What all large calls that are read or answered at the same time may have together."""
+_SMALL_CALL_BYTES = 1 << 20
+"""So much of each call is not counted: calls with names of nodes are answered while others are large."""
 _BAD_REQUEST, _TOO_LARGE, _INVALID, _UNAVAILABLE = 400, 413, 422, 503
 _ADMIT = msgspec.json.Decoder(AdmitRequest)
 
@@ -49,6 +54,8 @@ class ExtenderRoutes:
 
     def __init__(self, service: SchedulerCalls) -> None:
         self._service = service
+        self._counted_bytes = 0
+        """Of the calls that are being read or answered."""
 
     def call_routes(self) -> tuple[AuthorizedRoute, ...]:
         """The routes of schedulers and autoscalers."""
@@ -80,9 +87,9 @@ class ExtenderRoutes:
         self, name: str, answer: Callable[[bytes], Awaitable[bytes]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            body = await _body(request)
             try:
-                return _json(await answer(body))
+                async with self._body(request) as body:
+                    return _json(await answer(body))
             except InputError as error:
                 self._service.record_invalid(name)
                 return status_response(_INVALID, str(error), error.faults)
@@ -93,11 +100,33 @@ class ExtenderRoutes:
 
         return handle
 
+    @asynccontextmanager
+    async def _body(self, request: Request) -> AsyncIterator[bytes]:
+        """The body of a call, which counts until the call is answered.
+
+        Errors: APIError for one that is too large, or that is one large call too many.
+        """
+        length = request.headers.get("content-length", "")
+        if length.isascii() and length.isdigit() and int(length[:20]) > MAX_CALL_BYTES:
+            raise APIError(_TOO_LARGE, f"the call has {length} bytes; at most {MAX_CALL_BYTES} are read")
+        parts, size, counted = list[bytes](), 0, 0
+        try:
+            async for part in request.stream():
+                size += len(part)
+                added = max(0, size - _SMALL_CALL_BYTES) - counted
+                counted, self._counted_bytes = counted + added, self._counted_bytes + added
+                if self._counted_bytes > MAX_CALLS_BYTES:
+                    raise APIError(_UNAVAILABLE, f"large calls at the same time have {MAX_CALLS_BYTES} bytes")
+                parts.append(part)
+            yield b"".join(parts)
+        finally:
+            self._counted_bytes -= counted
+
     async def admit(self, request: Request) -> Response:
         """The answers of nodes about a pod."""
-        body = await _body(request)
         try:
-            return _json(msgspec.json.encode(await self._service.admit(_ADMIT.decode(body))))
+            async with self._body(request) as body:
+                return _json(msgspec.json.encode(await self._service.admit(_ADMIT.decode(body))))
         except msgspec.ValidationError as error:
             text, _, where = str(error).partition(" - at `$")
             fault = Fault(path=where.lstrip(".").rstrip("`"), rule=text)
@@ -155,17 +184,6 @@ def extender_application(entries: tuple[AuthorizedRoute, ...]) -> App:
         await response(scope, receive, send)
 
     return application
-
-
-async def _body(request: Request) -> bytes:
-    """The body of a call.
-
-    Errors: APIError for one that is too large.
-    """
-    length = request.headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length[:20]) > MAX_CALL_BYTES:
-        raise APIError(_TOO_LARGE, f"the call has {length} bytes; at most {MAX_CALL_BYTES} are read")
-    return await request.body()
 
 
 def _json(content: bytes) -> Response:

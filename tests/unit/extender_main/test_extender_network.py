@@ -17,7 +17,7 @@ from tests.unit.scheduling.test_tracked_cluster import a_profile
 from nodewright.api.http_server import ListenAddress
 from nodewright.api.tls import ReloadingTLS
 from nodewright.errors import InputError
-from nodewright.extender_main import run_extender
+from nodewright.extender_main import extender_routes, run_extender
 from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.extender_options import ExtenderOptions
 from nodewright.extender_main.extender_routes import MAX_CALL_BYTES
@@ -180,6 +180,34 @@ def test_a_call_that_is_too_large_is_refused_unread() -> None:
             line = await reader.readline()
             assert b"413" in line
             writer.close()
+
+    asyncio.run(scenario())
+
+
+def test_large_calls_at_the_same_time_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extender_routes, "_SMALL_CALL_BYTES", 1000)
+    monkeypatch.setattr(extender_routes, "MAX_CALLS_BYTES", 3000)
+
+    async def scenario() -> None:
+        async with serving() as caller:
+            was_read, may_end = asyncio.Event(), asyncio.Event()
+
+            async def slow() -> AsyncIterator[bytes]:
+                yield b" " * 3500
+                was_read.set()
+                await may_end.wait()
+
+            first = asyncio.create_task(caller.post("/filter", slow()))
+            await was_read.wait()
+            large, small = (b" " * size for size in (2000, 900))
+            status, answer = 0, dict[str, Any]()
+            while status != 503:  # Until the server has read the first part.
+                status, answer = await caller.post("/filter", large)
+            assert answer["message"] == "large calls at the same time have 3000 bytes"
+            assert (await caller.post("/filter", small))[0] == 422
+            may_end.set()
+            assert (await first)[0] == 422
+            assert (await caller.post("/filter", large))[0] == 422
 
     asyncio.run(scenario())
 
