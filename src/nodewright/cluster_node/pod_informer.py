@@ -124,7 +124,8 @@ def _check_names(pod: Pod) -> None:
 def _check_types(document: Mapping[str, Any]) -> None:
     """Checks the parts of a pod that are read as they are written, such as its volumes.
 
-    Follows: v1.36: the kubelet cannot decode an object with a field of a wrong type.
+    Follows: v1.36, apimachinery/pkg/watch/streamwatcher.go, receive.
+    Departs: the watch goes on without the pod; that of a kubelet ends at an object that cannot be decoded.
     Errors:  InputError with the first faults.
     """
     faults = type_faults({"spec": document.get("spec")}, "Pod")
