@@ -177,6 +177,7 @@ def _message(status: cri.ContainerStatus) -> str:
     """The termination message of the container, or the runtime's message about its end.
 
     Follows: v1.36, kubelet/kuberuntime/kuberuntime_container.go, getTerminationMessage.
+    Departs: the agent's own mount at the path is read, which is the last; a kubelet reads a volume that the pod mounts there.
     """
     annotations = {
         key: status.annotations[key]
@@ -188,14 +189,14 @@ def _message(status: cri.ContainerStatus) -> str:
     )
     text = ""
     path = annotations.get(TERMINATION_MESSAGE_PATH)
-    for mount in status.mounts:
-        if path and mount.container_path == path:
-            try:
-                text = _tail(Path(mount.host_path), _MESSAGE_BYTES)
-            except FileNotFoundError:
-                break
-            except OSError as error:
-                return f"Error on reading termination log {mount.host_path}: {error}"
+    mounts = [mount for mount in status.mounts if path and mount.container_path == path]
+    for mount in mounts[-1:]:
+        try:
+            text = _tail(Path(mount.host_path), _MESSAGE_BYTES)
+        except FileNotFoundError:
+            break
+        except OSError as error:
+            return f"Error on reading termination log {mount.host_path}: {error}"
     if not text and falls_back and status.log_path:
         text = _log_tail(Path(status.log_path))
     return text if not status.message else (f"{status.message}: {text}" if text else status.message)

@@ -122,9 +122,12 @@ def _signal_number(name: str) -> int:
 
 
 def termination_log_path(config: ContainerConfig) -> str:
-    """The host file that is mounted as the container's termination log; empty: none."""
+    """The host file that is mounted as the container's termination log; empty: none.
+
+    It is the last mount there: one before it is a volume of the pod, which may be a file that its user cannot read.
+    """
     path = config.container.termination_message_path or _TERMINATION_LOG
-    return next((mount.host_path for mount in config.mounts if mount.container_path == path), "")
+    return next((mount.host_path for mount in reversed(config.mounts) if mount.container_path == path), "")
 
 
 def container_facts(

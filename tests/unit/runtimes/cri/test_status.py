@@ -76,6 +76,16 @@ def test_a_fifo_in_place_of_a_termination_message_is_not_waited_for(tmp_path: Pa
     assert said.endswith("is not a regular file: '" + str(tmp_path / "log") + "'")
 
 
+@pytest.mark.parametrize("own", ["", "the end"])
+def test_a_volume_at_the_path_of_the_termination_log_is_not_read(tmp_path: Path, own: str) -> None:
+    secret, log = tmp_path / "secret", tmp_path / "log"
+    secret.write_text("of the host")
+    log.write_text(own)
+    status = exited(log, tmp_path / "0.log", exit_code=0)
+    status.mounts.insert(0, cri.Mount(container_path=HERE, host_path=str(secret)))
+    assert container_facts(status, SANDBOX, "").message == own
+
+
 def test_a_running_container_has_no_exit() -> None:
     status = cri.ContainerStatus(
         id="c", state=cri.CONTAINER_RUNNING, exit_code=3, reason="?", message="?", log_path="app/0.log"

@@ -4,10 +4,11 @@ import pwd
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.errors import HostError
-from nodewright.host.ports import ContainerConfig
+from nodewright.host.ports import ContainerConfig, Mount
 from nodewright.kubernetes.objects import Container
 from nodewright.kubernetes.runtime_status import ContainerPhase
 from nodewright.runtimes.processes.container_records import (
@@ -15,6 +16,7 @@ from nodewright.runtimes.processes.container_records import (
     container_facts,
     container_record,
     process_identity,
+    termination_log_path,
 )
 from nodewright.runtimes.processes.records import ContainerId, ContainerRecord, ExitRecord, StartRecord
 from nodewright.testing.objects import a_pod
@@ -71,6 +73,16 @@ def a_wish(**more: Any) -> ContainerConfig:
 
 def kept(config: ContainerConfig) -> ContainerRecord:
     return container_record(config, "u_0", "/g", "", "")
+
+
+def test_a_volume_at_the_path_of_the_termination_log_is_not_read() -> None:
+    # The shim reads the file as root, and the pod's status shows it to anyone who may read pods.
+    container = Container(name="main", termination_message_path="/etc/shadow")
+    volume = Mount(host_path="/etc/shadow", container_path="/etc/shadow")
+    own = Mount(host_path="/var/lib/pods/u/containers/main/0", container_path="/etc/shadow")
+    config = replace(a_wish(mounts=(volume, own)), container=container)
+    assert termination_log_path(config) == own.host_path
+    assert termination_log_path(replace(config, mounts=())) == ""
 
 
 @pytest.mark.parametrize(
