@@ -31,6 +31,7 @@ from nodewright.engine import Node
 from nodewright.host.ports import RuntimeFacts
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.node.node_cgroups import cgroup_tree
 from nodewright.profiles.kubelet_config_files import config_document
 from nodewright.profiles.machine.captured_machine import capture_this_machine
 from nodewright.profiles.machine.host_facts import cgroup_version
@@ -43,7 +44,14 @@ class AgentNode(msgspec.Struct, frozen=True, kw_only=True):
 
     profile: NodeProfile
     node: Node
-    cgroup_root: str
+
+    @property
+    def own_cgroup(self) -> str:
+        """The cgroup that the agent changes, with all below it: the root that it has, or that of all pods."""
+        kubelet = self.node.config.parts.kubelet
+        if kubelet.cgroup_root.strip("/"):
+            return kubelet.cgroup_root
+        return cgroup_tree(self.node.config).root.path(kubelet.cgroup_driver)
 
 
 def agent_node(settings: AgentSettings) -> AgentNode:
@@ -63,7 +71,7 @@ def agent_node(settings: AgentSettings) -> AgentNode:
         else _profile_of_settings(settings, document)
     )
     document = dict(profile.spec.kubelet_configuration)
-    document["cgroupRoot"] = root = cgroup_root(settings, document)
+    document["cgroupRoot"] = cgroup_root(settings, document)
     document = overridden(document, [("featureGates", feature_gates(settings))])
     if settings.node is None:
         profile = replace(profile, spec=replace(profile.spec, app_armor=is_app_armor_enabled()))
@@ -81,7 +89,7 @@ def agent_node(settings: AgentSettings) -> AgentNode:
     node = Node.from_profile(profile, source=str(settings.config or settings.node or "this machine"))
     # An invalid URL is an error now, not each time that it is requested.
     manifest_request(settings, node.config.parts.kubelet)
-    return AgentNode(profile=profile, node=node, cgroup_root=root)
+    return AgentNode(profile=profile, node=node)
 
 
 def _joined_spec(settings: AgentSettings, spec: NodeProfileSpec) -> NodeProfileSpec:

@@ -266,11 +266,16 @@ def agent_options(command: Callable[[AgentSettings], int]) -> Callable[..., int]
 
 
 def cgroup_root(settings: AgentSettings, document: dict[str, Any]) -> str:
-    """The cgroup below which all others are created; never the machine's root.
+    """The cgroup below which all others are created.
+
+    Only a configuration makes it the machine's root, as a kubelet's default is: the agent then changes the cgroup of all
+    pods, `kubepods`, and those below it.
 
     Errors: InputError.
     """
     root = settings.cgroup_root or document.get("cgroupRoot") or DEFAULT_CGROUP_ROOT
+    if root == "/" and settings.cgroup_root is None and document.get("cgroupsPerQOS") is not False:
+        return root
     if not isinstance(root, str) or not root.strip("/") or ".." in root.split("/"):
         rule = f"must be a cgroup below the root, such as {DEFAULT_CGROUP_ROOT}: the agent changes no other cgroup"
         raise InputError([Fault(source="--cgroup-root", value=root, rule=rule)])

@@ -262,7 +262,7 @@ async def _assembled_parts(
     event_recorder, object_cache = EventRecorder(opened_store.state, clock), ConfigObjectCache()
     event_recorder.on_event = _print_event
     event_recorder.on_pods_updated = object_cache.note_change
-    cgroups = CgroupFS(agent_node.cgroup_root)
+    cgroups = CgroupFS(agent_node.own_cgroup)
     cgroups.lock()
     edges = (cgroups, clock, event_recorder.record)
     runtime_parts = create_runtime_parts(settings, config, object_cache, edges)

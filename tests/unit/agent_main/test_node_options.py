@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.agent_main.agent_node import agent_node
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.node_options import (
     NODE_OBJECT,
@@ -16,6 +17,8 @@ from nodewright.agent_main.node_options import (
 )
 from nodewright.errors import InputError
 from nodewright.kubernetes.objects import Taint
+
+HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
 def settings(**options: Any) -> AgentSettings:
@@ -63,3 +66,28 @@ def test_what_cannot_be_read_is_nothing(tmp_path: Path) -> None:
     assert saved_node_object(tmp_path) == SavedNodeObject({"a": "b"}, (Taint(key="k"),))
     (tmp_path / NODE_OBJECT).write_text("{", "utf-8")
     assert saved_node_object(tmp_path) == SavedNodeObject()
+
+
+@pytest.mark.parametrize(
+    ("written", "cgroup"),
+    [
+        ("cgroupRoot: /", "/kubepods"),
+        ("cgroupRoot: /\ncgroupDriver: systemd", "/kubepods.slice"),
+        ("cgroupRoot: /pods", "/pods"),
+        ("maxPods: 10", "/nodewright"),
+    ],
+)
+def test_where_a_configuration_names_the_root_the_agent_changes_the_cgroup_of_all_pods(
+    tmp_path: Path, written: str, cgroup: str
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(HEADER + written, "utf-8")
+    node = agent_node(settings(node="uma-4c", config=config, kubelet_defects="avoid", feature_gates=()))
+    assert node.own_cgroup == cgroup
+
+
+def test_the_root_needs_the_cgroup_of_all_pods(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(f"{HEADER}cgroupRoot: /\ncgroupsPerQOS: false\nenforceNodeAllocatable: [none]", "utf-8")
+    with pytest.raises(InputError, match="must be a cgroup below the root"):
+        agent_node(settings(node="uma-4c", config=config, kubelet_defects="avoid", feature_gates=()))

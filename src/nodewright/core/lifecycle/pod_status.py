@@ -257,10 +257,15 @@ class _StatusBuilder(msgspec.Struct, frozen=True):
         if container in self.pod.spec.init_containers:
             if newest is not None and newest.phase is ContainerPhase.EXITED and newest.exit_code == 0:
                 return status
-            is_waiting = status.state.waiting is not None
-            if newest is None and not container.is_sidecar and is_waiting and self._has_initialized():
-                terminated = ContainerStateTerminated(0, "Completed", _FORGOTTEN)
-                return replace(status, state=ContainerState(terminated=terminated))
+            if newest is None and not container.is_sidecar and self._has_initialized():
+                ended = status.state.terminated
+                if status.state.waiting is not None:
+                    ended = ContainerStateTerminated(0, "Completed", _FORGOTTEN)
+                elif self.context.is_static and ended is not None and ended.exit_code == 0:
+                    # A kubelet that has restarted knows no more; here the times and the id stay known.
+                    ended = replace(ended, message=ended.message or _FORGOTTEN)
+                if ended is not None and ended.exit_code == 0:
+                    return replace(status, state=ContainerState(terminated=ended))
         return self._with_waiting_reason(container, newest, status)
 
     def _with_waiting_reason(

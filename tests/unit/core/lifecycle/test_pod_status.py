@@ -125,6 +125,21 @@ def test_init_containers_that_are_missing_are_named() -> None:
     assert _condition(done, "ContainersReady").reason == "PodCompleted"
 
 
+@pytest.mark.parametrize(("static", "message"), [(True, "Unable to get init container status"), (False, "")])
+def test_an_init_container_that_the_runtime_has_removed_keeps_its_end(*, static: bool, message: str) -> None:
+    pod, context = pod_of("Always: init a, app"), replace(WHEN, is_static=static)
+    before = pod_status(pod, facts_of("a=0 app=run"), PodStatus(), context)
+    (init,) = pod_status(pod, facts_of("app=run"), before, context).init_container_statuses
+    ended = init.state.terminated
+    assert ended is not None
+    assert ended.message.startswith(message)
+    assert bool(ended.message) is static
+    assert (
+        replace(init, state=ContainerState(terminated=replace(ended, message="")))
+        == (before.init_container_statuses[0])
+    )
+
+
 def test_conditions_of_other_components_are_kept() -> None:
     theirs = PodCondition(type="example.com/gate", status="True")
     status = pod_status(
