@@ -117,6 +117,8 @@ async def cluster_member(
         ApiClient(_heartbeat_access(access, loop.state.node.config.parts.kubelet)) as lease_client,
         ApiClient(access, max_connections=0) as watch_client,
     ):
+        for each in (client, lease_client, watch_client):
+            each.on_answer = parts[2].calls.record_request
         api = ApiAccess(client, watch_client)
         nodes = Reflector(api, NODES, name_selector(identity.name), clock)
         pods = Reflector(api, PODS, f"spec.nodeName={identity.name}", clock)

@@ -338,6 +338,7 @@ def _served_agent(
         log_root=log_root(settings, loop.state.node.config),
         runtime_classes=object_cache.runtime_classes,
         storage_error=lambda: loop.write_queue.error,
+        metric_sources=[runtime_parts.calls.text],
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.agent.effects import RecordEvent
+from nodewright.agent.observe.call_metrics import CallMetrics
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
 from nodewright.agent.pods.image_manager import ImageManager, PullSecrets
@@ -44,6 +45,7 @@ class RuntimeParts(msgspec.Struct, frozen=True, kw_only=True):
     image_manager: ImageManager | None = None
     log_links: LogLinks | None = None
     """None: the logs of containers are not linked to."""
+    calls: CallMetrics = msgspec.field(default_factory=CallMetrics)
 
 
 def log_root(settings: AgentSettings, config: NodeConfig) -> Path:
@@ -90,13 +92,13 @@ def _cri_runtime_parts(
     except ImportError as error:
         raise _endpoint_error(settings, f"{error}: pip install 'nodewright[agent]'") from error
     clock, record_event = parts
-    channel = cri.CRIChannel(endpoint)
-    image_store = cri.CRIImageStore(channel)
+    channel, calls = cri.CRIChannel(endpoint), CallMetrics()
+    channel.on_call = calls.record_operation
+    image_store, volumes = cri.CRIImageStore(channel), Volumes(settings.root_dir / _VOLUMES, KernelMounter())
     pull_secrets = PullSecrets(object_cache, settings.root_dir, record_event)
     image_manager = ImageManager.from_config(
         image_store, clock, record_event, config.parts.kubelet, pull_secrets
     )
-    volumes = Volumes(settings.root_dir / _VOLUMES, KernelMounter())
     # The owner is the root directory: pods of an agent with another directory are not this agent's.
     runtime = cri.CRIRuntime(
         channel,
@@ -114,6 +116,7 @@ def _cri_runtime_parts(
         image_store=image_store,
         image_manager=image_manager,
         log_links=_log_links(settings, config, record_event),
+        calls=calls,
     )
 
 

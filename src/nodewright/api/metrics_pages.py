@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from nodewright.agent.observe.metrics import AgentMetrics
 from nodewright.api.middleware import RefusalLog, RequestMetrics
 from nodewright.api.node_metrics import GaugeInputs, node_metrics, probe_metrics
-from nodewright.api.process_metrics import own_process_metrics
+from nodewright.api.process_metrics import kubernetes_metrics, own_process_metrics
 from nodewright.api.served_agent import ServedAgent
 from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
 
@@ -58,6 +58,9 @@ class AgentMetricsPages:
             node_metrics(self._event_recorder.state, self._metrics, self._gauge_inputs()),
             *_server_metrics(self._requests, self._refusals),
             *own_process_metrics(),
+            *kubernetes_metrics(
+                self._event_recorder.state.node.config, self._agent.system_info.kubelet_version
+            ),
             *_pod_resources_metrics(self._agent.pod_resources_calls),
             *(source() for source in self._agent.metric_sources),
         ]

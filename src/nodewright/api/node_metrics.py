@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
-from nodewright.agent.agent_state import AgentState, PodStage
+from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, Labels, MetricValues
 from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
 from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
@@ -301,7 +301,8 @@ def _pods(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSamp
     for record in state.pods.values():
         static = "true" if record.source.is_static_pod_source else ""
         desired[static] += record.is_in_source
-        active[static] += record.pod.uid in state.node.pods
+        # A pod that was removed from its source still counts for admission; the kubelet leaves it out here.
+        active[static] += _is_desired(record) and record.pod.uid in state.node.pods
         if record.runtime_status is not None:
             running += any(sandbox.is_ready for sandbox in record.runtime_status.sandboxes)
             states.update(str(container.phase) for container in record.runtime_status.containers)
@@ -338,9 +339,8 @@ def _working_pods(state: AgentState) -> list[MetricSample]:
     for record in state.pods.values():
         lifecycle = _LIFECYCLES.get(record.stage)
         if lifecycle is not None:
-            is_desired = record.is_in_source or record.has_api_object
             static = "true" if record.source.is_static_pod_source else ""
-            counts[lifecycle, "desired" if is_desired else "orphan", static] += 1
+            counts[lifecycle, "desired" if _is_desired(record) else "orphan", static] += 1
     counts["terminating", "runtime_only", "unknown"] = len(state.orphans)
     kinds = (*product(("desired", "orphan"), ("", "true")), ("runtime_only", "unknown"))
     return [
@@ -348,6 +348,10 @@ def _working_pods(state: AgentState) -> list[MetricSample]:
         for lifecycle in ("sync", "terminating", "terminated")
         for kind in kinds
     ]
+
+
+def _is_desired(record: PodRecord) -> bool:
+    return record.is_in_source or (record.source is PodSource.CLUSTER and record.has_api_object)
 
 
 _LIFECYCLES = {

@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from nodewright.node.node_config import NodeConfig
 from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
+from nodewright.releases.gate_table import FeatureStage
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -33,3 +35,25 @@ def own_process_metrics() -> Iterator[str]:
         ("virtual_memory_bytes", MetricType.GAUGE, "Address space in use.", int(fields[20])),
     ):
         yield family_text(MetricFamily(f"process_{name}", kind, help_text), [MetricSample((), value)])
+
+
+def kubernetes_metrics(config: NodeConfig, version: str) -> Iterator[str]:
+    """The version that the node reports, and the feature gates of its release.
+
+    Follows: v1.36, component-base/version, component-base/metrics/prometheus/feature.
+    """
+    major, minor, *_ = config.release.rules_of.split(".")
+    build = MetricFamily(
+        "kubernetes_build_info", MetricType.GAUGE, "The version; always 1.", ("git_version", "major", "minor")
+    )
+    yield family_text(build, [MetricSample((version, major, minor), 1)])
+    gates = MetricFamily(
+        "kubernetes_feature_enabled", MetricType.GAUGE, "Whether a feature is on, by gate.", ("name", "stage")
+    )
+    stages = {FeatureStage.GA: ""}
+    known = sorted(config.release.table.gates.values(), key=lambda gate: gate.name)
+    samples = [
+        MetricSample((gate.name, stages.get(gate.stage, str(gate.stage))), config.gates[gate.name])
+        for gate in known
+    ]
+    yield family_text(gates, samples)

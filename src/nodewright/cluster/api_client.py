@@ -65,6 +65,9 @@ class ApiClient:
         self._tls: TLSMaterial | None = None
         self._tls_checked_s = float("-inf")
         self._open_session: aiohttp.ClientSession | None = None
+        self._host = access.server.rpartition("://")[2].partition("/")[0]
+        self.on_answer: Callable[[str, str, int, float], None] = lambda _verb, _host, _code, _duration_s: None
+        """Gets the verb, the host, the status and the duration of each answer; status 0: there was none."""
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=self._max_connections, socket_factory=_keepalive_socket)
@@ -241,6 +244,15 @@ class ApiClient:
         limit.reschedule(asyncio.get_running_loop().time() + self.access.request_timeout)
 
     async def _sent(self, request: ApiRequest) -> aiohttp.ClientResponse:
+        started_s, code = time.monotonic(), 0
+        try:
+            response = await self._sent_once(request)
+            code = response.status
+        finally:
+            self.on_answer(request.verb, self._host, code, time.monotonic() - started_s)
+        return response
+
+    async def _sent_once(self, request: ApiRequest) -> aiohttp.ClientResponse:
         assert self._open_session is not None, "the client is an asynchronous context manager"
         headers = await self._credentials.headers()
         if request.content_type:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.support.kubelet_api import HTTPSAgent, http_request, with_served_agent
 
+from nodewright.agent.agent_state import PodSource
 from nodewright.agent.observations import PodDeletionRequested
 from nodewright.api.http_server import ListenAddress
 from nodewright.api.metrics_pages import FRESH_S
@@ -266,5 +267,20 @@ async def test_decisions_are_counted_by_the_kubelets_names(node: HTTPSAgent) -> 
         "kubelet_cpu_manager_exclusive_cpu_allocation_count 2",
         "kubelet_cpu_manager_shared_pool_size_millicores 5000",
         'kubelet_started_containers_total{container_type="container"} 2',
+        'kubernetes_feature_enabled{name="PodLevelResources",stage="BETA"} 1',
+    ):
+        assert f"\n{line}\n" in text, line
+    assert "\nkubernetes_build_info{" in text
+
+
+@with_served_agent(main=ContainerScript(ignores_sigterm=True))
+async def test_a_pod_that_is_no_longer_in_its_source_is_not_active(node: HTTPSAgent) -> None:
+    await node.bench.set_source_pods(a_pod("web"), source=PodSource.FILE)
+    await node.bench.set_source_pods(source=PodSource.FILE)
+    text = (await node.request("/metrics")).text
+    for line in (
+        'kubelet_working_pods{lifecycle="terminating",config="orphan",static="true"} 1',
+        'kubelet_active_pods{static="true"} 0',
+        'kubelet_desired_pods{static="true"} 0',
     ):
         assert f"\n{line}\n" in text, line

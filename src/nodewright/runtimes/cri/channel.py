@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
@@ -48,7 +49,8 @@ class RuntimeCall(NamedTuple, Generic[RequestMessage, ResponseMessage]):
         return self.path.rpartition("/")[2]
 
 
-_RUNTIME, _IMAGES = "/runtime.v1.RuntimeService/", "/runtime.v1.ImageService/"
+_CRI = "/runtime.v1."
+_RUNTIME, _IMAGES = f"{_CRI}RuntimeService/", f"{_CRI}ImageService/"
 
 VERSION = RuntimeCall(f"{_RUNTIME}Version", cri.VersionResponse, READ_TIMEOUT_S, cri.VersionRequest)
 STATUS = RuntimeCall(f"{_RUNTIME}Status", cri.StatusResponse, READ_TIMEOUT_S, cri.StatusRequest)
@@ -154,6 +156,8 @@ class CRIChannel:
     def __init__(self, endpoint: str, *, timeout_factor: float = 1.0) -> None:
         self.endpoint, self._timeout_factor = endpoint, timeout_factor
         self._channel: grpc_aio.Channel | None = None
+        self.on_call: Callable[[str, float, bool], None] = lambda _name, _duration_s, _has_failed: None
+        """Gets the name and the duration of each call of CRI, and whether it failed."""
 
     async def call(
         self,
@@ -168,6 +172,22 @@ class CRIChannel:
         Errors: HostError; NotFoundError, UnimplementedError and DeadlineExceededError for these codes.
         """
         limit_s = self._timeout_factor * (call.timeout_s if limit_s is None else limit_s)
+        started_s, has_failed = time.monotonic(), True
+        try:
+            response = await self._response(call, request, target or self.endpoint, limit_s)
+            has_failed = False
+        finally:
+            if call.path.startswith(_CRI):
+                self.on_call(call.name, time.monotonic() - started_s, has_failed)
+        return response
+
+    async def _response(
+        self,
+        call: RuntimeCall[RequestMessage, ResponseMessage],
+        request: RequestMessage,
+        target: str,
+        limit_s: float,
+    ) -> ResponseMessage:
         method = self._open().unary_unary(
             call.path,
             request_serializer=call.request_type.SerializeToString,
@@ -183,12 +203,10 @@ class CRIChannel:
                 and now_s() - started_s >= limit_s - _DEADLINE_TOLERANCE_S
             ):
                 # The runtime gave up a moment before the client did.
-                raise DeadlineExceededError(
-                    call.name, target or self.endpoint, _timeout_text(limit_s)
-                ) from error
-            raise _host_error(call, target or self.endpoint, error, limit_s) from error
+                raise DeadlineExceededError(call.name, target, _timeout_text(limit_s)) from error
+            raise _host_error(call, target, error, limit_s) from error
         except (ChannelClosedError, MalformedResponseError) as error:
-            raise HostError(call.name, target or self.endpoint, str(error) or _CLOSED) from error
+            raise HostError(call.name, target, str(error) or _CLOSED) from error
 
     async def stream(
         self, call: RuntimeCall[RequestMessage, ResponseMessage], request: RequestMessage

@@ -1,0 +1,69 @@
+"""Counts of calls of the runtime and of requests to the API server."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.support.cluster_access import NODES, access_to
+from tests.support.fake_api_server import fake_api_server
+
+from nodewright.agent.observe.call_metrics import CallMetrics
+from nodewright.cluster.api_client import ApiClient
+from nodewright.cluster.api_error import ApiError
+from nodewright.errors import HostError
+from nodewright.runtimes.cri import CRIChannel
+from nodewright.runtimes.cri import api_pb2 as cri
+from nodewright.runtimes.cri.channel import VERSION
+
+
+def test_calls_of_the_runtime_have_the_kubelets_names() -> None:
+    calls = CallMetrics()
+    for call, duration_s, has_failed in (("ListPodSandbox", 0.004, False), ("CreateContainer", 2, True)):
+        calls.record_operation(call, duration_s, has_failed)
+    text = calls.text()
+    for line in (
+        'kubelet_runtime_operations_total{operation_type="list_podsandbox"} 1',
+        'kubelet_runtime_operations_errors_total{operation_type="create_container"} 1',
+        'kubelet_runtime_operations_duration_seconds_bucket{operation_type="list_podsandbox",le="0.005"} 1',
+        'kubelet_runtime_operations_duration_seconds_bucket{operation_type="create_container",le="1"} 0',
+    ):
+        assert f"{line}\n" in text, line
+    assert 'errors_total{operation_type="list_podsandbox"}' not in text
+
+
+def test_a_call_that_fails_is_counted(tmp_path: Path) -> None:
+    async def call() -> str:
+        calls, channel = CallMetrics(), CRIChannel(str(tmp_path / "none.sock"), timeout_factor=0.05)
+        channel.on_call = calls.record_operation
+        with pytest.raises(HostError):
+            await channel.call(VERSION, cri.VersionRequest(), "")
+        await channel.close()
+        return calls.text()
+
+    assert 'kubelet_runtime_operations_errors_total{operation_type="version"} 1\n' in asyncio.run(call())
+
+
+def test_requests_are_counted_by_their_answer() -> None:
+    async def requests(client: ApiClient, path: str) -> None:
+        with suppress(ApiError):
+            await client.get(path)
+
+    async def run() -> str:
+        calls = CallMetrics()
+        with fake_api_server() as server:
+            server.serve(NODES, {"items": []})
+            access = access_to(server)
+            async with ApiClient(access) as client:
+                client.on_answer = calls.record_request
+                await requests(client, NODES)
+        async with ApiClient(access) as client:
+            client.on_answer = calls.record_request
+            await requests(client, NODES)
+        host = access.server.removeprefix("https://").removeprefix("http://")
+        return calls.text().replace(host, "HOST")
+
+    text = asyncio.run(run())
+    for code in ("200", "<error>"):
+        assert f'rest_client_requests_total{{code="{code}",host="HOST",method="GET"}} 1\n' in text
+    assert 'rest_client_request_duration_seconds_count{host="HOST",verb="GET"} 2\n' in text
