@@ -1,11 +1,12 @@
 """The joined agent beside the real kubelet, on the same API server and containerd: `python -m tools.joined`.
 
-Measures how long a bound pod takes to run, how late the end of a container is known in the API, how long 110 pods take, and what
-10 pods cost while nothing happens. Writes docs/figures/joined.json.
+Measures how long a bound pod takes to run, how late the end of a container is known in the API, how long 110 pods take and
+how late the Lease is renewed meanwhile, and what 10 pods cost while nothing happens. Writes docs/figures/joined.json.
 """
 
 import argparse
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from tools.source import ROOT, commit
 
 FIGURES = ROOT / "docs" / "figures" / "joined.json"
 PODS = "/api/v1/namespaces/default/pods"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/worker"
 _LIMIT_S = 180.0
 _SLEEPS = "echo > /out/$POD; trap 'exit 0' TERM; sleep 100000 & wait"
 _ENDS = "sleep 0.3; echo > /out/$POD; exit 0"
@@ -69,6 +72,35 @@ class PodWatch:
                     pod = event["object"]
                     key = (pod["metadata"]["name"], pod.get("status", {}).get("phase", ""))
                     self.seen.setdefault(key, time.time())
+
+
+class LeaseRenewals:
+    """When the node's Lease was renewed, read several times a second."""
+
+    def __init__(self, server: RealAPIServer) -> None:
+        self.times_s: list[float] = []
+        self._server, self._ended = server, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the reading."""
+        self._ended.set()
+        self._thread.join()
+
+    def longest_s(self, since_s: float) -> float:
+        """The longest time between two renewals of which the second was after this moment."""
+        pairs = list(itertools.pairwise(self.times_s))
+        return max(later - earlier for earlier, later in pairs if later >= since_s)
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.25):
+            spec = self._server.request("GET", LEASE).body.get("spec") or {}
+            if "renewTime" not in spec:
+                continue
+            renewed_s = datetime.fromisoformat(spec["renewTime"]).timestamp()
+            if renewed_s not in self.times_s[-1:]:
+                self.times_s.append(renewed_s)
 
 
 class Node:
@@ -152,18 +184,34 @@ def measured(node: Node, times: int, many: int, idle_pods: int, idle_s: float) -
     time.sleep(idle_s)
     after_s, rss_mib = node.uses()
     node.remove_pods()
-    names = [f"many-{number}" for number in range(many)]
-    began_s = min(node.create(name, _SLEEPS) for name in names)
-    until(lambda: all((name, "Running") in node.watch.seen for name in names), "all pods run")
-    many_s = max(node.watch.seen[name, "Running"] for name in names) - began_s
+    many_s, renewal_s = started_together(node, many)
     node.remove_pods()
     return {
         "startSeconds": round(statistics.median(starts), 3),
         "endKnownSeconds": round(statistics.median(ends), 3),
         "manySeconds": round(many_s, 1),
+        "longestRenewalSeconds": round(renewal_s, 2),
         "idleRssMiB": round(rss_mib, 1),
         "idleCpuPercent": round((after_s - before_s) / idle_s * 100, 2),
     }
+
+
+def started_together(node: Node, many: int) -> tuple[float, float]:
+    """How long so many pods take until all run, and the longest time between renewals of the Lease meanwhile.
+
+    Units: seconds; a Lease of 40 s is renewed every 10 s.
+    """
+    renewals = LeaseRenewals(node.server)
+    try:
+        until(lambda: bool(renewals.times_s), "the Lease is renewed")
+        names = [f"many-{number}" for number in range(many)]
+        began_s = min(node.create(name, _SLEEPS) for name in names)
+        until(lambda: all((name, "Running") in node.watch.seen for name in names), "all pods run")
+        running_s = max(node.watch.seen[name, "Running"] for name in names)
+        until(lambda: renewals.times_s[-1] > running_s, "the Lease is renewed after the start")
+        return running_s - began_s, renewals.longest_s(began_s)
+    finally:
+        renewals.close()
 
 
 @contextmanager
