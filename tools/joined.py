@@ -35,6 +35,7 @@ from tools.source import ROOT, commit
 FIGURES = ROOT / "docs" / "figures" / "joined.json"
 PODS = "/api/v1/namespaces/default/pods"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/worker"
+_ADMIN = {"Authorization": "Bearer admin"}
 _LIMIT_S = 180.0
 _SLEEPS = "echo > /out/$POD; trap 'exit 0' TERM; sleep 100000 & wait"
 _ENDS = "sleep 0.3; echo > /out/$POD; exit 0"
@@ -58,12 +59,10 @@ class PodWatch:
         self._ends = True
 
     def _run(self) -> None:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         while not self._ends:
             with suppress(OSError, http.client.HTTPException, ValueError):
-                connection = http.client.HTTPSConnection("127.0.0.1", self._server.port, context=context)
-                connection.request("GET", f"{PODS}?watch=true", headers={"Authorization": "Bearer admin"})
+                connection = _connection(self._server)
+                connection.request("GET", f"{PODS}?watch=true", headers=_ADMIN)
                 response = connection.getresponse()
                 while not self._ends and (line := response.readline()):
                     event = json.loads(line)
@@ -94,8 +93,10 @@ class LeaseRenewals:
         return max(later - earlier for earlier, later in pairs if later >= since_s)
 
     def _run(self) -> None:
+        connection = _connection(self._server)
         while not self._ended.wait(0.25):
-            spec = self._server.request("GET", LEASE).body.get("spec") or {}
+            connection.request("GET", LEASE, headers=_ADMIN)
+            spec = json.loads(connection.getresponse().read()).get("spec") or {}
             if "renewTime" not in spec:
                 continue
             renewed_s = datetime.fromisoformat(spec["renewTime"]).timestamp()
@@ -150,6 +151,13 @@ class Node:
         lines = Path(f"/proc/{self.process.pid}/status").read_text("ascii").splitlines()
         rss_kib = next(line.split()[1] for line in lines if line.startswith("VmRSS"))
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK"), int(rss_kib) / 1024
+
+
+def _connection(server: RealAPIServer) -> http.client.HTTPSConnection:
+    """A connection of a thread's own."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection("127.0.0.1", server.port, context=context)
 
 
 def until(holds: Callable[[], bool], what: str) -> None:

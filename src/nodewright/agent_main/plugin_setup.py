@@ -14,6 +14,7 @@ from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.agent.supervision import BackgroundTask, run_supervised
 from nodewright.agent_main.agent_settings import AgentSettings
+from nodewright.agent_main.runtime_setup import runtime_endpoint
 from nodewright.device_plugins.protocols import (
     DevicePluginClient,
     PluginRegistration,
@@ -42,10 +43,11 @@ def create_plugin_endpoints(
     settings: AgentSettings, loop: AgentLoop, event_recorder: EventRecorder
 ) -> PluginEndpoints:
     """The agent's device plugin endpoints, connected to its loop; none is registered yet."""
-    machine = loop.state.node.config.parts.machine
+    config = loop.state.node.config
+    machine, sees_host = config.parts.machine, runtime_endpoint(settings, config) is None
     numa = NUMASet.from_ids(node.node_id for node in machine.topology)
     plugins = PluginEndpoints(_plugin_client, loop.clock, loop.observe, event_recorder.record, numa)
-    loop.effect_runner.device_allocator = DeviceAllocator(plugins, sees_host=settings.endpoint is None)
+    loop.effect_runner.device_allocator = DeviceAllocator(plugins, sees_host=sees_host)
     return plugins
 
 

@@ -53,6 +53,13 @@ def log_root(settings: AgentSettings, config: NodeConfig) -> Path:
     return Path(config.parts.kubelet.pod_logs_dir) if settings.is_kubelet else settings.root_dir / "logs"
 
 
+def runtime_endpoint(settings: AgentSettings, config: NodeConfig) -> str | None:
+    """The endpoint of the container runtime; None: containers are plain processes."""
+    if settings.endpoint is None and settings.is_kubelet:
+        return config.parts.kubelet.container_runtime_endpoint
+    return settings.endpoint
+
+
 def create_runtime_parts(
     settings: AgentSettings,
     config: NodeConfig,
@@ -64,9 +71,7 @@ def create_runtime_parts(
     Errors: InputError for an invalid endpoint; HostError.
     """
     cgroups, clock, record_event = parts
-    endpoint = settings.endpoint
-    if endpoint is None and settings.is_kubelet:
-        endpoint = config.parts.kubelet.container_runtime_endpoint
+    endpoint = runtime_endpoint(settings, config)
     if endpoint is None:
         volumes = Volumes(settings.root_dir / _VOLUMES, None)
         runtime = ProcessRuntime(settings.root_dir / "containers", cgroups)

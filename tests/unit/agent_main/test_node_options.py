@@ -4,7 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.agent_bench import AgentBench
 
+from nodewright.agent.devices.device_allocation import DeviceAllocator
+from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent_main import plugin_setup
 from nodewright.agent_main.agent_node import agent_node
 from nodewright.agent_main.agent_settings import AgentSettings
 from nodewright.agent_main.node_options import (
@@ -15,7 +19,9 @@ from nodewright.agent_main.node_options import (
     node_addresses,
     saved_node_object,
 )
+from nodewright.device_plugins.protocols import DevicePlugins
 from nodewright.errors import InputError
+from nodewright.host.clock import HostClock
 from nodewright.kubernetes.objects import Taint
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -91,3 +97,25 @@ def test_the_root_needs_the_cgroup_of_all_pods(tmp_path: Path) -> None:
     config.write_text(f"{HEADER}cgroupRoot: /\ncgroupsPerQOS: false\nenforceNodeAllocatable: [none]", "utf-8")
     with pytest.raises(InputError, match="must be a cgroup below the root"):
         agent_node(settings(node="uma-4c", config=config, kubelet_defects="avoid", feature_gates=()))
+
+
+@pytest.mark.parametrize(
+    ("options", "sees_host"),
+    [({"is_kubelet": True}, False), ({"is_kubelet": False}, True), ({"endpoint": "unix:///c.sock"}, False)],
+)
+def test_the_containers_of_nodewright_kubelet_see_no_files_of_the_host(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], *, sees_host: bool
+) -> None:
+    created: list[bool] = []
+
+    class Allocator(DeviceAllocator):
+        def __init__(self, plugins: DevicePlugins, *, sees_host: bool = False) -> None:
+            created.append(sees_host)
+            super().__init__(plugins, sees_host=sees_host)
+
+    monkeypatch.setattr(plugin_setup, "DeviceAllocator", Allocator)
+    bench = AgentBench()
+    plugin_setup.create_plugin_endpoints(
+        settings(**options), bench.loop, EventRecorder(bench.loop.state, HostClock())
+    )
+    assert created == [sees_host]
