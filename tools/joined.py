@@ -1,7 +1,8 @@
 """The joined agent beside the real kubelet, on the same API server and containerd: `python -m tools.joined`.
 
 Measures how long a bound pod takes to run, how late the end of a container is known in the API, how long 110 pods take and
-how late the Lease is renewed meanwhile, and what 10 pods cost while nothing happens. Writes docs/figures/joined.json.
+how late the Lease is renewed meanwhile, and what 10 pods cost while nothing happens. Writes docs/figures/joined.json;
+110 pods at once are in docs/figures/joined-110-pods.json.
 """
 
 import argparse
@@ -296,6 +297,7 @@ def main() -> int:
     parser.add_argument("--many", type=int, default=110)
     parser.add_argument("--idle-pods", type=int, default=10)
     parser.add_argument("--idle-seconds", type=float, default=60)
+    parser.add_argument("--figures", type=Path, default=FIGURES)
     options = parser.parse_args()
     if missing := missing_parts():
         print(f"needs {missing}", file=sys.stderr)
@@ -322,7 +324,7 @@ def main() -> int:
         "date": time.strftime("%Y-%m-%d"),
         "loadAverage": round(os.getloadavg()[1], 1),
     }
-    FIGURES.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
+    options.figures.write_text(json.dumps(figures, indent=2) + "\n", "utf-8")
     return 0
 
 
