@@ -1,13 +1,15 @@
 """A fleet that takes short cuts comes to the same as one that asks every node about every pod."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nodewright.core.cpu.cpu_state import NO_CPUS
 from nodewright.core.predicates.requested_resources import NodeUsage, shortages
 from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.fleet import SCORES, Options, run
@@ -250,11 +252,15 @@ def test_a_node_never_holds_more_than_it_has(fleet: tuple[list[FleetNode], list[
     for record in result.nodes:
         state = record.state
         assert len(record.pods) == len(state.pods)
-        own = [cpus for pods in state.held.cpu.assignments.values() for cpus in pods.values()]
         taken = state.held.cpu.default
-        for cpus in own:
-            assert taken.isdisjoint(cpus)
-            taken |= cpus
+        for uid, held in state.held.cpu.assignments.items():
+            own = reduce(or_, held.values())
+            assert taken.isdisjoint(own)
+            taken |= own
+            # An init container has ended when those after it start, and leaves its CPUs to them.
+            init = {container.name for container in state.pods[uid].spec.init_containers}
+            others = [cpus for name, cpus in held.items() if name not in init]
+            assert sum(map(len, others)) == len(reduce(or_, others, NO_CPUS))
 
 
 amounts = st.dictionaries(st.sampled_from(("cpu", "memory", "example.com/x")), st.integers(0, 4))
