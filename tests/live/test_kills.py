@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,14 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
+SEEN_FIRST = (
+    ("victim0", "Running", ""),
+    ("victim0", "Failed", "Preempting"),
+    ("hog0", "Failed", "Evicted"),
+)
+"""What comes of the first three things that happen."""
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a CPU of a pod's own takes two CPUs")
 @pytest.mark.parametrize("machine", [tight], indirect=True, ids=["tight"])
 def test_what_runs_goes_on_however_often_the_agent_is_killed(machine: Machine) -> None:
@@ -169,6 +178,9 @@ def test_what_runs_goes_on_however_often_the_agent_is_killed(machine: Machine) -
     while kills < KILLS and time.monotonic() < until_s:
         _something_happens(machine, kills, choose)
         agent.start()
+        if kills < len(SEEN_FIRST):
+            # The first of each kind is seen to its end, however slow the machine is.
+            agent.wait_until(partial(_is_in_state, agent, SEEN_FIRST[kills]))
         # Now and then all comes to rest, so that there is room for the next to be pushed out.
         reasons |= _lives_for(agent, choose.uniform(3, 5) if kills % 4 == 3 else choose.uniform(0.2, 3))
         agent.kill()
@@ -215,9 +227,21 @@ def _lives_for(agent: AgentCommand, seconds: float) -> set[str]:
     """The agent may do what it does for so long; why pods ended meanwhile."""
     until_s, reasons = time.monotonic() + seconds, set[str]()
     while (left_s := until_s - time.monotonic()) > 0:
-        reasons |= {pod["status"].get("reason", "") for pod in agent.pods()}
+        reasons |= {reason for _, _, reason in _states(agent)}
         time.sleep(min(0.1, max(left_s, 0)))
     return reasons - {""}
+
+
+def _is_in_state(agent: AgentCommand, state: tuple[str, str, str]) -> bool:
+    return state in _states(agent)
+
+
+def _states(agent: AgentCommand) -> set[tuple[str, str, str]]:
+    """Name, phase and reason of each pod."""
+    return {
+        (pod["metadata"]["name"], pod["status"].get("phase", ""), pod["status"].get("reason", ""))
+        for pod in agent.pods()
+    }
 
 
 @pytest.mark.parametrize("machine", [configuration], indirect=True, ids=["wide"])
