@@ -86,4 +86,4 @@ def test_allocate_and_release(benchmark: Any, devices: int, nodes: int) -> None:
         assert isinstance(done.verdict, Granted)
         return without_inactive_pods(done.state, {})
 
-    assert benchmark(both).held == {}
+    assert benchmark(both).pod_devices == {}
