@@ -69,7 +69,11 @@ class JournalEncoder:
 
 
 def current_profile(profile: NodeProfile, node: NodeState) -> NodeProfile:
-    """The profile with the node's present devices, pods and their allocations."""
+    """The profile with the node's present devices, pods and their allocations.
+
+    What a rejected pod still holds until the next admission is left out: a profile has allocations of its own pods only.
+    """
+    node = node.without_stale()
     spec = replace(
         profile.spec,
         pods=tuple(node.pods.values()),

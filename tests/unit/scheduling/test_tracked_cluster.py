@@ -8,9 +8,10 @@ from tests.support.small_nodes import a_numa_pod, a_small_profile
 
 from nodewright.engine import Node
 from nodewright.errors import InputError
-from nodewright.kubernetes.node_profile import ContainerAllocation, NodeProfile
+from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
+from nodewright.replay.scenario_journal import current_profile
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
 
@@ -31,13 +32,7 @@ def with_pods(profile: NodeProfile, *pods: Pod) -> NodeProfile:
     node = Node.from_profile(profile)
     for pod in pods:
         node = node.admit(pod).node
-    allocations = [
-        ContainerAllocation(pod=uid, container=name, cpus=str(cpus))
-        for uid, containers in node.state.held.cpu.assignments.items()
-        for name, cpus in containers.items()
-    ]
-    spec = replace(profile.spec, pods=tuple(node.state.pods.values()), allocations=tuple(allocations))
-    return replace(profile, spec=spec)
+    return current_profile(profile, node.state)
 
 
 def a_cluster(profile: NodeProfile, *names: str) -> TrackedCluster:
