@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
-from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -12,11 +11,15 @@ import msgspec
 from nodewright.cluster.api_client import ApiClient, ApiRequest
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_watch import lines_of
-from nodewright.cluster_node.cluster_api import JSON, STRATEGIC_MERGE
+from nodewright.cluster_node.cluster_api import (
+    JSON,
+    STRATEGIC_MERGE,
+    as_api_error,
+    as_object,
+    watch_limit_s,
+    with_query,
+)
 from nodewright.errors import JSON_ERRORS, HostError
-
-_SILENCE_S = 60.0
-"""How much longer than it was asked for a watch may last before its connection counts as dead."""
 
 
 class ApiAccess:
@@ -33,7 +36,7 @@ class ApiAccess:
 
         Errors: ApiError.
         """
-        return await self._answer(ApiRequest(verb="GET", path=_with_query(path, query)))
+        return await self._answer(ApiRequest(verb="GET", path=with_query(path, query)))
 
     async def create(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Creates an object; returns it as stored.
@@ -69,8 +72,8 @@ class ApiAccess:
 
         Errors: ApiError.
         """
-        request = ApiRequest(verb="GET", path=_with_query(path, {**query, "watch": "true"}))
-        limit_s = float(query.get("timeoutSeconds", "0")) + _SILENCE_S
+        request = ApiRequest(verb="GET", path=with_query(path, {**query, "watch": "true"}))
+        limit_s = watch_limit_s(query)
         try:
             async with (
                 asyncio.timeout(limit_s) as limit,
@@ -78,13 +81,13 @@ class ApiAccess:
                 aclosing(lines_of(response.content.iter_any())) as lines,
             ):
                 async for line in lines:
-                    yield _object(msgspec.json.decode(line))
+                    yield as_object(msgspec.json.decode(line))
         except EOFError:
             return  # The server ends a watch in the middle of an event now and then: the next one has it.
         except (TimeoutError, aiohttp.ClientError, OSError, TypeError, *JSON_ERRORS) as error:
             raise ApiError("WATCH", path, str(error) or type(error).__name__) from None
         except HostError as error:
-            raise _as_api_error("WATCH", path, error) from None
+            raise as_api_error("WATCH", path, error) from None
 
     async def _write(
         self, verb: str, path: str, document: Mapping[str, Any], content_type: str
@@ -94,27 +97,8 @@ class ApiAccess:
 
     async def _answer(self, request: ApiRequest) -> dict[str, Any]:
         try:
-            return _object(msgspec.json.decode(await self._client.send(request)))
+            return as_object(msgspec.json.decode(await self._client.send(request)))
         except (TypeError, *JSON_ERRORS) as error:
             raise ApiError(request.verb, request.path, f"the answer is not JSON: {error}") from None
         except HostError as error:
-            raise _as_api_error(request.verb, request.path, error) from None
-
-
-def _object(value: Any) -> dict[str, Any]:
-    """The value, which is an object.
-
-    Errors: TypeError.
-    """
-    if not isinstance(value, dict):
-        raise TypeError(f"it is no object, but a {type(value).__name__}")
-    return value
-
-
-def _as_api_error(verb: str, path: str, error: HostError) -> ApiError:
-    """The error; one of reading credentials, which may be there again later, as one of the request."""
-    return error if isinstance(error, ApiError) else ApiError(verb, path, str(error))
-
-
-def _with_query(path: str, query: Mapping[str, str]) -> str:
-    return f"{path}?{urlencode(query)}" if query else path
+            raise as_api_error(request.verb, request.path, error) from None

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -14,13 +14,18 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_watch import lines_of
 from nodewright.cluster.request_credentials import RequestCredentials
 from nodewright.cluster.tls import TLSMaterial, tls_context
-from nodewright.cluster_node.cluster_api import JSON, STRATEGIC_MERGE
+from nodewright.cluster_node.cluster_api import (
+    JSON,
+    STRATEGIC_MERGE,
+    as_api_error,
+    as_object,
+    watch_limit_s,
+    with_query,
+)
 from nodewright.errors import JSON_ERRORS, HostError
 from nodewright.host.http_get import body_parts, join_host_port, response_head
 
 MAX_ANSWER_BYTES = 64 << 20
-_SILENCE_S = 60.0
-"""How much longer than it was asked for a watch may last before its connection counts as dead."""
 _BUFFER_BYTES = 1 << 16
 _NO_HTTP = (ValueError, asyncio.LimitOverrunError)
 
@@ -53,7 +58,7 @@ class PlainAccess:
 
     async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """An object or a list."""
-        return await self._answer("GET", f"{path}?{urlencode(query)}" if query else path)
+        return await self._answer("GET", with_query(path, query))
 
     async def create(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Creates an object; returns it as stored."""
@@ -76,8 +81,8 @@ class PlainAccess:
 
         Errors: ApiError.
         """
-        target = f"{path}?{urlencode({**query, 'watch': 'true'})}"
-        limit_s = float(query.get("timeoutSeconds", "0")) + _SILENCE_S
+        target = with_query(path, {**query, "watch": "true"})
+        limit_s = watch_limit_s(query)
         try:
             async with (
                 asyncio.timeout(limit_s),
@@ -85,7 +90,7 @@ class PlainAccess:
                 aclosing(lines_of(parts)) as lines,
             ):
                 async for line in lines:
-                    yield _object(msgspec.json.decode(line))
+                    yield as_object(msgspec.json.decode(line))
         except asyncio.IncompleteReadError as error:
             raise ApiError(
                 "WATCH", path, _connection_text(error, limit_s), server=self._access.server
@@ -97,7 +102,7 @@ class PlainAccess:
                 "WATCH", path, _connection_text(error, limit_s), server=self._access.server
             ) from None
         except HostError as error:
-            raise _as_api_error("WATCH", path, error) from None
+            raise as_api_error("WATCH", path, error) from None
 
     async def _answer(
         self, verb: str, target: str, document: Mapping[str, Any] | None = None, kind: str = JSON
@@ -110,12 +115,12 @@ class PlainAccess:
             ):
                 content = await _whole(parts)
         except HostError as error:
-            raise _as_api_error(verb, target, error) from None
+            raise as_api_error(verb, target, error) from None
         except (OSError, EOFError, *_NO_HTTP) as error:
             text = _connection_text(error, self._access.request_timeout)
             raise ApiError(verb, target, text, server=self._access.server) from None
         try:
-            return _object(msgspec.json.decode(content))
+            return as_object(msgspec.json.decode(content))
         except (TypeError, *JSON_ERRORS) as error:
             raise ApiError(verb, target, f"the answer is not JSON: {error}") from None
 
@@ -200,18 +205,3 @@ def _connection_text(error: Exception, limit_s: float) -> str:
             return connection_text(error)
         case _:
             return f"the answer is not HTTP: {error}"
-
-
-def _object(value: Any) -> dict[str, Any]:
-    """The value, which is an object.
-
-    Errors: TypeError.
-    """
-    if not isinstance(value, dict):
-        raise TypeError(f"it is no object, but a {type(value).__name__}")
-    return value
-
-
-def _as_api_error(verb: str, path: str, error: HostError) -> ApiError:
-    """The error; one of reading credentials, which may be there again later, as one of the request."""
-    return error if isinstance(error, ApiError) else ApiError(verb, path, str(error))
