@@ -10,16 +10,14 @@ import pytest
 import yaml
 from msgspec.structs import replace
 from tests.support.odd_pods import OddPods
-from tests.support.real_api_server import ASSETS, APIAnswer, RealAPIServer, real_api_server
+from tests.support.real_api_server import APIAnswer, RealAPIServer, needs_real, real_api_server
 
 from nodewright.errors import InputError
 from nodewright.formats.manifests import workloads_from
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(
-        not ASSETS, reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver and etcd"
-    ),
+    needs_real(),
 ]
 PODS = "/api/v1/namespaces/default/pods"
 CLASSES = """

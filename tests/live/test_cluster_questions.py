@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from tests.support.real_api_server import ASSETS, RealAPIServer, real_api_server
+from tests.support.real_api_server import RealAPIServer, needs_real, real_api_server
 from tests.support.real_shop_cluster import machine_address, populated
 from tests.support.shop_cluster import fake_shop_cluster
 
@@ -19,9 +19,7 @@ from nodewright.output.exit_codes import ERROR, NO, YES
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(
-        not ASSETS, reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver and etcd"
-    ),
+    needs_real(),
     pytest.mark.skipif(not machine_address(), reason="API servers proxy no kubelet on a loopback address"),
 ]
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "ask-the-cluster.md"

@@ -3,20 +3,16 @@
 import argparse
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.support.real_api_server import ASSETS, real_api_server
+from tests.support.real_api_server import needs_real, real_api_server
 
 from tools.scheduling_bench import PHASES, Bench
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not ASSETS or not Path(ASSETS, "kube-scheduler").exists(),
-        reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver, etcd and kube-scheduler",
-    ),
+    needs_real("kube-scheduler"),
 ]
 
 

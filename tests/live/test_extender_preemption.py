@@ -6,12 +6,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.deciding_nodes import DecidingNodes
-from tests.support.real_api_server import ASSETS, real_api_server
+from tests.support.real_api_server import needs_real, real_api_server
 
 from nodewright.cluster_node.api_access import ApiAccess
 from tools.scheduling_bench import Bench, ExtenderProcess
@@ -20,10 +19,7 @@ from tools.scheduling_workload import PODS
 pytestmark = [
     pytest.mark.live,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not ASSETS or not Path(ASSETS, "kube-scheduler").exists(),
-        reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver, etcd and kube-scheduler",
-    ),
+    needs_real("kube-scheduler"),
 ]
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

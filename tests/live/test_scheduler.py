@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.support.odd_clusters import OddClusters
-from tests.support.real_api_server import ASSETS
+from tests.support.real_api_server import needs_real
 from tests.support.real_scheduler import RealScheduler, real_scheduler
 
 from nodewright.fleet.load.fleet_input import FleetFiles, FleetInput, load_fleet
@@ -25,10 +25,7 @@ from nodewright.fleet.workload import FleetPod
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(
-        not ASSETS or not Path(ASSETS, "kube-scheduler").exists(),
-        reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver, etcd and kube-scheduler",
-    ),
+    needs_real("kube-scheduler"),
 ]
 PODS_OF_A_CLUSTER = 12
 _NO_AFFINITY = "didn't match Pod's node affinity/selector"

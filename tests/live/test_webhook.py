@@ -7,11 +7,10 @@ import json
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import yaml
-from tests.support.real_api_server import ASSETS, real_api_server
+from tests.support.real_api_server import ASSETS, needs_real, real_api_server
 
 from tools.scheduling_bench import Bench, ExtenderProcess
 from tools.source import ROOT
@@ -19,10 +18,7 @@ from tools.source import ROOT
 pytestmark = [
     pytest.mark.live,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not ASSETS or not Path(ASSETS, "kubectl").exists(),
-        reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver, etcd and kubectl",
-    ),
+    needs_real("kubectl"),
 ]
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.support.real_api_server import ASSETS, RealAPIServer, real_api_server
+from tests.support.real_api_server import RealAPIServer, needs_real, real_api_server
 from tests.support.real_scheduler import running_component
 
 from nodewright.api_server.apply import ApplyResult, apply
@@ -19,10 +19,7 @@ from nodewright.kubernetes.objects import Pod
 
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.skipif(
-        not ASSETS or not Path(ASSETS, "kube-controller-manager").exists(),
-        reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver, etcd and kube-controller-manager",
-    ),
+    needs_real("kube-controller-manager"),
 ]
 NODES = 2
 CONTROLLERS = "deployment,replicaset,statefulset,job,cronjob,daemonset,replicationcontroller"

@@ -52,7 +52,7 @@ class DecidingNode:
 
     def profile_now(self) -> NodeProfile:
         """The profile with the pods and what they hold."""
-        return current_profile(self.profile, self.node.state.without_stale())
+        return current_profile(self.profile, self.node.state)
 
     def export(self) -> bytes:
         """The NodeExport of now."""

@@ -12,8 +12,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
 """The directory of kube-apiserver and etcd; empty: there are none."""
+
+
+def needs_real(*programs: str) -> pytest.MarkDecorator:
+    """Skips tests where kube-apiserver, etcd or one of these programs are missing."""
+    *others, last = ("kube-apiserver", "etcd", *programs)
+    return pytest.mark.skipif(
+        not ASSETS or not all(Path(ASSETS, program).exists() for program in programs),
+        reason=f"KUBEBUILDER_ASSETS does not name a directory with {', '.join(others)} and {last}",
+    )
+
+
 _TOKEN = "admin"  # noqa: S105 - of a server that only this test reaches
 NODE_TOKEN = "node"  # noqa: S105 - as above
 """The token of the node `worker`, with a node's rights where the server checks rights."""

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import fake_api_server
-from tests.support.real_api_server import ASSETS, real_api_server
+from tests.support.real_api_server import needs_real, real_api_server
 
 from nodewright.cluster.access import ClusterAccess, Impersonation, PEMSource, TLSSettings, UserCredentials
 from nodewright.cluster.api_client import ApiClient
@@ -41,10 +41,7 @@ class ContractServer(NamedTuple):
             marks=[
                 pytest.mark.live,
                 pytest.mark.slow,
-                pytest.mark.skipif(
-                    not ASSETS,
-                    reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver and etcd",
-                ),
+                needs_real(),
             ],
         ),
     ],

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.support.fake_api_certificates import Authority
 from tests.support.fake_api_server import CannedAnswer, FakeApiServer, fake_api_server
-from tests.support.real_api_server import ASSETS, real_api_server
+from tests.support.real_api_server import needs_real, real_api_server
 
 from nodewright.agent.effects import RecordEvent
 from nodewright.cluster.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
@@ -91,10 +91,7 @@ class Followed:
             marks=[
                 pytest.mark.live,
                 pytest.mark.slow,
-                pytest.mark.skipif(
-                    not ASSETS,
-                    reason="KUBEBUILDER_ASSETS does not name a directory with kube-apiserver and etcd",
-                ),
+                needs_real(),
             ],
         ),
     ],
