@@ -23,7 +23,7 @@ PURE_COVERAGE := 99
 help:
 	@echo 'make setup    a virtual environment in $(VENV): with uv when there is one, else venv and pip'
 	@echo 'make check    style, types, layers, fast tests: under a minute'
-	@echo 'make test     everything, with recorded decisions, live tests, coverage: about 14 minutes'
+	@echo 'make test     everything, with recorded decisions, live tests, coverage: about 10 minutes'
 	@echo 'make demo     the main commands on examples and on this machine'
 	@echo 'make demo-agent   as root: pods on this machine, pinned, evicted, taken over from a killed agent'
 	@echo 'make demo-containers   the same with containers, in a containerd of its own;  make containers  measures it'

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -55,7 +56,8 @@ class Agent:
         assert self.process is not None
         if self.process.poll() is not None:
             raise SystemExit(f"the agent has ended:\n{self.log()}")
-        return (self.root / "agent.sock").exists()
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(str(self.root / "agent.sock")) == 0
 
     def kill(self) -> None:
         """Kills the agent."""

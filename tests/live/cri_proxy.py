@@ -90,6 +90,9 @@ class Proxy(_Handler):
         return self.point == (name, moment)
 
     def _strike(self) -> None:
+        # Two calls may be at the point at once.
+        if self.point is None:
+            return
         self.point = None
         self.act()
         self.acted.set()

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nodewright.api.container_routes import LogRoutes
-from nodewright.api.http_server import serve_unix_socket
+from nodewright.api.http_server import LISTEN_BACKLOG, serve_unix_socket
 from nodewright.api.middleware import RefusalLog
 from nodewright.api.node_routes import NodeRoutes
 from nodewright.api.pod_routes import PodRoutes
@@ -83,6 +83,8 @@ def _listener(path: Path, group: str) -> socket.socket:
         if group:
             os.chown(path, -1, grp.getgrnam(group).gr_gid)
             path.chmod(GROUP_MODE)
+        # At once: a client that sees the socket is not refused.
+        listener.listen(LISTEN_BACKLOG)
     except KeyError:
         raise HostError("listen on", str(path), f"there is no group {group!r}") from None
     except OSError as error:

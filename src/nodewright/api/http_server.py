@@ -24,7 +24,7 @@ HANDSHAKE_TIMEOUT_S = 10.0
 MAX_HEADER_BYTES = 64 << 10
 MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS = 500, 200
 _MIN_CONNECTIONS = 8
-_BACKLOG = 256
+LISTEN_BACKLOG = 256
 _ACCEPT_RETRY_S = 0.1
 """Pause after a failed accept: file descriptors may be available again by then."""
 
@@ -125,14 +125,13 @@ async def serve_network(
 
 @asynccontextmanager
 async def serve_unix_socket(app: App, listener: socket.socket, refusals: RefusalLog) -> AsyncIterator[None]:
-    """Serves an application on a bound Unix socket, with the limits of the network; a user counts as an address."""
+    """Serves an application on a listening Unix socket, with the limits of the network; a user counts as an address."""
 
     async def bounded_app(scope: Scope, receive: Receive, send: Send) -> None:
         # A reader of logs may pause for as long as it likes.
         if not await run_bounded(app, scope, receive, send, may_pause=True):
             refusals.record("a client", "slow", f"the request for {scope['path']} was too large or too slow")
 
-    listener.listen(_BACKLOG)
     listener.setblocking(False)
     async with _NetworkServer(bounded_app, None, refusals).running(listener):
         yield
@@ -290,7 +289,7 @@ def _listener(address: ListenAddress) -> socket.socket:
         if family is socket.AF_INET6 and address.address == "::":
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind((address.address, address.port))
-        listener.listen(_BACKLOG)
+        listener.listen(LISTEN_BACKLOG)
         listener.setblocking(False)
     except OSError as error:
         listener.close()

@@ -121,6 +121,7 @@ class HTTPSocket:
     async def serving(self) -> AsyncIterator[None]:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(self.path))
+        listener.listen()
         async with serve_unix_socket(echo, listener, RefusalLog(self.refused.append)):
             yield
 
