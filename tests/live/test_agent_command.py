@@ -149,7 +149,7 @@ def test_a_drain_ends_pods_by_priority_and_the_next_agent_starts_the_static_ones
     low, high = (float((tmp_path / name).read_text().split()[0]) for name in ("low", "high"))
     # The higher one has its turn when the lower one has ended, and then as long as its group, not as it says itself.
     assert high - low >= 1
-    assert 3 <= took_s < 20
+    assert 3 <= took_s < 60
     with running(tmp_path, *options):
         # It is the second attempt at the same container.
         until(lambda: restarts("web-here") == 1)

@@ -93,7 +93,8 @@ async def _terminal() -> None:
         await output.until(b"/dev/pts/")
         await output.until(b"xterm")
         # A terminal sends signals.
-        await opened.write(b"sleep 1000\n")
+        await opened.write(b"echo now-$((1 + 1)); sleep 1000\n")
+        await output.until(b"now-2")
         await asyncio.sleep(0.3)
         await opened.write(b"\x03")
         await opened.write(b"echo after-$?\n")

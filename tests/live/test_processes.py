@@ -172,7 +172,7 @@ async def test_who_is_left_behind_ends_with_the_container(bench: Bench) -> None:
 
 @alone
 async def test_a_container_that_closes_its_streams_lives_on(bench: Bench) -> None:
-    id_ = await bench.run("app", "sh", "-c", "exec >&- 2>&-; sleep 0.4; exit 6")
+    id_ = await bench.run("app", "sh", "-c", "exec >&- 2>&-; sleep 2; exit 6")
     await asyncio.sleep(0.2)
     assert id_ in await bench.runtime.usage()
     assert (await bench.end_of("app"))[0] == 6

@@ -185,12 +185,15 @@ async def test_a_log_is_followed_until_the_container_exits(node: HTTPSAgent) -> 
     place = node.logs / "default_web_web" / "main" / "0.log"
     place.parent.mkdir(parents=True)
     place.write_text("2026-01-31T12:00:00Z stdout F one\n", "utf-8")
-    asking = asyncio.create_task(node.request("/containerLogs/default/web/main?follow=true"))
-    await asyncio.sleep(0.05)
+    address, head = node.places[0], b"Host: n\r\nAuthorization: Bearer reads\r\n"
+    reader, writer = await asyncio.open_connection(address.address, address.port, ssl=node.client())
+    writer.write(b"GET /containerLogs/default/web/main?follow=true HTTP/1.1\r\n" + head + b"\r\n")
+    assert (await reader.readuntil(b"one\n")).startswith(b"HTTP/1.1 200 OK\r\n")
     with place.open("a") as log:
         log.write("2026-01-31T12:00:01Z stdout F two\n")
     await node.bench.remove_pod("web", 0)
-    assert (await asking).text == "one\ntwo\n"
+    assert b"two\n" in await reader.readuntil(b"0\r\n\r\n")
+    writer.close()
 
 
 @with_served_agent()

@@ -89,6 +89,15 @@ class Town:
         said = self._capsys.readouterr()
         return code, said.out + said.err
 
+    async def prints(self, *texts: str) -> str:
+        """What a command that runs prints until it has printed these texts, one after another."""
+        printed = ""
+        async with asyncio.timeout(30):
+            while not re.search(".*".join(map(re.escape, texts)), printed, re.DOTALL):
+                await asyncio.sleep(0.02)
+                printed += self._capsys.readouterr().out
+        return printed
+
     async def rows(self, *words: str) -> list[list[str]]:
         """The cells of a table, headers left out; columns are three spaces apart."""
         code, text = await self.says(*words)
@@ -351,13 +360,13 @@ async def test_pods_are_watched(town: Town) -> None:
 async def test_get_watch_prints_a_line_for_each_change(town: Town) -> None:
     await town.bench.add_pods(a_pod("one"))
     watching = asyncio.create_task(town.says("get", "pods", "-w", "one", "two"))
-    await asyncio.sleep(0.3)
+    first = await town.prints("1/1     Running")
     await town.bench.add_pods(a_pod("two"), a_pod("three"))
-    await asyncio.sleep(0.1)
+    then = await town.prints("two", "1/1     Running")
     town.agent.event_recorder.close()
-    code, text = await watching
+    code, rest = await watching
     assert code == YES
-    shown = [line.split()[:3] for line in text.splitlines()]
+    shown = [line.split()[:3] for line in (first + then + rest).splitlines()]
     assert shown[0] == ["NAME", "READY", "STATUS"]
     assert shown[1] == ["one", "1/1", "Running"]
     assert shown[-1] == ["two", "1/1", "Running"]

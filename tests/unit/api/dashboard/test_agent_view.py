@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -178,15 +180,22 @@ async def test_the_eviction_ranking_is_computed_on_request() -> None:
         assert found["pods"][0]["before"] == "lower priority"
 
 
-@pytest.mark.slow
+@asynccontextmanager
+async def _without_samples() -> AsyncIterator[None]:
+    """A wait ends by changes alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agent_view, "SAMPLE_PERIOD_S", 1000.0)
+        yield
+
+
 @async_test
 async def test_a_wait_ends_with_the_next_decision_or_the_agent() -> None:
-    async with stand() as it:
+    async with stand() as it, _without_samples():
         await it.view.sections()
         turn = asyncio.create_task(it.view.wait_for_change())
         await settle()
         await it.bench.add_pods(a_pod("web", "cpu=1"))
-        assert await asyncio.wait_for(turn, 0.9)
+        assert await asyncio.wait_for(turn, 30)
         it.board.close()
         assert not await it.view.wait_for_change()
 
