@@ -50,9 +50,9 @@ def info(name: str) -> MachineInfo:
 
 
 def machine(name: str) -> CPUTopology:
-    found = discover(info(name))
-    assert isinstance(found, Granted)
-    return found.value
+    result = discover(info(name))
+    assert isinstance(result, Granted)
+    return result.value
 
 
 def running(on: CPUTopology, *options: str) -> tuple[StaticCPUPolicy, CPUState]:

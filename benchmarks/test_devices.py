@@ -40,8 +40,8 @@ def test_hints_of_a_kind_never_asked_for_before(benchmark: Any, devices: int, no
     manager, state = spread(devices, nodes)
     pod = a_pod_with_devices("p", app=4)
     arguments = (manager, state, pod, pod.spec.containers[0])
-    found = benchmark.pedantic(container_hints, arguments, setup=min_affinity_size.cache_clear, rounds=200)
-    assert isinstance(found, Granted)
+    result = benchmark.pedantic(container_hints, arguments, setup=min_affinity_size.cache_clear, rounds=200)
+    assert isinstance(result, Granted)
 
 
 @pytest.mark.benchmark(group="devices: hints as a rule")
@@ -58,9 +58,9 @@ def test_hints_one_by_one(benchmark: Any, devices: int, nodes: int) -> None:
     pod = a_pod_with_devices("p", app=4)
 
     def listed() -> int:
-        found = container_hints(manager, state, pod, pod.spec.containers[0])
-        assert isinstance(found, Granted)
-        return sum(1 for _ in (found.value or {})[GPU] or ())
+        result = container_hints(manager, state, pod, pod.spec.containers[0])
+        assert isinstance(result, Granted)
+        return sum(1 for _ in (result.value or {})[GPU] or ())
 
     assert benchmark(listed)
 
@@ -71,8 +71,8 @@ def test_hints_where_devices_are_on_two_nodes_each(benchmark: Any, nodes: int) -
     manager, state = spread(128, nodes, each=2)
     pod = a_pod_with_devices("p", app=16)
     arguments = (manager, state, pod, pod.spec.containers[0])
-    found = benchmark.pedantic(container_hints, arguments, setup=min_affinity_size.cache_clear, rounds=50)
-    assert isinstance(found, Granted)
+    result = benchmark.pedantic(container_hints, arguments, setup=min_affinity_size.cache_clear, rounds=50)
+    assert isinstance(result, Granted)
 
 
 @pytest.mark.benchmark(group="devices: allocate")

@@ -61,14 +61,14 @@ def reading(count: int, **signals: str) -> StatsSummary:
 
 def test_rank_500_pods_by_memory(benchmark: Any) -> None:
     active, stats = claims(500), stats_by_uid(reading(500))
-    found = benchmark(lambda: ranked_pods(Signal.MEMORY_AVAILABLE, NodeFilesystems(), active, stats))
-    assert len(found) == 500
+    result = benchmark(lambda: ranked_pods(Signal.MEMORY_AVAILABLE, NodeFilesystems(), active, stats))
+    assert len(result) == 500
 
 
 def test_rank_500_pods_by_disk(benchmark: Any) -> None:
     active, stats = claims(500), stats_by_uid(reading(500))
-    found = benchmark(lambda: ranked_pods(Signal.NODEFS_AVAILABLE, NodeFilesystems(), active, stats))
-    assert len(found) == 500
+    result = benchmark(lambda: ranked_pods(Signal.NODEFS_AVAILABLE, NodeFilesystems(), active, stats))
+    assert len(result) == 500
 
 
 def test_a_forecast_over_500_pods_with_what_would_change_it(benchmark: Any) -> None:
@@ -77,12 +77,12 @@ def test_a_forecast_over_500_pods_with_what_would_change_it(benchmark: Any) -> N
     observation = EvictionObservation(usage=usage, active_pods=active, filesystems=disks)
     state = EvictionState().with_filesystems(RULES, disks)
 
-    def found() -> tuple[int, int]:
+    def forecast_and_changes() -> tuple[int, int]:
         ahead = eviction_forecast(RULES, observation, state)
         changes = rank_changes(Signal.MEMORY_AVAILABLE, disks, active, stats_by_uid(usage))
         return len(ahead.evictions), len(changes)
 
-    assert benchmark(found) == (1, 2)
+    assert benchmark(forecast_and_changes) == (1, 2)
 
 
 def test_an_hour_of_passes_over_110_pods(benchmark: Any) -> None:
@@ -94,10 +94,10 @@ def test_an_hour_of_passes_over_110_pods(benchmark: Any) -> None:
         for number in range(360):
             usage = short if number >= 330 else calm
             done = synchronize(RULES, state, EvictionObservation(usage=usage, active_pods=left), number * 10)
-            ended = {one.active_pod.uid for one in done.evictions}
+            ended = {eviction.active_pod.uid for eviction in done.evictions}
             state, left, gone = (
                 done.state,
-                tuple(one for one in left if one.uid not in ended),
+                tuple(active_pod for active_pod in left if active_pod.uid not in ended),
                 gone + len(ended),
             )
         return gone

@@ -44,7 +44,7 @@ def pods(count: int, on: int, *, leave: bool) -> list[FleetPod]:
 
 
 def placed(result: FleetResult) -> int:
-    return sum(one.node >= 0 for one in result.pods)
+    return sum(pod.node >= 0 for pod in result.pods)
 
 
 def test_7000_pods_come_to_1200_nodes(benchmark: Any) -> None:

@@ -34,6 +34,6 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 
 @pytest.mark.parametrize("nodes", [(), ("epyc-7742-2s-nps1",)], ids=["alone", "on a node"])
 def test_a_thousand_manifests(benchmark: Any, thousand: Inventory, nodes: tuple[str, ...]) -> None:
-    found = benchmark(lambda: lint_result(load_lint_input(thousand, nodes), ALL_RULES))
-    assert len(found.subjects) == 1600
-    assert len(found.findings) >= 600
+    result = benchmark(lambda: lint_result(load_lint_input(thousand, nodes), ALL_RULES))
+    assert len(result.subjects) == 1600
+    assert len(result.findings) >= 600

@@ -35,8 +35,8 @@ def policy_on(nodes: int) -> StaticMemoryPolicy:
 
 
 def wants(policy: StaticMemoryPolicy, memory: str) -> PodMemoryDemand:
-    asked = f"cpu=2 memory={memory} hugepages-2Mi=64Mi"
-    return policy.demand(pod(container("app", asked, asked)))
+    text = f"cpu=2 memory={memory} hugepages-2Mi=64Mi"
+    return policy.demand(pod(container("app", text, text)))
 
 
 @pytest.mark.parametrize("memory", ["8Gi", "100Gi"])

@@ -54,7 +54,7 @@ class Sequence(NamedTuple):
 def sequences() -> tuple[Sequence, ...]:
     """The recorded sequences whose kubelet starts, read and decoded."""
     with gzip.open(RECORDED, "rt", encoding="utf-8") as lines:
-        return tuple(found for found in map(_sequence, lines) if found is not None)
+        return tuple(sequence for sequence in map(_sequence, lines) if sequence is not None)
 
 
 def _sequence(line: str) -> Sequence | None:
@@ -94,7 +94,7 @@ def arrivals(chosen: list[Sequence]) -> Iterator[float]:
 @pytest.mark.parametrize("numa_nodes", [1, 2, 4, 8, "all"])
 def test_every_pod_of_the_recorded_sequences(benchmark: BenchmarkFixture, numa_nodes: int | str) -> None:
     """Every round decides on all pods again; the figures a pod are the shortest of the rounds."""
-    chosen = [one for one in sequences() if numa_nodes in ("all", one.numa_nodes)]
+    chosen = [sequence for sequence in sequences() if numa_nodes in ("all", sequence.numa_nodes)]
     rounds: list[list[float]] = []
     # What was read stays: a process that decides holds one node, not some hundreds, for the collector to look at.
     gc.collect()

@@ -38,9 +38,9 @@ def shortages(cpu: int, memory_mib: int) -> list[PredicateFailure]:
 
 
 def chosen(active: list[Pod], failures: list[PredicateFailure]) -> PreemptionVictims:
-    found = victims_for(CRITICAL, active, failures)
-    assert isinstance(found, Granted)
-    return found.value
+    victims = victims_for(CRITICAL, active, failures)
+    assert isinstance(victims, Granted)
+    return victims.value
 
 
 @pytest.mark.parametrize("others", [110, 500])

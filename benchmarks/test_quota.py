@@ -90,7 +90,7 @@ def bill(inventory: Inventory) -> int:
     applied = apply(manifests, setting)
     assert smallest_fixes(manifests, applied, setting).quota_increases
     assert len(pod_headroom(manifests, applied, setting)) == 300
-    return sum(one.admitted for one in applied.outcomes if str(one.resource) == "pods")
+    return sum(outcome.admitted for outcome in applied.outcomes if str(outcome.resource) == "pods")
 
 
 def test_10000_pods_of_300_controllers_from_their_yaml(benchmark: Any) -> None:

@@ -14,8 +14,8 @@ GIB = 2**30
 
 def ring(nodes: int) -> dict[int, list[int]]:
     return {
-        one: [10 + 6 * min(abs(one - other), nodes - abs(one - other)) for other in range(nodes)]
-        for one in range(nodes)
+        number: [10 + 6 * min(abs(number - other), nodes - abs(number - other)) for other in range(nodes)]
+        for number in range(nodes)
     }
 
 

@@ -16,7 +16,7 @@ FUZZ = ROOT / "docs" / "figures" / "fuzz.json"
 _HEADING = "\n## "
 
 
-def told(page: str) -> str:
+def page_with_figures(page: str) -> str:
     """The page with sections on the figures that are kept, in the place of those that it has."""
     own = page.partition(_HEADING)[0].rstrip() + "\n"
     sections = [
@@ -31,7 +31,7 @@ def told(page: str) -> str:
 
 def write() -> None:
     """Have the page say what was measured last."""
-    PAGE.write_text(told(PAGE.read_text("utf-8")), "utf-8")
+    PAGE.write_text(page_with_figures(PAGE.read_text("utf-8")), "utf-8")
 
 
 def _read(place: Path) -> dict[str, Any] | None:

@@ -35,17 +35,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pods", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60)
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     if os.geteuid() != 0:
         sys.stderr.write("measuring an agent takes root: its pods get cgroups of their own\n")
         return 1
     with tempfile.TemporaryDirectory(prefix="nodewright-idle.") as folder:
-        found = idle_figures(Path(folder), told.pods, told.seconds)
+        result = idle_figures(Path(folder), arguments.pods, arguments.seconds)
     FIGURES.parent.mkdir(exist_ok=True)
-    FIGURES.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
-    sys.stdout.write(json.dumps(found, indent=2) + "\n")
-    GUIDE.write_text(told_in(GUIDE.read_text("utf-8"), found), "utf-8")
-    return 0 if all(found[name] < most for name, most in TARGETS.items()) else 1
+    FIGURES.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    GUIDE.write_text(told_in(GUIDE.read_text("utf-8"), result), "utf-8")
+    return 0 if all(result[name] < most for name, most in TARGETS.items()) else 1
 
 
 def told_in(page: str, found: dict[str, Any]) -> str:
@@ -123,7 +123,7 @@ def _answers(client: AgentClient) -> bool:
 
 def count_running(client: AgentClient) -> int:
     """Number of the agent's pods that run."""
-    return sum(one["status"].get("phase") == "Running" for one in client.get("api/v1/pods")["items"])
+    return sum(each["status"].get("phase") == "Running" for each in client.get("api/v1/pods")["items"])
 
 
 def _wakes(pid: int) -> int:
@@ -137,10 +137,10 @@ def _wakes(pid: int) -> int:
 
 
 def _commit() -> str:
-    found = subprocess.run(
+    process = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    return found.stdout.strip()
+    return process.stdout.strip()
 
 
 def sleeping_pod(number: int) -> dict[str, Any]:

@@ -134,8 +134,8 @@ def _measured(folder: Path, selection: Sequence[str]) -> dict[str, float]:
             print(run.stdout[-2000:], run.stderr[-2000:], sep="\n", file=sys.stderr)
             raise SystemExit(f"the benchmarks of {folder} did not run")
         figures: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    found = {figure["fullname"].removeprefix("benchmarks/"): figure for figure in figures["benchmarks"]}
-    return {row.test: row_seconds(row, found[row.test]) for row in ROWS if row.test in found}
+    document = {figure["fullname"].removeprefix("benchmarks/"): figure for figure in figures["benchmarks"]}
+    return {row.test: row_seconds(row, document[row.test]) for row in ROWS if row.test in document}
 
 
 @contextmanager

@@ -301,11 +301,11 @@ def _text(seconds: float) -> str:
 
 def main(figures: Path = FIGURES) -> None:
     """Write the page; the load is that of now."""
-    found = json.loads(figures.read_text("utf-8"))
+    result = json.loads(figures.read_text("utf-8"))
     if hasattr(os, "getloadavg"):
-        found["nodewright"] = {"load": f"{os.getloadavg()[1]:.1f}"}
+        result["nodewright"] = {"load": f"{os.getloadavg()[1]:.1f}"}
     paired = json.loads(PAIRED.read_text("utf-8")) if PAIRED.exists() else None
-    PAGE.write_text(page(found, paired), "utf-8")
+    PAGE.write_text(page(result, paired), "utf-8")
     print(f"{PAGE.relative_to(ROOT)} written")
 
 

@@ -88,8 +88,8 @@ def _values(parameter: click.Parameter) -> dict[str, Any]:
         elif part.islower() and len(parts) > 1:
             words[part] = ""
     has_machines = parts in (["FILE", "NAME"], ["name"])
-    found = {"words": words, "paths": paths, "from": "machines" if has_machines else ""}
-    return {key: value for key, value in found.items() if value}
+    document = {"words": words, "paths": paths, "from": "machines" if has_machines else ""}
+    return {key: value for key, value in document.items() if value}
 
 
 def _first_sentence(help_text: str) -> str:

@@ -59,26 +59,26 @@ class Ran:
 
 def blocks(text: str, *languages: str) -> Iterator[Block]:
     """The fenced blocks of these languages."""
-    for found in _BLOCK.finditer(text):
-        if found["language"] in languages:
-            start = found.start("body")
-            yield Block(found["language"], start, text.count("\n", 0, start) + 1, found["body"])
+    for match in _BLOCK.finditer(text):
+        if match["language"] in languages:
+            start = match.start("body")
+            yield Block(match["language"], start, text.count("\n", 0, start) + 1, match["body"])
 
 
-def shown(block: Block) -> list[Shown]:
+def console_commands(block: Block) -> list[Shown]:
     """The commands of a console block; a backslash at the end of a line continues it."""
-    found: list[Shown] = []
+    showns: list[Shown] = []
     lines = iter(enumerate(block.body.splitlines(keepends=True), block.line))
     for number, line in lines:
         if not line.startswith("$ "):
-            assert found, f"line {number}: a console block begins with a command"
-            found[-1] = Shown(found[-1].line, found[-1].command, found[-1].output + line)
+            assert showns, f"line {number}: a console block begins with a command"
+            showns[-1] = Shown(showns[-1].line, showns[-1].command, showns[-1].output + line)
             continue
         command = line[2:]
         while command.endswith("\\\n"):
             command += next(lines)[1]
-        found.append(Shown(number, command.rstrip("\n"), ""))
-    return found
+        showns.append(Shown(number, command.rstrip("\n"), ""))
+    return showns
 
 
 def is_run(command: str) -> bool:
@@ -118,7 +118,7 @@ def execute(command: str, *, columns: int = COLUMNS) -> Ran:
 def outputs(block: Block) -> Iterator[tuple[Shown, str]]:
     """Each command that is run here with what it prints now."""
     last = Ran("", 0)
-    for each in shown(block):
+    for each in console_commands(block):
         if each.command == LAST_CODE:
             yield each, f"{last.code}\n"
         elif is_run(each.command):
@@ -137,7 +137,7 @@ def refreshed(text: str) -> str:
     for block in reversed(list(blocks(text, "console"))):
         fresh = {each.line: printed for each, printed in outputs(block)}
         body = ""
-        for each in shown(block):
+        for each in console_commands(block):
             printed = fresh.get(each.line, each.output)
             kept = each.output if is_as_shown(each.output, printed) else _trimmed(printed)
             body += f"$ {each.command}\n{kept}"

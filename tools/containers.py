@@ -121,7 +121,7 @@ def _churn(agent: Agent, names: list[str], in_flight: int, choose: random.Random
             running.append(waiting.pop())
             agent.write(running[-1], choose.choice(({}, EXCLUSIVE if len(running) == 1 else {})))
         agent.until(lambda: any(map(agent.runs, running)), f"one of {running} runs", _PRECISION_S)
-        name = choose.choice([one for one in running if agent.runs(one)])
+        name = choose.choice([text for text in running if agent.runs(text)])
         agent.drop(name)
         running.remove(name)
 
@@ -162,12 +162,12 @@ async def _held(endpoint: str) -> tuple[int, int]:
 
 def evictions(times: int) -> dict[str, Any]:
     """How late the signal is for a container that grows by 512 MiB a second, at the node and below all pods' limit."""
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     with Containerd() as containerd:
         for where in ThresholdScope:
-            found[where.value] = race_figures(asyncio.run(container_races(containerd, where, times)))
+            document[where.value] = race_figures(asyncio.run(container_races(containerd, where, times)))
     return {
-        **found,
+        **document,
         "commit": commit(),
         "date": time.strftime("%Y-%m-%d"),
         "loadAverage": round(os.getloadavg()[1], 1),
@@ -191,7 +191,7 @@ async def _alone_s(agent: Agent, name: str) -> float:
     runtime = CRIRuntime(CRIChannel(agent.containerd.endpoint), owner="alone")
     container = Container(name="app", image=APP)
     pod = Pod(ObjectMeta(name=name, namespace="default", uid=name), PodSpec(host_network=True))
-    wish = ContainerConfig(
+    container_config = ContainerConfig(
         pod=pod,
         container=container,
         attempt=0,
@@ -211,7 +211,7 @@ async def _alone_s(agent: Agent, name: str) -> float:
             pod=pod, attempt=0, cgroup_parent=group, log_directory=str(agent.root / "logs" / name)
         )
     )
-    await runtime.start_container(await runtime.create_container(sandbox, wish))
+    await runtime.start_container(await runtime.create_container(sandbox, container_config))
     await asyncio.to_thread(agent.until, partial(agent.runs, name), f"{name} runs", _PRECISION_S)
     took_s = ((agent.started / name).stat().st_mtime_ns - began_ns) / 10**9
     await runtime.stop_sandbox(sandbox)
@@ -228,22 +228,25 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=500)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--into", type=Path, help="the file for the figures; default: one in docs/figures")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     if why := lacking():
         print(f"left out: {why}", file=sys.stderr)
         return
-    if told.what == "demo":
+    if arguments.what == "demo":
         demo()
         return
-    match told.what:
+    match arguments.what:
         case "measure":
-            found, place = measure(told.times), FIGURES
+            found, place = measure(arguments.times), FIGURES
         case "soak":
-            found, place = soak(told.pods, _IN_FLIGHT, told.seed), FIGURES.with_name("containers-soak.json")
+            found, place = (
+                soak(arguments.pods, _IN_FLIGHT, arguments.seed),
+                FIGURES.with_name("containers-soak.json"),
+            )
         case _:
-            found, place = evictions(told.times), FIGURES.with_name("containers-evictions.json")
+            found, place = evictions(arguments.times), FIGURES.with_name("containers-evictions.json")
     text = json.dumps(found, indent=2)
-    (told.into or place).write_text(f"{text}\n")
+    (arguments.into or place).write_text(f"{text}\n")
     print(text)
 
 

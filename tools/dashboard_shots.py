@@ -56,19 +56,19 @@ def pods() -> list[Pod]:
         "edge",
         "auth",
     )
-    found = []
+    result = []
     for number in range(44):
         name, namespace = f"{names[number % 11]}-{number // 11}", ("shop", "ml", "data")[number % 3]
         metadata = {"namespace": namespace, "uid": f"uid-{number}"}
         if number % 4 == 3:
-            found.append(a_pod(name, "500m/1Gi", metadata=metadata))
+            result.append(a_pod(name, "500m/1Gi", metadata=metadata))
             continue
-        asked = {"cpu": str((1, 2, 4, 8)[number * 7 % 4]), "memory": f"{(2, 4, 16)[number % 3]}Gi"}
+        document = {"cpu": str((1, 2, 4, 8)[number * 7 % 4]), "memory": f"{(2, 4, 16)[number % 3]}Gi"}
         if number % 8 == 5:
-            asked["nvidia.com/gpu"] = "1"
-        found.append(a_pod(name, asked, asked, metadata=metadata))
-    found.append(a_guaranteed_pod("train-xl", "200/64Gi", priority=100))
-    return found
+            document["nvidia.com/gpu"] = "1"
+        result.append(a_pod(name, document, document, metadata=metadata))
+    result.append(a_guaranteed_pod("train-xl", "200/64Gi", priority=100))
+    return result
 
 
 async def _fill(stand: DashboardAgent) -> None:

@@ -52,9 +52,9 @@ def main(what: str = "series") -> int:
     if what == "series":
         _write(SERIES, {"runs": [_measured(*run) for run in RUNS]})
     elif what == "million":
-        found = _measured(*WHOLE)
-        missed = any(found[name] >= most for name, most in TARGETS.items())
-        _write(MILLION, {**found, "targets": TARGETS})
+        measured = _measured(*WHOLE)
+        missed = any(measured[name] >= most for name, most in TARGETS.items())
+        _write(MILLION, {**measured, "targets": TARGETS})
     PICTURE.write_text(picture(_known()), "utf-8")
     print(f"{PICTURE.relative_to(ROOT)} written")
     return int(missed)
@@ -74,20 +74,20 @@ def _measured(nodes: int, pods: int) -> dict[str, Any]:
             run = subprocess.Popen([*command, "--nodes", str(files[0]), "--pods", str(files[1])], stdout=file)
             _, status, used = os.wait4(run.pid, 0)
         wall_s = time.perf_counter() - began
-        told = output.read_text("utf-8").splitlines()[0]
+        splitlines = output.read_text("utf-8").splitlines()[0]
     if os.waitstatus_to_exitcode(status) not in (0, 3):
         raise SystemExit(f"the run of {pods} pods failed")
-    found = {
+    document = {
         "nodes": nodes,
         "pods": pods,
         "cpuSeconds": round(used.ru_utime + used.ru_stime, 1),
         "wallSeconds": round(wall_s, 1),
         "rssMiB": round(_rss_bytes(used) / 2**20),
         "loadAverage": round(load, 1),
-        "told": told,
+        "told": splitlines,
     }
-    print(found, flush=True)
-    return found
+    print(document, flush=True)
+    return document
 
 
 def _rss_bytes(used: resource.struct_rusage) -> int:
@@ -119,10 +119,10 @@ def _known() -> dict[str, list[Point]]:
     """By the number of nodes in words, pods and CPU seconds of each run that was measured."""
     runs = json.loads(SERIES.read_text("utf-8"))["runs"] if SERIES.exists() else []
     runs += [json.loads(MILLION.read_text("utf-8"))] if MILLION.exists() else []
-    found: dict[int, list[Point]] = {}
+    document: dict[int, list[Point]] = {}
     for run in runs:
-        found.setdefault(run["nodes"], []).append((run["pods"], run["cpuSeconds"]))
-    return {f"{nodes:,} nodes": sorted(points) for nodes, points in sorted(found.items())}
+        document.setdefault(run["nodes"], []).append((run["pods"], run["cpuSeconds"]))
+    return {f"{nodes:,} nodes": sorted(points) for nodes, points in sorted(document.items())}
 
 
 def picture(series: Mapping[str, Sequence[Point]], axis: str = "pods") -> str:

@@ -207,17 +207,17 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=110)
     parser.add_argument("--show", action="store_true", help="show the figures, write none")
-    asked = parser.parse_args()
-    with _agent(asked.pods) as agent:
-        agent.wait(asked.pods)
-        found = measured(agent, asked.rate, asked.seconds)
-    found = {"pods": asked.pods, **found}
-    print(json.dumps(found, indent=2))
-    if not asked.show:
-        FIGURES.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
-        GUIDE.write_text(told_in(GUIDE.read_text("utf-8"), found), "utf-8")
-    is_fast = found["requestsPerSecond"] >= asked.rate * 0.99
-    return int(bool(found["errors"]) or not is_fast or found["rssMiB"]["growth"] > MOST_GROWTH_MIB)
+    arguments = parser.parse_args()
+    with _agent(arguments.pods) as agent:
+        agent.wait(arguments.pods)
+        result = measured(agent, arguments.rate, arguments.seconds)
+    result = {"pods": arguments.pods, **result}
+    print(json.dumps(result, indent=2))
+    if not arguments.show:
+        FIGURES.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+        GUIDE.write_text(told_in(GUIDE.read_text("utf-8"), result), "utf-8")
+    is_fast = result["requestsPerSecond"] >= arguments.rate * 0.99
+    return int(bool(result["errors"]) or not is_fast or result["rssMiB"]["growth"] > MOST_GROWTH_MIB)
 
 
 def told_in(page: str, found: dict[str, Any]) -> str:
@@ -260,7 +260,7 @@ def measured(agent: Agent, rate: int, seconds: float) -> dict[str, Any]:
             rss.append(agent.rss_mib())
         clients = going_on.get()
     used = agent.cpu_s() - cpu_s
-    took = max(one.ended_s for one in clients) - min(one.began_s for one in clients)
+    took = max(client.ended_s for client in clients) - min(client.began_s for client in clients)
     errors = [error for client in clients for error in client.errors]
     count = sum(len(each) for client in clients for each in client.took_s.values())
     return {
@@ -313,15 +313,15 @@ def _agent(pods: int) -> Iterator[Agent]:
 
 def _free_ports(count: int) -> list[int]:
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in held]
-    for one in held:
-        one.close()
+    ports = [int(socket.getsockname()[1]) for socket in held]
+    for each in held:
+        each.close()
     return ports
 
 
 def _commit() -> str:
-    asked = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    texts = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(texts, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support.live_agent import LiveAgent, live_agent
 
 from nodewright.formats.manifests import workloads_from
-from tools.agent_figures import PAGE, told
+from tools.agent_figures import PAGE, page_with_figures
 from tools.source import ROOT
 
 PODS = 20
@@ -35,7 +35,7 @@ def main() -> int:
     """Measure and write; 1 where the target is missed."""
     starts, shims, stops, cpu_s = asyncio.run(_measured())
     median = statistics.median(starts)
-    PAGE.write_text(told(_page(starts, shims, stops, cpu_s)), encoding="utf-8")
+    PAGE.write_text(page_with_figures(_page(starts, shims, stops, cpu_s)), encoding="utf-8")
     print(f"start: median {median * 1000:.0f} ms of {len(starts)}; {PAGE.relative_to(ROOT)} written")
     return int(median >= TARGET_S)
 

@@ -31,15 +31,18 @@ def figures(rounds: Iterable[RaceResult]) -> dict[str, Any]:
     >>> figures([race, msgspec.structs.replace(race, signalled_ms=60)])["signalled_ms"]
     {'median': 40.0, 'worst': 60}
     """
-    found = tuple(rounds)
-    signalled, dead = [one.signalled_ms for one in found], [one.dead_ms for one in found]
+    race_results = tuple(rounds)
+    signalled, dead = (
+        [race_result.signalled_ms for race_result in race_results],
+        [race_result.dead_ms for race_result in race_results],
+    )
     return {
-        "rounds": len(found),
-        "slowest_growth_mib_s": min(one.rate for one in found) >> 20,
+        "rounds": len(race_results),
+        "slowest_growth_mib_s": min(race_result.rate for race_result in race_results) >> 20,
         "signalled_ms": {"median": statistics.median(signalled), "worst": max(signalled)},
         "dead_ms": {"median": statistics.median(dead), "worst": max(dead)},
-        "oom_kills": sum(one.oom_kills for one in found),
-        "evicted": sum(one.reason == "Evicted" for one in found),
+        "oom_kills": sum(race_result.oom_kills for race_result in race_results),
+        "evicted": sum(race_result.reason == "Evicted" for race_result in race_results),
     }
 
 
@@ -62,7 +65,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         levels = {where.value: run_races(Path(folder), where, options.rounds) for where in ThresholdScope}
         look_us = reading_cost(Path(folder))
-    found = {level: figures(rounds) for level, rounds in levels.items()}
+    result = {level: figures(rounds) for level, rounds in levels.items()}
     BUILD.mkdir(exist_ok=True)
     kept = BUILD / f"pressure-{commit()}.json"
     document = {
@@ -70,14 +73,14 @@ def main() -> int:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "load_average": round(os.getloadavg()[0], 1),
         "cost_of_a_look_us": look_us,
-        "levels": found,
+        "levels": result,
     }
     PRESSURE.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
     write()
     rounds = {level: msgspec.to_builtins(each) for level, each in levels.items()}
     kept.write_text(json.dumps({**document, "rounds": rounds}, indent=2) + "\n", "utf-8")
     print(json.dumps(document, indent=2))
-    return 0 if all(map(is_won, found.values())) else 1
+    return 0 if all(map(is_won, result.values())) else 1
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ LAYERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LocatedSection:
     """A section of a docstring and where it stands: a module, or a symbol in it."""
 
     module: Module
@@ -115,14 +115,20 @@ class Said:
         return f"{self.module.name}.{self.symbol.name}" if self.symbol else self.module.name
 
 
-def said(name: str) -> list[Said]:
+def sections_named(name: str) -> list[LocatedSection]:
     """Every section of that name, in the order of the layers."""
-    found = []
+    result = []
     for module in sorted(modules("src"), key=_order):
-        found += [Said(module, None, each) for each in sections(module.docstring) if each.name == name]
+        result += [
+            LocatedSection(module, None, each) for each in sections(module.docstring) if each.name == name
+        ]
         for symbol in module.symbols:
-            found += [Said(module, symbol, each) for each in sections(symbol.docstring) if each.name == name]
-    return found
+            result += [
+                LocatedSection(module, symbol, each)
+                for each in sections(symbol.docstring)
+                if each.name == name
+            ]
+    return result
 
 
 def departures() -> str:
@@ -134,7 +140,7 @@ def departures() -> str:
         "sections of docstrings by `make docs`.",
     ]
     module = ""
-    for each in said("Departs"):
+    for each in sections_named("Departs"):
         if each.module.name != module:
             module = each.module.name
             lines += ["", f"## {module}", ""]
@@ -145,8 +151,8 @@ def departures() -> str:
 
 def followed() -> str:
     """The page that lists, by source, what follows it."""
-    by_source: dict[str, list[Said]] = defaultdict(list)
-    for each in said("Follows"):
+    by_source: dict[str, list[LocatedSection]] = defaultdict(list)
+    for each in sections_named("Follows"):
         by_source[", ".join(each.section.text.split(", ")[:2])].append(each)
     lines = [
         "# Sources",

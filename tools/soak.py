@@ -43,9 +43,11 @@ def keep_wear(worn: Path) -> None:
         "on this machine": worn.with_name(f"live-{worn.name}"),
         "on this machine, 110 at once": worn.with_name(f"waves-{worn.name}"),
     }
-    found = {what: json.loads(place.read_text("utf-8")) for what, place in places.items() if place.exists()}
-    if found:
-        WEAR.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+    document = {
+        what: json.loads(place.read_text("utf-8")) for what, place in places.items() if place.exists()
+    }
+    if document:
+        WEAR.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
         write()
 
 
@@ -85,12 +87,12 @@ def main() -> int:
     }
     environment = {**os.environ, **kills, "FAULT_SEED": str(options.seed)}
     ran = subprocess.run([*command, *laws, *options.tests], cwd=ROOT, env=environment, check=False)
-    found = figures(
+    result = figures(
         results.read_text("utf-8"), seed=options.seed, commit=commit(), seconds=time.monotonic() - began_s
     )
     kept = BUILD / f"soak-{commit()}.json"
-    kept.write_text(json.dumps(found, indent=2) + "\n", "utf-8")
-    print(f"{kept.relative_to(ROOT)}: {found}")
+    kept.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    print(f"{kept.relative_to(ROOT)}: {result}")
     keep_wear(kills_at)
     keep_damage(kills_at.with_name(f"damage-{kills_at.name}"))
     keep_cluster(kills_at.with_name(f"cluster-{kills_at.name}"))

@@ -95,16 +95,16 @@ class Module:
 
     def imported(self) -> set[str]:
         """The names of modules (and of things in them) that it imports, wherever that stands."""
-        found: set[str] = set()
+        texts: set[str] = set()
         for node in _statements(self.tree):
             if isinstance(node, ast.Import):
-                found.update(alias.name for alias in node.names)
+                texts.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{self.place}: relative import"
                 assert node.module is not None
-                found.add(node.module)
-                found.update(f"{node.module}.{alias.name}" for alias in node.names)
-        return found
+                texts.add(node.module)
+                texts.update(f"{node.module}.{alias.name}" for alias in node.names)
+        return texts
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
@@ -119,8 +119,8 @@ def _statements(tree: ast.Module) -> Iterator[ast.AST]:
 
 def modules(*folders: str) -> tuple[Module, ...]:
     """The Python files below folders of the project that people wrote, sorted by path."""
-    found = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    paths = (path for path in found if not path.stem.endswith("_pb2"))
+    result = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    paths = (path for path in result if not path.stem.endswith("_pb2"))
     return tuple(_module(path) for path in sorted(paths))
 
 
@@ -135,17 +135,17 @@ def sections(docstring: str) -> tuple[Section, ...]:
     >>> sections("Yes.\n\nUnits: bytes,\n    rounded up.\nDeparts: never.")
     (Section(name='Units', text='bytes, rounded up.'), Section(name='Departs', text='never.'))
     """
-    found: list[Section] = []
+    sections: list[Section] = []
     continues = False
     for line in inspect.cleandoc(docstring).splitlines():
         if start := _SECTION.fullmatch(line):
-            found.append(Section(start[1], start[2].strip()))
+            sections.append(Section(start[1], start[2].strip()))
             continues = True
         elif continues and line.startswith(" "):
-            found[-1] = Section(found[-1].name, f"{found[-1].text} {line.strip()}")
+            sections[-1] = Section(sections[-1].name, f"{sections[-1].text} {line.strip()}")
         else:
             continues = False
-    return tuple(found)
+    return tuple(sections)
 
 
 def _symbols(parent: ast.AST, prefix: str) -> Iterator[Symbol]:

@@ -19,14 +19,14 @@ def amounts(question: dict[str, Any]) -> dict[str, Any]:
     host = ConfigHost(machine=machine)
     config = kubelet_config_from(question["kubeletConfiguration"], "vector", host=host).config
     devices = {
-        name: (len(found), sum(one.get("healthy", True) for one in found))
+        name: (len(found), sum(each.get("healthy", True) for each in found))
         for name, found in question["devices"].items()
     }
-    found = node_resources(machine, question["rootFsCapacity"], config, devices)
-    assert found.over_reserved == ()
+    result = node_resources(machine, question["rootFsCapacity"], config, devices)
+    assert result.over_reserved == ()
     return {
-        "capacity": {name: str(amount) for name, amount in found.capacity.items()},
-        "allocatable": {name: str(amount) for name, amount in found.allocatable.items()},
+        "capacity": {name: str(amount) for name, amount in result.capacity.items()},
+        "allocatable": {name: str(amount) for name, amount in result.allocatable.items()},
     }
 
 

@@ -36,16 +36,16 @@ def as_scenario(vector: dict[str, Any]) -> LoadedScenario:
 
 def decided(one: EventOutcome) -> dict[str, Any]:
     """What came of an event, as it was recorded."""
-    found: dict[str, Any] = {"pods": list(one.final_state.pods)}
+    document: dict[str, Any] = {"pods": list(one.final_state.pods)}
     if one.decision is None:
-        return found
-    found |= {"uid": one.pod.uid if one.pod else "", "admitted": one.decision == "admitted"}
+        return document
+    document |= {"uid": one.pod.uid if one.pod else "", "admitted": one.decision == "admitted"}
     if one.victims is not None:
-        found["preempted"] = [victim.pod.uid for victim in one.victims.victims]
-    if not found["admitted"]:
-        said = kubelet_text(one.because[0])
-        found |= {"reason": said.reason, "message": said.message}
-    return found
+        document["preempted"] = [victim.pod.uid for victim in one.victims.victims]
+    if not document["admitted"]:
+        result = kubelet_text(one.because[0])
+        document |= {"reason": result.reason, "message": result.message}
+    return document
 
 
 def expected(event: dict[str, Any]) -> dict[str, Any]:

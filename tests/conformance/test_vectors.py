@@ -42,9 +42,9 @@ def machines() -> Mapping[str, Any]:
 def recorded(family: str, release: str) -> list[Vector]:
     """The vectors of a family and a release that a rule can answer, as many as the shares say."""
     files = [VECTORS / f"{family}.jsonl.gz", RELEASES / "extra" / f"{family}.jsonl.gz"]
-    found = list(vectors_of_release([str(file) for file in files if file.exists()], release))
-    vectors = [vector for vector in found if isinstance(vector, Vector) and vector.family == family]
-    assert len(found) == len(vectors) >= 400
+    result = list(vectors_of_release([str(file) for file in files if file.exists()], release))
+    vectors = [vector for vector in result if isinstance(vector, Vector) and vector.family == family]
+    assert len(result) == len(vectors) >= 400
     return [
         vector
         for vector in vectors

@@ -101,7 +101,7 @@ CASES = {
 }  # fmt: skip
 
 
-def told(directory: Path) -> Iterator[str]:
+def error_lines(directory: Path) -> Iterator[str]:
     document = yaml.safe_load(profile_yaml(profile_document(SOUND)))
     node = directory / "node.yaml"
     for case, change in CASES.items():
@@ -113,7 +113,7 @@ def told(directory: Path) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_invalid_nodes_are_rejected_with_path_value_and_rule(tmp_path: Path) -> None:
-    text = "".join(told(tmp_path))
+    text = "".join(error_lines(tmp_path))
     if os.environ.get("REFRESH_GOLDEN"):
         STORED.write_text(text, "utf-8")
     assert text == STORED.read_text("utf-8")

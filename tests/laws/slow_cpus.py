@@ -53,10 +53,10 @@ class Machine:
         return sorted(units, key=lambda number: (len(self.where(free, unit, number)), number))
 
     def below(self, free: CPUs, outer: list[int], outer_unit: str, unit: str) -> list[int]:
-        found = []
+        result = []
         for number in outer:
-            found += self.sorted(free, self.of(self.where(free, outer_unit, number), unit), unit)
-        return found
+            result += self.sorted(free, self.of(self.where(free, outer_unit, number), unit), unit)
+        return result
 
     @property
     def numa_first(self) -> bool:
@@ -189,9 +189,9 @@ def thousandths(number: float) -> float:
 
 
 def deviation(amounts: Iterable[int]) -> float:
-    found = list(amounts)
-    mean = thousandths(sum(found) / len(found))
-    return thousandths(math.sqrt(math.fsum((each - mean) ** 2 for each in found) / len(found)))
+    numbers = list(amounts)
+    mean = thousandths(sum(numbers) / len(numbers))
+    return thousandths(math.sqrt(math.fsum((each - mean) ** 2 for each in numbers) / len(numbers)))
 
 
 @dataclass

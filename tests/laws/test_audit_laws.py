@@ -74,8 +74,8 @@ def test_nothing_is_found_in_what_the_agent_leaves_behind(
     kinds: list[str], version: int, gone: bool, kubelet: dict[str, Any]
 ) -> None:
     evidence = left_behind(kinds, version=version, gone=gone, **kubelet)
-    for told in (evidence, *without_one(evidence)):
-        assert audit_of(told).discrepancies == ()
+    for each in (evidence, *without_one(evidence)):
+        assert audit_of(each).discrepancies == ()
 
 
 @given(KINDS.filter(bool), st.sampled_from([1, 2]), st.randoms(use_true_random=False))
@@ -83,8 +83,11 @@ def test_what_somebody_changed_is_found_once(kinds: list[str], version: int, ran
     evidence = left_behind(kinds, version=version, gone=False, **BOTH)
     changes = [*of_state(evidence), *of_resources(evidence), *of_files(evidence)]
     for change in random.sample(changes, min(len(changes), 12)):
-        found = audit_of(change.evidence).discrepancies
-        assert [(one.kind, one.pod, one.container, one.field) for one in found] == [change.found]
+        discrepancies = audit_of(change.evidence).discrepancies
+        assert [
+            (discrepancy.kind, discrepancy.pod, discrepancy.container, discrepancy.field)
+            for discrepancy in discrepancies
+        ] == [change.found]
 
 
 def without_one(evidence: AuditEvidence) -> Iterator[AuditEvidence]:
@@ -96,7 +99,7 @@ def without_one(evidence: AuditEvidence) -> Iterator[AuditEvidence]:
 
 
 def named(evidence: AuditEvidence) -> dict[str, str]:
-    return {one.uid: one.full_name for one in evidence.pods or ()}
+    return {pod.uid: pod.full_name for pod in evidence.pods or ()}
 
 
 def of_state(evidence: AuditEvidence) -> Iterator[Change]:
@@ -199,6 +202,6 @@ def of_files(evidence: AuditEvidence) -> Iterator[Change]:
                 file, DiscrepancyKind.CGROUP_FILE
             )
             field = {CPUS: "cpus", MEMS: "memory"}.get(file, file)
-            said = {CPUS: "0,5,7", MEMS: "5"}.get(file, "4321")
-            changed = replace(groups, texts={**groups.texts, path: {**texts, file: said}})
+            text = {CPUS: "0,5,7", MEMS: "5"}.get(file, "4321")
+            changed = replace(groups, texts={**groups.texts, path: {**texts, file: text}})
             yield Change(replace(evidence, cgroups=changed), (kind, who, name, field))

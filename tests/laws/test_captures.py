@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import assume, given
 from msgspec.structs import replace
-from tests.laws.test_nodes import Script, is_flagged, played, scripts, told
+from tests.laws.test_nodes import Script, is_flagged, played, reported_allocations, scripts
 
 from nodewright.engine import Node
 from nodewright.kubernetes.node_profile import NodePart, NodeProfile, PodAllocations
@@ -26,22 +26,28 @@ def test_capturing_a_simulated_nodes_directory_gives_what_its_pods_hold(script: 
     history = list(played(script))
     assume(not any(is_flagged(answer) for _, answer in history))
     node, spec = history[-1][0], script.profile.spec
-    said = tuple(one for each in node.pods for one in told(each, placement_of(node.state, each)))
-    expected = pod_allocations(replace(spec, pods=node.pods, allocations=said))
+    container_allocations = tuple(
+        reported_allocation
+        for each in node.pods
+        for reported_allocation in reported_allocations(each, placement_of(node.state, each))
+    )
+    expected = pod_allocations(replace(spec, pods=node.pods, allocations=container_allocations))
     with tempfile.TemporaryDirectory() as directory:
-        root = read_kubelet_root(written(Path(directory), node, script.profile))
+        root = read_kubelet_root(write_kubelet_files(Path(directory), node, script.profile))
     known = captured_node(
         NodeSources(base=script.profile, kubelet_root=root, pods=NodePods(node="n", pods=tuple(node.pods)))
     )
     assert holding(pod_allocations(known.profile.spec)) == holding(expected)
-    assert {one.part for one in known.profile.spec.not_judged} <= {NodePart.DEVICES}
+    assert {unknown_node_part.part for unknown_node_part in known.profile.spec.not_judged} <= {
+        NodePart.DEVICES
+    }
     # Without the pods there are stand-ins, which hold the same.
     strangers = captured_node(NodeSources(base=script.profile, kubelet_root=root)).profile.spec
     assert holding(pod_allocations(strangers)) == holding(expected)
     assert {pod.uid for pod in strangers.pods} == {pod.uid for pod in node.pods}
 
 
-def written(directory: Path, node: Node, profile: NodeProfile) -> Path:
+def write_kubelet_files(directory: Path, node: Node, profile: NodeProfile) -> Path:
     """What the node's kubelet would have written."""
     config, held = node.config.parts.kubelet, node.state.held
     typed = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}

@@ -41,11 +41,11 @@ class Question:
         return qos_class(self.pod) is QOSClass.GUARANTEED
 
     def answers(self) -> dict[str, Suggestion]:
-        found = suggested_changes(
+        counterfactuals = suggested_changes(
             self.node.state, self.pod, step(self.node.state, PodAdded(with_defaults(self.pod)))
         )
-        assert not found.cut_short
-        return {suggestion.kind: suggestion for suggestion in found.suggestions}
+        assert not counterfactuals.cut_short
+        return {suggestion.kind: suggestion for suggestion in counterfactuals.suggestions}
 
 
 @st.composite
@@ -57,8 +57,8 @@ def questions(draw: st.DrawFn) -> Question:
     for pod in node.pods:
         if draw(st.booleans()):
             node = node.without_pod(pod.uid)
-    asked = [draw(guaranteed_pods(f"new{at}")) for at in range(3)]
-    refused = next((pod for pod in asked if not node.admit(pod).admitted), None)
+    pods = [draw(guaranteed_pods(f"new{at}")) for at in range(3)]
+    refused = next((pod for pod in pods if not node.admit(pod).admitted), None)
     assume(refused is not None)
     assert refused is not None
     return Question(profile, node, refused)
@@ -107,17 +107,17 @@ def all_below(question: Question, resource: str) -> Iterator[tuple[int, Pod]]:
     """By how much one container asks for less, and the pod that it makes: all there are, the least first."""
     config = question.node.config.parts.kubelet
     may_be_pinned = config.cpu_manager_policy == "static" and question.is_guaranteed
-    found = []
+    result = []
     for name, was in asked_by(question.pod, resource).items():
         unit = UNITS[resource]
         amounts = range((was - 1) // unit * unit, 0, -unit)
         if resource == "cpu" and not (may_be_pinned and was % 1000 == 0):
             # Of those that share CPUs, each thousandth counts: some will do, for less is never worse.
             each = [now for now in range(was - 1, 0, -1) if now % 1000 or not may_be_pinned]
-            found += [(was - now, name, now) for now in (*each[:7], *each[7:-7:53], *each[-7:])]
+            result += [(was - now, name, now) for now in (*each[:7], *each[7:-7:53], *each[-7:])]
         else:
-            found += [(was - now, name, now) for now in amounts]
-    for extent, name, now in sorted(found):
+            result += [(was - now, name, now) for now in amounts]
+    for extent, name, now in sorted(result):
         yield extent, asking_for(question.pod, {name: now}, resource)
 
 
@@ -138,23 +138,23 @@ def check(question: Question, found: Suggestion | None, changes: Iterator[tuple[
 
 @given(questions())
 def test_no_smaller_request_change_lets_the_pod_in(question: Question) -> None:
-    found = question.answers()
+    answers = question.answers()
     for resource, kind in (("cpu", "fewer CPUs"), ("memory", "less memory"), (GPU, f"fewer {GPU}")):
         # Whole cores come first, and the same change is told once.
-        same = found.get("whole cores") if resource == "cpu" else None
-        check(question, found.get(kind) or same, all_below(question, resource))
-    check_more_cpus(question, found)
-    check_whole_cores(question, found.get("whole cores"))
+        same = answers.get("whole cores") if resource == "cpu" else None
+        check(question, answers.get(kind) or same, all_below(question, resource))
+    check_more_cpus(question, answers)
+    check_whole_cores(question, answers.get("whole cores"))
 
 
 def check_more_cpus(question: Question, found: dict[str, Suggestion]) -> None:
     """No fewer CPUs on top would do than those suggested."""
     cpus = question.node.config.parts.machine.num_cores
     pinned = question.node.config.parts.kubelet.cpu_manager_policy == "static" and question.is_guaranteed
-    asked = asked_by(question.pod, "cpu")
+    document = asked_by(question.pod, "cpu")
     every = sorted(
         (now * 1000 - was, name, now * 1000)
-        for name, was in asked.items()
+        for name, was in document.items()
         if pinned and was % 1000 == 0
         for now in range(was // 1000 + 1, cpus + 1)
     )
@@ -165,8 +165,8 @@ def check_more_cpus(question: Question, found: dict[str, Suggestion]) -> None:
 def check_whole_cores(question: Question, found: Suggestion | None) -> None:
     """No whole cores nearer to what is asked for would do."""
     smt = len(question.node.config.parts.machine.topology[0].cores[0].thread_ids)
-    asked = asked_by(question.pod, "cpu")
-    whole = {name: was // 1000 for name, was in asked.items() if was % 1000 == 0}
+    document = asked_by(question.pod, "cpu")
+    whole = {name: was // 1000 for name, was in document.items() if was % 1000 == 0}
     odd = {name: count for name, count in whole.items() if count % smt}
     if found is None:
         options = question.node.config.parts.kubelet.cpu_manager_policy_options
@@ -175,7 +175,11 @@ def check_whole_cores(question: Question, found: Suggestion | None) -> None:
     ways = product(*([count - count % smt, count - count % smt + smt] for count in odd.values()))
     rounded = ({name: count * 1000 for name, count in zip(odd, way, strict=True)} for way in ways if all(way))
     every = sorted(
-        ((sum(abs(now[name] - asked[name]) for name in odd), sorted(now.items())) for now in rounded if odd),
+        (
+            (sum(abs(now[name] - document[name]) for name in odd), sorted(now.items()))
+            for now in rounded
+            if odd
+        ),
     )
     check(question, found, ((extent, asking_for(question.pod, dict(now), "cpu")) for extent, now in every))
 
@@ -185,21 +189,21 @@ def check_whole_cores(question: Question, found: Suggestion | None) -> None:
 
 @given(questions())
 def test_no_smaller_pod_frees_enough(question: Question) -> None:
-    found = question.answers().get("a pod that leaves")
+    suggestion = question.answers().get("a pod that leaves")
     has = question.node.config.view.allocatable
     for other in sorted(question.node.pods, key=lambda pod: (share(pod, has), pod.full_name)):
         admitted = question.node.without_pod(other.uid).admit(question.pod).admitted
-        if found is not None:
-            assert isinstance(found.change, PodLeaves)
-            if found.change.pod.uid == other.uid:
+        if suggestion is not None:
+            assert isinstance(suggestion.change, PodLeaves)
+            if suggestion.change.pod.uid == other.uid:
                 assert admitted
                 break
         assert not admitted
 
 
 def share(pod: Pod, has: Mapping[str, int]) -> Fraction:
-    asked = scheduler_requests(pod)
-    return sum((Fraction(amount, has[name]) for name, amount in asked.items() if has.get(name)), Fraction())
+    result = scheduler_requests(pod)
+    return sum((Fraction(amount, has[name]) for name, amount in result.items() if has.get(name)), Fraction())
 
 
 def placed_anew(question: Question, **settings: Any) -> tuple[Node | None, set[str]]:
@@ -232,8 +236,8 @@ def other_settings(question: Question) -> Iterator[tuple[str, list[dict[str, Any
     policy, scope = given["topologyManagerPolicy"], given["topologyManagerScope"]
     if policy != "none":
         at = POLICIES.index(policy)
-        near = sorted(range(4), key=lambda one: (abs(one - at), one))[1:]
-        yield "topologyManagerPolicy", [{"topologyManagerPolicy": POLICIES[one]} for one in near]
+        near = sorted(range(4), key=lambda number: (abs(number - at), number))[1:]
+        yield "topologyManagerPolicy", [{"topologyManagerPolicy": POLICIES[number]} for number in near]
         yield (
             "topologyManagerScope",
             [{"topologyManagerScope": "pod" if scope == "container" else "container"}],
@@ -255,7 +259,7 @@ def other_settings(question: Question) -> Iterator[tuple[str, list[dict[str, Any
 
 @given(questions())
 def test_settings_are_suggested_exactly_if_they_let_the_pod_in_and_lose_no_pod(question: Question) -> None:
-    found = question.answers()
+    answers = question.answers()
     _, lost_anyway = placed_anew(question)
     refused_by_manager = question.node.admit(question.pod).reason not in {"OutOfcpu", "OutOfmemory"}
     for kind, values in other_settings(question) if refused_by_manager else ():
@@ -265,13 +269,13 @@ def test_settings_are_suggested_exactly_if_they_let_the_pod_in_and_lose_no_pod(q
             if node is not None and lost <= lost_anyway and node.admit(question.pod).admitted:
                 working.append(value)
         if not working:
-            assert kind not in found, kind
+            assert kind not in answers, kind
             continue
-        change = found[kind].change
+        change = answers[kind].change
         assert isinstance(change, SettingsChanged)
         first = change.settings[0]
-        told = {first.name: first.now} if not first.option else {}
-        assert told.items() <= working[0].items()
+        document = {first.name: first.now} if not first.option else {}
+        assert document.items() <= working[0].items()
 
 
 @given(questions())
@@ -285,9 +289,9 @@ def test_every_kind_is_suggested_or_ineffective_or_a_duplicate(question: Questio
     assert {suggestion.kind for suggestion in cut.suggestions} <= {
         suggestion.kind for suggestion in full.suggestions
     }
-    told = {suggestion.kind for suggestion in full.suggestions} | set(full.ineffective)
+    texts = {suggestion.kind for suggestion in full.suggestions} | set(full.ineffective)
     missing = {suggestion.kind for suggestion in full.suggestions} - {
         suggestion.kind for suggestion in cut.suggestions
     }
     assert missing <= set(cut.cut_short)
-    assert set(cut.cut_short) | set(cut.ineffective) <= told | set(cut.cut_short)
+    assert set(cut.cut_short) | set(cut.ineffective) <= texts | set(cut.cut_short)

@@ -183,7 +183,7 @@ def test_hints_are_those_of_trying_every_set_of_numa_nodes(
         sockets = {each.socket for each in place.values() if each.numa in numa}
         return len(sockets) == -(-smallest // nodes_a_socket)
 
-    found = cpu_hints(policy, free, reusable, requested)
-    assert [(tuple(hint.numa or ()), hint.preferred) for hint in found] == [
+    hint_list = cpu_hints(policy, free, reusable, requested)
+    assert [(tuple(hint.numa or ()), hint.preferred) for hint in hint_list] == [
         (numa, preferred(numa)) for numa in hints
     ]

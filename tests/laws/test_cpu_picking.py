@@ -19,8 +19,8 @@ def questions(draw: st.DrawFn, machines: st.SearchStrategy[CPUTopology]) -> tupl
     topology = draw(machines)
     free = CPUSet(draw(st.integers(0, 2 ** len(topology.cpu_info) - 1)))
     by_place = CPUSet.from_ids(topology.cpu_info[index].cpu for index in free)
-    found = topology.cpus if draw(st.integers(0, 3)) == 0 else by_place
-    return topology, found, draw(st.integers(0, len(found) + 1))
+    cpu_set = topology.cpus if draw(st.integers(0, 3)) == 0 else by_place
+    return topology, cpu_set, draw(st.integers(0, len(cpu_set) + 1))
 
 
 def outcome(topology: CPUTopology, free: CPUSet, count: int, picking: AssignmentStrategy) -> CPUs | str:

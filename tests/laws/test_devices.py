@@ -87,12 +87,12 @@ def test_containers_that_are_alive_together_share_no_device(
     manager: DeviceManager, devices: tuple[Device, ...], pod: list[Pod], numa: NUMASet | None
 ) -> None:
     state = DeviceState.of({GPU: devices})
-    for one in pod:
-        state = arrived(manager, state, one, numa) or state
-        together = [c.name for c in one.spec.containers]
-        together += [c.name for c in one.spec.init_containers if c.is_sidecar]
+    for each in pod:
+        state = arrived(manager, state, each, numa) or state
+        together = [c.name for c in each.spec.containers]
+        together += [c.name for c in each.spec.init_containers if c.is_sidecar]
         owners = Counter(
-            device for name in together for device in state.container_devices(one.uid, name).get(GPU, ())
+            device for name in together for device in state.container_devices(each.uid, name).get(GPU, ())
         )
         assert all(count == 1 for count in owners.values())
 
@@ -129,9 +129,9 @@ def test_hints_are_those_of_trying_every_set_of_numa_nodes(
         if all(nodes_of[name] & numa for name in demanded)
         and count(set(free), numa) + len(demanded) >= requested
     ]
-    found = device_hints(manager, listed, free, reusable, requested)
-    assert [(list(hint.numa or ()), hint.preferred) for hint in found] == expected
-    assert bool(found) == bool(expected)
+    hint_list = device_hints(manager, listed, free, reusable, requested)
+    assert [(list(hint.numa or ()), hint.preferred) for hint in hint_list] == expected
+    assert bool(hint_list) == bool(expected)
 
 
 @given(manager=managers(), devices=device_lists(), asked=st.integers(1, 8), numa=AFFINITIES)

@@ -44,13 +44,17 @@ amounts = st.integers(0, 4).map(str)
 
 @st.composite
 def claims(draw: st.DrawFn) -> list[ActivePod]:
-    found = []
+    result = []
     for name in NAMES[: draw(st.integers(0, len(NAMES)))]:
-        asked = {"memory": draw(amounts), "ephemeral-storage": draw(amounts)} if draw(st.booleans()) else {}
+        document = (
+            {"memory": draw(amounts), "ephemeral-storage": draw(amounts)} if draw(st.booleans()) else {}
+        )
         limit = {"emptyDir": {"sizeLimit": draw(amounts)}} if draw(st.booleans()) else {"hostPath": {}}
         priority = draw(st.sampled_from((None, -1, 0, 1, 2_000_000_000)))
-        found.append(ActivePod.of(a_pod(name, asked, priority=priority, volumes=[{"name": "data", **limit}])))
-    return found
+        result.append(
+            ActivePod.of(a_pod(name, document, priority=priority, volumes=[{"name": "data", **limit}]))
+        )
+    return result
 
 
 def use(name: str, drawn: tuple[int, ...]) -> PodStats:
@@ -87,7 +91,7 @@ def passes(
         observation = EvictionObservation(usage=reading, active_pods=tuple(active), filesystems=disks)
         found.append(synchronize(RULES, state, observation, now_s, after))
         state, gone = found[-1].state, {eviction.active_pod.uid for eviction in found[-1].evictions}
-        active = [one for one in active if one.uid not in gone]
+        active = [active_pod for active_pod in active if active_pod.uid not in gone]
     return found
 
 
@@ -118,7 +122,14 @@ def test_reasons_of_a_pass_are_true(
         due = [met.threshold for met in done.met if met.is_due and met.has_new_stats]
         assert all(target in due for target in (*done.other_targets, *([done.target] if done.target else [])))
         assert set(done.reclaimed) <= set(NodeReclaim)
-        first = next((one.active_pod for one in done.ranking if not one.active_pod.is_critical), None)
+        first = next(
+            (
+                eviction_candidate.active_pod
+                for eviction_candidate in done.ranking
+                if not eviction_candidate.active_pod.is_critical
+            ),
+            None,
+        )
         if done.ranking:
             assert [eviction.active_pod for eviction in done.evictions] == ([first] if first else [])
 
@@ -128,16 +139,19 @@ def test_an_outlook_ends_each_pod_once_and_no_critical_one_until_all_is_well_or_
     active: list[ActivePod], reading: StatsSummary, after: StatsSummary | None, disks: NodeFilesystems
 ) -> None:
     observation = EvictionObservation(usage=reading, active_pods=tuple(active), filesystems=disks)
-    found = eviction_forecast(RULES, observation, EvictionState().with_filesystems(RULES, disks), after)
-    gone = [eviction.eviction.active_pod for eviction in found.evictions]
-    assert len({one.uid for one in gone}) == len(gone)
-    assert not any(one.is_critical for one in gone)
-    assert [eviction.at_s for eviction in found.evictions] == sorted(
-        eviction.at_s for eviction in found.evictions
+    result = eviction_forecast(RULES, observation, EvictionState().with_filesystems(RULES, disks), after)
+    gone = [eviction.eviction.active_pod for eviction in result.evictions]
+    assert len({active_pod.uid for active_pod in gone}) == len(gone)
+    assert not any(active_pod.is_critical for active_pod in gone)
+    assert [eviction.at_s for eviction in result.evictions] == sorted(
+        eviction.at_s for eviction in result.evictions
     )
-    left = [pod for pod in found.final_observation.active_pods if not pod.is_critical]
+    left = [pod for pod in result.final_observation.active_pods if not pod.is_critical]
     assert (
-        found.is_relieved or found.last_pass.stopped is not None or not left or found.last_pass.target is None
+        result.is_relieved
+        or result.last_pass.stopped is not None
+        or not left
+        or result.last_pass.target is None
     )
 
 
@@ -148,21 +162,31 @@ def test_a_reprieve_is_true_and_one_less_is_not_enough(
     stats = stats_by_uid(StatsSummary(pods=tuple(found)))
 
     def first(claim: ActivePod | None = None) -> str:
-        changed = [claim if claim is not None and one.uid == claim.uid else one for one in active]
+        changed = [
+            claim if claim is not None and active_pod.uid == claim.uid else active_pod
+            for active_pod in active
+        ]
         return next(
             pod.active_pod.uid
             for pod in ranked_pods(signal, disks, changed, stats)
             if not pod.active_pod.is_critical
         )
 
-    for one in rank_changes(signal, disks, active, stats):
-        assert first() == one.active_pod.uid
-        request, priority = one.request, one.active_pod.priority if one.priority is None else one.priority
-        assert first(_changed(one, request, priority)) == one.next_pod.uid != one.active_pod.uid
-        if not one.resource:
-            assert first(_changed(one, request, priority - 1)) == one.active_pod.uid
-        elif one.priority is None:
-            assert first(_changed(one, request - 1, priority)) == one.active_pod.uid
+    for rank_change in rank_changes(signal, disks, active, stats):
+        assert first() == rank_change.active_pod.uid
+        request, priority = (
+            rank_change.request,
+            rank_change.active_pod.priority if rank_change.priority is None else rank_change.priority,
+        )
+        assert (
+            first(_changed(rank_change, request, priority))
+            == rank_change.next_pod.uid
+            != rank_change.active_pod.uid
+        )
+        if not rank_change.resource:
+            assert first(_changed(rank_change, request, priority - 1)) == rank_change.active_pod.uid
+        elif rank_change.priority is None:
+            assert first(_changed(rank_change, request - 1, priority)) == rank_change.active_pod.uid
 
 
 def _changed(one: RankChange, request: int, priority: int) -> ActivePod:
@@ -180,7 +204,7 @@ def test_the_ranking_is_a_total_order_that_only_ties_let_depend_on_the_list(
 ) -> None:
     stats = stats_by_uid(StatsSummary(pods=tuple(found)))
     ranked = ranked_pods(signal, disks, active, stats)
-    assert sorted(one.list_index for one in ranked) == list(range(len(active)))
+    assert sorted(eviction_candidate.list_index for eviction_candidate in ranked) == list(range(len(active)))
     for earlier, later in combinations(ranked, 2):
         assert (goes_before(earlier, later, signal), earlier.list_index) < (0, later.list_index)
     shuffled = ranked_pods(signal, disks, data.draw(st.permutations(active)), stats)
@@ -205,7 +229,7 @@ def goes_before(one: EvictionCandidate, other: EvictionCandidate, signal: Signal
     left, right = one.active_pod.priority, other.active_pod.priority
     priority = (left > right) - (left < right)
     criteria = [priority, amount()] if signal is Signal.PID_AVAILABLE else [excess(), priority, amount()]
-    return next((found for found in criteria if found), 0)
+    return next((number for number in criteria if number), 0)
 
 
 def first(one: bool, other: bool) -> int:

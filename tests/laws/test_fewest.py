@@ -89,9 +89,9 @@ def test_the_fewest_nodes_are_between_the_bound_and_what_the_search_finds(
     )
     right = least(asks, kinds)
     assert max(loose, sharp) <= right
-    found = minimum_nodes(nodes, missed, bound=max(loose, sharp), maximum=8)
-    assert found.nodes >= right
-    assert not found.is_proved_minimal or found.nodes == right
+    result = minimum_nodes(nodes, missed, bound=max(loose, sharp), maximum=8)
+    assert result.nodes >= right
+    assert not result.is_proved_minimal or result.nodes == right
 
 
 def as_many(free: Sequence[int], cpus: int, policy: str, of_numa: int) -> int:
@@ -123,5 +123,7 @@ def test_as_many_fit_as_there_is_any_way_for(policy: str) -> None:
         ]
         (record,) = run(some_nodes(1, profile), pods).nodes
         for cpus in range(1, 8):
-            found = total_capacity(capacity_by_shape([record], a_template(f"cpu={cpus} memory=1Mi"))).admitted
-            assert found == as_many(free_cpus_by_numa(record.state) or (), cpus, policy, 4), (held, cpus)
+            number = total_capacity(
+                capacity_by_shape([record], a_template(f"cpu={cpus} memory=1Mi"))
+            ).admitted
+            assert number == as_many(free_cpus_by_numa(record.state) or (), cpus, policy, 4), (held, cpus)

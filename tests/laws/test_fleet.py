@@ -179,7 +179,7 @@ def fleets(draw: st.DrawFn, wishes: str = "any") -> tuple[list[FleetNode], list[
     return nodes, pods
 
 
-def told(
+def events_and_result(
     play: Callable[..., FleetResult], fleet: tuple[list[FleetNode], list[FleetPod]], options: Options
 ) -> tuple[list[FleetEvent], FleetResult]:
     happened: list[FleetEvent] = []
@@ -200,11 +200,11 @@ options_of_runs = st.builds(
 def test_caches_do_not_change_results(
     fleet: tuple[list[FleetNode], list[FleetPod]], options: Options
 ) -> None:
-    happened, result = told(run, fleet, options)
-    expected, obvious = told(run, fleet, replace(options, exhaustive=True))
+    happened, result = events_and_result(run, fleet, options)
+    expected, obvious = events_and_result(run, fleet, replace(options, exhaustive=True))
     assert happened == expected
-    for one in (*result.pods, *obvious.pods):
-        one.uid = ""
+    for fleet_pod_record in (*result.pods, *obvious.pods):
+        fleet_pod_record.uid = ""
     assert result.pods == obvious.pods
     assert [free(node) for node in result.nodes] == [free(node) for node in obvious.nodes]
     assert result.samples == obvious.samples
@@ -216,8 +216,8 @@ def test_pods_that_run_already_hold_what_they_hold_without_caches(
 ) -> None:
     nodes, pods = fleet
     running = nodes, [replace(pod, node=node, usage=()) for pod in pods]
-    happened, result = told(run, running, Options())
-    expected, obvious = told(run, running, Options(exhaustive=True))
+    happened, result = events_and_result(run, running, Options())
+    expected, obvious = events_and_result(run, running, Options(exhaustive=True))
     assert happened == expected
     assert [free(node) for node in result.nodes] == [free(node) for node in obvious.nodes]
 
@@ -226,19 +226,22 @@ def test_pods_that_run_already_hold_what_they_hold_without_caches(
 def test_spread_rankings_do_not_change_results(
     fleet: tuple[list[FleetNode], list[FleetPod]], options: Options
 ) -> None:
-    assert told(run, fleet, options)[0] == told(run, fleet, replace(options, exhaustive=True))[0]
+    assert (
+        events_and_result(run, fleet, options)[0]
+        == events_and_result(run, fleet, replace(options, exhaustive=True))[0]
+    )
 
 
 @given(fleets(), st.sampled_from(tuple(Retry)))
 def test_counting_finished_pods_changes_no_statistics(
     fleet: tuple[list[FleetNode], list[FleetPod]], retry: Retry
 ) -> None:
-    happened, result = told(run, fleet, Options(retry=retry))
-    expected, forgetful = told(run, fleet, Options(retry=retry, keep_finished_pods=False))
+    happened, result = events_and_result(run, fleet, Options(retry=retry))
+    expected, forgetful = events_and_result(run, fleet, Options(retry=retry, keep_finished_pods=False))
     assert happened == expected
     assert fleet_summary(result) == fleet_summary(forgetful)
     there = {PodOutcome.RUNNING, PodOutcome.WAITING, PodOutcome.LOOPING}
-    assert list(forgetful.pods) == [one for one in result.pods if one.outcome in there]
+    assert list(forgetful.pods) == [pod for pod in result.pods if pod.outcome in there]
 
 
 def free(record: NodeRecord) -> object:

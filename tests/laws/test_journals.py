@@ -63,7 +63,7 @@ RESTARTS = st.fixed_dictionaries(
 
 
 @st.composite
-def looks(draw: st.DrawFn) -> dict[str, Any]:
+def pressure_observations(draw: st.DrawFn) -> dict[str, Any]:
     """What the eviction manager sees: amounts around the thresholds, of pods that may be there or not."""
     if draw(st.integers(0, 5)) == 0:
         return {"conditions": draw(st.lists(st.sampled_from(("MemoryPressure", "DiskPressure"))))}
@@ -79,7 +79,7 @@ def looks(draw: st.DrawFn) -> dict[str, Any]:
 
 EVENTS = st.lists(
     st.one_of(
-        st.fixed_dictionaries({"observe": looks()}),
+        st.fixed_dictionaries({"observe": pressure_observations()}),
         st.fixed_dictionaries({"add": pods()}),
         st.fixed_dictionaries({"add": pods()}),
         st.fixed_dictionaries({"found": pods()}),
@@ -96,8 +96,10 @@ def journal_of(loaded: LoadedScenario, folder: str) -> bytes:
     path = Path(folder) / "journal.json"
     assert loaded.node is not None
     with journal_file(path, journal_head(loaded.node, journal_header())) as journal:
-        for one in replay(Node.from_profile(scenario_node(loaded)).state, loaded.scenario.spec.events):
-            journal.add(journal_event(loaded.events[one.number], one.actions))
+        for event_outcome in replay(
+            Node.from_profile(scenario_node(loaded)).state, loaded.scenario.spec.events
+        ):
+            journal.add(journal_event(loaded.events[event_outcome.number], event_outcome.actions))
     return path.read_bytes()
 
 

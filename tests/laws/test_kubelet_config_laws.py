@@ -76,15 +76,15 @@ def test_defaulting_twice_is_defaulting_once(config: KubeletConfiguration) -> No
 
 @given(st.dictionaries(st.sampled_from(sorted(FEATURE_GATES)), st.booleans(), max_size=8))
 def test_gates_are_what_was_asked_or_the_defaults_with_a_reason(asked: dict[str, bool]) -> None:
-    found = resolve_gates(asked)
-    if found.errors:
-        assert found.gates == DEFAULT_GATES
+    resolved_gates = resolve_gates(asked)
+    if resolved_gates.errors:
+        assert resolved_gates.gates == DEFAULT_GATES
     else:
-        assert all(found.gates[name] == value for name, value in asked.items())
+        assert all(resolved_gates.gates[name] == value for name, value in asked.items())
         assert all(
-            found.gates[need]
+            resolved_gates.gates[need]
             for gate in FEATURE_GATES.values()
-            if found.gates[gate.name]
+            if resolved_gates.gates[gate.name]
             for need in gate.dependencies
         )
 
@@ -113,16 +113,16 @@ def test_allocatable_is_between_nothing_and_the_capacity(
         system_reserved=system,
         eviction_hard={"memory.available": percentage, "nodefs.available": percentage},
     )
-    found = node_resources(machine, disk, config)
-    assert found.allocatable.keys() == found.capacity.keys()
-    for row in found.derivations:
+    result = node_resources(machine, disk, config)
+    assert result.allocatable.keys() == result.capacity.keys()
+    for row in result.derivations:
         assert Quantity.of(0) <= row.allocatable <= row.capacity
         taken = row.kube_reserved + row.system_reserved + row.eviction_hard + row.huge_pages
         assert row.is_over_reserved == (row.capacity < taken)
         if not row.is_over_reserved:
             assert row.allocatable + taken == row.capacity
-    assert {one.resource for one in found.over_reserved} <= {
-        row.resource for row in found.derivations if row.is_over_reserved
+    assert {over_reserved.resource for over_reserved in result.over_reserved} <= {
+        row.resource for row in result.derivations if row.is_over_reserved
     }
 
 
@@ -154,12 +154,13 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
 def test_thresholds_are_parsed_or_rejected(
     hard: dict[str, str], soft: dict[str, str], periods: dict[str, str]
 ) -> None:
-    found = parse_thresholds(EvictionSettings(hard=hard, soft=soft, soft_grace_period=periods))
-    assert all(fault.stage is ConfigStage.STARTUP for fault in found.faults)
-    wrong = {fault.path for fault in found.faults}
+    parsed_thresholds = parse_thresholds(EvictionSettings(hard=hard, soft=soft, soft_grace_period=periods))
+    assert all(fault.stage is ConfigStage.STARTUP for fault in parsed_thresholds.faults)
+    wrong = {fault.path for fault in parsed_thresholds.faults}
     off = {"0%", "100%"}
     for signal, text in hard.items():
         is_read = any(
-            threshold.signal == signal and threshold.value.text == text for threshold in found.thresholds
+            threshold.signal == signal and threshold.value.text == text
+            for threshold in parsed_thresholds.thresholds
         )
         assert is_read or text in off or f"evictionHard[{signal}]" in wrong

@@ -82,8 +82,11 @@ def test_a_pod_passes_that_breaks_none_of_the_ranges(pod: Pod, limit_ranges: lis
 @given(pods())
 def test_totals_are_those_of_the_pod_but_for_overhead_and_pod_level_huge_pages(pod: Pod) -> None:
     plain = RequestOptions(exclude_overhead=True)
-    found = pod_totals(pod)
-    for mine, theirs in ((found.requests, pod_requests(pod, plain)), (found.limits, pod_limits(pod, plain))):
+    resource_requirements = pod_totals(pod)
+    for mine, theirs in (
+        (resource_requirements.requests, pod_requests(pod, plain)),
+        (resource_requirements.limits, pod_limits(pod, plain)),
+    ):
         assert {name: v for name, v in mine.items() if not is_huge_page(name)} == {
             name: v for name, v in theirs.items() if not is_huge_page(name)
         }

@@ -36,7 +36,7 @@ mixtures = st.lists(st.sampled_from(NAMES), min_size=1, max_size=5, unique=True)
 )
 
 
-def told(
+def lint_texts(
     texts: list[str], selection: RuleSelection = ALL_RULES, *, node: str | None = None
 ) -> list[LintFinding]:
     with tempfile.TemporaryDirectory() as folder:
@@ -48,18 +48,21 @@ def told(
             path.write_text(text)
             paths.append(str(path))
         inventory = load_inventory(paths)
-        asked = load_lint_input(inventory, [node], str(kubelet)) if node else load_lint_input(inventory)
-        return list(lint_result(asked, selection).findings)
+        lint_input = load_lint_input(inventory, [node], str(kubelet)) if node else load_lint_input(inventory)
+        return list(lint_result(lint_input, selection).findings)
 
 
 def facts(found: list[LintFinding]) -> set[tuple[str, str, int, str]]:
-    return {(one.rule.id, one.subject, one.position.line, one.text) for one in found}
+    return {
+        (lint_finding.rule.id, lint_finding.subject, lint_finding.position.line, lint_finding.text)
+        for lint_finding in found
+    }
 
 
 @given(mixtures, st.sampled_from([None, "vm-4"]))
 def test_the_order_of_files_changes_nothing(mixture: tuple[list[str], list[str]], node: str | None) -> None:
     one, other = ([TEXTS[rule] for rule in order] for order in mixture)
-    assert facts(told(one, node=node)) == facts(told(other, node=node))
+    assert facts(lint_texts(one, node=node)) == facts(lint_texts(other, node=node))
 
 
 @given(mixtures, st.data())
@@ -67,12 +70,12 @@ def test_an_ignored_finding_disappears_and_nothing_else(
     mixture: tuple[list[str], list[str]], data: st.DataObject
 ) -> None:
     texts = [TEXTS[rule] for rule in mixture[0]]
-    before = told(texts)
+    before = lint_texts(texts)
     gone = data.draw(st.sampled_from(before))
     number = int(Path(gone.position.file).stem)
     lines = texts[number].splitlines()
     lines[gone.position.line - 1] += f"  # nodewright: ignore {gone.rule.id} we know"
-    after = told([*texts[:number], "\n".join(lines) + "\n", *texts[number + 1 :]])
+    after = lint_texts([*texts[:number], "\n".join(lines) + "\n", *texts[number + 1 :]])
     assert facts(before) - facts(after) == facts([gone])
     assert facts(after) <= facts(before)
 
@@ -80,10 +83,10 @@ def test_an_ignored_finding_disappears_and_nothing_else(
 @given(mixtures, st.sets(st.sampled_from(sorted(RULES_BY_ID))))
 def test_rules_do_not_hear_of_one_another(mixture: tuple[list[str], list[str]], off: set[str]) -> None:
     texts = [TEXTS[rule] for rule in mixture[0]]
-    left = {fact for fact in facts(told(texts)) if fact[0] not in off}
-    assert facts(told(texts, RuleSelection(disabled=frozenset(off)))) == left
+    left = {fact for fact in facts(lint_texts(texts)) if fact[0] not in off}
+    assert facts(lint_texts(texts, RuleSelection(disabled=frozenset(off)))) == left
     if off:
-        assert facts(told(texts, RuleSelection(only=frozenset(off)))) == facts(told(texts)) - left
+        assert facts(lint_texts(texts, RuleSelection(only=frozenset(off)))) == facts(lint_texts(texts)) - left
 
 
 NODES = [Node.from_profile(find_profile(name)).state for name in ("vm-4", "epyc-7742-2s-nps4")]

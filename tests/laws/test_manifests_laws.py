@@ -53,7 +53,7 @@ RIGHT: dict[str, st.SearchStrategy[Any]] = {
     "int64": st.integers(-(2**63), 2**63 - 1),
     "uint64": st.integers(0, 2**64 - 1),
     "float": st.sampled_from([0, 0.5, 1e30]),
-    "condition": st.sampled_from([one.value for one in NodeCondition]),
+    "condition": st.sampled_from([node_condition.value for node_condition in NodeCondition]),
     "quantity": st.sampled_from(["1", "250m", "1.5Gi", "-1", " 2 ", "1e3", "100n", 0, 2, 0.5, 10**30]),
     "time": st.just("2026-01-31T12:00:00Z"),
     "any": ANYTHING,
@@ -111,21 +111,21 @@ def objects(draw: st.DrawFn) -> dict[str, Any]:
 )
 def test_any_bytes_become_documents_or_an_input_error(content: bytes) -> None:
     try:
-        found = parse_documents(content, "any")
+        yaml_documents = parse_documents(content, "any")
     except InputError as error:
         assert error.faults  # noqa: PT017 - either is an answer
     else:
-        assert all(document.value is not None for document in found)
+        assert all(document.value is not None for document in yaml_documents)
 
 
 @given(text=st.text(alphabet="ab:-[]{}?,&*!|>'\"#%@` \n01.~<y", max_size=80))
 def test_any_text_of_yamls_signs_becomes_documents_or_an_input_error(text: str) -> None:
     try:
-        found = read_yaml(text, "any")
+        yaml = read_yaml(text, "any")
     except InputError as error:
         assert error.faults  # noqa: PT017 - either is an answer
     else:
-        json.dumps(found, allow_nan=False)
+        json.dumps(yaml, allow_nan=False)
 
 
 @given(value=objects())
@@ -219,21 +219,21 @@ def test_a_profile_with_the_right_fields_can_be_decoded(value: Any) -> None:
     decode(value, NodeProfile)
 
 
-def written(value: Any) -> Any:
+def as_document(value: Any) -> Any:
     """The object as a document without what is empty, as people and servers write it."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.to_builtins(value, builtin_types=(Quantity,), enc_hook=lambda amount: amount)
     if isinstance(value, dict):
-        return {key: written(item) for key, item in value.items() if item not in ("", None, (), {})}
-    return list(map(written, value)) if isinstance(value, tuple) else plain_value(value)
+        return {key: as_document(item) for key, item in value.items() if item not in ("", None, (), {})}
+    return list(map(as_document, value)) if isinstance(value, tuple) else plain_value(value)
 
 
 @given(pod=pods())
 def test_pods_round_trip_through_yaml(pod: Pod) -> None:
-    (value,) = read_yaml(as_yaml(written(pod)), "any")
+    (value,) = read_yaml(as_yaml(as_document(pod)), "any")
     back = decode(value, Pod)
     assert back == pod
-    assert written(back) == written(pod)
+    assert as_document(back) == as_document(pod)
 
 
 @given(
@@ -254,7 +254,7 @@ def test_text_that_is_written_is_read_as_text(text: str) -> None:
 
 @given(pod=pods())
 def test_what_the_structs_write_passes_the_check_of_fields(pod: Pod) -> None:
-    assert schema_faults(written(pod), "Pod") == []
+    assert schema_faults(as_document(pod), "Pod") == []
 
 
 @given(value=st.dictionaries(TEXTS, ANYTHING, min_size=1, max_size=4))

@@ -84,12 +84,12 @@ def histories(draw: st.DrawFn) -> tuple[StaticMemoryPolicy, MemoryState]:
 def come(
     policy: StaticMemoryPolicy, state: MemoryState, uid: str, containers: list[Container]
 ) -> MemoryState:
-    inits = tuple(one for one in containers if one.name.startswith("init"))
-    apps = tuple(one for one in containers if one.name.startswith("app"))
+    inits = tuple(container for container in containers if container.name.startswith("init"))
+    apps = tuple(container for container in containers if container.name.startswith("app"))
     pod = Pod(metadata=ObjectMeta(uid=uid), spec=PodSpec(containers=apps, init_containers=inits))
     after = state
-    for one in (*inits, *apps):
-        done = allocate_container_memory(policy, after, policy.demand(pod), one)
+    for container in (*inits, *apps):
+        done = allocate_container_memory(policy, after, policy.demand(pod), container)
         if not isinstance(done.verdict, Granted):
             return go(policy, done.state, uid)
         after = done.state
@@ -145,10 +145,10 @@ def test_hints_are_those_of_every_set_tried(
         kind: amount.value() for kind, amount in containers[0].resources.requests.items() if kind != "cpu"
     }
     reuse = state.reusable.of(state.reusable.pod)
-    found = memory_hints(state.machine, requested, reuse)
+    hint_list = memory_hints(state.machine, requested, reuse)
     expected = every_set_tried(state.machine, requested, reuse)
-    assert {(hint.numa.mask, hint.preferred) for hint in found if hint.numa} == set(expected)
-    assert len(list(found)) == len(expected)
+    assert {(hint.numa.mask, hint.preferred) for hint in hint_list if hint.numa} == set(expected)
+    assert len(list(hint_list)) == len(expected)
     assert policy.initial_machine.keys() == state.machine.keys()
     for containing in range(1 << len(state.machine)):
         best = min(
@@ -159,7 +159,7 @@ def test_hints_are_those_of_every_set_tried(
             ),
             default=None,
         )
-        hint = best_hint(found, containing)
+        hint = best_hint(hint_list, containing)
         assert (hint and hint.numa and (not hint.preferred, len(hint.numa), hint.numa.mask)) == best
 
 
@@ -172,8 +172,8 @@ def test_sums_that_wrap_around_are_followed(data: st.DataObject) -> None:
         tables = {"memory": MemoryTable(size, 0, size, 0, size)}
         machine[numa] = NUMAMemory(0, NUMASet.of(numa), tables)
     requested = {"memory": data.draw(st.sampled_from((1, 3, WORD // 2)))}
-    found = memory_hints(machine, requested, {})
-    assert [(hint.numa.mask, hint.preferred) for hint in found if hint.numa] == every_set_tried(
+    hint_list = memory_hints(machine, requested, {})
+    assert [(hint.numa.mask, hint.preferred) for hint in hint_list if hint.numa] == every_set_tried(
         machine, requested, {}
     )
 

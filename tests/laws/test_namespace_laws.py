@@ -33,10 +33,10 @@ LARGEST_COUNT = 2**31 - 1
 @st.composite
 def objects(draw: st.DrawFn) -> list[Document]:
     """Some objects of one namespace, each with a name of its own."""
-    found: list[Document] = []
+    items: list[Document] = []
     for number in range(draw(st.integers(1, 4))):
         kind = draw(st.sampled_from(["Deployment", "StatefulSet", "ReplicaSet", "Pod", "ConfigMap"]))
-        made = template(draw(AMOUNTS.filter(lambda one: "i" not in one)), draw(AMOUNTS))
+        made = template(draw(AMOUNTS.filter(lambda text: "i" not in text)), draw(AMOUNTS))
         labels = {"app": "a"}
         spec: Document = {
             "replicas": draw(st.integers(0, 4)),
@@ -53,8 +53,8 @@ def objects(draw: st.DrawFn) -> list[Document]:
         value: Document = {"apiVersion": "apps/v1", "kind": kind, "spec": spec}
         if kind in ("Pod", "ConfigMap"):
             value = {"apiVersion": "v1", "kind": kind, **(made if kind == "Pod" else {})}
-        found.append({**value, "metadata": {"name": f"a{number}"}})
-    return found
+        items.append({**value, "metadata": {"name": f"a{number}"}})
+    return items
 
 
 @st.composite
@@ -144,13 +144,13 @@ def test_raised_quotas_are_just_large_enough(
     some: list[Document], hard: list[Document], setting: ExpansionOptions
 ) -> None:
     before = manifests(*some, *hard)
-    found = smallest_fixes(before, apply(before, setting), setting)
+    quota_fixes = smallest_fixes(before, apply(before, setting), setting)
     raised = copy.deepcopy(hard)
-    for increase in found.quota_increases:
+    for increase in quota_fixes.quota_increases:
         raised[int(increase.quota[1:])]["spec"]["hard"][increase.resource] = str(increase.minimum)
     # What limits and requests must be given has nothing to do with room, and all are given here.
     assert not apply(manifests(*some, *raised), setting).refusals
-    for increase in found.quota_increases:
+    for increase in quota_fixes.quota_increases:
         less = copy.deepcopy(raised)
         one_less = increase.minimum - (
             MILLI if increase.resource.startswith(("req", "lim")) else Quantity.of(1)
@@ -164,8 +164,11 @@ def test_lowered_replicas_are_just_few_enough(
     some: list[Document], hard: list[Document], setting: ExpansionOptions
 ) -> None:
     before = manifests(*some, *hard)
-    found = smallest_fixes(before, apply(before, setting), setting)
-    for ways in (*([reduction] for reduction in found.single_reductions), list(found.combined_reductions)):
+    quota_fixes = smallest_fixes(before, apply(before, setting), setting)
+    for ways in (
+        *([reduction] for reduction in quota_fixes.single_reductions),
+        list(quota_fixes.combined_reductions),
+    ):
         lowered = copy.deepcopy(some)
         for way in ways:
             lowered[way.manifest]["spec"]["replicas"] = way.maximum
@@ -209,9 +212,9 @@ def test_sets_made_at_once_are_as_sets_made_one_after_the_other(
     planner = ManifestExpander(ExpansionOptions(), {})
     now = namespace.quotas
     admitted = []
-    for one in before:
+    for each in before:
         has_children = True
-        for plan in planner.steady_plans(one):
+        for plan in planner.steady_plans(each):
             prices = [object_charge(part.resource, part.object, namespace) for part in plan.objects]
             counts = [0] * len(prices)
             for _ in range(plan.count if has_children else 0):

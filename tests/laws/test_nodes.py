@@ -94,29 +94,29 @@ def _devices(draw: st.DrawFn, numa: list[int]) -> dict[str, tuple[Device, ...]]:
 
 
 @st.composite
-def _asked(draw: st.DrawFn, kinds: tuple[str, ...], largest: int) -> dict[str, str]:
+def _drawn_requests(draw: st.DrawFn, kinds: tuple[str, ...], largest: int) -> dict[str, str]:
     whole = draw(st.integers(1, largest))
-    asked = {
+    document = {
         "cpu": draw(st.sampled_from((str(whole), str(whole), str(whole), f"{whole * 500}m"))),
         "memory": f"{draw(st.sampled_from((1, 64, 700, 3000, 9000)))}Mi",
     }
     extra = draw(st.sampled_from((*kinds, GPU, KEY, GPU, KEY, "", "", "", "")))
     if extra:
-        asked[extra] = {"hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"}.get(
+        document[extra] = {"hugepages-2Mi": "4Mi", "hugepages-1Gi": "1Gi"}.get(
             extra, str(draw(st.integers(1, 2)))
         )
-    return asked
+    return document
 
 
 @st.composite
 def pods(draw: st.DrawFn, name: str, machine: MachineInfo) -> Pod:
     """A pod, mostly Guaranteed, some with init containers, sidecars, or resources of the pod itself."""
     kinds = tuple(f"hugepages-{'1Gi' if pages.page_size > 4096 else '2Mi'}" for pages in machine.hugepages)
-    amounts = _asked(kinds, max(machine.num_cores // 4, 2))
+    amounts = _drawn_requests(kinds, max(machine.num_cores // 4, 2))
 
     def one(make: Callable[[str, Amounts, Amounts], Container], called: str) -> Container:
-        asked = draw(amounts)
-        return make(called, asked, asked)
+        document = draw(amounts)
+        return make(called, document, document)
 
     apps = [one(container, f"app-{at}") for at in range(draw(st.sampled_from((1, 1, 1, 2))))]
     init = [one(container, "init")] if draw(st.integers(0, 2)) == 0 else []
@@ -158,12 +158,12 @@ def settled(node: Node) -> Node:
 
 
 def placements(node: Node) -> list[tuple[Pod, Placement]]:
-    return [(one, placement_of(node.state, one)) for one in node.pods]
+    return [(pod, placement_of(node.state, pod)) for pod in node.pods]
 
 
 def is_flagged(answer: AdmitResult | None) -> bool:
     """Whether the kubelet allocates CPUs that are not free, or loses some, and we say so."""
-    return answer is not None and any(isinstance(one, CPUsNotFree | CPUsStranded) for one in answer.because)
+    return answer is not None and any(isinstance(each, CPUsNotFree | CPUsStranded) for each in answer.because)
 
 
 # ---------------------------------------------------------------- owners
@@ -221,7 +221,10 @@ def check_devices(node: Node, profile: NodeProfile) -> None:
         (resource, id_) for resource, ids in unallocated_resources(node.state).devices.items() for id_ in ids
     }
     healthy = {
-        (resource, one.id) for resource, ones in profile.spec.devices.items() for one in ones if one.healthy
+        (resource, device.id)
+        for resource, ones in profile.spec.devices.items()
+        for device in ones
+        if device.healthy
     }
     assert free == healthy - owners.keys()
 
@@ -244,7 +247,7 @@ def check_memory(node: Node) -> None:
 
 def is_passing(pod: Pod, name: str) -> bool:
     """Whether the container ends before others start, which may have what was its own."""
-    return any(one.name == name and not one.is_sidecar for one in pod.spec.init_containers)
+    return any(each.name == name and not each.is_sidecar for each in pod.spec.init_containers)
 
 
 # ---------------------------------------------------------------- coming and going
@@ -285,7 +288,7 @@ def holdings(node: Node, *, mixed: bool) -> dict[str, object]:
         "devices": held.devices.pod_devices,
         "in use": {resource: ids for resource, ids in held.devices.in_use.items() if ids},
         "hints": held.hints,
-        "pods": [one.uid for one in node.pods],
+        "pods": [pod.uid for pod in node.pods],
     }
 
 
@@ -313,8 +316,12 @@ def test_a_node_with_recorded_allocations_equals_the_node_that_made_them(script:
     assume(not any(is_flagged(answer) for _, answer in history))
     node = history[-1][0]
     mixed = any(is_mixed(one) for one, _ in history)
-    said = [one for each in node.pods for one in told(each, placement_of(node.state, each))]
-    spec = replace(script.profile.spec, pods=node.pods, allocations=tuple(said))
+    allocations = [
+        allocation
+        for each in node.pods
+        for allocation in reported_allocations(each, placement_of(node.state, each))
+    ]
+    spec = replace(script.profile.spec, pods=node.pods, allocations=tuple(allocations))
     again = Node.from_profile(replace(script.profile, spec=spec))
     assert bool(again.warnings) == (
         not again.state.held.cpu.default and bool(again.state.held.cpu.assignments)
@@ -324,16 +331,16 @@ def test_a_node_with_recorded_allocations_equals_the_node_that_made_them(script:
     assert holdings(again, mixed=mixed) == holdings(hintless, mixed=mixed)
 
 
-def told(pod: Pod, placement: Placement) -> Iterator[ContainerAllocation]:
+def reported_allocations(pod: Pod, placement: Placement) -> Iterator[ContainerAllocation]:
     def blocks(held: Any) -> tuple[MemoryBlock, ...]:
-        return tuple(MemoryBlock(one.numa, one.resource, one.size) for one in held or ())
+        return tuple(MemoryBlock(each.numa, each.resource, each.size) for each in held or ())
 
     if placement.cpus or placement.memory:
         yield ContainerAllocation(pod.uid, "", str(placement.cpus or ""), blocks(placement.memory))
-    for one in placement.containers:
-        if one.holds_anything:
-            cpus = None if one.cpus is None else str(one.cpus)
-            yield ContainerAllocation(pod.uid, one.name, cpus, blocks(one.memory), dict(one.devices))
+    for entry in placement.containers:
+        if entry.holds_anything:
+            cpus = None if entry.cpus is None else str(entry.cpus)
+            yield ContainerAllocation(pod.uid, entry.name, cpus, blocks(entry.memory), dict(entry.devices))
 
 
 # ---------------------------------------------------------------- what was asked
@@ -376,17 +383,18 @@ def check_places(answer: AdmitResult, placement: Placement, profile: NodeProfile
         return
     machine = profile.spec.machine_info
     homes = {cpu: node.node_id for node in machine.topology for core in node.cores for cpu in core.thread_ids}
-    places = {(kind, one.id): one.numa_nodes for kind, ones in profile.spec.devices.items() for one in ones}
-    for one in placement.containers:
-        assert one.hint is not None
-        assert one.hint.preferred
-        if one.hint.numa is None:
+    devices = profile.spec.devices.items()
+    places = {(kind, device.id): device.numa_nodes for kind, group in devices for device in group}
+    for entry in placement.containers:
+        assert entry.hint is not None
+        assert entry.hint.preferred
+        if entry.hint.numa is None:
             continue
         if "align-by-socket" not in kubelet["cpuManagerPolicyOptions"]:
-            assert NUMASet.from_ids(homes[cpu] for cpu in one.cpus or ()) <= one.hint.numa
+            assert NUMASet.from_ids(homes[cpu] for cpu in entry.cpus or ()) <= entry.hint.numa
         if kubelet["topologyManagerScope"] == "container":
-            assert all(NUMASet.from_ids(block.numa) <= one.hint.numa for block in one.memory)
+            assert all(NUMASet.from_ids(block.numa) <= entry.hint.numa for block in entry.memory)
         if not answer.pod.spec.init_containers:
-            for kind, ids in one.devices.items():
+            for kind, ids in entry.devices.items():
                 for numa in (places[kind, device] for device in ids):
-                    assert not numa or any(each in one.hint.numa for each in numa)
+                    assert not numa or any(each in entry.hint.numa for each in numa)

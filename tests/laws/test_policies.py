@@ -58,15 +58,15 @@ def without_judge(found: Any) -> Any:
 
 def decided(node: Node, pods: list[Pod]) -> list[Any]:
     """What became of pods that arrive one after the other."""
-    found = []
+    result = []
     for pod in pods:
         answer = node.admit(pod)
         node = answer.node
-        found.append((answer.decision, list(map(without_judge, answer.because)), answer.placement))
-    return found
+        result.append((answer.decision, list(map(without_judge, answer.because)), answer.placement))
+    return result
 
 
-@pytest.mark.parametrize("policy", [annotated_policy, whole_caches], ids=lambda one: one.name)
+@pytest.mark.parametrize("policy", [annotated_policy, whole_caches], ids=lambda item: item.name)
 def test_ours_hold_the_laws(policy: Any) -> None:
     check_policy_laws(policy, examples=40)
 
@@ -77,9 +77,9 @@ def test_a_wish_is_judged_as_by_a_kubelet_that_is_configured_so(
 ) -> None:
     plain = [a_guaranteed_pod(f"p{at}", asked) for at, asked in enumerate(amounts)]
     wishing = [annotated(pod, **{POLICY_ANNOTATION: wish[0], SCOPE_ANNOTATION: wish[1]}) for pod in plain]
-    wished = decided(Node.from_profile(of(*usual), policies=[annotated_policy]), wishing)
+    result = decided(Node.from_profile(of(*usual), policies=[annotated_policy]), wishing)
     configured = decided(Node.from_profile(of(*wish)), plain)
-    for one, other in zip(wished, configured, strict=True):
+    for one, other in zip(result, configured, strict=True):
         assert one[:2] == other[:2]
         # Of a node without a topology manager no hints are shown, though it has some of other pods.
         assert str(one[2] and one[2].containers[0].cpus) == str(other[2] and other[2].containers[0].cpus)
@@ -100,14 +100,14 @@ def as_usual(asked: MergeRequest) -> MergeResult:
     return asked.as_kubelet(asked.manager.policy)
 
 
-@given(KUBELETS.filter(lambda one: one[0] != "none"), st.lists(AMOUNTS, min_size=1, max_size=5))
+@given(KUBELETS.filter(lambda texts: texts[0] != "none"), st.lists(AMOUNTS, min_size=1, max_size=5))
 def test_a_policy_that_asks_the_kubelets_gives_the_kubelets_answer(
     usual: tuple[str, str], amounts: list[Any]
 ) -> None:
     pods = [a_guaranteed_pod(f"p{at}", asked) for at, asked in enumerate(amounts)]
     mine = decided(Node.from_profile(of(*usual), policies=[as_usual]), pods)
     kubelets = decided(Node.from_profile(of(*usual)), pods)
-    assert [(one[0], one[2]) for one in mine] == [(kubelet[0], kubelet[2]) for kubelet in kubelets]
+    assert [(each[0], each[2]) for each in mine] == [(kubelet[0], kubelet[2]) for kubelet in kubelets]
 
 
 @given(st.lists(AMOUNTS, max_size=8), st.data())
@@ -181,7 +181,7 @@ def moody(asked: PickRequest) -> CPUSet:
         ),
         (broken, "CPU picker broken: fails: ZeroDivisionError: nothing to share"),
     ],
-    ids=lambda one: getattr(one, "name", ""),
+    ids=lambda item: getattr(item, "name", ""),
 )
 def test_the_simplest_question_that_breaks_a_law_is_found(policy: Any, said: str) -> None:
     with pytest.raises(CustomPolicyError) as caught:

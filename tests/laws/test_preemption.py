@@ -50,13 +50,13 @@ shortages = st.lists(
     ),
     min_size=1,
     max_size=3,
-    unique_by=lambda one: one.resource,
+    unique_by=lambda insufficient_resource: insufficient_resource.resource,
 )
 
 
 def granted(active: list[Pod], failures: list[InsufficientResource]) -> PreemptionVictims | None:
-    found = victims_for(CRITICAL, active, failures)
-    return found.value if isinstance(found, Granted) else None
+    victims = victims_for(CRITICAL, active, failures)
+    return victims.value if isinstance(victims, Granted) else None
 
 
 @given(active=pods, failures=shortages)
@@ -64,14 +64,14 @@ def test_preemption_frees_enough_or_nobody_could(
     active: list[Pod], failures: list[InsufficientResource]
 ) -> None:
     missing = tuple(MissingAmount(failure.resource, failure.missing) for failure in failures)
-    found = victims_for(CRITICAL, active, failures)
-    if isinstance(found, Granted):
-        victims = found.value.victims
+    result = victims_for(CRITICAL, active, failures)
+    if isinstance(result, Granted):
+        victims = result.value.victims
         assert not remaining_missing(missing, victims)
         assert len({victim.pod.uid for victim in victims}) == len(victims)
-        assert remaining_missing(missing, found.value.candidates) == ()
+        assert remaining_missing(missing, result.value.candidates) == ()
     else:
-        [reason] = found.because
+        [reason] = result.because
         assert isinstance(reason, NoVictimsSuffice)
         assert reason.unmet
 
@@ -96,43 +96,50 @@ def test_nobody_goes_if_anything_but_a_shortage_speaks_against_the_pod(
 def test_no_guaranteed_pod_goes_while_lesser_ones_hold_enough(
     active: list[Pod], failures: list[InsufficientResource]
 ) -> None:
-    found = granted(active, failures)
-    if found is None:
+    preemption_victims = granted(active, failures)
+    if preemption_victims is None:
         return
-    lesser = [candidate for candidate in found.candidates if candidate.qos_class is not QOSClass.GUARANTEED]
-    if not remaining_missing(found.missing, lesser):
-        assert all(victim.qos_class is not QOSClass.GUARANTEED for victim in found.victims)
+    lesser = [
+        candidate
+        for candidate in preemption_victims.candidates
+        if candidate.qos_class is not QOSClass.GUARANTEED
+    ]
+    if not remaining_missing(preemption_victims.missing, lesser):
+        assert all(victim.qos_class is not QOSClass.GUARANTEED for victim in preemption_victims.victims)
 
 
 @given(active=pods, failures=shortages, budget=st.sampled_from([0, 3, 100_000]))
 def test_the_optimum_frees_enough_spares_whom_it_can_and_is_never_worse_than_the_kubelets_choice(
     active: list[Pod], failures: list[InsufficientResource], budget: int
 ) -> None:
-    found = granted(active, failures)
-    if found is None:
+    preemption_victims = granted(active, failures)
+    if preemption_victims is None:
         return
-    best = smallest_preemption(found, budget=budget)
-    assert not remaining_missing(found.missing, best.victims)
+    best = smallest_preemption(preemption_victims, budget=budget)
+    assert not remaining_missing(preemption_victims.missing, best.victims)
     assert best.cost <= best.greedy_cost
     for spared in best.victims:
         rest = [victim for victim in best.victims if victim is not spared]
-        assert remaining_missing(found.missing, rest)
+        assert remaining_missing(preemption_victims.missing, rest)
 
 
 @given(active=pods, failures=shortages)
 def test_with_budget_enough_no_choice_at_all_is_smaller(
     active: list[Pod], failures: list[InsufficientResource]
 ) -> None:
-    found = granted(active, failures)
-    if found is None:
+    preemption_victims = granted(active, failures)
+    if preemption_victims is None:
         return
-    best = smallest_preemption(found, budget=100_000)
+    best = smallest_preemption(preemption_victims, budget=100_000)
     assert best.proved
     choices = chain.from_iterable(
-        combinations(found.candidates, size) for size in range(len(found.candidates) + 1)
+        combinations(preemption_victims.candidates, size)
+        for size in range(len(preemption_victims.candidates) + 1)
     )
     tolls = [
-        toll(chosen, best.resources) for chosen in choices if not remaining_missing(found.missing, chosen)
+        toll(chosen, best.resources)
+        for chosen in choices
+        if not remaining_missing(preemption_victims.missing, chosen)
     ]
     assert best.cost == min(tolls)
 
@@ -144,14 +151,14 @@ def test_with_budget_enough_no_choice_at_all_is_smaller(
 def test_each_round_picks_the_nearest_then_smallest_then_last_of_all_remaining_candidates(
     active: list[Pod], failures: list[InsufficientResource]
 ) -> None:
-    found = granted(active, failures)
-    for round_ in found.rounds if found else ():
+    preemption_victims = granted(active, failures)
+    for round_ in preemption_victims.rounds if preemption_victims else ():
         keys = [
             (distance, candidate.frees("memory"), candidate.frees("cpu"), -at)
             for at, (candidate, distance) in enumerate(round_.distances)
         ]
         assert round_.picked is round_.candidates[keys.index(min(keys))]
-    for before, after in pairwise(found.rounds if found else ()):
+    for before, after in pairwise(preemption_victims.rounds if preemption_victims else ()):
         if before.qos_class is after.qos_class:
             # The last candidate takes the place of the picked one.
             *rest, last = before.candidates

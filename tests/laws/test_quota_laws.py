@@ -167,11 +167,11 @@ def test_what_admission_charges_is_what_the_controller_counts(some: list[Pod], q
     )
     held: tuple[ResourceQuota, ...] = (fresh,)
     inside = []
-    for one in some:
-        verdict = quota_verdict(create_request(one), KIND, held)
+    for each in some:
+        verdict = quota_verdict(create_request(each), KIND, held)
         if isinstance(verdict, WithinQuota):
             held = verdict.quotas
-            inside.append(one)
+            inside.append(each)
     assert with_calculated_usage(fresh, [NamespaceObjects(KIND, inside)]).status == held[0].status
 
 

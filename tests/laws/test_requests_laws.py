@@ -87,9 +87,9 @@ def test_one_more_container_never_lowers_anything(pod: Pod, resources: ResourceR
 @given(pods(), st.sampled_from(tuple(ResourceField)))
 def test_derivations_add_up_to_the_amounts(pod: Pod, side: ResourceField) -> None:
     effective = pod_requests(pod) if side is ResourceField.REQUESTS else pod_limits(pod)
-    found = resource_derivations(pod, side)
-    assert {each.resource: each.amount for each in found} == effective
-    for each in found:
+    result = resource_derivations(pod, side)
+    assert {each.resource: each.amount for each in result} == effective
+    for each in result:
         assert rebuilt(each) == each.amount.as_fraction()
 
 
@@ -99,9 +99,9 @@ def rebuilt(derivation: ResourceDerivation) -> Fraction:
         assert moment.amount == reduce(add, (addend.amount for addend in moment.addends), ZERO)
         assert derivation.deciding is not None
         assert moment.amount <= derivation.deciding.amount
-    found = ZERO if derivation.deciding is None else derivation.deciding.amount
-    found = derivation.pod_level if derivation.pod_level is not None else found
-    return (found + (derivation.overhead or ZERO)).as_fraction()
+    quantity = ZERO if derivation.deciding is None else derivation.deciding.amount
+    quantity = derivation.pod_level if derivation.pod_level is not None else quantity
+    return (quantity + (derivation.overhead or ZERO)).as_fraction()
 
 
 @given(pods())
@@ -113,16 +113,16 @@ def test_defaults_are_filled_in_once(pod: Pod) -> None:
 
 @given(pods())
 def test_defaults_only_add_or_round_up_and_name_what_they_added(pod: Pod) -> None:
-    found = defaulted_pod(pod)
-    assert found.pod == with_defaults(pod)
+    pod_with_defaults = defaulted_pod(pod)
+    assert pod_with_defaults.pod == with_defaults(pod)
     before = (*pod.spec.containers, *pod.spec.init_containers)
-    after = (*found.pod.spec.containers, *found.pod.spec.init_containers)
+    after = (*pod_with_defaults.pod.spec.containers, *pod_with_defaults.pod.spec.init_containers)
     for was, now in zip(before, after, strict=True):
         assert covers(now.resources.requests, was.resources.requests)
         assert now.resources.limits.keys() <= now.resources.requests.keys()
         named = {
             fact.resource
-            for fact in found.defaults
+            for fact in pod_with_defaults.defaults
             if isinstance(fact, RequestFromLimit) and fact.container == was.name
         }
         assert named == now.resources.requests.keys() - was.resources.requests.keys()
@@ -161,8 +161,8 @@ def test_burstable_scores_lie_between_the_two_fixed_ones(pod: Pod, capacity: int
 
 @given(pods(), st.integers(1, 2**44))
 def test_every_container_has_one_score(pod: Pod, capacity: int) -> None:
-    found = oom_scores(pod, capacity)
-    assert [score.container for score in found] == [
+    result = oom_scores(pod, capacity)
+    assert [score.container for score in result] == [
         container.name for container in (*pod.spec.containers, *pod.spec.init_containers)
     ]
 
@@ -170,9 +170,9 @@ def test_every_container_has_one_score(pod: Pod, capacity: int) -> None:
 @given(pods())
 def test_whole_numbers_are_the_amounts_rounded_up(pod: Pod) -> None:
     requests = pod_requests(pod)
-    for found in (scheduler_requests(pod), scheduler_usage(pod)):
-        assert found.keys() == requests.keys()
-        for name, number in found.items():
+    for item in (scheduler_requests(pod), scheduler_usage(pod)):
+        assert item.keys() == requests.keys()
+        for name, number in item.items():
             assert number == ceiling(requests[name], name)
 
 

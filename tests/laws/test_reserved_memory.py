@@ -30,7 +30,7 @@ def test_what_is_proposed_is_taken(
         assert right is None
         return
     assert right is not None
-    assert all(not amount.is_zero() for one in right for amount in one.limits.values())
+    assert all(not amount.is_zero() for reservation in right for amount in reservation.limits.values())
     settings = MemorySettings(policy="Static", reserved=right, node_allocatable=reserved)
     made = create_memory_policy(machine.topology, settings)
     assert isinstance(made, Granted)

@@ -49,23 +49,25 @@ def test_a_resize_to_the_current_resources_changes_nothing(node: Node) -> None:
 @given(node=nodes(), wanted=pods_named("a"))
 def test_the_outcome_agrees_with_the_free_resources(node: Node, wanted: Pod) -> None:
     """Done fits beside the others; deferred fits the node but not beside them; beyond the node is forbidden."""
-    asked = node.resize(wanted).requested
+    resize_attempt = node.resize(wanted).requested
     allocatable = node.config.view.allocatable
     others = node_usage(pod for pod in node.pods if pod.uid != "a").requests
-    requests = node_usage([asked.pod]).requests
+    requests = node_usage([resize_attempt.pod]).requests
     over_node = {name for name, amount in requests.items() if amount > allocatable[name]}
     over_room = {name for name in requests if requests[name] + others.get(name, 0) > allocatable[name]}
-    first = asked.because[0] if asked.because else None
-    if asked.outcome is ResizeOutcome.DONE and asked.changes:
+    first = resize_attempt.because[0] if resize_attempt.because else None
+    if resize_attempt.outcome is ResizeOutcome.DONE and resize_attempt.changes:
         assert not over_room
-    elif asked.outcome is ResizeOutcome.DEFERRED:
+    elif resize_attempt.outcome is ResizeOutcome.DEFERRED:
         assert not over_node
-        assert {one.resource for one in asked.because if isinstance(one, InsufficientResource)} == over_room
+        assert {
+            each.resource for each in resize_attempt.because if isinstance(each, InsufficientResource)
+        } == over_room
     elif isinstance(first, ResizeBeyondNode):
         assert {excess.resource for excess in first.excesses} == over_node
     elif isinstance(first, StaticPolicyInTheWay):
-        before = asked.before.spec.containers[0].resources.requests[first.resource]
-        assert asked.pod.spec.containers[0].resources.requests[first.resource] != before
+        before = resize_attempt.before.spec.containers[0].resources.requests[first.resource]
+        assert resize_attempt.pod.spec.containers[0].resources.requests[first.resource] != before
 
 
 @given(node=nodes(), wanted=pods_named("a"))

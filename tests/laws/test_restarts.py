@@ -97,8 +97,8 @@ def test_surviving_pods_keep_their_allocations(
         assert kept.items() <= after.memory.assignments.get(uid, {}).items()
         assert after.devices.pod_devices.get(uid) == before.devices.pod_devices.get(uid)
     lost = [action for action in done.actions if isinstance(action, RejectPod)]
-    plain = [one for one in lost if not state.pods[one.pod_uid].spec.init_containers]
-    assert all(isinstance(one.because[0], NotEnoughWholeCores) for one in plain)
+    plain = [reject_pod for reject_pod in lost if not state.pods[reject_pod.pod_uid].spec.init_containers]
+    assert all(isinstance(reject_pod.because[0], NotEnoughWholeCores) for reject_pod in plain)
 
 
 @given(profile=profiles(), other=profiles(), pods=PODS)

@@ -136,14 +136,14 @@ def test_any_bytes_give_a_state_or_say_why_not(content: bytes) -> None:
 
 def assert_answered(read: Callable[[], Verdict[Any]]) -> None:
     try:
-        found = read()
+        result = read()
     except InputError as error:
         # Numbers that the kubelet would accept and nodewright does not.
         assert re.search("CPU numbers must be|NUMA nodes must be", str(error))  # noqa: PT017 - it may be raised or not
         return
-    if isinstance(found, Refused):
-        assert kubelet_start_error(found.because[0])
-        assert sentence(found.because[0])
+    if isinstance(result, Refused):
+        assert kubelet_start_error(result.because[0])
+        assert sentence(result.because[0])
 
 
 JSON = st.recursive(

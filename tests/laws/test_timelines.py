@@ -46,9 +46,10 @@ def settings(draw: st.DrawFn) -> TimelineSetup:
     ]
     growth = {name: f"{draw(rates)}Mi" for name in names}
     hard = f"{draw(st.integers(1, 900))}Mi"
-    found = a_timeline_setting(*pods, growth=growth, hard=hard, seconds=draw(st.integers(1, 90)))
+    timeline_setup = a_timeline_setting(*pods, growth=growth, hard=hard, seconds=draw(st.integers(1, 90)))
     return replace(
-        found, assumptions=replace(found.assumptions, first_look_ns=draw(st.integers(0, 10 * SECOND_NS)))
+        timeline_setup,
+        assumptions=replace(timeline_setup.assumptions, first_look_ns=draw(st.integers(0, 10 * SECOND_NS))),
     )
 
 
@@ -78,8 +79,12 @@ def test_checks_that_are_skipped_change_nothing(setting: TimelineSetup, until_lo
 def test_with_more_growth_thresholds_are_never_crossed_later(
     setting: TimelineSetup, policy: EvictionPolicy, more: int
 ) -> None:
-    faster = replace(setting, growth=tuple(replace(one, rate=one.rate + more * MI) for one in setting.growth))
-    slow, fast = (simulated_timeline(one, policy).first_crossing_ns for one in (setting, faster))
+    faster = replace(
+        setting, growth=tuple(replace(growth, rate=growth.rate + more * MI) for growth in setting.growth)
+    )
+    slow, fast = (
+        simulated_timeline(timeline_setup, policy).first_crossing_ns for timeline_setup in (setting, faster)
+    )
     assert slow is None or (fast is not None and fast <= slow)
 
 

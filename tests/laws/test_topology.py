@@ -34,13 +34,13 @@ MOST_NODES = 4
 def questions(draw: st.DrawFn, *, with_rules: bool) -> tuple[TopologyManager, list[Offer]]:
     nodes = draw(st.integers(1, MOST_NODES))
     hints = st.one_of(hint_lists(nodes), rule_hint_lists(nodes)) if with_rules else hint_lists(nodes)
-    found = draw(st.lists(st.dictionaries(st.sampled_from(("cpu", "gpu")), hints, max_size=2), max_size=3))
+    items = draw(st.lists(st.dictionaries(st.sampled_from(("cpu", "gpu")), hints, max_size=2), max_size=3))
     return TopologyManager(
         policy=draw(st.sampled_from(POLICIES)),
         # Hints may name nodes that the machine does not have, as devices do.
         numa=NUMASet((1 << draw(st.integers(max(1, nodes - 1), nodes))) - 1),
         distances=draw(distance_tables(nodes)),
-    ), [Offer(str(at), hints) for at, hints in enumerate(found)]
+    ), [Offer(str(at), hints) for at, hints in enumerate(items)]
 
 
 @given(questions(with_rules=False))
@@ -89,11 +89,11 @@ def test_searching_and_writing_out_all_sets_find_the_same_preferred_set(data: st
     some = data.draw(st.lists(hint_rules(nodes), min_size=1, max_size=3))
     far = data.draw(distance_tables(nodes))
     common, sizes = (1 << nodes) - 1, range(1, nodes + 1)
-    for one in some:
-        common &= one.nodes.mask
+    for fitting in some:
+        common &= fitting.nodes.mask
     if common:
-        found = best_common_by_search(some, common, sizes, far, StepBudget())
-        assert found == best_common(some, common, sizes, far)
+        number = best_common_by_search(some, common, sizes, far, StepBudget())
+        assert number == best_common(some, common, sizes, far)
 
 
 @given(st.data())
@@ -104,13 +104,13 @@ def test_searching_and_writing_out_all_sets_find_the_same_common_set(data: st.Da
     far = data.draw(distance_tables(nodes))
     lists = resource_hint_lists([Offer("some", {str(at): one for at, one in enumerate(some)})])
     common = (1 << nodes) - 1
-    for one in lists:
-        reach = one.named_nodes()
+    for each in lists:
+        reach = each.named_nodes()
         common &= common if reach is None else reach
     if common and all(hints for hints in some):
         order = [*range(narrowest, 0, -1), *range(narrowest + 1, nodes + 1)]
         expected = best_intersection(lists, common, order, far)
-        found = [
+        numbers = [
             mask
             for mask in best_intersection_by_search(
                 lists, common, SearchBounds(narrowest, far, StepBudget(), small=0)
@@ -118,7 +118,7 @@ def test_searching_and_writing_out_all_sets_find_the_same_common_set(data: st.Da
             if mask
         ]
         ranked = min(
-            found, key=lambda mask: (order.index(mask.bit_count()), span(mask, far), mask), default=0
+            numbers, key=lambda mask: (order.index(mask.bit_count()), span(mask, far), mask), default=0
         )
         assert ranked == expected
 
@@ -128,9 +128,11 @@ def test_the_fewest_places_are_those_of_the_smallest_set_that_has_enough(data: s
     nodes = data.draw(st.integers(1, 5))
     places = data.draw(st.integers(1, (1 << nodes) - 1))
     wanted = data.draw(st.lists(numa_demands(nodes), max_size=3))
-    sizes = [mask.bit_count() for mask in nonempty_subsets(places) if all(one.met_by(mask) for one in wanted)]
-    found = minimum_size(places, wanted)
-    assert (found.size, found.proved) == (min(sizes, default=places.bit_count()), True)
+    sizes = [
+        mask.bit_count() for mask in nonempty_subsets(places) if all(demand.met_by(mask) for demand in wanted)
+    ]
+    result = minimum_size(places, wanted)
+    assert (result.size, result.proved) == (min(sizes, default=places.bit_count()), True)
 
 
 # ---------------------------------------------------------------- the slow way
@@ -153,8 +155,8 @@ def by_every_combination(manager: TopologyManager, offers: Sequence[Offer]) -> t
     for combination in product(*lists):
         named = [hint.numa.mask for hint in combination if hint.numa is not None]
         mask = everything
-        for one in named:
-            mask &= one
+        for number in named:
+            mask &= number
         if mask:
             survivors.add((all(hint.preferred for hint in combination) and len(set(named)) <= 1, mask))
 
@@ -184,4 +186,4 @@ def written_out(offers: Sequence[Offer]) -> list[list[Hint]]:
 def span(mask: int, distances: NUMADistances | None) -> int:
     if distances is None:
         return 0
-    return sum(distances[one][other] for one in NUMASet(mask) for other in NUMASet(mask))
+    return sum(distances[number][other] for number in NUMASet(mask) for other in NUMASet(mask))

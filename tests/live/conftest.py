@@ -19,8 +19,8 @@ def containerd() -> Iterator[Containerd]:
 
 @pytest.fixture(scope="module")
 def cgroups() -> Iterator[CgroupFS]:
-    with private_cgroups() as found:
-        yield found
+    with private_cgroups() as cgroup_fs:
+        yield cgroup_fs
 
 
 @pytest.fixture

@@ -143,15 +143,15 @@ class Containerd:
 
     def shims(self) -> list[int]:
         """The processes that hold containers of this instance."""
-        found = []
+        result = []
         for place in Path("/proc").glob("[0-9]*"):
             try:
                 words = (place / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
             if b"containerd-shim" in words[0] and str(self.socket).encode() in words:
-                found.append(int(place.name))
-        return found
+                result.append(int(place.name))
+        return result
 
     def mounts(self) -> list[str]:
         """Where something is mounted for this instance."""
@@ -201,8 +201,8 @@ class Containerd:
         """Tasks and containers, by containerd's own tool."""
         for task in self._ctr("tasks", "list", "-q", check=False).stdout.decode().split():
             self._ctr("tasks", "delete", "--force", task, check=False)
-        for one in self._ctr("containers", "list", "-q", check=False).stdout.decode().split():
-            self._ctr("containers", "delete", one, check=False)
+        for text in self._ctr("containers", "list", "-q", check=False).stdout.decode().split():
+            self._ctr("containers", "delete", text, check=False)
 
     def _ctr(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
         command = [_program("ctr"), "--address", str(self.socket), "--namespace", "k8s.io", *words]
@@ -221,15 +221,15 @@ class Containerd:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name, path=PATH)
-    assert found is not None, name
-    return found
+    text = shutil.which(name, path=PATH)
+    assert text is not None, name
+    return text
 
 
 def _snapshotter(root: Path) -> str:
     """Overlays where the file system allows them; there is no overlay on an overlay."""
-    told = subprocess.run(["stat", "-f", "-c", "%T", root], capture_output=True, text=True, check=True)
-    return "native" if "overlay" in told.stdout else "overlayfs"
+    process = subprocess.run(["stat", "-f", "-c", "%T", root], capture_output=True, text=True, check=True)
+    return "native" if "overlay" in process.stdout else "overlayfs"
 
 
 def _archive(image: str, user: str, command: tuple[str, ...]) -> bytes:

@@ -72,15 +72,17 @@ class Bench:
         return id_
 
     async def facts(self) -> RuntimePodStatus:
-        found = await self.runtime.pod(self.uid)
-        assert found is not None
-        return found
+        runtime_pod_status = await self.runtime.pod(self.uid)
+        assert runtime_pod_status is not None
+        return runtime_pod_status
 
     async def says(self, id_: str, *command: str) -> str:
         return (await self.runtime.execute(id_, command, 20)).stdout.decode()
 
     async def close(self) -> None:
-        for sandbox in found.sandboxes if (found := await self.runtime.pod(self.uid)) else ():
+        for sandbox in (
+            runtime_pod_status.sandboxes if (runtime_pod_status := await self.runtime.pod(self.uid)) else ()
+        ):
             await self.runtime.stop_sandbox(sandbox.id)
             await self.runtime.remove_sandbox(sandbox.id)
         await self.runtime.close()

@@ -51,7 +51,7 @@ class Proxy(_Handler):
             self.calls.append(name)
             if self._is_at(name, Moment.BEFORE):
                 self._strike()
-            call = asyncio.ensure_future(self._line.unary_unary(method, _as_it_is, _as_it_is)(question))
+            call = asyncio.ensure_future(self._line.unary_unary(method, _unchanged, _unchanged)(question))
             if self._is_at(name, Moment.DURING):
                 await asyncio.sleep(_MIDDLE_S)
                 self._strike()
@@ -62,14 +62,14 @@ class Proxy(_Handler):
 
         async def many(question: bytes, context: grpc_aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
             try:
-                async for reply in self._line.unary_stream(method, _as_it_is, _as_it_is)(question):
+                async for reply in self._line.unary_stream(method, _unchanged, _unchanged)(question):
                     yield reply
             except grpc_aio.AioRpcError as error:
                 await context.abort(error.code(), error.details() or "")
 
         if name in _STREAMS:
             return grpc.unary_stream_rpc_method_handler(many)
-        return grpc.unary_unary_rpc_method_handler(_as_told(one))
+        return grpc.unary_unary_rpc_method_handler(_passing_errors(one))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -109,18 +109,18 @@ class Proxy(_Handler):
         await self._line.close(None)
 
 
-def _as_it_is(content: bytes) -> bytes:
+def _unchanged(content: bytes) -> bytes:
     return content
 
 
-def _as_told(one: Callable[[bytes, Any], Any]) -> Callable[[bytes, Any], Any]:
+def _passing_errors(one: Callable[[bytes, Any], Any]) -> Callable[[bytes, Any], Any]:
     """Errors of the runtime are passed on as they are."""
 
-    async def told(question: bytes, context: grpc_aio.ServicerContext[Any, Any]) -> bytes:
+    async def pass_on(question: bytes, context: grpc_aio.ServicerContext[Any, Any]) -> bytes:
         try:
             return bytes(await one(question, context))
         except grpc_aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
         raise AssertionError
 
-    return told
+    return pass_on

@@ -38,9 +38,11 @@ class _Composer(GrowerConfigBuilder):
         facts: RuntimePodStatus,
     ) -> ContainerConfig:
         """It runs where the files are that it looks at."""
-        wish = await super().container_config(pod, container, attempt, settings, facts)
+        container_config = await super().container_config(pod, container, attempt, settings, facts)
         mounts = (Mount(host_path="/", container_path=_HOST),)
-        return replace(wish, image=APP, command=("chroot", _HOST, *wish.command), mounts=mounts)
+        return replace(
+            container_config, image=APP, command=("chroot", _HOST, *container_config.command), mounts=mounts
+        )
 
 
 class ContainerBench(AgentRaceBench):
@@ -67,14 +69,14 @@ async def container_races(
 
     Errors: DisturbedError if others on the machine leave no chance to measure.
     """
-    found: list[RaceResult] = []
+    race_results: list[RaceResult] = []
     for number in range(_MOST_TRIES * rounds):
         place = containerd.root / f"race-{os.getpid()}-{where}-{number}"
         place.mkdir()
         with contextlib.suppress(DisturbedError, TimeoutError):
-            found.append(await ContainerBench(place, where, containerd).run_race())
-        if len(found) == rounds:
-            return tuple(found)
+            race_results.append(await ContainerBench(place, where, containerd).run_race())
+        if len(race_results) == rounds:
+            return tuple(race_results)
         # What was freed is to be available again before the next one measures.
         await asyncio.sleep(0.3)
     raise DisturbedError

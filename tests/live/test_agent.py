@@ -41,8 +41,8 @@ def test_groups_are_as_they_should_be_and_are_set_back() -> None:
             assert agent.cgroup_file_text(main.cgroup, name) == quota
             for path in (pod, main.cgroup):
                 meddle(agent, path, name, "70000")
-            found = agent.reconcile_cgroups()
-            assert {(difference.path, difference.file) for difference in found.differences} == {
+            reconcile_result = agent.reconcile_cgroups()
+            assert {(difference.path, difference.file) for difference in reconcile_result.differences} == {
                 (main.cgroup, name),
                 (pod, name),
             }
@@ -93,11 +93,11 @@ def test_a_pod_of_plain_processes_is_resized_where_it_runs() -> None:
             pod = main.cgroup.rpartition("/")[0]
             for cpu, memory, quota in (("700m", "128Mi", 70_000), ("200m", "32Mi", 20_000)):
                 agent.loop.observe(PodApplied(PodSource.API, sized(cpu, memory)))
-                await agent.wait_until(lambda: told(agent)[-1] == "ResizeCompleted")
+                await agent.wait_until(lambda: event_reasons(agent)[-1] == "ResizeCompleted")
                 agent.ears.events.clear()
                 for path in (pod, main.cgroup):
-                    found = at(agent, path, "memory.limit_in_bytes", "memory.max")
-                    assert found == str(int(memory.removesuffix("Mi")) << 20)
+                    text = at(agent, path, "memory.limit_in_bytes", "memory.max")
+                    assert text == str(int(memory.removesuffix("Mi")) << 20)
                     assert at(agent, path, "cpu.cfs_quota_us", "cpu.max").split()[0] == str(quota)
             facts = agent.record("web").runtime_status
             assert facts is not None
@@ -107,5 +107,5 @@ def test_a_pod_of_plain_processes_is_resized_where_it_runs() -> None:
     asyncio.run(run())
 
 
-def told(agent: LiveAgent) -> list[str]:
+def event_reasons(agent: LiveAgent) -> list[str]:
     return ["", *(event.reason for event in agent.ears.events)]

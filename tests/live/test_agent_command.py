@@ -129,7 +129,10 @@ def test_a_drain_ends_pods_by_priority_and_the_next_agent_starts_the_static_ones
 
     def restarts(name: str) -> int:
         # The agent answers before its sources have said which pods they have.
-        return sum(one["restartCount"] for one in pods().get(name, {}).get("containerStatuses", ()))
+        return sum(
+            container_status["restartCount"]
+            for container_status in pods().get(name, {}).get("containerStatuses", ())
+        )
 
     monkeypatch.setenv("NODEWRIGHT_SOCKET", str(tmp_path / "agent.sock"))
     (tmp_path / "static").mkdir()
@@ -153,10 +156,10 @@ def test_a_drain_ends_pods_by_priority_and_the_next_agent_starts_the_static_ones
     with running(tmp_path, *options):
         # It is the second attempt at the same container.
         until(lambda: restarts("web-here") == 1)
-        found = pods()
-        assert (found["low"]["phase"], found["low"]["reason"]) == ("Failed", "Terminated")
-        assert found["high"]["phase"] == "Failed"
-        assert "running" in found["web-here"]["containerStatuses"][0]["state"]
+        result = pods()
+        assert (result["low"]["phase"], result["low"]["reason"]) == ("Failed", "Terminated")
+        assert result["high"]["phase"] == "Failed"
+        assert "running" in result["web-here"]["containerStatuses"][0]["state"]
     _nothing_left(tmp_path)
 
 
@@ -185,9 +188,9 @@ def test_what_others_change_in_groups_is_set_back_and_told(
         before = {path: cgroups.read_files(path, names) for path in groups}
         others = {names[0]: "0", names[1]: "77", names[2]: str(64 << 20)}
         for path in groups:
-            found = before[path] or {}
+            document = before[path] or {}
             for name in names:
-                if found[name] != others[name]:
+                if document[name] != others[name]:
                     place = Path("/sys/fs/cgroup") / ("" if cgroups.version == 2 else name.split(".")[0])
                     # As root on the machine would: the kernel wants both bounds of version 1 in order.
                     with suppress(OSError):
@@ -195,9 +198,9 @@ def test_what_others_change_in_groups_is_set_back_and_told(
         changed = {path: cgroups.read_files(path, names) for path in groups}
         assert all(changed[path] != before[path] for path in groups)
         until(lambda: {path: cgroups.read_files(path, names) for path in groups} == before)
-        told = says("get", "events")
-        assert "CgroupChanged" in told
-        assert "and has been restored" in told
+        result = says("get", "events")
+        assert "CgroupChanged" in result
+        assert "and has been restored" in result
         # What the machine does not allow is said once, however many containers there are.
         log = (tmp_path / "agent.log").read_text()
         assert log.count("oom_score_adj") <= 1

@@ -42,17 +42,17 @@ def audited(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[
     return code, json.loads(capsys.readouterr().out)
 
 
-def found(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    return [(one["pod"], one["field"], one["said"]) for one in document["findings"]]
+def finding_rows(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(finding["pod"], finding["field"], finding["said"]) for finding in document["findings"]]
 
 
 def cpuset_of(client: AgentClient, name: str) -> Path:
     """The file of the CPUs of a pod's container."""
     config = client.get("nodewright/v1/profile")["spec"]["kubeletConfiguration"]
     (uid,) = [
-        one["metadata"]["uid"]
-        for one in client.get("api/v1/pods")["items"]
-        if one["metadata"]["name"] == name
+        each["metadata"]["uid"]
+        for each in client.get("api/v1/pods")["items"]
+        if each["metadata"]["name"] == name
     ]
     groups = CgroupFS(config["cgroupRoot"])
     (door,) = [
@@ -98,18 +98,20 @@ def test_cpus_that_somebody_changed_are_seen_with_and_without_the_agent(
             assert time.monotonic() < deadline + 20, seen
             file.write_text(other, "ascii")
             code, document = audited(capsys, *root, *socket)
-            seen = found(document)
+            seen = finding_rows(document)
         assert code == NO
         os.kill(agent, signal.SIGKILL)
         file.write_text(other, "ascii")
         code, document = audited(capsys, *root)
         assert code == NO
-        assert [(pod, field) for pod, field, _ in found(document)] == [("default/pinned", "cpus")]
+        assert [(pod, field) for pod, field, _ in finding_rows(document)] == [("default/pinned", "cpus")]
         file.write_text(own, "ascii")
         code, document = audited(capsys, *root)
         assert document["findings"] == []
         # The socket of the agent is still there, but no process answers.
-        reasons = [one["because"] for one in document["notCompared"] if one.get("source") == "podResources"]
+        reasons = [
+            each["because"] for each in document["notCompared"] if each.get("source") == "podResources"
+        ]
         assert "no kubelet answers" in reasons[0]
         with running(tmp_path, *options):
             pass

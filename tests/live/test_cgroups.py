@@ -63,9 +63,9 @@ def test_values_that_depend_on_one_another_are_written_whatever_their_order() ->
             )
             for order in (files, files[::-1]):
                 cgroups.ensure(path, order)
-                found = cgroups.read_files(path, names)
-                assert found is not None
-                assert found == {file.name: file.value for file in files if file.name in found}
+                result = cgroups.read_files(path, names)
+                assert result is not None
+                assert result == {file.name: file.value for file in files if file.name in result}
         assert cgroups.unsupported <= {names[1]}
 
 

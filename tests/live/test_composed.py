@@ -41,9 +41,9 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Answers).serve_forever()
 
 
 def a_pod(command: list[str], **container: Any) -> Pod:
-    one = {"name": "main", "command": command, **container}
+    document = {"name": "main", "command": command, **container}
     meta = {"name": "web", "namespace": "default", "uid": "composed"}
-    return decode({"metadata": meta, "spec": {"containers": [one]}}, Pod)
+    return decode({"metadata": meta, "spec": {"containers": [document]}}, Pod)
 
 
 class Composed:
@@ -59,8 +59,8 @@ class Composed:
 
     async def start(self) -> str:
         runtime, (container,) = self.bench.runtime, self.pod.spec.containers
-        wish = await self.composer.sandbox_config(self.pod, 0, self.bench.cgroup_parent)
-        sandbox = await runtime.run_sandbox(wish)
+        pod_sandbox_config = await self.composer.sandbox_config(self.pod, 0, self.bench.cgroup_parent)
+        sandbox = await runtime.run_sandbox(pod_sandbox_config)
         facts = await self.facts()
         made = await self.composer.container_config(self.pod, container, 0, (ContainerSettings(), ()), facts)
         id_ = await runtime.create_container(sandbox, made)
@@ -68,14 +68,14 @@ class Composed:
         return id_
 
     async def facts(self) -> RuntimePodStatus:
-        found = await self.bench.runtime.pod(self.pod.uid)
-        return found or RuntimePodStatus(uid=self.pod.uid, namespace="default", name="web")
+        runtime_pod_status = await self.bench.runtime.pod(self.pod.uid)
+        return runtime_pod_status or RuntimePodStatus(uid=self.pod.uid, namespace="default", name="web")
 
     async def ended(self) -> RuntimeContainerStatus:
         while True:
-            found = (await self.facts()).newest_attempt("main")
-            if found is not None and found.phase is ContainerPhase.EXITED:
-                return found
+            container_status = (await self.facts()).newest_attempt("main")
+            if container_status is not None and container_status.phase is ContainerPhase.EXITED:
+                return container_status
             await asyncio.sleep(0.01)
 
     @property
@@ -104,14 +104,14 @@ def test_a_process_says_what_it_was_given_and_leaves_its_last_words() -> None:
                 ["sh", "-c", "echo $(WHO) $WHO; echo bye > $TERMINATION_MESSAGE_PATH; exit 3"],
                 env=[{"name": "WHO", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "who"}}}],
             )
-            one = Composed(bench, pod)
-            await one.start()
-            ended = await one.ended()
+            composed = Composed(bench, pod)
+            await composed.start()
+            ended = await composed.ended()
             assert (ended.exit_code, ended.message.strip()) == (3, "bye")
-            assert one.said() == ["world world"]
-            await one.gone()
-            assert not one.log.exists()
-            assert list((one.root / "pods").iterdir()) == []
+            assert composed.said() == ["world world"]
+            await composed.gone()
+            assert not composed.log.exists()
+            assert list((composed.root / "pods").iterdir()) == []
 
     asyncio.run(asyncio.wait_for(check(), 60))
 
@@ -124,10 +124,10 @@ def test_a_process_is_probed_and_its_log_rotated() -> None:
                 port = free.getsockname()[1]
             command = [sys.executable, "-c", SERVER, str(port)]
             pod = a_pod(command, env=[{"name": "GREETING", "value": "hello"}])
-            one = Composed(bench, pod)
-            id_ = await one.start()
+            composed = Composed(bench, pod)
+            id_ = await composed.start()
             asker = HostProber(bench.runtime, HostClock())
-            await until(lambda: one.log.exists() and "hello" in one.said())
+            await until(lambda: composed.log.exists() and "hello" in composed.said())
             while not (await asker.probe({"tcpSocket": {"port": port}}, id_, "", 5))[0]:
                 await asyncio.sleep(0.01)
             assert await asker.probe({"httpGet": {"port": port, "path": "/good"}}, id_, "", 5) == (True, "")
@@ -138,16 +138,16 @@ def test_a_process_is_probed_and_its_log_rotated() -> None:
             shell = {"exec": {"command": ["sh", "-c", "echo $GREETING; exit 1"]}}
             assert await asker.probe(shell, id_, "", 5) == (False, "hello\n")
             forever = {"exec": {"command": ["sleep", "60"]}}
-            said = 'command timed out: "sleep 60" timed out after 200ms'
-            assert await asker.probe(forever, id_, "", 0.2) == (False, said)
-            await until(lambda: "asked kube-probe/1.36" in one.said())
+            text = 'command timed out: "sleep 60" timed out after 200ms'
+            assert await asker.probe(forever, id_, "", 0.2) == (False, text)
+            await until(lambda: "asked kube-probe/1.36" in composed.said())
             rule = LogRotatePolicy(max_bytes=10, max_files=3)
             pods = await bench.runtime.pods()
-            await rotate_once(bench.runtime, pods, one.root / "logs", rule, HostClock())
-            await until(one.log.exists)
+            await rotate_once(bench.runtime, pods, composed.root / "logs", rule, HostClock())
+            await until(composed.log.exists)
             await asker.probe({"httpGet": {"port": port, "path": "/good"}}, id_, "", 5)
-            await until(lambda: one.said() == ["asked kube-probe/1.36"])
-            assert len(list(one.log.parent.iterdir())) == 2
-            await one.gone()
+            await until(lambda: composed.said() == ["asked kube-probe/1.36"])
+            assert len(list(composed.log.parent.iterdir())) == 2
+            await composed.gone()
 
     asyncio.run(asyncio.wait_for(check(), 60))

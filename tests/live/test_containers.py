@@ -81,25 +81,27 @@ class Composed:
         self.bench.cgroups.ensure(self.bench.group, ())
         sandbox = await runtime.run_sandbox(await self.composer.sandbox_config(pod, 0, self.bench.group))
         settings = (ContainerSettings(), ())
-        wish = await self.composer.container_config(pod, container, 0, settings, await self.bench.facts())
-        id_ = await runtime.create_container(sandbox, wish)
+        container_config = await self.composer.container_config(
+            pod, container, 0, settings, await self.bench.facts()
+        )
+        id_ = await runtime.create_container(sandbox, container_config)
         await runtime.start_container(id_)
         return id_
 
     async def ended(self, name: str) -> RuntimeContainerStatus:
         while True:
-            found = (await self.bench.facts()).newest_attempt(name)
-            if found is not None and found.phase is ContainerPhase.EXITED:
-                return found
+            container_status = (await self.bench.facts()).newest_attempt(name)
+            if container_status is not None and container_status.phase is ContainerPhase.EXITED:
+                return container_status
             await asyncio.sleep(0.02)
 
 
 def test_a_container_sees_what_it_was_promised(containerd: Containerd, cgroups: CgroupFS) -> None:
     async def check() -> None:
         async with a_bench(containerd, cgroups) as bench:
-            one = Composed(bench, containerd.root / bench.uid)
+            composed = Composed(bench, containerd.root / bench.uid)
             (app,) = bench.pod.spec.containers
-            id_ = await one.start(app)
+            id_ = await composed.start(app)
 
             async def says(command: Sequence[str]) -> str:
                 return (await bench.says(id_, *command)).strip()
@@ -120,8 +122,8 @@ def test_a_container_sees_what_it_was_promised(containerd: Containerd, cgroups: 
             assert f"\n{ip}\tfront\n" in hosts
             assert hosts.endswith("# Entries added by HostAliases.\n192.0.2.9\tdb")
             assert await says(["sh", "-c", "touch /conf/x 2>/dev/null || touch /data/y && ls /data"]) == "y"
-            one.put("moon")
-            await one.composer.refresh_volumes([bench.pod])
+            composed.put("moon")
+            await composed.composer.refresh_volumes([bench.pod])
             assert await says(["cat", "/conf/who", "/etc/who"]) == "moonworld"
             asker = HostProber(bench.runtime, HostClock())
             assert await asker.probe({"exec": {"command": ["test", "-f", "/data/y"]}}, id_, ip, 5) == (
@@ -132,13 +134,13 @@ def test_a_container_sees_what_it_was_promised(containerd: Containerd, cgroups: 
                 False,
                 "ls: /no: No such file or directory\n",
             )
-            assert set(one.composer.storage_paths(bench.pod).volumes) == {"work", "conf"}
+            assert set(composed.composer.storage_paths(bench.pod).volumes) == {"work", "conf"}
             words = replace(app, name="last", command=("sh", "-c", "echo bye > /dev/termination-log; exit 3"))
-            await one.start(replace(words, termination_message_path="/dev/termination-log"))
-            ended = await one.ended("last")
+            await composed.start(replace(words, termination_message_path="/dev/termination-log"))
+            ended = await composed.ended("last")
             assert (ended.exit_code, ended.message.strip()) == (3, "bye")
             await bench.runtime.stop_container(id_, 0)
-            await one.composer.remove_pod_files(bench.pod)
+            await composed.composer.remove_pod_files(bench.pod)
             assert list((containerd.root / bench.uid / "pods").iterdir()) == []
 
     asyncio.run(asyncio.wait_for(check(), 120))

@@ -87,14 +87,14 @@ def test_the_kernel_is_told_what_was_decided(containerd: Containerd, cgroups: Cg
     async def run() -> None:
         async with a_bench(containerd, cgroups) as bench:
             id_ = await bench.run(bench.wish("sleep", "1000", settings=settings))
-            (found,) = (await bench.facts()).containers
-            told = cgroups.read_files(found.cgroup, names) or {}
-            assert [told[name].strip() for name in names] == ["512", "50000", str(64 << 20), "0", "0"]
+            (container,) = (await bench.facts()).containers
+            document = cgroups.read_files(container.cgroup, names) or {}
+            assert [document[name].strip() for name in names] == ["512", "50000", str(64 << 20), "0", "0"]
             shared = ContainerSettings(cpus=RunsOn(CPUSet.parse("0-1"), CPUPool.SHARED))
             await bench.runtime.update_container(id_, shared, ())
-            told = cgroups.read_files(found.cgroup, names) or {}
-            assert told["cpuset.cpus"].strip() in ("0-1", "0,1")
-            assert told["cpu.shares"].strip() == "512"
+            document = cgroups.read_files(container.cgroup, names) or {}
+            assert document["cpuset.cpus"].strip() in ("0-1", "0,1")
+            assert document["cpu.shares"].strip() == "512"
 
     asyncio.run(run())
 
@@ -108,9 +108,11 @@ def test_a_container_that_takes_too_much_memory_was_killed_for_it(
         async with a_bench(containerd, cgroups) as bench:
             await bench.run(bench.wish("sh", "-c", "tail /dev/zero", settings=settings))
             async with asyncio.timeout(20):
-                while (found := (await bench.facts()).containers[0]).phase is not ContainerPhase.EXITED:
+                while (
+                    container_status := (await bench.facts()).containers[0]
+                ).phase is not ContainerPhase.EXITED:
                     await asyncio.sleep(0.05)
-            assert (found.reason, found.exit_code) == ("OOMKilled", 137)
+            assert (container_status.reason, container_status.exit_code) == ("OOMKilled", 137)
 
     asyncio.run(run())
 
@@ -137,8 +139,12 @@ def test_a_container_has_the_rights_that_it_was_given(containerd: Containerd, cg
                 "groups=1001,2000,3000",
             ]
             status = await bench.says(id_, "cat", "/proc/self/status")
-            told = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-            assert (told["NoNewPrivs"], told["CapBnd"].strip("0"), told["Seccomp"]) == ("1", "", "2")
+            document = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+            assert (document["NoNewPrivs"], document["CapBnd"].strip("0"), document["Seccomp"]) == (
+                "1",
+                "",
+                "2",
+            )
             assert (await bench.runtime.execute(id_, ("touch", "/x"), 20)).exit_code != 0
             assert "/proc/timer_list" in await bench.says(id_, "cat", "/proc/mounts")
             other = await bench.run(bench.wish("sleep", "1000", name="free", security={"runAsUser": 0}))
@@ -197,9 +203,15 @@ def test_last_words_arrive_and_logs_go_on_after_they_were_renamed(
             await bench.runtime.reopen_log(id_)
             word.write_text("good bye")
             async with asyncio.timeout(10):
-                while (found := (await bench.facts()).containers[0]).phase is not ContainerPhase.EXITED:
+                while (
+                    container_status := (await bench.facts()).containers[0]
+                ).phase is not ContainerPhase.EXITED:
                     await asyncio.sleep(0.02)
-            assert (found.exit_code, found.message, found.log_path) == (5, "good bye", str(log))
+            assert (container_status.exit_code, container_status.message, container_status.log_path) == (
+                5,
+                "good bye",
+                str(log),
+            )
             assert log.read_text().endswith(" stdout F two\n")
 
     asyncio.run(run())
@@ -214,21 +226,21 @@ def test_an_end_is_heard_of_at_once(
 
     async def run() -> None:
         async with a_bench(containerd, cgroups) as bench:
-            told = asyncio.Queue[str]()
+            queue = asyncio.Queue[str]()
 
             async def listen() -> None:
                 async for uid in bench.runtime.changes():
-                    told.put_nowait(uid)
+                    queue.put_nowait(uid)
 
             listener = asyncio.create_task(listen())
             # Longer than the first look and the beginning of the news take.
             id_ = await bench.run(bench.wish("sleep", "1000"))
             await asyncio.sleep(1)
-            while not told.empty():
-                told.get_nowait()
+            while not queue.empty():
+                queue.get_nowait()
             await bench.runtime.stop_container(id_, 5)
             async with asyncio.timeout(30):
-                while await told.get() != bench.uid:
+                while await queue.get() != bench.uid:
                     pass
             listener.cancel()
             await asyncio.gather(listener, return_exceptions=True)
@@ -278,8 +290,12 @@ def test_what_cannot_run_is_told(containerd: Containerd, cgroups: CgroupFS) -> N
                 await bench.run(bench.wish("sleep", name="missing", image="localhost:1/no/such:1"))
             with pytest.raises(HostError, match="no-such-command"):
                 await bench.run(bench.wish("no-such-command"))
-            (found,) = (await bench.facts()).containers
-            assert (found.phase, found.exit_code, found.reason) == (ContainerPhase.EXITED, 128, "StartError")
-            assert "no-such-command" in found.message
+            (container,) = (await bench.facts()).containers
+            assert (container.phase, container.exit_code, container.reason) == (
+                ContainerPhase.EXITED,
+                128,
+                "StartError",
+            )
+            assert "no-such-command" in container.message
 
     asyncio.run(run())

@@ -105,13 +105,13 @@ def _amounts(cpu: str, memory: str) -> dict[str, Any]:
 
 def _all_say(root: str, quota: str, limit: str) -> bool:
     """Whether the group of the pod and that of its container say so."""
-    found = []
+    result = []
     for controller, name, wanted in (
         ("cpu", "cpu.cfs_quota_us", quota),
         ("memory", "memory.limit_in_bytes", limit),
     ):
         (pod,) = Path(f"/sys/fs/cgroup/{controller}{root}/kubepods/burstable").glob("pod*")
-        texts = [one.read_text().strip() for one in (pod / name, *pod.glob(f"*/{name}"))]
+        texts = [path.read_text().strip() for path in (pod / name, *pod.glob(f"*/{name}"))]
         # The sandbox has its own, which bounds nothing.
-        found.append(texts.count(wanted) == 2)
-    return all(found)
+        result.append(texts.count(wanted) == 2)
+    return all(result)

@@ -82,24 +82,26 @@ def test_what_is_cut_off_is_done_once(
     async def run() -> None:
         async with a_bench(containerd, cgroups) as bench:
             mounts = (Mount(host_path=str(tally), container_path="/tally"),)
-            wish = bench.wish("sh", "-c", "echo started >> /tally; exec sleep 1000", mounts=mounts)
-            first = asyncio.create_task(bench.run(wish))
+            container_config = bench.wish(
+                "sh", "-c", "echo started >> /tally; exec sleep 1000", mounts=mounts
+            )
+            first = asyncio.create_task(bench.run(container_config))
             await asyncio.sleep(after_s)
             # As the kernel does for a process that dies: the line is cut, and nobody says good bye.
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
             await bench.runtime.close()
             bench.runtime = CRIRuntime(CRIChannel(containerd.endpoint))
-            await _once_it_answers(lambda: bench.run(wish))
+            await _once_it_answers(lambda: bench.run(container_config))
             facts = await bench.facts()
             assert [sandbox.is_ready for sandbox in facts.sandboxes] == [True]
-            (found,) = facts.containers
+            (container,) = facts.containers
             await asyncio.sleep(0.1)
-            if found.phase is ContainerPhase.EXITED:
+            if container.phase is ContainerPhase.EXITED:
                 # A start that is cut off the runtime takes back: another attempt is due, and this one is over.
-                assert found.reason == "StartError"
+                assert container.reason == "StartError"
             else:
-                assert (found.phase, tally.read_text()) == (ContainerPhase.RUNNING, "started\n")
+                assert (container.phase, tally.read_text()) == (ContainerPhase.RUNNING, "started\n")
 
     asyncio.run(asyncio.wait_for(run(), 60))
 

@@ -55,27 +55,27 @@ def killed_at_points() -> Iterator[tuple[Agent, Proxy]]:
             agent.start()
 
 
-def written(agent: Agent, name: str) -> None:
+def write_tally_pod(agent: Agent, name: str) -> None:
     pod = a_pod(name, {}, agent.started)
     pod["spec"]["containers"][0]["command"] = ["sh", "-c", TALLY]
     agent.put(name, pod)
 
 
-def told(agent: Agent, name: str) -> list[tuple[str, int]]:
+def container_states(agent: Agent, name: str) -> list[tuple[str, int]]:
     """The containers of a pod: how they are, and how often they were started again."""
     return [
-        (next(iter(one["state"]), "waiting"), one["restartCount"])
+        (next(iter(container_status["state"]), "waiting"), container_status["restartCount"])
         for pod in agent.pods()
         if pod["metadata"]["name"] == name
-        for one in pod["status"].get("containerStatuses", ())
+        for container_status in pod["status"].get("containerStatuses", ())
     ]
 
 
 def running(agent: Agent, name: str) -> bool:
-    return [how for how, _ in told(agent, name)] == ["running"]
+    return [how for how, _ in container_states(agent, name)] == ["running"]
 
 
-def strike(agent: Agent, proxy: Proxy, point: tuple[str, Moment]) -> None:
+def restart_after_kill(agent: Agent, proxy: Proxy, point: tuple[str, Moment]) -> None:
     """The agent dies there, and the next one begins."""
     agent.until(proxy.acted.is_set, f"the agent is killed {point[1]} {point[0]}")
     agent.start()
@@ -87,11 +87,11 @@ def test_a_start_that_was_cut_off_is_done_once() -> None:
             name = f"web{number}"
             proxy.acted.clear()
             proxy.point = point
-            written(agent, name)
-            strike(agent, proxy, point)
+            write_tally_pod(agent, name)
+            restart_after_kill(agent, proxy, point)
             agent.until(partial(running, agent, name), f"it runs, {point}")
             # One that was made and never started counts as an attempt, as it does for a kubelet.
-            assert told(agent, name)[0][1] <= (point in MADE_IN_VAIN), point
+            assert container_states(agent, name)[0][1] <= (point in MADE_IN_VAIN), point
             assert (agent.started / name).read_text() == "started\n", point
             assert len(agent.containerd.shims()) == 1, point
             agent.drop(name, agent.workloads)
@@ -102,12 +102,12 @@ def test_an_end_that_was_cut_off_is_brought_to_its_end() -> None:
     with killed_at_points() as (agent, proxy):
         for number, point in enumerate(ENDS):
             name = f"web{number}"
-            written(agent, name)
+            write_tally_pod(agent, name)
             agent.until(partial(agent.runs, name), f"it runs, {point}")
             proxy.acted.clear()
             proxy.point = point
             agent.drop(name, agent.workloads)
-            strike(agent, proxy, point)
+            restart_after_kill(agent, proxy, point)
             agent.until(lambda: not agent.containerd.shims(), f"nothing is left, {point}")
             agent.until(lambda: not agent.pods(), "it is forgotten")
             assert (agent.started / name).read_text() == "started\n", point

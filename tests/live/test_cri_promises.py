@@ -35,7 +35,7 @@ def with_volumes(
     return pod
 
 
-def says(agent: Agent, *parts: str) -> bool:
+def mentions(agent: Agent, *parts: str) -> bool:
     shown = json.dumps([agent.events(), agent.pods()])
     return all(part in shown for part in parts)
 
@@ -89,7 +89,7 @@ def test_what_cannot_be_is_in_the_pods_status_and_the_agent_goes_on() -> None:
         nowhere = a_pod("nowhere", {}, agent.started)
         nowhere["spec"]["containers"][0] |= {"image": "localhost:1/no/such:1", "imagePullPolicy": "Always"}
         agent.put("nowhere", nowhere)
-        for said in (
+        for texts in (
             ("hostPath type check failed: /no/such/place is not a directory",),
             ("failed to prepare subPath for volumeMount", "of container"),
             ("must not contain '..'",),
@@ -97,7 +97,7 @@ def test_what_cannot_be_is_in_the_pods_status_and_the_agent_goes_on() -> None:
             ('runtimeclass.node.k8s.io \\"small\\" not found',),
             ("ErrImagePull", "localhost:1/no/such:1"),
         ):
-            agent.until(partial(says, agent, *said), f"it is told: {said}")
+            agent.until(partial(mentions, agent, *texts), f"it is told: {texts}")
         assert not (agent.started / "lost").exists()
         agent.write("web")
         agent.until(partial(agent.runs, "web"), "the agent goes on")
@@ -109,7 +109,7 @@ def test_without_the_pause_image_the_pod_says_so_and_runs_once_it_is_there() -> 
     pause = "docker.io/nodewright/later:1"
     with an_agent(Containerd(pause=pause)) as agent:
         agent.write("web")
-        agent.until(partial(says, agent, "FailedCreatePodSandBox", pause), "it is told")
+        agent.until(partial(mentions, agent, "FailedCreatePodSandBox", pause), "it is told")
         agent.containerd.load(pause)
         agent.until(partial(agent.runs, "web"), "it runs")
 
@@ -122,12 +122,12 @@ def test_a_runtime_that_restarts_or_hangs_is_waited_for_and_nothing_is_lost() ->
         shims = agent.containerd.shims()
         agent.containerd.stop(signal.SIGKILL)
         agent.write("later")
-        agent.until(partial(says, agent, "RuntimeUnavailable"), "it is told")
+        agent.until(partial(mentions, agent, "RuntimeUnavailable"), "it is told")
         agent.containerd.start()
         agent.until(partial(agent.runs, "later"), "what came meanwhile runs")
         agent.containerd.freeze()
         agent.write("last")
-        agent.until(partial(says, agent, "no answer within"), "it is told")
+        agent.until(partial(mentions, agent, "no answer within"), "it is told")
         agent.containerd.thaw()
         agent.until(partial(agent.runs, "last"), "what came meanwhile runs")
         assert set(shims) < set(agent.containerd.shims())

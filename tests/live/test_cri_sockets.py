@@ -69,7 +69,7 @@ def kubelet_api(folder: Path, port: int) -> tuple[str, ...]:
     )
 
 
-def asked(agent: Agent, port: int, path: str) -> str:
+def http_get(agent: Agent, port: int, path: str) -> str:
     context = ssl.create_default_context(cafile=agent.root / "agent/pki/kubelet.crt")
     request = urllib.request.Request(f"https://127.0.0.1:{port}{path}")
     request.add_header("Authorization", "Bearer secret")
@@ -91,28 +91,28 @@ def test_what_containers_use_and_say_is_told_as_by_a_kubelet(tmp_path: Path) -> 
         agent.until(lambda: agent.runs("busy"), "the pod runs")
 
         def containers() -> list[dict[str, Any]]:
-            pods = json.loads(asked(agent, port, "/stats/summary"))["pods"]
+            pods = json.loads(http_get(agent, port, "/stats/summary"))["pods"]
             return [container for pod in pods for container in pod["containers"]]
 
         # A rate takes two readings of the runtime's figures.
         agent.until(
             lambda: any("usageNanoCores" in container.get("cpu", {}) for container in containers()), "a rate"
         )
-        (use,) = json.loads(asked(agent, port, "/stats/summary"))["pods"]
-        (told,) = use["containers"]
-        assert (use["podRef"]["name"], told["name"]) == ("busy", "app")
-        assert 0 < told["cpu"]["usageNanoCores"] < 300_000_000
-        assert told["cpu"]["usageCoreNanoSeconds"] > 10**7
-        assert told["memory"]["workingSetBytes"] > 0
+        (use,) = json.loads(http_get(agent, port, "/stats/summary"))["pods"]
+        (each,) = use["containers"]
+        assert (use["podRef"]["name"], each["name"]) == ("busy", "app")
+        assert 0 < each["cpu"]["usageNanoCores"] < 300_000_000
+        assert each["cpu"]["usageCoreNanoSeconds"] > 10**7
+        assert each["memory"]["workingSetBytes"] > 0
         # The pod as a whole has its sandbox, too.
-        assert use["memory"]["workingSetBytes"] >= told["memory"]["workingSetBytes"]
-        metrics = asked(agent, port, "/metrics/resource")
+        assert use["memory"]["workingSetBytes"] >= each["memory"]["workingSetBytes"]
+        metrics = http_get(agent, port, "/metrics/resource")
         for name in ("container_cpu_usage_seconds_total", "container_memory_working_set_bytes"):
             line = f'{name}{{container="app",pod="busy",namespace="default"}} '
             (value,) = [splitline for splitline in metrics.splitlines() if splitline.startswith(line)]
             assert float(value.split()[1]) > 0
-        assert asked(agent, port, "/containerLogs/default/busy/app") == "hello\n"
-        (running,) = json.loads(asked(agent, port, "/runningpods/"))["items"]
+        assert http_get(agent, port, "/containerLogs/default/busy/app") == "hello\n"
+        (running,) = json.loads(http_get(agent, port, "/runningpods/"))["items"]
         assert running["metadata"]["name"] == "busy"
 
 
@@ -143,12 +143,12 @@ def test_devices_get_into_containers_and_all_sockets_tell_of_them() -> None:
                 "written",
                 "sh: can't create /opt/driver/x: Read-only file system",
             ]
-            (told,) = PodResourcesClient(root / "agent/pod-resources/kubelet.sock").pods()
-            assert told.containers[0].devices == tuple(
-                ContainerDevices(GPU, (one,), (0,)) for one in ("gpu-0", "gpu-1")
+            (pod,) = PodResourcesClient(root / "agent/pod-resources/kubelet.sock").pods()
+            assert pod.containers[0].devices == tuple(
+                ContainerDevices(GPU, (text,), (0,)) for text in ("gpu-0", "gpu-1")
             )
-            said = agent.ask("describe", "node")
-            assert [line.split() for line in said.splitlines() if " gpu-" in line] == [
+            ask = agent.ask("describe", "node")
+            assert [line.split() for line in ask.splitlines() if " gpu-" in line] == [
                 [GPU, "gpu-0", "0", "Healthy", "default/train"],
                 [GPU, "gpu-1", "0", "Healthy", "default/train"],
                 [GPU, "gpu-2", "-", "Healthy", "<none>"],

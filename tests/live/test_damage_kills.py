@@ -153,14 +153,14 @@ class Machine:
 
     def sleepers(self) -> list[tuple[int, str]]:
         """The numbers of the processes that pods run, and the CPUs that they may use."""
-        found = []
+        result = []
         for pid in self.cgroups.processes(self.cgroups.root):
             words = _content(Path(f"/proc/{pid}/cmdline")).split(b"\0")
             if words[0] == b"sleep" and words[1].isdigit():
                 status = _content(Path(f"/proc/{pid}/status")).decode()
                 lines = [line.split() for line in status.splitlines() if line.startswith("Cpus_allowed_list")]
-                found += [(int(words[1]), cpus) for _, cpus in lines]
-        return found
+                result += [(int(words[1]), cpus) for _, cpus in lines]
+        return result
 
     def log(self) -> str:
         """The end of the log, for messages."""

@@ -99,8 +99,8 @@ def test_no_container_runs_twice_whatever_happens_to_the_records(damage: Damage,
 
 
 async def running(bench: Bench, name: str) -> int:
-    found = await bench.runtime.pod(bench.uid)
-    containers = found.containers if found is not None else ()
+    runtime_pod_status = await bench.runtime.pod(bench.uid)
+    containers = runtime_pod_status.containers if runtime_pod_status is not None else ()
     return sum(each.name == name and each.phase is ContainerPhase.RUNNING for each in containers)
 
 

@@ -32,8 +32,8 @@ HOSTILE = '<img src=x onerror="window.struck=1"><script>window.struck=1</script>
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with Chromium(tmp_path_factory.mktemp("chromium")) as found:
-        yield found
+    with Chromium(tmp_path_factory.mktemp("chromium")) as chromium:
+        yield chromium
 
 
 def opened(browser: Chromium, served: ServedView, **size: Any) -> BrowserPage:
@@ -75,10 +75,10 @@ def test_each_cpu_is_a_cell_in_the_colour_of_who_has_it(browser: Chromium) -> No
             wanted(served.made, a_guaranteed_pod("db", "2/1Gi"), a_guaranteed_pod("web", "1/1Gi"))
         )
         page = opened(browser, served)
-        said = page.evaluate(f"{CELLS}.map(cell => cell.getAttribute('aria-label'))")
-        assert len(said) == 8
-        assert said[0] == "CPU 0, core 0, NUMA node 0: reserved for the system"
-        assert said[1] == "CPU 1, core 1, NUMA node 0: default/db, container main"
+        result = page.evaluate(f"{CELLS}.map(cell => cell.getAttribute('aria-label'))")
+        assert len(result) == 8
+        assert result[0] == "CPU 0, core 0, NUMA node 0: reserved for the system"
+        assert result[1] == "CPU 1, core 1, NUMA node 0: default/db, container main"
         letters = page.evaluate(f"{CELLS}.map(cell => cell.querySelector('.letters').textContent)")
         assert letters == ["R", "A", "A", "B", "", "", "", ""]
         colours = page.evaluate(f"{CELLS}.map(cell => getComputedStyle(cell).backgroundColor)")
@@ -138,10 +138,10 @@ def test_a_refused_pod_says_why_and_what_would_help(browser: Chromium) -> None:
         )
         page.evaluate("document.querySelector('.pod').click()")
         page.wait("document.querySelector('.fixes li')")
-        told = page.evaluate("document.getElementById('panel').textContent")
-        assert "requested: 64000" in told
-        assert "container main: 7 CPUs instead of 64" in told
-        assert "Why it is not admitted" in told
+        result = page.evaluate("document.getElementById('panel').textContent")
+        assert "requested: 64000" in result
+        assert "container main: 7 CPUs instead of 64" in result
+        assert "Why it is not admitted" in result
         assert page.complaints == []
 
 
@@ -202,14 +202,14 @@ def test_text_stands_out_from_what_is_behind_it(browser: Chromium, dark: bool) -
 
 def test_110_pods_differ_in_more_than_their_letters(browser: Chromium) -> None:
     pods = [a_guaranteed_pod(f"own-{number}", "1/1Mi") for number in range(110)]
-    looks = (
+    text = (
         f"{CELLS}.filter(cell => cell.matches('.own')).map(cell => getComputedStyle(cell))"
         ".map(style => style.backgroundColor + style.backgroundImage)"
     )
     with a_plan(large("epyc-7742-2s-nps4"), *pods) as served:
         page = opened(browser, served)
         page.wait("document.querySelectorAll('.cell.own').length === 110")
-        assert len(set(page.evaluate(looks))) == 110
+        assert len(set(page.evaluate(text))) == 110
 
 
 @pytest.mark.parametrize(

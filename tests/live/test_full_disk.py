@@ -50,7 +50,7 @@ def phases(agent: AgentCommand) -> dict[str, str]:
 
 def waits_for(agent: AgentCommand, name: str) -> str:
     """Why the container of a pod does not run."""
-    (pod,) = [one for one in agent.pods() if one["metadata"]["name"] == name] or [{"status": {}}]
+    (pod,) = [pod for pod in agent.pods() if pod["metadata"]["name"] == name] or [{"status": {}}]
     statuses = pod["status"].get("containerStatuses") or [{}]
     waiting: dict[str, str] = statuses[0].get("state", {}).get("waiting", {})
     return waiting.get("reason", "")

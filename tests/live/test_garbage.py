@@ -53,7 +53,7 @@ class Door(NamedTuple):
     answers: Callable[[], None]
 
 
-def said(dice: random.Random) -> list[bytes]:
+def malformed_requests(dice: random.Random) -> list[bytes]:
     """What nobody should say."""
     noise = dice.randbytes(dice.randrange(1, 8192))
     target = dice.choice(("/", "/pods", "/api/v1/pods", "/stats/summary", "/%00", "/" + "x" * 9000))
@@ -73,7 +73,7 @@ def said(dice: random.Random) -> list[bytes]:
     ]
 
 
-def shout(door: Door, words: bytes, *, waits: bool) -> None:
+def send_malformed(door: Door, words: bytes, *, waits: bool) -> None:
     with socket.socket(door.family) as line, suppress(OSError):
         line.settimeout(0.5)
         line.connect(door.place)
@@ -95,11 +95,11 @@ def call_nonsense(path: Path) -> None:
 
 @contextmanager
 def process(*words: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([sys.executable, *words], stdout=PIPE, stderr=STDOUT, text=True) as found:
+    with subprocess.Popen([sys.executable, *words], stdout=PIPE, stderr=STDOUT, text=True) as process:
         try:
-            yield found
+            yield process
         finally:
-            found.kill()
+            process.kill()
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -142,17 +142,17 @@ def test_garbage_on_every_socket_disturbs_nothing() -> None:
                 dice = random.Random(9)
                 for number in range(ROUNDS):
                     for door in doors:
-                        for each in said(dice):
-                            shout(door, each, waits=dice.random() < 0.5)
+                        for each in malformed_requests(dice):
+                            send_malformed(door, each, waits=dice.random() < 0.5)
                     if not number % 5:
                         for name in ("device-plugins", "pod-resources"):
                             call_nonsense(root / name / "kubelet.sock")
                 for door in doors:
                     door.answers()
                 assert pods(client) == [("web", "Running", 0)]
-                told = [one["message"] for one in client.get("api/v1/events")["items"]]
+                result = [each["message"] for each in client.get("api/v1/events")["items"]]
                 for why in ("TLS handshake failed: ", "malformed HTTP request"):
-                    assert any(why in one for one in told)
+                    assert any(why in each for each in result)
                 until(lambda: files(agent) <= before)
                 assert rss_mib(agent) < weight + 16
 
@@ -196,7 +196,7 @@ def all_doors(client: AgentClient, root: Path, ports: tuple[int, int], link: str
         with urllib.request.urlopen(f"http://127.0.0.1:{ports[1]}/healthz", timeout=PATIENCE_S) as answer:
             assert answer.read() == b"ok"
 
-    def shown() -> None:
+    def check_dashboard() -> None:
         # Its link opens once; whoever comes without it is told so.
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"http://{here[0]}:{here[1]}/dashboard/", timeout=PATIENCE_S)
@@ -204,8 +204,8 @@ def all_doors(client: AgentClient, root: Path, ports: tuple[int, int], link: str
             assert refused.value.code in (401, 403)
 
     def listed() -> None:
-        (told,) = PodResourcesClient(root / "pod-resources" / "kubelet.sock").pods()
-        assert [device.ids for device in told.containers[0].devices] == [("gpu-0",)]
+        (pod,) = PodResourcesClient(root / "pod-resources" / "kubelet.sock").pods()
+        assert [device.ids for device in pod.containers[0].devices] == [("gpu-0",)]
 
     def registered() -> None:
         (node,) = client.get("api/v1/nodes")["items"]
@@ -215,7 +215,7 @@ def all_doors(client: AgentClient, root: Path, ports: tuple[int, int], link: str
     return [
         Door(tcp, ("127.0.0.1", ports[0]), over_tls),
         Door(tcp, ("127.0.0.1", ports[1]), healthy),
-        Door(tcp, here, shown),
+        Door(tcp, here, check_dashboard),
         Door(unix, str(root / "pod-resources" / "kubelet.sock"), listed),
         Door(unix, str(root / "device-plugins" / "kubelet.sock"), registered),
         Door(unix, str(client.path), registered),
@@ -224,15 +224,15 @@ def all_doors(client: AgentClient, root: Path, ports: tuple[int, int], link: str
 
 def pods(client: AgentClient) -> list[tuple[str, str, int]]:
     return [
-        (one["metadata"]["name"], one["status"]["phase"], status["restartCount"])
-        for one in client.get("api/v1/pods")["items"]
-        for status in one["status"].get("containerStatuses", ())
+        (each["metadata"]["name"], each["status"]["phase"], status["restartCount"])
+        for each in client.get("api/v1/pods")["items"]
+        for status in each["status"].get("containerStatuses", ())
     ]
 
 
 def free_ports(count: int) -> list[int]:
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [int(one.getsockname()[1]) for one in held]
-    for one in held:
-        one.close()
-    return found
+    numbers = [int(socket.getsockname()[1]) for socket in held]
+    for each in held:
+        each.close()
+    return numbers

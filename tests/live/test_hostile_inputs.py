@@ -50,7 +50,7 @@ def phases(agent: AgentCommand) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["status"].get("phase", "") for pod in agent.pods()}
 
 
-def _says(agent: AgentCommand, text: str) -> bool:
+def _logs(agent: AgentCommand, text: str) -> bool:
     return text in agent.log_tail()
 
 
@@ -83,7 +83,7 @@ def test_hostile_manifests_are_refused_alone_and_touch_nothing(folder: Path, gro
             agent.wait_until(lambda: phases(agent) == {"good": "Running"})
             for text in ("spec.volumes[0].name: Invalid value", "spec.volumes[0].name: Required value", "odd.yaml",
                          "fsGroup: Invalid value"):  # fmt: skip
-                agent.wait_until(partial(_says, agent, text))
+                agent.wait_until(partial(_logs, agent, text))
             assert [file.name for file in victim.iterdir()] == ["precious.conf"]
             assert agent.stop() == 0
         agent.start()

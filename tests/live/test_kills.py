@@ -81,10 +81,10 @@ class Machine:
         """Whether so many pods are there, and so many of them run."""
 
         def holds() -> bool:
-            found = self.agent.pods() if self.agent.is_ready() else None
-            if found is None:
+            items = self.agent.pods() if self.agent.is_ready() else None
+            if items is None:
                 return False
-            return (len(found), sum(one["status"].get("phase") == "Running" for one in found)) == (
+            return (len(items), sum(item["status"].get("phase") == "Running" for item in items)) == (
                 pods,
                 running,
             )
@@ -117,7 +117,7 @@ class Machine:
 
     def sleepers(self, seconds: str) -> list[tuple[int, str]]:
         """The processes that sleep so long, and the CPUs that they may run on."""
-        found = []
+        result = []
         for pid in self.cgroups.processes(self.cgroups.root):
             try:
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -126,8 +126,8 @@ class Machine:
                 continue
             if command == f"sleep\0{seconds}\0".encode():
                 cpus = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list"))
-                found.append((pid, cpus.split()[1]))
-        return found
+                result.append((pid, cpus.split()[1]))
+        return result
 
     def left(self) -> tuple[list[str], tuple[int, ...], list[int], list[str]]:
         """Groups of pods, processes in groups, others that name our directory, and what is kept of pods."""
@@ -268,19 +268,19 @@ def test_pods_come_and_go_by_the_hundred_and_leave_nothing(machine: Machine) -> 
 
 
 def _all_below(cgroups: CgroupFS, path: str) -> list[str]:
-    return [path, *(one for below in cgroups.children(path) for one in _all_below(cgroups, below))]
+    return [path, *(text for below in cgroups.children(path) for text in _all_below(cgroups, below))]
 
 
 def _processes_that_name(text: str) -> list[int]:
-    found = []
+    result = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = place.read_bytes()
         except OSError:
             continue
         if text.encode() in command:
-            found.append(int(place.parent.name))
-    return found
+            result.append(int(place.parent.name))
+    return result
 
 
 def _keep_figures(name: str, before: ProcessFootprint, after: ProcessFootprint, **more: object) -> None:

@@ -30,9 +30,9 @@ spec:
 
 def free_ports(count: int) -> list[int]:
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in held]
-    for one in held:
-        one.close()
+    ports = [int(socket.getsockname()[1]) for socket in held]
+    for each in held:
+        each.close()
     return ports
 
 
@@ -56,27 +56,27 @@ def test_what_a_pod_uses_and_says_is_told_over_tls(tmp_path: Path) -> None:
     with running(tmp_path, *options):
         context = ssl.create_default_context(cafile=tmp_path / "root" / "pki" / "kubelet.crt")
 
-        def asked(path: str, data: bytes | None = None) -> str:
+        def http_request(path: str, data: bytes | None = None) -> str:
             request = urllib.request.Request(f"https://127.0.0.1:{port}{path}", data)
             request.add_header("Authorization", "Bearer secret")
             with urllib.request.urlopen(request, timeout=20, context=context) as answer:  # noqa: S310 - ours
                 return str(answer.read(), "utf-8")
 
         deadline = time.monotonic() + 60
-        while "kubelet_running_pods 1\n" not in asked("/metrics"):
+        while "kubelet_running_pods 1\n" not in http_request("/metrics"):
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        (pod,) = json.loads(asked("/pods"))["items"]
+        (pod,) = json.loads(http_request("/pods"))["items"]
         assert pod["status"]["phase"] == "Running"
-        assert asked("/containerLogs/default/web/main") == "hello\n"
-        assert asked("/run/default/web/main?cmd=echo%20there", b"") == "there\n"
-        asked("/stats/summary")
+        assert http_request("/containerLogs/default/web/main") == "hello\n"
+        assert http_request("/run/default/web/main?cmd=echo%20there", b"") == "there\n"
+        http_request("/stats/summary")
         time.sleep(2)
-        (use,) = json.loads(asked("/stats/summary"))["pods"]
+        (use,) = json.loads(http_request("/stats/summary"))["pods"]
         (container,) = use["containers"]
-        for one in (use, container):
-            assert 0 < one["cpu"]["usageNanoCores"] < 200_000_000
-            assert one["cpu"]["usageCoreNanoSeconds"] > 10**7
-            assert one["memory"]["workingSetBytes"] > 0
+        for each in (use, container):
+            assert 0 < each["cpu"]["usageNanoCores"] < 200_000_000
+            assert each["cpu"]["usageCoreNanoSeconds"] > 10**7
+            assert each["memory"]["workingSetBytes"] > 0
         line = 'container_memory_working_set_bytes{container="main",pod="web",namespace="default"} '
-        assert line in asked("/metrics/resource")
+        assert line in http_request("/metrics/resource")

@@ -31,10 +31,10 @@ def status(context: dict[str, Any]) -> dict[str, str]:
 
     async def ask() -> dict[str, str]:
         async with process_bench() as bench:
-            one = Composed(bench, a_pod(ASKS, securityContext=context))
-            await one.start()
-            assert (await one.ended()).exit_code == 0
-            return dict(line.split(":\t", 1) for line in one.said() if ":\t" in line)
+            composed = Composed(bench, a_pod(ASKS, securityContext=context))
+            await composed.start()
+            assert (await composed.ended()).exit_code == 0
+            return dict(line.split(":\t", 1) for line in composed.said() if ":\t" in line)
 
     return asyncio.run(asyncio.wait_for(ask(), 60))
 
@@ -52,25 +52,27 @@ def test_root_without_capabilities_has_none() -> None:
 
 
 def test_root_keeps_the_capabilities_that_it_names() -> None:
-    found = effective(status({"capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE", "CAP_KILL"]}}))
-    assert found == (mask("NET_BIND_SERVICE", "KILL"),) * 2
+    numbers = effective(status({"capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE", "CAP_KILL"]}}))
+    assert numbers == (mask("NET_BIND_SERVICE", "KILL"),) * 2
 
 
 def test_root_drops_the_capabilities_that_it_names() -> None:
-    found = effective(status({"capabilities": {"drop": ["NET_RAW"]}}))
-    assert found == (OURS & ~(1 << CAPABILITIES.index("NET_RAW")),) * 2
+    numbers = effective(status({"capabilities": {"drop": ["NET_RAW"]}}))
+    assert numbers == (OURS & ~(1 << CAPABILITIES.index("NET_RAW")),) * 2
 
 
 def test_who_says_nothing_has_what_the_agent_has() -> None:
-    found = status({})
-    assert int(found["CapBnd"], 16) == OURS
-    assert found["NoNewPrivs"] == "0"
+    result = status({})
+    assert int(result["CapBnd"], 16) == OURS
+    assert result["NoNewPrivs"] == "0"
 
 
 def test_another_user_gains_nothing() -> None:
-    found = status({"runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}})
-    assert (found["NoNewPrivs"], found["Uid"].split()[0]) == ("1", "65534")
-    assert effective(found) == (0, 0)
+    result = status(
+        {"runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    )
+    assert (result["NoNewPrivs"], result["Uid"].split()[0]) == ("1", "65534")
+    assert effective(result) == (0, 0)
 
 
 def test_who_must_not_be_root_and_would_be_is_refused() -> None:
@@ -91,13 +93,15 @@ def asked_with(*, has_gate: bool) -> list[str]:
     async def ask() -> list[str]:
         async with process_bench() as bench:
             script = "trap 'echo USR1; exit 0' USR1; trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
-            one = Composed(bench, a_pod(["sh", "-c", script], lifecycle={"stopSignal": "SIGUSR1"}))
-            one.composer.node_context = replace(one.composer.node_context, has_stop_signals=has_gate)
-            id_ = await one.start()
-            while not one.log.exists() or "ready" not in one.said():
+            composed = Composed(bench, a_pod(["sh", "-c", script], lifecycle={"stopSignal": "SIGUSR1"}))
+            composed.composer.node_context = replace(
+                composed.composer.node_context, has_stop_signals=has_gate
+            )
+            id_ = await composed.start()
+            while not composed.log.exists() or "ready" not in composed.said():
                 await asyncio.sleep(0.01)
             await bench.runtime.stop_container(id_, 20)
-            return one.said()
+            return composed.said()
 
     return asyncio.run(asyncio.wait_for(ask(), 60))
 

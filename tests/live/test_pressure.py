@@ -26,9 +26,11 @@ def test_a_growing_pod_is_evicted_in_time(tmp_path: Path, where: ThresholdScope)
         pytest.skip(
             "others on this machine take so much time that nothing can be measured; make soak measures alone"
         )
-    assert [(one.reason, one.oom_kills) for one in rounds] == [("Evicted", 0)] * ROUNDS
+    assert [(race_result.reason, race_result.oom_kills) for race_result in rounds] == [
+        ("Evicted", 0)
+    ] * ROUNDS
     # The worst of many rounds is measured where nothing else runs: `make soak`.
-    assert min(one.signalled_ms for one in rounds) < WITHIN_MS
+    assert min(race_result.signalled_ms for race_result in rounds) < WITHIN_MS
     assert not list(Path("/sys/fs/cgroup").glob(f"*/nodewright-race-{os.getpid()}"))
 
 

@@ -40,16 +40,16 @@ class Bench:
 
     def command(self, name: str, *command: str, **more: object) -> ContainerConfig:
         """A container that runs a command of ours."""
-        wish = self.made.container_config(RuntimeTestContainer.RUNS)
+        container_config = self.made.container_config(RuntimeTestContainer.RUNS)
         settings = {
-            "env": {**wish.env},
+            "env": {**container_config.env},
             "cgroup_files": (),
             "attempt": 0,
             "container": Container(name=name),
             **more,
         }
         return ContainerConfig(
-            pod=wish.pod,
+            pod=container_config.pod,
             spec_hash="1",
             command=command,
             log_path=f"{name}/0.log",
@@ -64,10 +64,10 @@ class Bench:
 
     async def end_of(self, name: str) -> tuple[int, str, str]:
         for _ in range(3000):
-            found = (await self.facts()).newest_attempt(name)
-            assert found is not None
-            if found.phase is ContainerPhase.EXITED:
-                return found.exit_code, found.reason, found.message
+            container_status = (await self.facts()).newest_attempt(name)
+            assert container_status is not None
+            if container_status.phase is ContainerPhase.EXITED:
+                return container_status.exit_code, container_status.reason, container_status.message
             await asyncio.sleep(0.01)
         raise AssertionError("it does not end")
 
@@ -109,14 +109,14 @@ async def test_log_lines_say_when_where_and_whether_they_are_whole(bench: Bench)
         "app", "sh", "-c", "echo out; echo err >&2; head -c 16385 /dev/zero | tr '\\0' x; echo; printf end"
     )
     await bench.end_of("app")
-    said = bench.log("app")
-    assert sorted(one for one in said if len(one) < 100) == [
+    log = bench.log("app")
+    assert sorted(text for text in log if len(text) < 100) == [
         "stderr F err",
         "stdout F out",
         "stdout F x",
         "stdout P end",
     ]
-    assert [len(one) for one in said if len(one) > 100] == [len("stdout P ") + 16384]
+    assert [len(text) for text in log if len(text) > 100] == [len("stdout P ") + 16384]
 
 
 @alone
@@ -204,8 +204,8 @@ async def test_a_command_that_takes_too_long_ends_with_all_its_children(bench: B
 @alone
 async def test_a_command_that_talks_without_end_is_not_listened_to_for_ever(bench: Bench) -> None:
     id_ = await bench.run("app", "sleep", "1000")
-    said = await bench.runtime.execute(id_, ("sh", "-c", "yes | head -c 10000000; yes & exit 3"), 20)
-    assert (said.exit_code, len(said.stdout)) == (3, 64 << 10)
+    exec_result = await bench.runtime.execute(id_, ("sh", "-c", "yes | head -c 10000000; yes & exit 3"), 20)
+    assert (exec_result.exit_code, len(exec_result.stdout)) == (3, 64 << 10)
 
 
 @alone
@@ -261,15 +261,17 @@ async def test_a_container_runs_as_whom_it_says_and_leaves_its_last_words(bench:
 @alone
 async def test_a_container_and_its_commands_have_a_score_and_a_session_of_their_own(bench: Bench) -> None:
     say = "cat /proc/self/oom_score_adj; cut -d' ' -f6 /proc/self/stat"
-    wish = bench.command("app", "sh", "-c", f"{say}; sleep 1000")
+    container_config = bench.command("app", "sh", "-c", f"{say}; sleep 1000")
     score = ContainerSettings(oom_score=OOMScore("app", 777, NodeCritical()))
-    id_ = await bench.runtime.create_container(await bench.sandbox(), replace(wish, settings=score))
+    id_ = await bench.runtime.create_container(
+        await bench.sandbox(), replace(container_config, settings=score)
+    )
     await bench.runtime.start_container(id_)
     inside = (await bench.runtime.execute(id_, ("sh", "-c", say), 20)).stdout.decode().split()
     await bench.runtime.stop_container(id_, 0)
-    said = [line.removeprefix("stdout F ") for line in bench.log("app")]
-    assert [said[0], inside[0]] == ["777", "777"]
-    assert len({said[1], inside[1], str(os.getsid(0))}) == 3
+    texts = [line.removeprefix("stdout F ") for line in bench.log("app")]
+    assert [texts[0], inside[0]] == ["777", "777"]
+    assert len({texts[1], inside[1], str(os.getsid(0))}) == 3
 
 
 @alone

@@ -155,7 +155,7 @@ def settled_pods(server: RealAPIServer, namespace: str, wanted: int) -> list[dic
         time.sleep(0.1)
 
 
-def shown(spec: dict[str, Any]) -> str:
+def comparable_spec(spec: dict[str, Any]) -> str:
     """The parts of a spec that controllers and the API server add to or change."""
     tolerations = sorted(
         [str(each.get(field, "")) for field in ("key", "operator", "effect", "tolerationSeconds")]
@@ -228,7 +228,7 @@ def test_workloads_have_the_same_pods(seed: int, server: RealAPIServer) -> None:
     pods = settled_pods(server, namespace, count)
     assert (len(pods), bool(error)) == (count, "is invalid" in error or "is forbidden" in error)
     if first is not None:
-        assert {shown(pod["spec"]) for pod in pods} == {shown(own_spec(first))}
+        assert {comparable_spec(pod["spec"]) for pod in pods} == {comparable_spec(own_spec(first))}
         stem = name.rpartition("-")[0]
         assert all(pod["metadata"]["name"].startswith(stem) for pod in pods)
         if objects[-1]["kind"] == "StatefulSet":
@@ -271,7 +271,7 @@ def test_cron_jobs_have_the_same_pods(server: RealAPIServer) -> None:
         pods = settled_pods(server, namespace, count)
         assert len(pods) == count * len(_jobs(server, namespace)), namespace
         if first is not None:
-            assert {shown(pod["spec"]) for pod in pods} == {shown(own_spec(first))}
+            assert {comparable_spec(pod["spec"]) for pod in pods} == {comparable_spec(own_spec(first))}
 
 
 _MINUTE_S = 90

@@ -121,8 +121,13 @@ def journals_decide_the_same(lives: AgentRestarts) -> int:
             continue
         loaded = scenario_from_file(InputFile(name, lives.disk.files[name]))
         spec = loaded.scenario.spec
-        for one in replay(Node.from_profile(scenario_node(loaded)).state, spec.events, live=spec.live):
-            assert action_documents(one.actions) == list(one.event.actions or ()), (name, one.number)
+        for event_outcome in replay(
+            Node.from_profile(scenario_node(loaded)).state, spec.events, live=spec.live
+        ):
+            assert action_documents(event_outcome.actions) == list(event_outcome.event.actions or ()), (
+                name,
+                event_outcome.number,
+            )
             count += 1
     return count
 

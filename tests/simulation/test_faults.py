@@ -69,7 +69,7 @@ def test_a_clock_that_jumps_changes_nothing(hours: int) -> None:
     nothing_is_left(lives)
 
 
-@pytest.mark.parametrize("second", [2, *(pytest.param(one, marks=pytest.mark.slow) for one in (6, 17))])
+@pytest.mark.parametrize("second", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (6, 17))])
 def test_after_a_power_failure_pods_start_anew_where_they_were(second: int) -> None:
     lives = AgentRestarts(PROFILE, SCRIPTS)
     lives.failures = frozenset({second})

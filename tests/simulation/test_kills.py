@@ -35,11 +35,11 @@ def a_calm_day() -> tuple[dict[str, Any], int]:
 
 def test_a_calm_day_has_all_that_happens_to_pods() -> None:
     after, count = a_calm_day()
-    found = {
+    document = {
         uid: str(phase) + (f" {reason}" if reason else "")
         for uid, (_, phase, reason) in after["pods"].items()
     }
-    assert found == {
+    assert document == {
         "web": "Running",
         "job": "Succeeded",
         "crash": "Running",
@@ -72,14 +72,14 @@ def kill_points(count: int, seed: int) -> list[tuple[list[FaultInjector], float,
     """
     steps = a_calm_day()[1]
     choose = random.Random(seed)
-    found: list[tuple[list[FaultInjector], float, float]] = []
+    rows: list[tuple[list[FaultInjector], float, float]] = []
     for number in range(count):
         at = (number * steps + choose.randrange(steps)) // count
         faults = [FaultInjector(at, choose.choice(KILLS))]
         if number % 4 == 3:
             faults.append(FaultInjector(choose.randrange(40), choose.choice(KILLS)))
-        found.append((faults, choose.choice((0, 0, 3)), choose.choice((0, 0.05, 0.4))))
-    return found
+        rows.append((faults, choose.choice((0, 0, 3)), choose.choice((0, 0.05, 0.4))))
+    return rows
 
 
 @pytest.mark.slow
@@ -91,10 +91,10 @@ def test_where_the_agent_is_killed_all_comes_as_it_would_have_come() -> None:
 @pytest.mark.slow
 def test_wherever_the_agent_is_killed_all_comes_as_it_would_have_come() -> None:
     print(f"FAULT_SEED={SEED}")
-    found = [survives(*each) for each in kill_points(COUNT, SEED)]
+    texts = [survives(*each) for each in kill_points(COUNT, SEED)]
     kept = os.environ.get("KILL_FIGURES")
     if kept is not None:
-        _keep_figures(Path(kept), found)
+        _keep_figures(Path(kept), texts)
 
 
 @pytest.mark.slow

@@ -85,10 +85,10 @@ class AgentCommand:
     def pods(self) -> list[dict[str, Any]]:
         """The pods that it tells of; none, too, while it does not answer."""
         try:
-            found: list[dict[str, Any]] = self.client.get("api/v1/pods")["items"]
+            items: list[dict[str, Any]] = self.client.get("api/v1/pods")["items"]
         except HostError:
             return []
-        return found
+        return items
 
     def is_ready(self) -> bool:
         """Whether it can be asked."""
@@ -111,9 +111,9 @@ class AgentCommand:
         """What its process takes now."""
         place = Path(f"/proc/{self.pid}")
         lines = (line.split() for line in (place / "status").read_text("ascii").splitlines())
-        found = {words[0]: words[1] for words in lines if len(words) > 1}
+        document = {words[0]: words[1] for words in lines if len(words) > 1}
         files = sum(1 for _ in (place / "fd").iterdir())
-        return ProcessFootprint(files, int(found["Threads:"]), int(found["VmRSS:"]))
+        return ProcessFootprint(files, int(document["Threads:"]), int(document["VmRSS:"]))
 
 
 def _short(pod: dict[str, Any]) -> str:

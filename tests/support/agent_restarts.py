@@ -118,9 +118,13 @@ class AgentRestarts:
         self._beside.hurry.set()
         has_failed = self._task.done()
         self._task.cancel()
-        (found,) = await asyncio.gather(self._task, return_exceptions=True)
-        if has_failed and not isinstance(found, AgentKilled) and isinstance(found, BaseException):
-            raise found
+        (base_exception,) = await asyncio.gather(self._task, return_exceptions=True)
+        if (
+            has_failed
+            and not isinstance(base_exception, AgentKilled)
+            and isinstance(base_exception, BaseException)
+        ):
+            raise base_exception
         await settle()
         self._task = self.loop = None
 
@@ -240,8 +244,8 @@ class AgentRestarts:
 
     def _promised(self) -> set[str]:
         """The pods that clients were told exist."""
-        asked = self.asked.keys() - self.unasked.keys()
-        return {uid for uid in asked if uid in self.stored_pods() or uid in self._later()}
+        texts = self.asked.keys() - self.unasked.keys()
+        return {uid for uid in texts if uid in self.stored_pods() or uid in self._later()}
 
     def _check(self) -> None:
         """Nothing runs twice; CPUs of a pinned container are its alone, and stay as they are."""

@@ -35,7 +35,7 @@ def audit_evidence(bench: AgentBench) -> AuditEvidence:
         for record in records
         if record.stage in (PodStage.ACTIVE, PodStage.WAITING, PodStage.TERMINATING)
     ]
-    pods = tuple(replace(one.pod, status=one.status) for one in there)
+    pods = tuple(replace(pod_record.pod, status=pod_record.status) for pod_record in there)
     stored = stored_state(written_state_files(state.node), config.parts)
     devices = _value(stored.devices)
     return AuditEvidence(
@@ -54,19 +54,21 @@ def _groups(bench: AgentBench, pods: Iterable[Pod]) -> CgroupEvidence:
     """The cgroups as a real runtime creates them; the fake one does not."""
     state = bench.loop.state
     for record in state.pods.values():
-        for one in record.runtime_status.containers if record.runtime_status else ():
-            bench.cgroups.ensure(one.cgroup, tuple(record.applied_resources.get(one.id, ())))
+        for container_status in record.runtime_status.containers if record.runtime_status else ():
+            bench.cgroups.ensure(
+                container_status.cgroup, tuple(record.applied_resources.get(container_status.id, ()))
+            )
     constants = cgroup_rules(state.node.config)
-    asked = cgroups_to_read(state.node.config, pods, constants)
+    cgroups = cgroups_to_read(state.node.config, pods, constants)
     texts = {
         group.path: bench.cgroups.read_files(group.path, file_names_to_read(group, constants.version))
-        for group in asked.groups
+        for group in cgroups.groups
     }
     parents = QOSCgroupNames.for_root(cgroup_tree(state.node.config).root)
     places = [
         path
-        for one in QOSClass
-        for path in bench.cgroups.children(parents.for_class(one).path(constants.driver))
+        for qos_class in QOSClass
+        for path in bench.cgroups.children(parents.for_class(qos_class).path(constants.driver))
     ]
     uids = {uid for path in places if (uid := pod_uid_from_cgroup(path, parents, constants.driver))}
     return CgroupEvidence(rules=constants, texts=texts, uids=frozenset(uids))

@@ -42,17 +42,17 @@ class Chromium:
     """A browser of its own, for `with`; ``folder`` is where it keeps its things."""
 
     def __init__(self, folder: Path, command: str = COMMAND) -> None:
-        found = shutil.which(command)
-        if found is None:
+        text = shutil.which(command)
+        if text is None:
             raise FileNotFoundError(command)
         (theirs_in, self._out), (self._in, theirs_out) = _pipe(), _pipe()
-        arguments = [found, *(f"--{one}" for one in QUIET), f"--user-data-dir={folder}", "about:blank"]
+        arguments = [text, *(f"--{text}" for text in QUIET), f"--user-data-dir={folder}", "about:blank"]
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         moves = [
             (os.POSIX_SPAWN_DUP2, fd, to)
             for fd, to in ((null, 0), (null, 1), (null, 2), (theirs_in, 3), (theirs_out, 4))
         ]
-        self._pid = os.posix_spawn(found, arguments, os.environ, file_actions=moves, setpgroup=0)
+        self._pid = os.posix_spawn(text, arguments, os.environ, file_actions=moves, setpgroup=0)
         for each in (null, theirs_in, theirs_out):
             os.close(each)
         self._rest, self._count = b"", 0
@@ -91,8 +91,8 @@ class Chromium:
         answer = self._answers.pop(number)
         if "error" in answer:
             raise BrowserError(f"{method}: {answer['error'].get('message')}")
-        found: dict[str, Any] = answer["result"]
-        return found
+        result: dict[str, Any] = answer["result"]
+        return result
 
     def receive_event(self, within_s: float) -> None:
         """Take in what the browser says next.
@@ -106,11 +106,11 @@ class Chromium:
             raise EOFError("the browser has ended")
         *texts, self._rest = (self._rest + piece).split(b"\0")
         for text in texts:
-            told = json.loads(text)
-            if "id" in told:
-                self._answers[told["id"]] = told
-            elif told.get("sessionId") in self._pages:
-                self._pages[told["sessionId"]].handle_event(told["method"], told["params"])
+            result = json.loads(text)
+            if "id" in result:
+                self._answers[result["id"]] = result
+            elif result.get("sessionId") in self._pages:
+                self._pages[result["sessionId"]].handle_event(result["method"], result["params"])
 
     def __enter__(self) -> Self:
         return self
@@ -139,20 +139,20 @@ class BrowserPage:
         """What the browser answers for this page."""
         return self._browser.call(method, self._session, **given)
 
-    def handle_event(self, method: str, told: dict[str, Any]) -> None:
+    def handle_event(self, method: str, document: dict[str, Any]) -> None:
         """Take in what happened on the page."""
         if method == "Page.loadEventFired":
             self._loads += 1
         elif method == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
+            self.requests.append(document["request"]["url"])
         elif method == "Runtime.exceptionThrown":
             self.complaints.append(
-                told["exceptionDetails"].get("exception", {}).get("description", "exception")
+                document["exceptionDetails"].get("exception", {}).get("description", "exception")
             )
-        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
-            self.complaints.append(" ".join(str(one.get("value", "")) for one in told["args"]))
-        elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-            self.complaints.append(f"{told['entry']['text']} {told['entry'].get('url', '')}")
+        elif method == "Runtime.consoleAPICalled" and document["type"] in ("error", "warning", "assert"):
+            self.complaints.append(" ".join(str(arg.get("value", "")) for arg in document["args"]))
+        elif method == "Log.entryAdded" and document["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(f"{document['entry']['text']} {document['entry'].get('url', '')}")
 
     def navigate(self, url: str) -> None:
         """Go there, until it is loaded."""
@@ -177,10 +177,12 @@ class BrowserPage:
 
         Errors: BrowserError where it throws.
         """
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in found:
-            raise BrowserError(found["exceptionDetails"].get("exception", {}).get("description", expression))
-        return found["result"].get("value")
+        document = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in document:
+            raise BrowserError(
+                document["exceptionDetails"].get("exception", {}).get("description", expression)
+            )
+        return document["result"].get("value")
 
     def wait(self, expression: str, within_s: float = WITHIN_S) -> None:
         """Come back once an expression is true.
@@ -196,24 +198,26 @@ class BrowserPage:
     def press(self, key: str, times: int = 1) -> None:
         """Press a key, by its name in scripts."""
         text, code = _CODES.get(key, (key if len(key) == 1 else "", ord(key.upper()) if len(key) == 1 else 0))
-        told = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        document = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         for _ in range(times):
-            self.call("Input.dispatchKeyEvent", type="keyDown", **told, **({"text": text} if text else {}))
-            self.call("Input.dispatchKeyEvent", type="keyUp", **told)
+            self.call(
+                "Input.dispatchKeyEvent", type="keyDown", **document, **({"text": text} if text else {})
+            )
+            self.call("Input.dispatchKeyEvent", type="keyUp", **document)
 
     def accessibility_nodes(self) -> list[tuple[str, str]]:
         """Role and name of every node of the accessibility tree."""
-        found = self.call("Accessibility.getFullAXTree")["nodes"]
+        nodes = self.call("Accessibility.getFullAXTree")["nodes"]
         return [
-            (one.get("role", {}).get("value", ""), one.get("name", {}).get("value", ""))
-            for one in found
-            if not one.get("ignored")
+            (each.get("role", {}).get("value", ""), each.get("name", {}).get("value", ""))
+            for each in nodes
+            if not each.get("ignored")
         ]
 
     def screenshot(self, *, whole: bool = False) -> bytes:
         """The page as PNG; ``whole``: with what lies below its edge."""
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        return base64.b64decode(found["data"])
+        document = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        return base64.b64decode(document["data"])
 
 
 def _pipe() -> tuple[int, int]:

@@ -79,8 +79,8 @@ class CommandBench:
         """The exit code of a command and what it printed, errors after answers."""
         code = await asyncio.to_thread(run, [*words, "--socket", str(self.path)])
         await settle()
-        said = self._capsys.readouterr()
-        return code, said.out + said.err
+        output = self._capsys.readouterr()
+        return code, output.out + output.err
 
     async def prints(self, *texts: str) -> str:
         """What a command that runs prints until it has printed these texts, one after another."""

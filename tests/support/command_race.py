@@ -161,14 +161,14 @@ def run_races(
 
     Errors: DisturbedError if others on the machine leave no chance to measure.
     """
-    found: list[RaceResult] = []
+    race_results: list[RaceResult] = []
     for number in range(MAX_ATTEMPTS * rounds):
         place = directory / f"{where}-{number}"
         place.mkdir(parents=True)
         with contextlib.suppress(DisturbedError):
-            found.append(CommandRaceBench(place, where, policy).run_race(is_stubborn=is_stubborn))
-        if len(found) == rounds:
-            return tuple(found)
+            race_results.append(CommandRaceBench(place, where, policy).run_race(is_stubborn=is_stubborn))
+        if len(race_results) == rounds:
+            return tuple(race_results)
         # What was freed is to be available again before the next one measures.
         time.sleep(0.3)
     raise DisturbedError

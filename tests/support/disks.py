@@ -57,11 +57,11 @@ class FakeDisk:
 
     def sync(self, name: str = "") -> None:
         """It would outlive a power failure."""
-        for one in (name,) if name else {*self.files, *self.synced}:
-            if one in self.files:
-                self.synced[one] = self.files[one]
+        for text in (name,) if name else {*self.files, *self.synced}:
+            if text in self.files:
+                self.synced[text] = self.files[text]
             else:
-                self.synced.pop(one, None)
+                self.synced.pop(text, None)
 
     def lose_power(self) -> None:
         """What was not synced is as it was before."""

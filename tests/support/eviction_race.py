@@ -146,7 +146,7 @@ class RaceBench:
 
     def command(self, log: Path, *, is_stubborn: bool) -> tuple[str, ...]:
         """The growing process."""
-        told = {
+        document = {
             "rate": GROWTH_RATE_BYTES_PER_S,
             "already_bytes": self._already_bytes(),
             "most_bytes": self._already_bytes() + GROWTH_BYTES + THRESHOLD_BYTES + GIB // 4,
@@ -156,7 +156,7 @@ class RaceBench:
             "files": self._files(),
             "inactive": f"{memory_file_names(self.cgroups.version).inactive_file} ",
         }
-        return (sys.executable, "-I", "-S", _GROWER, json.dumps(told))
+        return (sys.executable, "-I", "-S", _GROWER, json.dumps(document))
 
     def _already_bytes(self) -> int:
         """What the process has before it grows."""
@@ -300,7 +300,7 @@ class AgentRaceBench(RaceBench):
         return spec
 
 
-def reading_cost(directory: Path, looks: int = 1000) -> float:
+def reading_cost(directory: Path, number: int = 1000) -> float:
     """How long it takes to read what is left of this machine.
 
     Units: microseconds of CPU.
@@ -308,10 +308,10 @@ def reading_cost(directory: Path, looks: int = 1000) -> float:
     gauges = HostStatsProvider("/", nodefs=directory)
     gauges.node_stats()
     began_ns = time.process_time_ns()
-    for _ in range(looks):
+    for _ in range(number):
         gauges.node_stats()
     gauges.close()
-    return round((time.process_time_ns() - began_ns) / looks / 1000, 1)
+    return round((time.process_time_ns() - began_ns) / number / 1000, 1)
 
 
 def unavailable_reason() -> str:

@@ -54,13 +54,13 @@ class FakePluginClient:
 
     async def preferred_allocation(self, question: PreferenceWanted) -> tuple[str, ...]:
         """As DevicePluginClient."""
-        said = await self._waited("preferred", question.available)
-        return said if isinstance(said, tuple) else ()
+        value = await self._waited("preferred", question.available)
+        return value if isinstance(value, tuple) else ()
 
     async def allocate(self, devices: tuple[str, ...]) -> bytes:
         """As DevicePluginClient."""
-        said = await self._waited("allocate", devices)
-        return said if isinstance(said, bytes) else b""
+        value = await self._waited("allocate", devices)
+        return value if isinstance(value, bytes) else b""
 
     async def pre_start_container(self, devices: tuple[str, ...]) -> None:
         """As DevicePluginClient."""
@@ -120,13 +120,15 @@ class DeviceBench(AgentBench):
 
     def node_device_counts(self, resource: str = GPU) -> tuple[str, str]:
         """The node's capacity, and what of it is allocatable; empty: it has no such resource."""
-        found = self.loop.state.node.config.resources
-        return str(found.capacity.get(resource, "")), str(found.allocatable.get(resource, ""))
+        node_resources = self.loop.state.node.config.resources
+        return str(node_resources.capacity.get(resource, "")), str(
+            node_resources.allocatable.get(resource, "")
+        )
 
     def _plug(self) -> None:
         numa = NUMASet.from_ids(range(2))
         self.plugins = PluginEndpoints(
-            lambda told: self.lines[told.resource],
+            lambda plugin_registration: self.lines[plugin_registration.resource],
             self.clock,
             self.loop.observe,
             self.event_recorder.record,

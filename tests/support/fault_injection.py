@@ -88,10 +88,12 @@ class _FaultyPart:
         self._target, self._operations, self._faults = part, operations, faults
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._target, name)
+        result = getattr(self._target, name)
         if name not in self._operations:
-            return found
-        return self._waited(name, found) if inspect.iscoroutinefunction(found) else self._called(name, found)
+            return result
+        return (
+            self._waited(name, result) if inspect.iscoroutinefunction(result) else self._called(name, result)
+        )
 
     def _called(self, name: str, doing: Callable[..., Any]) -> Callable[..., Any]:
         faults, part = self._faults, type(self._target).__name__

@@ -24,10 +24,10 @@ PRIORITY = -10
 class Grower:
     """Allocates memory as configured, and logs lines `EVENT SECONDS BYTES`, with seconds on the monotonic clock."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.told = told
-        self.log = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self.memory = mmap.mmap(-1, told["most_bytes"])
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.told = document
+        self.log = os.open(document["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.memory = mmap.mmap(-1, document["most_bytes"])
         # Large pages, where there are any: so the rate is kept on slow machines, too.
         self.memory.madvise(mmap.MADV_HUGEPAGE)
         self.page, self.has, self.has_crossed = b"x" * CHUNK, 0, False
@@ -91,9 +91,9 @@ def main(text: str) -> None:
     Grower(json.loads(text)).run()
 
 
-def _available(told: dict[str, Any]) -> Callable[[], int]:
+def _available(document: dict[str, Any]) -> Callable[[], int]:
     """What is left: of the machine, or of a group's limit. The files are named by the harness."""
-    files = {name: os.open(place, os.O_RDONLY) for name, place in told["files"].items()}
+    files = {name: os.open(place, os.O_RDONLY) for name, place in document["files"].items()}
 
     def number(name: str, after: bytes = b"") -> int:
         text = b"\n" + os.pread(files[name], 1 << 16, 0)
@@ -101,7 +101,7 @@ def _available(told: dict[str, Any]) -> Callable[[], int]:
         return int(text[start : start + 30].split()[0])
 
     def of_group() -> int:
-        return number("limit") - number("used") + number("stat", told["inactive"].encode())
+        return number("limit") - number("used") + number("stat", document["inactive"].encode())
 
     def of_machine() -> int:
         total, idle = number("meminfo", b"MemTotal:"), number("meminfo", b"Inactive(file):")

@@ -182,7 +182,7 @@ class HTTPSAgent:
             log_root=self.logs,
         )
         self.tls = ReloadingTLS(self.pair, self.config)
-        wished = KubeletServingConfig(
+        kubelet_serving_config = KubeletServingConfig(
             config=self.config,
             access=self.access,
             tls=self.tls,
@@ -190,7 +190,9 @@ class HTTPSAgent:
         self.counting = LoopMetrics(self.bench.loop, pressure, self.logs / "journal.json")
         await self._stack.enter_async_context(self.bench)
         self._stack.callback(self.board.close)
-        self.places = await serve_kubelet_api(self._stack, wished, self.agent, self.counting, ())
+        self.places = await serve_kubelet_api(
+            self._stack, kubelet_serving_config, self.agent, self.counting, ()
+        )
         return self
 
     async def __aexit__(
@@ -245,10 +247,10 @@ async def http_request(
     try:
         writer.write("\r\n".join([*lines, "", ""]).encode())
         async with asyncio.timeout(10):
-            said = await reader.read()
+            content = await reader.read()
     finally:
         writer.close()
-    return parsed_response(said)
+    return parsed_response(content)
 
 
 def parsed_response(said: bytes) -> HTTPSResponse:
@@ -267,13 +269,13 @@ def parsed_response(said: bytes) -> HTTPSResponse:
 
 
 def _chunks(body: bytes) -> list[bytes]:
-    found = []
+    result = []
     while body:
         size, _, body = body.partition(b"\r\n")
         count = int(size, 16)
-        found.append(body[:count])
+        result.append(body[:count])
         body = body[count + 2 :]
-    return found
+    return result
 
 
 class ASGIResponse(NamedTuple):
@@ -308,19 +310,19 @@ async def asgi_request(
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80),
     }
-    said: list[Message] = []
-    asked: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+    mutable_mappings: list[Message] = []
+    result: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive() -> Message:
-        if not asked:
+        if not result:
             # Nobody leaves before the end; who waits for it is cancelled then.
             await asyncio.Event().wait()
-        return asked.pop()
+        return result.pop()
 
     async def send(message: Message) -> None:
-        said.append(message)
+        mutable_mappings.append(message)
 
     await application(scope, receive, send)
-    start = said[0]
-    body = b"".join(one.get("body", b"") for one in said[1:])
+    start = mutable_mappings[0]
+    body = b"".join(mutable_mapping.get("body", b"") for mutable_mapping in mutable_mappings[1:])
     return ASGIResponse(start["status"], Headers(raw=start["headers"]), body)

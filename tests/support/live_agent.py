@@ -180,9 +180,9 @@ class LiveAgent:
 
     def cgroup_file_text(self, path: str, name: str) -> str:
         """What a file of a group says."""
-        found = self.cgroups.read_files(path, (name,))
-        assert found is not None, path
-        return found[name]
+        files = self.cgroups.read_files(path, (name,))
+        assert files is not None, path
+        return files[name]
 
 
 @asynccontextmanager

@@ -81,8 +81,8 @@ class MemoryCluster:
     async def update(self, path: str, document: Mapping[str, Any]) -> Document:
         """Replaces an object."""
         await self._travel("PUT", path)
-        found = self._found("PUT", path)
-        if found["metadata"]["resourceVersion"] != document["metadata"].get("resourceVersion"):
+        result = self._found("PUT", path)
+        if result["metadata"]["resourceVersion"] != document["metadata"].get("resourceVersion"):
             raise ApiError("PUT", path, "the object has been modified", status=409, reason="Conflict")
         self._store("MODIFIED", path, deepcopy(dict(document)))
         await self._return("PUT", path)
@@ -92,14 +92,14 @@ class MemoryCluster:
         """Applies a strategic merge patch to the status and the metadata."""
         await self._travel("PATCH", path)
         place = path.removesuffix("/status")
-        found = self._found("PATCH", place)
-        uid = document.get("metadata", {}).get("uid", found["metadata"]["uid"])
-        if uid != found["metadata"]["uid"]:
+        result = self._found("PATCH", place)
+        uid = document.get("metadata", {}).get("uid", result["metadata"]["uid"])
+        if uid != result["metadata"]["uid"]:
             raise ApiError(
                 "PATCH", path, "the UID in the precondition differs", status=409, reason="Conflict"
             )
-        patched = merged_document(found, document)
-        was, phase = found.get("status", {}).get("phase"), patched.get("status", {}).get("phase")
+        patched = merged_document(result, document)
+        was, phase = result.get("status", {}).get("phase"), patched.get("status", {}).get("phase")
         if phase in TERMINAL_PHASES and was not in TERMINAL_PHASES:
             self.on_end(uid, phase)
         assert was not in TERMINAL_PHASES or phase == was, f"{place}: {was} became {phase}"
@@ -110,13 +110,13 @@ class MemoryCluster:
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Deletes an object at once: the agent has no other way."""
         await self._travel("DELETE", path)
-        found = self._found("DELETE", path)
+        document = self._found("DELETE", path)
         assert options["gracePeriodSeconds"] == 0
-        if options["preconditions"]["uid"] != found["metadata"]["uid"]:
+        if options["preconditions"]["uid"] != document["metadata"]["uid"]:
             raise ApiError(
                 "DELETE", path, "the UID in the precondition differs", status=409, reason="Conflict"
             )
-        self.on_end(found["metadata"]["uid"], "deleted")
+        self.on_end(document["metadata"]["uid"], "deleted")
         self._remove(path)
         await self._return("DELETE", path)
 

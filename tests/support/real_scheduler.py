@@ -41,10 +41,10 @@ class RealScheduler:
         _created(self.server.create(PODS, pod))
         deadline = time.monotonic() + _DECISION_S
         while time.monotonic() < deadline:
-            found = self.server.request("GET", f"{PODS}/{name}").body
-            if found["spec"].get("nodeName"):
-                return found["spec"]["nodeName"], ""
-            for condition in found.get("status", {}).get("conditions", ()):
+            body = self.server.request("GET", f"{PODS}/{name}").body
+            if body["spec"].get("nodeName"):
+                return body["spec"]["nodeName"], ""
+            for condition in body.get("status", {}).get("conditions", ()):
                 if condition["type"] == "PodScheduled" and condition["status"] == "False":
                     return "", str(condition.get("message", ""))
             time.sleep(0.02)

@@ -110,22 +110,22 @@ class RuntimeBench:
 
     async def pod_facts(self) -> RuntimePodStatus:
         """The pod."""
-        found = await self.runtime.pod(self.uid)
-        assert found is not None
-        return found
+        runtime_pod_status = await self.runtime.pod(self.uid)
+        assert runtime_pod_status is not None
+        return runtime_pod_status
 
     async def newest(self, kind: RuntimeTestContainer) -> RuntimeContainerStatus:
         """The newest container of a kind."""
-        found = (await self.pod_facts()).newest_attempt(kind)
-        assert found is not None
-        return found
+        container_status = (await self.pod_facts()).newest_attempt(kind)
+        assert container_status is not None
+        return container_status
 
     async def wait_exited(self, kind: RuntimeTestContainer) -> RuntimeContainerStatus:
         """The newest container of a kind, once it has ended."""
         async with asyncio.timeout(_LIMIT_S):
-            while (found := await self.newest(kind)).phase is not ContainerPhase.EXITED:
+            while (container_status := await self.newest(kind)).phase is not ContainerPhase.EXITED:
                 await self.pass_time(0.01)
-        return found
+        return container_status
 
     async def run_while_time_passes(self, doing: Awaitable[None], seconds: float) -> None:
         """Awaits an operation while the clock advances."""
@@ -183,13 +183,18 @@ async def a_container_is_created_once(bench: RuntimeBench) -> None:
         await bench.runtime.create_container(sandbox, bench.container_config(RuntimeTestContainer.RUNS))
         == id_
     )
-    (found,) = (await bench.pod_facts()).containers
-    assert (found.id, found.name, found.attempt, found.sandbox_id) == (id_, "runs", 0, sandbox)
-    assert (found.phase, found.spec_hash) == (ContainerPhase.CREATED, "hash-runs")
-    assert found.created_ns > 0 == found.started_ns
+    (container,) = (await bench.pod_facts()).containers
+    assert (container.id, container.name, container.attempt, container.sandbox_id) == (
+        id_,
+        "runs",
+        0,
+        sandbox,
+    )
+    assert (container.phase, container.spec_hash) == (ContainerPhase.CREATED, "hash-runs")
+    assert container.created_ns > 0 == container.started_ns
     # CPUs may change hands before it starts.
-    await bench.runtime.update_container(found.id, ContainerSettings(), ())
-    await bench.runtime.start_container(found.id)
+    await bench.runtime.update_container(container.id, ContainerSettings(), ())
+    await bench.runtime.start_container(container.id)
     assert (await bench.newest(RuntimeTestContainer.RUNS)).phase is ContainerPhase.RUNNING
 
 
@@ -197,9 +202,9 @@ async def a_container_is_started_once_and_used(bench: RuntimeBench) -> None:
     """It runs, and can be looked at and changed."""
     id_ = await bench.start_container(RuntimeTestContainer.RUNS)
     await bench.runtime.start_container(id_)
-    found = await bench.newest(RuntimeTestContainer.RUNS)
-    assert (found.phase, found.finished_ns) == (ContainerPhase.RUNNING, 0)
-    assert found.started_ns >= found.created_ns
+    container_status = await bench.newest(RuntimeTestContainer.RUNS)
+    assert (container_status.phase, container_status.finished_ns) == (ContainerPhase.RUNNING, 0)
+    assert container_status.started_ns >= container_status.created_ns
     assert id_ in await bench.runtime.usage()
     await bench.runtime.update_container(id_, ContainerSettings(), ())
     await bench.runtime.reopen_log(id_)
@@ -236,10 +241,14 @@ async def a_container_stops_on_request(bench: RuntimeBench) -> None:
     """At once, and only once."""
     id_ = await bench.start_container(RuntimeTestContainer.RUNS)
     await bench.runtime.stop_container(id_, 30)
-    found = await bench.newest(RuntimeTestContainer.RUNS)
-    assert (found.phase, found.exit_code, found.reason) == (ContainerPhase.EXITED, 143, ERROR)
+    container_status = await bench.newest(RuntimeTestContainer.RUNS)
+    assert (container_status.phase, container_status.exit_code, container_status.reason) == (
+        ContainerPhase.EXITED,
+        143,
+        ERROR,
+    )
     await bench.runtime.stop_container(id_, 30)
-    assert await bench.newest(RuntimeTestContainer.RUNS) == found
+    assert await bench.newest(RuntimeTestContainer.RUNS) == container_status
 
 
 async def a_container_that_ignores_sigterm_is_killed(bench: RuntimeBench) -> None:
@@ -248,8 +257,8 @@ async def a_container_that_ignores_sigterm_is_killed(bench: RuntimeBench) -> Non
     # It has to get to where it stops listening.
     await bench.pass_time(0.3)
     await bench.run_while_time_passes(bench.runtime.stop_container(id_, 0.3), 0.3)
-    found = await bench.newest(RuntimeTestContainer.DEAF)
-    assert (found.phase, found.exit_code) == (ContainerPhase.EXITED, 137)
+    container_status = await bench.newest(RuntimeTestContainer.DEAF)
+    assert (container_status.phase, container_status.exit_code) == (ContainerPhase.EXITED, 137)
 
 
 async def attempts_are_held_the_newest_first_until_they_are_removed(bench: RuntimeBench) -> None:
@@ -316,17 +325,17 @@ async def containers_outlive_the_agent(bench: RuntimeBench) -> None:
     bench.runtime = await bench.restart_agent()
     assert await bench.pod_facts() == before
     changes = aiter(bench.runtime.changes())
-    told = asyncio.ensure_future(anext(changes))
+    task = asyncio.ensure_future(anext(changes))
     await bench.pass_time(0)
     await bench.runtime.start_container(id_)
     await bench.runtime.stop_container(id_, 30)
     assert (await bench.newest(RuntimeTestContainer.RUNS)).exit_code == 143
-    assert await asyncio.wait_for(told, _LIMIT_S) == bench.uid
+    assert await asyncio.wait_for(task, _LIMIT_S) == bench.uid
 
 
 async def _error(doing: Awaitable[object]) -> BaseException | None:
-    (found,) = await asyncio.gather(doing, return_exceptions=True)
-    return found if isinstance(found, BaseException) else None
+    (value,) = await asyncio.gather(doing, return_exceptions=True)
+    return value if isinstance(value, BaseException) else None
 
 
 RUNTIME_CHECKS: tuple[RuntimeCheck, ...] = (

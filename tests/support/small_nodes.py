@@ -52,7 +52,11 @@ def a_small_profile(
         kubelet["reservedMemory"] = [{"numaNode": 0, "limits": {"memory": "8Mi"}}]
     reserved = {"systemReserved": {"cpu": "1", "memory": "8Mi"}, "evictionHard": {}}
     devices = {
-        GPU: [{"id": f"gpu{at * gpus + one}", "numaNodes": [at]} for at in range(numa) for one in range(gpus)]
+        GPU: [
+            {"id": f"gpu{at * gpus + number}", "numaNodes": [at]}
+            for at in range(numa)
+            for number in range(gpus)
+        ]
     }
     spec = {
         "machineInfo": machine,
@@ -127,7 +131,7 @@ def profiles(draw: st.DrawFn, max_numa: int = 2) -> NodeProfile:
 @st.composite
 def guaranteed_pods(draw: st.DrawFn, name: str, *, largest: int = 5) -> Pod:
     """Pods, mostly Guaranteed, with up to two containers and an init container."""
-    asked = st.builds(
+    search_strategy = st.builds(
         lambda cpu, memory, gpu: {"cpu": cpu, "memory": memory} | ({GPU: gpu} if gpu else {}),
         st.one_of(st.integers(1, largest).map(lambda count: count * 1000), st.sampled_from((500, 1500))),
         st.integers(1, 12 * largest),
@@ -135,7 +139,7 @@ def guaranteed_pods(draw: st.DrawFn, name: str, *, largest: int = 5) -> Pod:
     )
     return a_numa_pod(
         name,
-        *draw(st.lists(asked, min_size=1, max_size=2)),
-        init=tuple(draw(st.lists(asked, max_size=1))),
+        *draw(st.lists(search_strategy, min_size=1, max_size=2)),
+        init=tuple(draw(st.lists(search_strategy, max_size=1))),
         limits=draw(st.integers(0, 5)) > 0,
     )

@@ -1,7 +1,7 @@
 import pytest
 
 from nodewright.output.exit_codes import NO, USAGE
-from tools.consoles import Shown, blocks, execute, is_as_shown, outputs, refreshed, shown
+from tools.consoles import Shown, blocks, console_commands, execute, is_as_shown, outputs, refreshed
 
 PAGE = """# Page
 
@@ -30,23 +30,23 @@ def test_blocks_are_found_by_their_language() -> None:
 
 def test_a_block_shows_commands_with_their_output() -> None:
     (console,) = blocks(PAGE, "console")
-    assert [each.command for each in shown(console)] == [
+    assert [each.command for each in console_commands(console)] == [
         "nodewright frobnicate",
         "echo $?",
         "kubectl get pods",
     ]
-    assert shown(console)[2] == Shown(9, "kubectl get pods", "NAME   READY\n")
+    assert console_commands(console)[2] == Shown(9, "kubectl get pods", "NAME   READY\n")
 
 
 def test_a_backslash_continues_a_command() -> None:
     (block,) = blocks("```console\n$ nodewright \\\n    frobnicate\nout\n```\n", "console")
-    assert shown(block) == [Shown(2, "nodewright \\\n    frobnicate", "out\n")]
+    assert console_commands(block) == [Shown(2, "nodewright \\\n    frobnicate", "out\n")]
 
 
 def test_an_output_without_a_command_is_a_mistake() -> None:
     (block,) = blocks("```console\nout\n```\n", "console")
     with pytest.raises(AssertionError, match="line 2"):
-        shown(block)
+        console_commands(block)
 
 
 def test_commands_are_run_with_data_and_messages_in_one() -> None:

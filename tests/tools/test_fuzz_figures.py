@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from tools.agent_figures import FUZZ, PAGE, told
+from tools.agent_figures import FUZZ, PAGE, page_with_figures
 from tools.fuzz_figures import Totals, Trial, joined_targets, runs_of
 
 
@@ -22,5 +22,5 @@ def test_a_run_is_added_to_those_before(tmp_path: Path) -> None:
 
 def test_the_page_shows_the_runs_that_are_kept() -> None:
     page = PAGE.read_text("utf-8")
-    assert told(page) == page
+    assert page_with_figures(page) == page
     assert all(run["commit"] in page for run in runs_of(FUZZ))

@@ -39,7 +39,7 @@ def test_json_and_yaml_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
     run(["admit", "-f", PODS, "--node", WORKER, "-o", "yaml"])
     assert yaml.safe_load(capsys.readouterr().out) == as_json
     assert as_json["rulesOf"] == "1.36"
-    assert [one["verdict"] for one in as_json["pods"]] == [
+    assert [pod["verdict"] for pod in as_json["pods"]] == [
         "admitted",
         "refused",
         "refused",
@@ -47,7 +47,7 @@ def test_json_and_yaml_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
         "admitted",
     ]
     assert as_json["pods"][1]["reason"] == "OutOfcpu"
-    assert [one["name"] for one in as_json["pods"][3]["preempted"]] == ["batch"]
+    assert [each["name"] for each in as_json["pods"][3]["preempted"]] == ["batch"]
     assert as_json["remaining"]["cpu"] == "500m"
 
 

@@ -23,7 +23,7 @@ def test_only_and_disable_choose_the_rules(capsys: pytest.CaptureFixture[str]) -
     assert run(["lint", "-f", SHOP, "--only", "NW101,NW102", "--disable", "NW101", "-o", "json"]) == YES
     document = json.loads(capsys.readouterr().out)
     assert document["rules"] == ["NW102"]
-    assert [one["rule"] for one in document["findings"]] == ["NW102"]
+    assert [finding["rule"] for finding in document["findings"]] == ["NW102"]
 
 
 def test_unknown_rules_are_errors(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +46,7 @@ def test_json_and_yaml_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*ON_NODE, "-o", "yaml"]) == NO
     assert yaml.safe_load(capsys.readouterr().out) == document
     assert document["counts"] == {"error": 1, "warning": 5, "info": 0}
-    [odd] = [one for one in document["findings"] if one["rule"] == "NW201"]
+    [odd] = [finding for finding in document["findings"] if finding["rule"] == "NW201"]
     assert (odd["file"], odd["line"], odd["object"]) == (SHOP, 65, "StatefulSet shop/ledger")
     assert odd["facts"]["reason"] == {"type": "NotWholeCores", "requested": 5, "cpusPerCore": 2}
     assert odd["fix"][0] == {"path": "spec.template.spec.containers[0].resources.requests[cpu]", "value": "6"}
@@ -212,7 +212,7 @@ def test_a_kubelet_that_does_not_start_judges_no_pods(
         arguments = ["lint", "-f", SHOP, "--node", "vm-4", "--kubelet-config", str(config), "-o", "json"]
         assert run([*arguments, "--disable", "NW101,NW102,NW110"]) == NO
         document = json.loads(capsys.readouterr().out)
-        assert [one["rule"] for one in document["findings"]] == [rule]
+        assert [finding["rule"] for finding in document["findings"]] == [rule]
         assert "NW201" not in document["rules"]
 
 
@@ -226,4 +226,4 @@ def test_pods_in_the_folder_of_static_pods_are_static(
         "  containers:\n  - {name: etcd, image: example.com/etcd}\n"
     )
     assert run(["lint", "-f", str(folder), "-o", "json", "--disable", "NW118"]) == YES
-    assert [one["rule"] for one in json.loads(capsys.readouterr().out)["findings"]] == ["NW117"]
+    assert [finding["rule"] for finding in json.loads(capsys.readouterr().out)["findings"]] == ["NW117"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.conformance.vectors import FAMILIES, is_answered
-from tools.consoles import blocks, is_as_shown, is_run, outputs, shown
+from tools.consoles import blocks, console_commands, is_as_shown, is_run, outputs
 from tools.reference import CLI
 from tools.refresh_guide import documents
 from tools.source import ROOT
@@ -41,7 +41,7 @@ def test_an_error_that_is_shown_is_announced(page: str) -> None:
     silent = [
         f"{page}:{each.line}: $ {each.command}"
         for block in blocks(text, "console")
-        for each in shown(block)
+        for each in console_commands(block)
         if is_run(each.command)
         and re.search(r"^(Error|error|Usage): ", each.output, re.MULTILINE)
         and not re.search(

@@ -81,16 +81,16 @@ ON_WINDOWS = {
 
 def interpreters() -> dict[str, str]:
     """The interpreters of this machine by release: on the PATH, or of pyenv or uv."""
-    found = {}
+    result = {}
     for release in RELEASES:
         candidates = [shutil.which(f"python{release}")]
         for folder in (Path.home() / ".pyenv/versions", Path.home() / ".local/share/uv/python"):
             candidates += sorted(str(path) for path in folder.glob(f"*{release}*/bin/python{release}"))
         for candidate in filter(None, candidates):
             if subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
-                found[release] = candidate
+                result[release] = candidate
                 break
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")

@@ -54,9 +54,9 @@ def unexpecting_readers(tree: ast.Module) -> list[int]:
 def test_readers_of_json_expect_all_of_its_errors() -> None:
     texts = {path: path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
     lines = {
-        str(path.relative_to(PACKAGE)): found
+        str(path.relative_to(PACKAGE)): numbers
         for path, text in texts.items()
-        if any(reader in text for reader in READERS) and (found := unexpecting_readers(ast.parse(text)))
+        if any(reader in text for reader in READERS) and (numbers := unexpecting_readers(ast.parse(text)))
     }
     assert lines.keys() == NOT_FROM_OUTSIDE.keys(), lines
 

@@ -54,7 +54,7 @@ def symbols() -> tuple[tuple[Module, Symbol], ...]:
 
 def texts() -> list[Path]:
     """The files that people read."""
-    found = [module.path for module in WRITTEN]
+    paths = [module.path for module in WRITTEN]
     for pattern in (
         "*.md",
         "docs/**/*.md",
@@ -64,8 +64,8 @@ def texts() -> list[Path]:
         "tools/*.sh",
         ".ci/*",
     ):
-        found += sorted(ROOT.glob(pattern))
-    return [path for path in found if path != Path(__file__)]
+        paths += sorted(ROOT.glob(pattern))
+    return [path for path in paths if path != Path(__file__)]
 
 
 def is_exempt_from_size(node: ast.AST) -> bool:
@@ -109,12 +109,12 @@ def test_names_say_what_is_answered() -> None:
 
 
 def docstrings() -> list[tuple[str, str]]:
-    found = [(module.place, module.docstring) for module in SOURCE]
-    found += [
+    texts = [(module.place, module.docstring) for module in SOURCE]
+    texts += [
         (f"{module.place}:{symbol.node.lineno}: {symbol.name}", symbol.docstring)
         for module, symbol in symbols()
     ]
-    return found
+    return texts
 
 
 def test_sections_of_docstrings_have_their_form() -> None:

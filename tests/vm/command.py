@@ -70,15 +70,15 @@ class Agent:
 
     def ended(self, name: str) -> dict[str, Any]:
         """How the pod's container has ended."""
-        (one,) = self.pods()[name]["status"]["containerStatuses"]
-        found: dict[str, Any] = one["state"].get("terminated", {})
-        return found
+        (container_status,) = self.pods()[name]["status"]["containerStatuses"]
+        terminated: dict[str, Any] = container_status["state"].get("terminated", {})
+        return terminated
 
     def group(self, name: str) -> str:
         """The group of a pod's container."""
         uid = self.pods()[name]["metadata"]["uid"]
-        (found,) = (path for path in self._below(self.cgroups.root) if path.endswith(f"pod{uid}/main-0"))
-        return found
+        (text,) = (path for path in self._below(self.cgroups.root) if path.endswith(f"pod{uid}/main-0"))
+        return text
 
     def says(self, path: str, file: str) -> str:
         return (self.cgroups.read_files(path, (file,)) or {})[file]
@@ -90,7 +90,7 @@ class Agent:
             time.sleep(0.1)
 
     def _below(self, path: str) -> list[str]:
-        return [path, *(one for below in self.cgroups.children(path) for one in self._below(below))]
+        return [path, *(text for below in self.cgroups.children(path) for text in self._below(below))]
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +119,8 @@ def test_the_command_gives_two_pods_a_numa_node_each(agent: Agent) -> None:
 
     # Which of the two was first is the order in which they were found; the shared CPUs are written after both.
     agent.until(lambda: sorted(cpus_and_numa_nodes()) == [("0,7", "0-1"), ("1-3", "0"), ("4-6", "1")])
-    found = cpus_and_numa_nodes()
-    for name, (_, numa) in zip(("first", "second"), found, strict=False):
+    texts = cpus_and_numa_nodes()
+    for name, (_, numa) in zip(("first", "second"), texts, strict=False):
         (pid,) = agent.cgroups.processes(agent.group(name))
         agent.until(lambda pid=pid, numa=numa: pages_by_node(pid).get(f"N{numa}", 0) >= 8192)  # type: ignore[misc] # its defaults are these
         assert set(pages_by_node(pid)) == {f"N{numa}"}
@@ -161,5 +161,5 @@ def test_the_command_evicts_a_pod_that_grows_before_the_kernel_would(agent: Agen
     assert (agent.ended("grows")["reason"], agent.ended("grows")["exitCode"]) == ("Error", 137)
     assert kills() == before
     node = agent.client.get("api/v1/nodes")["items"][0]
-    conditions = {one["type"]: one["status"] for one in node["status"]["conditions"]}
+    conditions = {condition["type"]: condition["status"] for condition in node["status"]["conditions"]}
     assert conditions["MemoryPressure"] == "True"

@@ -52,24 +52,24 @@ def says_ready(log: Path) -> bool:
 
 def pages_by_node(pid: int) -> dict[str, int]:
     """Pages of a process's own memory on each NUMA node; those of files others may have brought in."""
-    found: dict[str, int] = {}
+    document: dict[str, int] = {}
     for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
         if "anon=" in line and "file=" not in line:
             for word in line.split():
                 if word.startswith("N") and "=" in word:
                     node, pages = word.split("=")
-                    found[node] = found.get(node, 0) + int(pages)
-    return found
+                    document[node] = document.get(node, 0) + int(pages)
+    return document
 
 
 def test_the_tree_is_of_version_2_with_every_controller() -> None:
     cgroups = CgroupFS("/check")
     cgroups.ensure("/check/a", ())
-    said = cgroups.read_files("/check/a", ("cgroup.controllers",))
+    files = cgroups.read_files("/check/a", ("cgroup.controllers",))
     cgroups.remove("/check")
     assert cgroups.version == 2
-    assert said is not None
-    assert {"cpu", "cpuset", "memory", "pids", "hugetlb"} <= set(said["cgroup.controllers"].split())
+    assert files is not None
+    assert {"cpu", "cpuset", "memory", "pids", "hugetlb"} <= set(files["cgroup.controllers"].split())
 
 
 def test_pinned_pods_have_a_numa_node_each_and_the_others_what_is_left() -> None:
@@ -82,14 +82,14 @@ def test_pinned_pods_have_a_numa_node_each_and_the_others_what_is_left() -> None
             second = await agent.run_pod(
                 running(a_guaranteed_pod("second", "3/128Mi"), "python3", "-c", TOUCHES)
             )
-            found = [
+            texts = [
                 (
-                    agent.cgroup_file_text(one.cgroup, "cpuset.cpus.effective"),
-                    agent.cgroup_file_text(one.cgroup, "cpuset.mems.effective"),
+                    agent.cgroup_file_text(container_status.cgroup, "cpuset.cpus.effective"),
+                    agent.cgroup_file_text(container_status.cgroup, "cpuset.mems.effective"),
                 )
-                for one in (first, second, shared)
+                for container_status in (first, second, shared)
             ]
-            assert found == [("1-3", "0"), ("4-6", "1"), ("0,7", "0-1")]
+            assert texts == [("1-3", "0"), ("4-6", "1"), ("0,7", "0-1")]
             for one, node in ((first, "N0"), (second, "N1")):
                 await agent.wait_until(partial(says_ready, Path(one.log_path)))
                 (pid,) = agent.cgroups.processes(one.cgroup)
@@ -105,12 +105,12 @@ def test_pinned_pods_have_a_numa_node_each_and_the_others_what_is_left() -> None
 def test_a_full_disk_delays_how_an_end_is_told_and_keeps_nobody_from_ending() -> None:
     async def run(small: Path, go: Path) -> None:
         async with process_bench(str(small)) as bench:
-            wish = replace(
+            container_config = replace(
                 bench.container_config(RuntimeTestContainer.FAILS),
                 command=("sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; exit 9"),
             )
             await bench.runtime.start_container(
-                await bench.runtime.create_container(await bench.sandbox(), wish)
+                await bench.runtime.create_container(await bench.sandbox(), container_config)
             )
             endless = await bench.start_container(RuntimeTestContainer.RUNS)
             fill(small / "filler")
@@ -165,8 +165,10 @@ def test_files_are_as_the_kubelet_writes_them_and_nothing_is_written_twice() -> 
             cgroups = Path("/sys/fs/cgroup")
             (cgroups / pinned.cgroup[1:] / "cpuset.cpus").write_text("0-7")
             (cgroups / limited.cgroup[1:] / "memory.max").write_text("max")
-            found = agent.reconcile_cgroups().differences
-            assert sorted((one.file, one.actual) for one in found) == [
+            file_differences = agent.reconcile_cgroups().differences
+            assert sorted(
+                (file_difference.file, file_difference.actual) for file_difference in file_differences
+            ) == [
                 ("cpuset.cpus", "0-7"),
                 ("memory.max", "max"),
             ]

@@ -43,8 +43,8 @@ COMPILED = "/compiled"
 def names(file: str) -> list[str]:
     """The tests of a file, those of the port among them by their names."""
     text = (ROOT / file).read_text()
-    found = re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)
-    return [name for name in found if name not in PORTS]
+    findall = re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)
+    return [name for name in findall if name not in PORTS]
 
 
 def packages() -> list[Path]:
@@ -101,13 +101,13 @@ INSIDE = (
 
 @pytest.mark.parametrize("name", [name for file in FILES for name in names(file)])
 def test_inside(name: str) -> None:
-    found = results()
-    assert name in found
-    assert not found[name], found[name]
+    result = results()
+    assert name in result
+    assert not result[name], result[name]
 
 
 @pytest.mark.parametrize("port", PORTS)
 def test_the_ports_inside(port: str) -> None:
-    found = {name: said for name, said in results().items() if name.startswith(f"{port}[")}
-    assert len(found) >= 5
-    assert not any(found.values()), "\n".join(found.values())
+    document = {name: said for name, said in results().items() if name.startswith(f"{port}[")}
+    assert len(document) >= 5
+    assert not any(document.values()), "\n".join(document.values())

@@ -203,8 +203,8 @@ async def test_a_pod_with_the_uid_of_another_source_changes_nothing_of_that_one(
         thief = a_pod("thief")
         await bench.set_source_pods(replace(thief, metadata=replace(thief.metadata, uid="web")))
         assert bench.record("web").pod.metadata.name == "web"
-        (told,) = [event.message for event in bench.event_recorder.events if event.reason == "PodRepeated"]
-        assert told == "pod default/thief (workload) waits: its uid is used by default/web (file)"
+        (text,) = [event.message for event in bench.event_recorder.events if event.reason == "PodRepeated"]
+        assert text == "pod default/thief (workload) waits: its uid is used by default/web (file)"
         # Who never had a pod does not end it.
         await bench.set_source_pods()
         assert bench.phase("web") == "Running"
@@ -223,8 +223,8 @@ async def test_liveness_restarts_a_container_and_readiness_is_in_the_status() ->
         await settle()
         assert bench.record("web").status.container_statuses[0].restart_count == 1
         assert "stop_container main-web-0" in bench.runtime_operations()
-        told = {event.message for event in bench.event_recorder.events if event.reason == "Unhealthy"}
-        assert told == {"Liveness probe failed: no", "Readiness probe failed: no"}
+        texts = {event.message for event in bench.event_recorder.events if event.reason == "Unhealthy"}
+        assert texts == {"Liveness probe failed: no", "Readiness probe failed: no"}
 
 
 @async_test
@@ -262,7 +262,7 @@ async def test_failures_are_reported_and_tried_again() -> None:
         assert "no space left on device" in status.state.waiting.message
         await bench.clock.advance(10)
         assert bench.phase("web") == "Running"
-        assert [told.reason for told in bench.event_recorder.events] == ["FailedCreatePodSandBox"]
+        assert [event.reason for event in bench.event_recorder.events] == ["FailedCreatePodSandBox"]
 
 
 @async_test
@@ -272,8 +272,8 @@ async def test_an_unavailable_runtime_is_reported_once_for_a_pod() -> None:
             bench.runtime.fail("pod", "the line is dead")
         await bench.add_pods(a_pod("web"))
         await bench.clock.advance(12)
-        told = [event for event in bench.event_recorder.events if event.reason == "RuntimeUnavailable"]
-        assert [(one.uid, one.message) for one in told] == [("web", "pod web: the line is dead")]
+        events = [event for event in bench.event_recorder.events if event.reason == "RuntimeUnavailable"]
+        assert [(event.uid, event.message) for event in events] == [("web", "pod web: the line is dead")]
         assert bench.phase("web") == "Pending"
         await bench.clock.advance(30)
         assert bench.phase("web") == "Running"
@@ -306,7 +306,7 @@ async def test_a_hook_that_fails_ends_its_container() -> None:
         bench.prober.failing.add("main")
         await bench.add_pods(with_main(a_pod(), lifecycle={"postStart": CHECK}))
         assert "stop_container main-web-0" in bench.runtime_operations()
-        assert [told.reason for told in bench.event_recorder.events] == ["FailedPostStartHook", "Killing"]
+        assert [event.reason for event in bench.event_recorder.events] == ["FailedPostStartHook", "Killing"]
 
 
 @async_test
@@ -359,7 +359,7 @@ async def test_nothing_is_decided_before_the_first_relist() -> None:
         assert bench.runtime_operations() == []
         await bench.clock.advance(1)
         assert bench.phase("web") == "Running"
-        assert [told.reason for told in bench.event_recorder.events] == ["RuntimeUnavailable"]
+        assert [event.reason for event in bench.event_recorder.events] == ["RuntimeUnavailable"]
 
 
 @async_test
@@ -375,7 +375,7 @@ async def test_an_orphan_is_terminated_once_all_sources_have_listed_their_pods()
         assert set(bench.loop.state.pods) == {"web"}
         await bench.set_source_pods(source=PodSource.FILE)
         assert [container.config.pod.uid for container in runtime.containers.values()] == ["web"]
-        assert [told.reason for told in bench.event_recorder.events] == ["OrphanFound"]
+        assert [event.reason for event in bench.event_recorder.events] == ["OrphanFound"]
         assert runtime.operations.count(("start_container", "main-web-0")) == 1
         assert not any("stray" in path for path in cgroups.groups)
 

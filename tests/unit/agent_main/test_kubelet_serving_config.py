@@ -10,7 +10,7 @@ from nodewright.cli.app import run
 from nodewright.output.exit_codes import ERROR
 
 
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], *words: str) -> int:
+def run_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], *words: str) -> int:
     """An agent that comes as far as what is wanted of it, which is refused."""
     place = tmp_path / "config.yaml"
     place.write_text(
@@ -29,14 +29,14 @@ def test_settings_that_need_an_api_server_are_rejected_with_the_alternative(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = {"authentication": {"webhook": {"enabled": True}}, "authorization": {"mode": "Webhook"}}
-    assert asked(tmp_path, monkeypatch, config, "--grant", "all=me") == ERROR
-    said = capsys.readouterr().err
+    assert run_agent(tmp_path, monkeypatch, config, "--grant", "all=me") == ERROR
+    err = capsys.readouterr().err
     assert (
         "authentication.webhook.enabled: Invalid value: true: this agent has no API server for webhooks"
-        in said
+        in err
     )
-    assert 'authorization.mode: Invalid value: "Webhook": this agent has no API server for webhooks' in said
-    assert '--grant: Invalid value: "all=me": must be read=user:NAME' in said
+    assert 'authorization.mode: Invalid value: "Webhook": this agent has no API server for webhooks' in err
+    assert '--grant: Invalid value: "all=me": must be read=user:NAME' in err
 
 
 def test_a_file_of_tokens_that_is_none_is_refused(
@@ -44,19 +44,19 @@ def test_a_file_of_tokens_that_is_none_is_refused(
 ) -> None:
     tokens = tmp_path / "tokens.csv"
     tokens.write_text("only-one-column\n")
-    assert asked(tmp_path, monkeypatch, {}, "--token-auth-file", str(tokens)) == ERROR
-    said = capsys.readouterr().err
+    assert run_agent(tmp_path, monkeypatch, {}, "--token-auth-file", str(tokens)) == ERROR
+    err = capsys.readouterr().err
     assert (
         "tokens.csv: line 1: expected token,user,uid and optionally groups and an expiry, not 1 columns"
-        in said
+        in err
     )
-    assert "only-one-column" not in said
+    assert "only-one-column" not in err
 
 
 def test_a_certificate_without_its_key_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert asked(tmp_path, monkeypatch, {"tlsCertFile": "/a.crt"}) == ERROR
+    assert run_agent(tmp_path, monkeypatch, {"tlsCertFile": "/a.crt"}) == ERROR
     assert (
         "tlsPrivateKeyFile: Required value: must be set together: a certificate and its key"
         in capsys.readouterr().err

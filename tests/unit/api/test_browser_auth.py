@@ -32,9 +32,9 @@ async def test_a_link_opens_once_and_then_the_cookie_speaks() -> None:
     link = way_in(gate)
     answer = await asgi_request(gate, link, headers=HOST)
     assert (answer.code, answer.headers["location"]) == (303, PAGE)
-    said = answer.headers["set-cookie"].lower()
-    assert "httponly" in said
-    assert "samesite=strict" in said
+    lower = answer.headers["set-cookie"].lower()
+    assert "httponly" in lower
+    assert "samesite=strict" in lower
     inside = await asgi_request(gate, PAGE, headers={**HOST, "Cookie": cookie(answer)})
     assert (inside.code, inside.text) == (200, "inside")
     again = await asgi_request(gate, link, headers=HOST)
@@ -53,13 +53,13 @@ async def test_a_browser_with_a_session_may_use_its_old_link() -> None:
 @async_test
 async def test_there_is_a_new_link_once_one_was_used() -> None:
     gate = a_gate()
-    told: list[str] = []
-    gate.on_login = lambda: told.append(way_in(gate))
+    texts: list[str] = []
+    gate.on_login = lambda: texts.append(way_in(gate))
     first = way_in(gate)
     await asgi_request(gate, first, headers=HOST)
-    assert len(told) == 1
-    assert told[0] != first
-    assert (await asgi_request(gate, told[0], headers=HOST)).code == 303
+    assert len(texts) == 1
+    assert texts[0] != first
+    assert (await asgi_request(gate, texts[0], headers=HOST)).code == 303
 
 
 REFUSED = {
@@ -82,7 +82,7 @@ def test_others_stay_outside(case: str) -> None:
     headers, method, code = REFUSED[case]
 
     @async_test
-    async def asked() -> None:
+    async def request_pages() -> None:
         gate = a_gate()
         good = cookie(await asgi_request(gate, way_in(gate), headers=HOST))
         given = {**HOST, **{name: text.replace("GOOD", good) for name, text in headers.items()}}
@@ -92,17 +92,17 @@ def test_others_stay_outside(case: str) -> None:
         assert "inside" not in answer.text
         assert "set-cookie" not in answer.headers
 
-    asked()
+    request_pages()
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "[::1]:8080", "192.0.2.7:8080"])
 def test_addresses_and_localhost_are_this_server(host: str) -> None:
     @async_test
-    async def asked() -> None:
+    async def request_pages() -> None:
         gate = a_gate()
         assert (await asgi_request(gate, way_in(gate), headers={"Host": host})).code == 303
 
-    asked()
+    request_pages()
 
 
 def test_links_to_addresses_of_version_6_have_brackets() -> None:

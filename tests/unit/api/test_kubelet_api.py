@@ -48,13 +48,13 @@ async def test_the_pod_list_is_current_and_cached(node: HTTPSAgent) -> None:
     await node.bench.add_pods(a_guaranteed_pod("db", "2/64Mi"), a_pod("web"))
     first = await node.request("/pods")
     assert first.headers["content-type"] == JSON
-    found = json.loads(first.body)
-    assert (found["kind"], found["apiVersion"]) == ("PodList", "v1")
-    assert [one["metadata"]["name"] for one in found["items"]] == ["db", "web"]
-    assert found["items"][0]["metadata"]["annotations"]["nodewright.dev/cpus"] == "1-2"
+    result = json.loads(first.body)
+    assert (result["kind"], result["apiVersion"]) == ("PodList", "v1")
+    assert [each["metadata"]["name"] for each in result["items"]] == ["db", "web"]
+    assert result["items"][0]["metadata"]["annotations"]["nodewright.dev/cpus"] == "1-2"
     assert (await node.request("/pods")).body == first.body
     await node.bench.remove_pod("db", 0)
-    assert [one["metadata"]["name"] for one in json.loads((await node.request("/pods")).body)["items"]] == [
+    assert [each["metadata"]["name"] for each in json.loads((await node.request("/pods")).body)["items"]] == [
         "web"
     ]
 
@@ -64,7 +64,7 @@ async def test_running_pods_are_those_of_the_runtime(node: HTTPSAgent) -> None:
     await node.bench.add_pods(a_pod("web"))
     (pod,) = json.loads((await node.request("/runningpods/")).body)["items"]
     assert pod["metadata"] == {"name": "web", "namespace": "default", "uid": "web"}
-    assert [one["name"] for one in pod["spec"]["containers"]] == ["main"]
+    assert [container["name"] for container in pod["spec"]["containers"]] == ["main"]
 
 
 @with_served_agent()
@@ -89,9 +89,9 @@ async def test_a_summary_can_be_read_back(node: HTTPSAgent) -> None:
     assert usage.node.cpu is not None
     assert usage.node.cpu.usage_core_nano_seconds
     assert [container.name for container in usage.node.system_containers] == ["pods", "kubelet"]
-    found = json.loads((await node.request("/stats/summary?only_cpu_and_memory=true")).body)
-    assert "fs" not in found["node"]
-    assert "memory" in found["node"]
+    result = json.loads((await node.request("/stats/summary?only_cpu_and_memory=true")).body)
+    assert "fs" not in result["node"]
+    assert "memory" in result["node"]
 
 
 @with_served_agent()
@@ -239,8 +239,8 @@ def test_without_debugging_the_rest_is_off(tmp_path: Path) -> None:
 
 def test_other_ports_have_fewer_routes_and_no_authentication(tmp_path: Path) -> None:
     async def through() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
-            read_only, healthz = one.getsockname()[1], two.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as two:
+            read_only, healthz = server.getsockname()[1], two.getsockname()[1]
         node = HTTPSAgent(tmp_path)
         node.reconfigure(read_only_port=read_only, healthz_port=healthz)
         async with node:

@@ -152,9 +152,12 @@ async def test_garbage_slowness_and_too_much_are_refused_while_others_are_answer
     assert await reader.read() is not None
     writer.close()
     # TLS, and no HTTP.
-    for said in (b"\x00\xff\r\n\r\n", b"GET /pods HTTP/1.1\r\n" + b"X: " + b"y" * (100 << 10) + b"\r\n\r\n"):
+    for content in (
+        b"\x00\xff\r\n\r\n",
+        b"GET /pods HTTP/1.1\r\n" + b"X: " + b"y" * (100 << 10) + b"\r\n\r\n",
+    ):
         reader, writer = await asyncio.open_connection(place.address, place.port, ssl=context)
-        writer.write(said)
+        writer.write(content)
         assert parsed_response(await reader.read()).status == 400
         writer.close()
     assert (await node.request("/pods")).status == 200
@@ -287,8 +290,8 @@ async def test_certificates_are_read_again_and_broken_files_change_nothing(node:
     node.tls._checked_s -= 2
     context = ssl.create_default_context(cadata=str(good, "ascii"))
     assert (await node.request("/pods", context=context)).status == 200
-    (told,) = [event.message for event in node.board.events() if event.reason == "CertificateNotTaken"]
-    assert told.startswith("the previous certificates stay in use: tlsCertFile: ")
+    (text,) = [event.message for event in node.board.events() if event.reason == "CertificateNotTaken"]
+    assert text.startswith("the previous certificates stay in use: tlsCertFile: ")
 
 
 @with_served_agent()

@@ -148,10 +148,10 @@ def test_a_page_is_quiet_and_ends_though_nobody_reads_its_stderr() -> None:
     )
     assert process.stderr is not None
     try:
-        found = re.search(rb"127.0.0.1:([0-9]+)", process.stderr.readline())
-        assert found is not None
+        match = re.search(rb"127.0.0.1:([0-9]+)", process.stderr.readline())
+        assert match is not None
         os.set_blocking(process.stderr.fileno(), False)
-        port = int(found[1])
+        port = int(match[1])
 
         async def send_garbage() -> None:
             for _ in range(100):

@@ -48,12 +48,12 @@ async def test_device_health_is_in_the_pod_status() -> None:
 
 def told_health(kept: PodListCache) -> dict[str, dict[str, str]]:
     """By pod the health of each device that its only container holds."""
-    found = {}
+    result = {}
     for pod in json.loads(kept.pod_list())["items"]:
         for status in pod["status"]["containerStatuses"]:
-            for one in status.get("allocatedResourcesStatus", ()):
-                assert one["name"] == GPU
-                found[pod["metadata"]["name"]] = {
-                    each["resourceID"]: each["health"] for each in one["resources"]
+            for item in status.get("allocatedResourcesStatus", ()):
+                assert item["name"] == GPU
+                result[pod["metadata"]["name"]] = {
+                    each["resourceID"]: each["health"] for each in item["resources"]
                 }
-    return found
+    return result

@@ -31,7 +31,7 @@ T = TypeVar("T")
 GPU = "nvidia.com/gpu"
 
 
-class Town:
+class PodResourcesBench:
     """An agent on a made-up node that tells who has what, and people who ask from a thread of their own."""
 
     def __init__(self, folder: Path, **gates: bool) -> None:
@@ -85,31 +85,31 @@ def held(pods: tuple[PodResources, ...]) -> dict[str, list[str]]:
 
 def test_list_returns_the_resources_of_pods(tmp_path: Path) -> None:
     @async_test
-    async def story() -> None:
-        async with Town(tmp_path) as town:
+    async def run_scenario() -> None:
+        async with PodResourcesBench(tmp_path) as town:
             await town.bench.add_pods(a_guaranteed_pod("own", f"cpu=2 memory=1Gi {GPU}=1"), a_pod("free"))
             assert held(await town.said(town.client.pods)) == {"own": ["1-2 gpu-0"], "free": ["-"]}
-            one = await town.said(lambda: town.client.pod("default", "own"))
-            assert held((one,)) == {"own": ["1-2 gpu-0"]}
+            pod_resources = await town.said(lambda: town.client.pod("default", "own"))
+            assert held((pod_resources,)) == {"own": ["1-2 gpu-0"]}
             there = await town.said(town.client.allocatable)
             assert (str(there.cpus), len(there.devices)) == ("1-7", 2)
             assert stat.S_IMODE(town.path.stat().st_mode) & 0o077 == 0
         assert not town.path.exists()
 
-    story()
+    run_scenario()
 
 
 @pytest.mark.parametrize("only_active", [True, False])
 def test_ended_pods_are_omitted_depending_on_the_gate(tmp_path: Path, *, only_active: bool) -> None:
     @async_test
-    async def story() -> None:
-        async with Town(tmp_path, KubeletPodResourcesListUseActivePods=only_active) as town:
+    async def run_scenario() -> None:
+        async with PodResourcesBench(tmp_path, KubeletPodResourcesListUseActivePods=only_active) as town:
             await town.bench.add_pods(a_guaranteed_pod("big", "999/1Gi"), a_guaranteed_pod("own", "2/1Gi"))
             listed = held(await town.said(town.client.pods))
             assert listed == ({} if only_active else {"big": ["-"]}) | {"own": ["1-2"]}
             for name in ("big", "none"):
-                said = await town.refused(partial(town.client.pod, "default", name))
-                assert f"pod {name} in namespace default not found" in said
+                text = await town.refused(partial(town.client.pod, "default", name))
+                assert f"pod {name} in namespace default not found" in text
             assert town.agent.pod_resources_calls == {
                 ("v1", "requests_total"): 3,
                 ("v1", "requests_list"): 1,
@@ -117,7 +117,7 @@ def test_ended_pods_are_omitted_depending_on_the_gate(tmp_path: Path, *, only_ac
                 ("v1", "errors_get"): 2,
             }
 
-    story()
+    run_scenario()
 
 
 def test_the_older_version_lists_devices_only(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_the_older_version_lists_devices_only(tmp_path: Path) -> None:
             return response
 
     @async_test
-    async def story() -> None:
-        async with Town(tmp_path) as town:
+    async def run_scenario() -> None:
+        async with PodResourcesBench(tmp_path) as town:
             await town.bench.add_pods(a_guaranteed_pod("own", f"cpu=2 memory=1Gi {GPU}=1"), a_pod("free"))
             free, own = (await town.said(lambda: listed(town.path))).pod_resources
             assert (free.name, own.name) == ("free", "own")
@@ -144,13 +144,13 @@ def test_the_older_version_lists_devices_only(tmp_path: Path) -> None:
             assert (list(container.cpu_ids), len(container.memory)) == ([], 0)
             assert town.agent.pod_resources_calls == {("v1alpha1", "requests_total"): 1}
 
-    story()
+    run_scenario()
 
 
 def test_a_pod_is_listed_until_it_is_removed(tmp_path: Path) -> None:
     @async_test
-    async def story() -> None:
-        async with Town(tmp_path) as town:
+    async def run_scenario() -> None:
+        async with PodResourcesBench(tmp_path) as town:
             await town.bench.add_pods(a_guaranteed_pod("own", "2/1Gi"))
             await town.bench.remove_pod("own")
             assert held(await town.said(town.client.pods)) in ({"own": ["1-2"]}, {})
@@ -159,18 +159,18 @@ def test_a_pod_is_listed_until_it_is_removed(tmp_path: Path) -> None:
                 await settle()
             assert await town.said(town.client.pods) == ()
 
-    story()
+    run_scenario()
 
 
 def test_ten_may_ask_at_once_and_then_a_hundred_a_second(tmp_path: Path) -> None:
     @async_test
-    async def story() -> None:
-        async with Town(tmp_path) as town:
+    async def run_scenario() -> None:
+        async with PodResourcesBench(tmp_path) as town:
             for _ in range(10):
                 await town.said(town.client.pods)
             assert "rejected by rate limit" in await town.refused(town.client.pods)
 
-    story()
+    run_scenario()
 
 
 def test_the_limit_lets_through_as_many_as_time_has_passed_for() -> None:
@@ -185,8 +185,8 @@ def test_the_limit_lets_through_as_many_as_time_has_passed_for() -> None:
 
 def test_garbage_disturbs_nobody(tmp_path: Path) -> None:
     @async_test
-    async def story() -> None:
-        async with Town(tmp_path) as town:
+    async def run_scenario() -> None:
+        async with PodResourcesBench(tmp_path) as town:
             for garbage in (b"", b"\0" * 100, b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096)):
                 await town.said(partial(throw, town.path, garbage))
             for call, body in (("List", b"\xff\xff\xff"), ("Get", b"\x0a\xff"), ("Take", b"")):
@@ -194,7 +194,7 @@ def test_garbage_disturbs_nobody(tmp_path: Path) -> None:
                     await town.said(partial(raw, town.path, call, body))
             assert await town.said(town.client.pods) == ()
 
-    story()
+    run_scenario()
 
 
 def throw(path: Path, garbage: bytes) -> None:
@@ -213,12 +213,12 @@ def raw(path: Path, call: str, body: bytes) -> bytes:
 
 def test_the_socket_of_a_killed_agent_is_taken_over_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:
     @async_test
-    async def story() -> None:
+    async def run_scenario() -> None:
         place = tmp_path / "pod-resources" / "kubelet.sock"
         place.parent.mkdir()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
             left.bind(os.fspath(place))
-        async with Town(tmp_path) as town:
+        async with PodResourcesBench(tmp_path) as town:
             assert await town.said(town.client.pods) == ()
             with pytest.raises(
                 HostError,
@@ -228,17 +228,17 @@ def test_the_socket_of_a_killed_agent_is_taken_over_and_that_of_a_living_one_is_
                     pass
             assert await town.said(town.client.pods) == ()
 
-    story()
+    run_scenario()
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
     @async_test
-    async def story() -> None:
+    async def run_scenario() -> None:
         with pytest.raises(HostError, match="at most 107 bytes"):
-            async with Town(tmp_path / ("x" * 120)):
+            async with PodResourcesBench(tmp_path / ("x" * 120)):
                 pass
 
-    story()
+    run_scenario()
 
 
 def test_messages_are_those_of_the_kubelet() -> None:
@@ -247,8 +247,8 @@ def test_messages_are_those_of_the_kubelet() -> None:
         b"\x0a\x04main" + b"\x1a\x02\x01\x02" + b"\x12\x0f\x0a\x01r\x12\x02id\x1a\x06\x0a\x04\x08\x81\x80\x04"
     )
     pod = b"\x0a\x03own\x12\x07default\x1a" + bytes([len(main)]) + main
-    found = v1.ListPodResourcesResponse.FromString(b"\x0a" + bytes([len(pod)]) + pod)
-    (told,) = found.pod_resources
-    assert (told.name, told.namespace) == ("own", "default")
-    assert list(told.containers[0].cpu_ids) == [1, 2]
-    assert told.containers[0].devices[0].topology.nodes[0].ID == 65537
+    resources_response = v1.ListPodResourcesResponse.FromString(b"\x0a" + bytes([len(pod)]) + pod)
+    (pod_resource,) = resources_response.pod_resources
+    assert (pod_resource.name, pod_resource.namespace) == ("own", "default")
+    assert list(pod_resource.containers[0].cpu_ids) == [1, 2]
+    assert pod_resource.containers[0].devices[0].topology.nodes[0].ID == 65537

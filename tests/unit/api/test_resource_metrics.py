@@ -60,15 +60,15 @@ def as_metrics_server_reads(
     for line in text.splitlines():
         if line.startswith("#"):
             continue
-        found = SERIES.fullmatch(line)
-        assert found is not None, line
-        name, value = found["name"], float(found["value"])
+        match = SERIES.fullmatch(line)
+        assert match is not None, line
+        name, value = match["name"], float(match["value"])
         amount = int(value * 1e9) if "seconds" in name else int(value)
-        when = {"at_ns": int(found["at"]) * 10**6} if found["at"] else {}
+        when = {"at_ns": int(match["at"]) * 10**6} if match["at"] else {}
         if name in NODE_FIELDS:
             node = node._replace(**{NODE_FIELDS[name]: amount}, **when)
         elif name in CONTAINER_FIELDS:
-            labels = dict(re.findall(r'(\w+)="([^"]*)"', found["labels"]))
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', match["labels"]))
             pod = pods.setdefault((labels["namespace"], labels["pod"]), {})
             point = pod.get(labels["container"], Point())
             when = {} if name.startswith("container_start") else when
@@ -76,7 +76,7 @@ def as_metrics_server_reads(
     whole = {
         key: points
         for key, points in pods.items()
-        if all(one.cpu_ns and one.memory_bytes for one in points.values())
+        if all(point.cpu_ns and point.memory_bytes for point in points.values())
     }
     return (node if node.at_ns and node.cpu_ns and node.memory_bytes else None), whole
 

@@ -44,14 +44,14 @@ async def shouting(path: Path) -> AsyncIterator[None]:
 async def answer(path: Path, line: bytes) -> bytes:
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(line)
-    said = await reader.readline()
+    readline = await reader.readline()
     writer.close()
-    return said
+    return readline
 
 
 def test_it_starts_once_at_the_first_connection_and_cleans_up(tmp_path: Path) -> None:
     @async_test
-    async def story() -> None:
+    async def run_scenario() -> None:
         begun: list[None] = []
 
         def load() -> ServerFactory:
@@ -60,20 +60,20 @@ def test_it_starts_once_at_the_first_connection_and_cleans_up(tmp_path: Path) ->
 
         async with serve_on_demand(tmp_path / "s", "--option", load):
             assert begun == []
-            said = await asyncio.gather(*(answer(tmp_path / "s", b"hello\n") for _ in range(5)))
-            assert set(said) == {b"HELLO\n"}
+            contents = await asyncio.gather(*(answer(tmp_path / "s", b"hello\n") for _ in range(5)))
+            assert set(contents) == {b"HELLO\n"}
             assert len(begun) == 1
             _, lingering = await asyncio.open_unix_connection(tmp_path / "s")
         lingering.close()
         await asyncio.sleep(0)
 
-    story()
+    run_scenario()
     assert not list(tmp_path.iterdir())
 
 
 def test_a_server_that_does_not_begin_turns_people_away_and_is_tried_again(tmp_path: Path) -> None:
     @async_test
-    async def story() -> None:
+    async def run_scenario() -> None:
         tries: list[None] = []
 
         def load() -> ServerFactory:
@@ -86,7 +86,7 @@ def test_a_server_that_does_not_begin_turns_people_away_and_is_tried_again(tmp_p
             assert await answer(tmp_path / "s", b"hello\n") == b""
             assert await answer(tmp_path / "s", b"hello\n") == b"HELLO\n"
 
-    story()
+    run_scenario()
 
 
 @pytest.mark.parametrize("limit", [3])
@@ -96,7 +96,7 @@ def test_connections_beyond_the_limit_are_closed(
     monkeypatch.setattr(unix_sockets, "MAX_CONNECTIONS", limit)
 
     @async_test
-    async def story() -> None:
+    async def run_scenario() -> None:
         async with serve_on_demand(tmp_path / "s", "--option", lambda: shouting):
             held = [await asyncio.open_unix_connection(tmp_path / "s") for _ in range(limit)]
             with contextlib.suppress(ConnectionResetError):
@@ -107,7 +107,7 @@ def test_connections_beyond_the_limit_are_closed(
             await settle()
             assert await answer(tmp_path / "s", b"hello\n") == b"HELLO\n"
 
-    story()
+    run_scenario()
 
 
 class HTTPSocket:
@@ -155,7 +155,7 @@ def test_idle_connections_of_a_user_give_way_to_a_request(
         monkeypatch.setattr(http_server, "MAX_CONNECTIONS_PER_ADDRESS", 3)
 
     @async_test
-    async def story() -> None:
+    async def run_scenario() -> None:
         served = HTTPSocket(tmp_path)
         async with served.serving():
             held = [await asyncio.open_unix_connection(served.path) for _ in range(3)]
@@ -167,7 +167,7 @@ def test_idle_connections_of_a_user_give_way_to_a_request(
             for _, writer in held:
                 writer.close()
 
-    story()
+    run_scenario()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_requests_that_are_slow_large_or_malformed_end_their_connection(
         monkeypatch.setattr(f"nodewright.api.{limit}", 0.05)
 
     @async_test
-    async def story() -> None:
+    async def run_scenario() -> None:
         served = HTTPSocket(tmp_path)
         async with served.serving():
             reader, writer = await asyncio.open_unix_connection(served.path)
@@ -205,24 +205,24 @@ def test_requests_that_are_slow_large_or_malformed_end_their_connection(
             assert any(refusal in text for text in served.refused)
             writer.close()
 
-    story()
+    run_scenario()
 
 
 def test_a_reader_may_pause_for_as_long_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodewright.api.middleware.SEND_TIMEOUT_S", 0)
 
     @async_test
-    async def story() -> None:
+    async def run_scenario() -> None:
         served = HTTPSocket(tmp_path)
         async with served.serving():
             assert (await served.request()).endswith(b"hello\r\n0\r\n\r\n")
 
-    story()
+    run_scenario()
 
 
 def test_malformed_requests_on_the_agents_socket_are_refused_and_recorded(tmp_path: Path) -> None:
     @async_test
-    async def story() -> None:
+    async def run_scenario() -> None:
         async with AgentBench(a_profile()) as bench:
             recorder = EventRecorder(bench.loop.state, bench.clock)
             facts = NodeSystemInfo(
@@ -245,4 +245,4 @@ def test_malformed_requests_on_the_agents_socket_are_refused_and_recorded(tmp_pa
             assert event.reason == "RequestRefused"
             assert event.message == f"user {os.getuid()}: malformed HTTP request"
 
-    story()
+    run_scenario()

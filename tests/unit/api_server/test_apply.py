@@ -30,7 +30,7 @@ def pods_of(
     return f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: {kind.lower()}}}, spec: {{{spec}{template}}}}}"
 
 
-def shown(applied: ApplyResult) -> list[str]:
+def outcome_lines(applied: ApplyResult) -> list[str]:
     return [
         f"{outcome.resource} {outcome.name} {outcome.admitted}/{outcome.requested}"
         f"{f' ({outcome.refused} refused)' if outcome.refused else ''}{' surge' if outcome.is_surge else ''}"
@@ -77,7 +77,7 @@ def test_replicas_are_admitted_as_long_as_the_quota_allows_and_later_objects_fol
         ),
         ExpansionOptions(),
     )
-    assert shown(applied) == [
+    assert outcome_lines(applied) == [
         "deployments.apps deployment 1/1",
         "replicasets.apps deployment- 1/1",
         "pods deployment-0 2/4 (2 refused)",
@@ -124,7 +124,7 @@ def test_claims_keep_to_limit_ranges_and_a_pod_is_not_made_without_its_claim() -
         "[{type: PersistentVolumeClaim, max: {storage: 1Gi}}]}}"
     )
     applied = apply(manifests(pods_of("StatefulSet", f"replicas: 3, {claims}"), bound), ExpansionOptions())
-    assert shown(applied)[-2:] == [
+    assert outcome_lines(applied)[-2:] == [
         "persistentvolumeclaims d-statefulset-0 0/3 (1 refused)",
         "pods statefulset-0 0/3",
     ]
@@ -141,7 +141,7 @@ def test_a_stateful_set_stops_at_the_first_pod_that_is_refused_and_its_claim_sta
     quota = QUOTA % "limits.cpu: 1, requests.storage: 9Gi"
     ordered = apply(manifests(pods_of("StatefulSet", f"replicas: 4, {claims}"), quota), ExpansionOptions())
     assert used(ordered) == {"limits.cpu": "1", "requests.storage": "2Gi"}
-    assert shown(ordered)[-1] == "pods statefulset-0 1/4 (1 refused)"
+    assert outcome_lines(ordered)[-1] == "pods statefulset-0 1/4 (1 refused)"
     parallel = f"replicas: 4, podManagementPolicy: Parallel, {claims}"
     assert (
         used(apply(manifests(pods_of("StatefulSet", parallel), quota), ExpansionOptions()))[
@@ -163,7 +163,7 @@ def test_claims_for_pods_are_created_after_them() -> None:
         manifests(pods_of("ReplicaSet", "replicas: 3, ", more=more), template, QUOTA % hard),
         ExpansionOptions(),
     )
-    assert shown(applied)[1:4] == [
+    assert outcome_lines(applied)[1:4] == [
         "pods replicaset-0 3/3",
         "persistentvolumeclaims replicaset-0-v 2/3 (1 refused)",
         "resourceclaims.resource.k8s.io replicaset-0-gpu- 2/3 (1 refused)",
@@ -197,7 +197,7 @@ def test_a_rolling_update_adds_pods_when_everything_else_is_there() -> None:
         QUOTA % "pods: 9, count/replicasets.apps: 2",
     )
     applied = apply(manifests(*texts), ExpansionOptions(nodes=3, surge=True))
-    assert shown(applied)[-3:] == [
+    assert outcome_lines(applied)[-3:] == [
         "pods daemonset-0 3/3",
         "replicasets.apps deployment- 1/1 surge",
         "pods deployment-4 1/1 surge",
@@ -248,9 +248,9 @@ def test_headroom_counts_pods_with_all_their_objects() -> None:
         QUOTA % "limits.cpu: 9, requests.storage: 5Gi",
     )
     before = manifests(*texts)
-    found = pod_headroom(before, apply(before, ExpansionOptions()), ExpansionOptions())
-    assert [(room.manifest, room.additional_pods) for room in found] == [(0, 1), (1, 7), (2, 0)]
-    assert found[2].because is not None
+    pod_headrooms = pod_headroom(before, apply(before, ExpansionOptions()), ExpansionOptions())
+    assert [(room.manifest, room.additional_pods) for room in pod_headrooms] == [(0, 1), (1, 7), (2, 0)]
+    assert pod_headrooms[2].because is not None
     free = manifests(texts[3], pods_of("Job", ""), QUOTA % "services: 1")
     assert pod_headroom(free, apply(free, ExpansionOptions()), ExpansionOptions()) == (
         PodHeadroom(manifest=1, additional_pods=None),
@@ -259,12 +259,15 @@ def test_headroom_counts_pods_with_all_their_objects() -> None:
 
 def mended(*texts: str) -> Sequence[object]:
     before = manifests(*texts)
-    found = smallest_fixes(before, apply(before, ExpansionOptions()), ExpansionOptions())
+    quota_fixes = smallest_fixes(before, apply(before, ExpansionOptions()), ExpansionOptions())
     return (
-        [f"{increase.quota} {increase.resource} {increase.minimum}" for increase in found.quota_increases],
-        [(reduction.manifest, reduction.maximum) for reduction in found.single_reductions],
-        [(reduction.manifest, reduction.maximum) for reduction in found.combined_reductions],
-        len(found.unfixable),
+        [
+            f"{increase.quota} {increase.resource} {increase.minimum}"
+            for increase in quota_fixes.quota_increases
+        ],
+        [(reduction.manifest, reduction.maximum) for reduction in quota_fixes.single_reductions],
+        [(reduction.manifest, reduction.maximum) for reduction in quota_fixes.combined_reductions],
+        len(quota_fixes.unfixable),
     )
 
 
@@ -337,7 +340,7 @@ def test_nothing_new_is_created_in_a_namespace_that_is_being_terminated() -> Non
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: other}}",
     )
     applied = apply(manifests(*objects), ExpansionOptions())
-    assert shown(applied) == [
+    assert outcome_lines(applied) == [
         "configmaps c 0/1 (1 refused)",
         "configmaps existing 1/1",
         "pods p 0/1 (1 refused)",

@@ -41,12 +41,14 @@ def with_cpus(evidence: AuditEvidence, **cpus: str) -> AuditEvidence:
 
 def test_cpus_that_two_have_for_themselves_are_told_once() -> None:
     evidence = of(a_guaranteed_pod("a", "2/1Mi"), a_guaranteed_pod("b", "2/1Mi"))
-    found = [
+    discrepancies = [
         discrepancy
         for discrepancy in audit_of(with_cpus(evidence, a="1-2", b="2-3")).discrepancies
         if discrepancy.kind is DiscrepancyKind.DOUBLE_ALLOCATION
     ]
-    assert [(one.pod, one.values) for one in found] == [("default/b", {EvidenceSource.STATE: CPUSet.of(2)})]
+    assert [(discrepancy.pod, discrepancy.values) for discrepancy in discrepancies] == [
+        ("default/b", {EvidenceSource.STATE: CPUSet.of(2)})
+    ]
 
 
 def test_who_stands_alone_against_all_others_is_the_odd_one() -> None:
@@ -54,9 +56,11 @@ def test_who_stands_alone_against_all_others_is_the_odd_one() -> None:
     assert evidence.cgroups is not None
     (path,) = [path for path in evidence.cgroups.texts if path.endswith("main-a-0")]
     texts = {**evidence.cgroups.texts, path: {**(evidence.cgroups.texts[path] or {}), "cpuset.cpus": "5"}}
-    told = replace(evidence, cgroups=replace(evidence.cgroups, texts=texts))
-    assert [discrepancy.outlier for discrepancy in audit_of(told).discrepancies] == [EvidenceSource.CGROUPS]
-    alone = replace(told, pods=tuple(told.pods or ()), pod_resources=None, allocatable=None, state_files=None)
+    result = replace(evidence, cgroups=replace(evidence.cgroups, texts=texts))
+    assert [discrepancy.outlier for discrepancy in audit_of(result).discrepancies] == [EvidenceSource.CGROUPS]
+    alone = replace(
+        result, pods=tuple(result.pods or ()), pod_resources=None, allocatable=None, state_files=None
+    )
     assert [discrepancy.outlier for discrepancy in audit_of(alone).discrepancies] == [None]
 
 
@@ -74,7 +78,9 @@ def test_without_static_policies_it_is_said_that_nobody_has_anything() -> None:
 
     audit = audit_of(asyncio.run(run()))
     assert audit.discrepancies == ()
-    assert [one.reason for one in audit.uncompared] == [UncomparedReason.NO_EXCLUSIVE_RESOURCES]
+    assert [uncompared_item.reason for uncompared_item in audit.uncompared] == [
+        UncomparedReason.NO_EXCLUSIVE_RESOURCES
+    ]
 
 
 def test_nonsense_in_cpuset_files_agrees_with_nobody() -> None:
@@ -84,8 +90,8 @@ def test_nonsense_in_cpuset_files_agrees_with_nobody() -> None:
         path: None if found is None else {**found, "cpuset.cpus": "zero"}
         for path, found in evidence.cgroups.texts.items()
     }
-    (found,) = audit_of(replace(evidence, cgroups=replace(evidence.cgroups, texts=texts))).discrepancies
-    assert (found.values[EvidenceSource.CGROUPS], found.outlier) == (
+    (discrepancy,) = audit_of(replace(evidence, cgroups=replace(evidence.cgroups, texts=texts))).discrepancies
+    assert (discrepancy.values[EvidenceSource.CGROUPS], discrepancy.outlier) == (
         SourceText("zero"),
         EvidenceSource.CGROUPS,
     )

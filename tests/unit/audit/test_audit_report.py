@@ -158,9 +158,9 @@ def test_counts_of_devices_are_only_numbers() -> None:
 
 def test_transient_discrepancies_have_a_table_of_their_own() -> None:
     gone = finding(DiscrepancyKind.STALE_ALLOCATION, state=CPUSet.of(1))
-    said = audit_text(AuditResult(discrepancies=(), transient=(gone,), uncompared=(), compared_count=1))
-    assert said.startswith("released when the next pod is admitted:\nPOD")
-    assert said.endswith("0 facts disagree of 1 compared\n")
+    text = audit_text(AuditResult(discrepancies=(), transient=(gone,), uncompared=(), compared_count=1))
+    assert text.startswith("released when the next pod is admitted:\nPOD")
+    assert text.endswith("0 facts disagree of 1 compared\n")
 
 
 @pytest.mark.parametrize("kind", UncomparedReason)

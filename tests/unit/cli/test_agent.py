@@ -27,8 +27,8 @@ def folder(tmp_path: Path, **cpus: str) -> str:
 
 
 def test_a_dry_run_shows_every_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["agent", "--dry-run", "--node", "uma-4c", "--workload-dir", folder(tmp_path, web="1m")]
-    assert run(asked) == YES
+    texts = ["agent", "--dry-run", "--node", "uma-4c", "--workload-dir", folder(tmp_path, web="1m")]
+    assert run(texts) == YES
     lines = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
     assert lines[-8:] == [
         "write /nodewright/kubepods",
@@ -43,11 +43,11 @@ def test_a_dry_run_shows_every_action(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_dry_run_reports_refused_pods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["agent", "--dry-run=once", "--node", "uma-4c"]
-    assert run([*asked, "--workload-dir", folder(tmp_path, big="9999")]) == NO
+    texts = ["agent", "--dry-run=once", "--node", "uma-4c"]
+    assert run([*texts, "--workload-dir", folder(tmp_path, big="9999")]) == NO
     assert "warning: pod default/big: OutOfcpu: Node didn't have" in capsys.readouterr().out
     # A static pod may push others out; that there are none is what it says then.
-    assert run([*asked, "--pod-manifest-path", str(tmp_path)]) == NO
+    assert run([*texts, "--pod-manifest-path", str(tmp_path)]) == NO
     assert "warning: pod default/big-uma-4c: UnexpectedAdmissionError" in capsys.readouterr().out
 
 
@@ -56,9 +56,9 @@ def test_without_root_the_error_names_the_alternatives(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert run(["agent"]) == ERROR
-    said = capsys.readouterr().err
-    assert "running pods needs root" in said
-    assert "--dry-run" in said
+    err = capsys.readouterr().err
+    assert "running pods needs root" in err
+    assert "--dry-run" in err
 
 
 @pytest.mark.parametrize("root", ["/", "//", "/a/../b"])
@@ -79,17 +79,17 @@ def test_pods_run_on_this_machine_alone(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_headers_of_the_url_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["agent", "--dry-run", "--manifest-url", "http://127.0.0.1:9/", "--manifest-url-header", "none"]
-    assert run(asked) == ERROR
+    texts = ["agent", "--dry-run", "--manifest-url", "http://127.0.0.1:9/", "--manifest-url-header", "none"]
+    assert run(texts) == ERROR
     assert "must be NAME:VALUE" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_dry_run_that_serves_is_an_agent_to_talk_to(tmp_path: Path) -> None:
     socket = tmp_path / "agent.sock"
-    asked = [sys.executable, "-m", "nodewright", "agent", "--dry-run=serve", "--node", "uma-4c"]
+    texts = [sys.executable, "-m", "nodewright", "agent", "--dry-run=serve", "--node", "uma-4c"]
     with subprocess.Popen(
-        [*asked, "--socket", str(socket)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [*texts, "--socket", str(socket)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as agent:
         try:
             assert agent.stderr is not None

@@ -24,9 +24,9 @@ async def test_a_pod_that_is_there_is_resized(commands: CommandBench) -> None:
     code, text = await commands.says("run", "-f", commands.file(POD.replace("500m", "6")))
     assert code == NO
     assert text.startswith("pod/web not resized: Deferred: ")
-    told = json.loads((await commands.says("get", "pod", "web", "-o", "json"))[1])
-    assert told["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "6"
-    (status,) = told["status"]["containerStatuses"]
+    result = json.loads((await commands.says("get", "pod", "web", "-o", "json"))[1])
+    assert result["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "6"
+    (status,) = result["status"]["containerStatuses"]
     assert status["allocatedResources"]["cpu"] == "750m"
     code, text = await commands.says("run", "-f", commands.file(POD.replace("image: i", "image: j")))
     assert (code, text) == (ERROR, 'Error from agent (AlreadyExists): pods "web" already exists\n')

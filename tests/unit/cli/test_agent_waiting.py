@@ -110,7 +110,7 @@ def test_it_goes_on_with_the_answer_and_says_each_reason_once() -> None:
         return told, await task
 
     told, (facts, place) = asyncio.run(waits())
-    assert [one.rpartition(": ")[2] for one in told] == ["no such file", "garbage"]
+    assert [text.rpartition(": ")[2] for text in told] == ["no such file", "garbage"]
     assert (facts.name, place) == ("fake", Path("/images"))
 
 

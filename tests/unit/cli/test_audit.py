@@ -29,18 +29,18 @@ def kubelet(tmp_path: Path) -> Path:
 
 
 def audited(capsys: Captured, root: Path, *more: str, code: int) -> tuple[dict[str, Any], str]:
-    asked = ["audit", "--kubelet-root", str(root), *NODE, "-o", "json", *more]
-    assert run(asked) == code, capsys.readouterr()
-    said = capsys.readouterr()
-    return json.loads(said.out), said.err
+    texts = ["audit", "--kubelet-root", str(root), *NODE, "-o", "json", *more]
+    assert run(texts) == code, capsys.readouterr()
+    output = capsys.readouterr()
+    return json.loads(output.out), output.err
 
 
-def found(document: dict[str, Any]) -> set[tuple[str, str, str]]:
-    return {(one["kind"], one["pod"], one["field"]) for one in document["findings"]}
+def finding_keys(document: dict[str, Any]) -> set[tuple[str, str, str]]:
+    return {(finding["kind"], finding["pod"], finding["field"]) for finding in document["findings"]}
 
 
 def missed(document: dict[str, Any]) -> dict[str, str]:
-    return {one.get("source", one["reason"]): one.get("because", "") for one in document["notCompared"]}
+    return {each.get("source", each["reason"]): each.get("because", "") for each in document["notCompared"]}
 
 
 def test_files_that_agree_are_no_finding(capsys: Captured, kubelet: Path) -> None:
@@ -51,12 +51,12 @@ def test_files_that_agree_are_no_finding(capsys: Captured, kubelet: Path) -> Non
 
 def test_differences_from_the_kernel_are_found(capsys: Captured, kubelet: Path) -> None:
     document, _ = audited(capsys, kubelet, *PODS, "--cgroups", str(DRIFT), code=NO)
-    assert found(document) == {
+    assert finding_keys(document) == {
         ("cpus", "telco/forwarder-0", "cpus"),
         ("file", "shop/web-6d5c8f7b9-l4x8q", "memory.max"),
         ("group", "f00dfeed-0000-4000-8000-000000000000", "cgroup"),
     }
-    (cpus,) = [one for one in document["findings"] if one["kind"] == "cpus"]
+    (cpus,) = [finding for finding in document["findings"] if finding["kind"] == "cpus"]
     assert cpus["said"] == {"state": "2-5", "cgroups": "2-9", "pods": 4}
     assert (cpus["odd"], cpus["means"]) == ("cgroups", "it runs on other CPUs than were allocated")
 
@@ -69,7 +69,7 @@ def test_differences_from_the_socket_are_found(capsys: Captured, kubelet: Path, 
     ):
         more = ("--pod-resources", str(socket), "--cgroups", "none")
         document, _ = audited(capsys, kubelet, *PODS, *more, code=NO)
-        assert {one["kind"] for one in document["findings"]} == {"devices"}
+        assert {finding["kind"] for finding in document["findings"]} == {"devices"}
         document, said = audited(capsys, kubelet, *more, code=YES)
         assert "namesUnknown" in missed(document)
         assert said == ""
@@ -83,12 +83,12 @@ def test_one_source_that_is_down_hides_none_of_the_others(
     with serve_raw_answers(socket, List=b"\xff\xff"):
         more = ("--pod-resources", str(socket), "--cgroups", str(DRIFT))
         document, _ = audited(capsys, kubelet, *PODS, *more, code=NO)
-    assert ("cpus", "telco/forwarder-0", "cpus") in found(document)
+    assert ("cpus", "telco/forwarder-0", "cpus") in finding_keys(document)
     assert "no answer of List" in missed(document)["podResources"]
     assert "memory_manager_state" in missed(document)["state"]
     (kubelet / "cpu_manager_state").unlink()
     document, _ = audited(capsys, kubelet, *PODS, "--cgroups", str(DRIFT), code=NO)
-    assert ("file", "shop/web-6d5c8f7b9-l4x8q", "memory.max") in found(document)
+    assert ("file", "shop/web-6d5c8f7b9-l4x8q", "memory.max") in finding_keys(document)
 
 
 def test_a_specified_source_that_does_not_exist_is_no_success(
@@ -121,20 +121,20 @@ def test_pods_that_are_torn_leave_what_speaks_of_the_node(
 
 def test_with_one_source_alone_there_is_nothing_to_compare(capsys: Captured, tmp_path: Path) -> None:
     assert run(["audit", "--kubelet-root", str(tmp_path / "none"), *NODE, "--cgroups", "none"]) == ERROR
-    said = capsys.readouterr().err
-    assert "no such directory" in said
-    assert "nothing to compare" in said
+    err = capsys.readouterr().err
+    assert "no such directory" in err
+    assert "nothing to compare" in err
 
 
 def test_holdings_of_pods_that_are_gone_go_by_themselves(
     capsys: Captured, kubelet: Path, tmp_path: Path
 ) -> None:
     pods = json.loads((EXAMPLE / "pods.json").read_text("utf-8"))
-    pods["items"] = [one for one in pods["items"] if one["metadata"]["name"] != "forwarder-0"]
+    pods["items"] = [each for each in pods["items"] if each["metadata"]["name"] != "forwarder-0"]
     (tmp_path / "pods.json").write_text(json.dumps(pods), "utf-8")
     more = ("--pods", str(tmp_path / "pods.json"), "--node-name", "worker-3", "--cgroups", "none")
     document, _ = audited(capsys, kubelet, *more, code=YES)
-    assert {one["field"] for one in document["passing"]} == {"cpus", "memory", "example.com/nic"}
+    assert {each["field"] for each in document["passing"]} == {"cpus", "memory", "example.com/nic"}
 
 
 def test_it_finds_the_directory_of_this_machine_by_itself(

@@ -24,9 +24,9 @@ def started(*words: str) -> tuple["subprocess.Popen[str]", str]:
     )
     assert process.stderr is not None
     for line in process.stderr:
-        found = re.search(r"http://\S+", line)
-        if found:
-            return process, found[0]
+        match = re.search(r"http://\S+", line)
+        if match:
+            return process, match[0]
     raise AssertionError(words)
 
 

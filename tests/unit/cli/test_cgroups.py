@@ -39,8 +39,8 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def value(path: str, capsys: pytest.CaptureFixture[str], *more: str) -> str:
     """The value of the one file whose path ends so."""
     assert run([*ASKED, "-o", "name", *more]) == YES
-    (found,) = (line for line in lines(capsys) if line.partition(" = ")[0].endswith(path))
-    return found.partition(" = ")[2]
+    (text,) = (line for line in lines(capsys) if line.partition(" = ")[0].endswith(path))
+    return text.partition(" = ")[2]
 
 
 # Path of a file, its value; in version 1, with names of cgroupfs.
@@ -91,7 +91,9 @@ def test_json_and_yaml_are_equal_and_have_the_numbers(capsys: pytest.CaptureFixt
         2,
         "systemd",
     )
-    (group,) = (one for one in as_json["groups"] if one["level"] == "pod" and one["pod"] == "shop/request")
+    (group,) = (
+        group for group in as_json["groups"] if group["level"] == "pod" and group["pod"] == "shop/request"
+    )
     assert group["files"][0] == {
         "path": f"{group['path']}/cpu.weight",
         "file": "cpu.weight",

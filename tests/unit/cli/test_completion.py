@@ -61,8 +61,8 @@ def test_the_table_is_up_to_date() -> None:
     ],
 )
 def test_candidates_follow_the_words_before(line: str, words: str, directive: int) -> None:
-    found = completions(TABLE_NOW, line.split(" "))
-    assert (list(found.words), found.directive) == (words.split(), directive)
+    result = completions(TABLE_NOW, line.split(" "))
+    assert (list(result.words), result.directive) == (words.split(), directive)
 
 
 def test_candidates_have_descriptions() -> None:
@@ -120,7 +120,7 @@ def terminal(command: list[str]) -> Iterator[int]:
             os.close(ours)
 
 
-def heard(screen: int, wanted: str) -> str:
+def terminal_output(screen: int, wanted: str) -> str:
     """What a terminal shows until the text comes, or until it is clear that it does not."""
     shown, end = "", time.monotonic() + 20
     while wanted not in shown and time.monotonic() < end:
@@ -139,7 +139,7 @@ def test_a_real_shell_completes(shell: str) -> None:
     command, setup = START[shell]
     with terminal(command) as screen:
         os.write(screen, f"{setup}; echo re''ady\r".encode())
-        assert "ready" in heard(screen, "ready")
+        assert "ready" in terminal_output(screen, "ready")
         for typed, completed in (
             ("nodewright repl\t", "nodewright replay "),
             ("nodewright node show --node lap\t", "laptop-i7-1370p"),
@@ -148,7 +148,7 @@ def test_a_real_shell_completes(shell: str) -> None:
             ("nodewright admit -f examples/pol\t", "examples/policies/"),
         ):
             os.write(screen, typed.encode())
-            shown = heard(screen, completed)
+            shown = terminal_output(screen, completed)
             os.write(screen, b"\x15")
             assert completed in shown
 

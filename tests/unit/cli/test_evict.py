@@ -14,30 +14,30 @@ NODE = "examples/eviction/node.yaml"
 SUMMARY = "examples/eviction/summary.json"
 
 
-def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_evict(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run(["evict", "--node", NODE, *arguments])
     out, err = capsys.readouterr()
     return code, out, err
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 3) -> dict[str, Any]:
-    found, out, err = asked(capsys, *arguments, "-o", "json")
+    found, out, err = run_evict(capsys, *arguments, "-o", "json")
     assert found == code, err
     return dict(json.loads(out))
 
 
 def test_the_qos_class_does_not_determine_the_ranking(capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, "--usage", SUMMARY)
-    assert [(one["name"], one["qosClass"], one["beforeNextBy"]) for one in found["ranking"][:4]] == [
+    result = document(capsys, "--usage", SUMMARY)
+    assert [(each["name"], each["qosClass"], each["beforeNextBy"]) for each in result["ranking"][:4]] == [
         ("web", "Burstable", "priority"),
         ("queue", "BestEffort", "priority"),
         ("dns", "Burstable", "exceeds"),
         ("db", "Guaranteed", "priority"),
     ]
-    (gone,) = found["evictions"]
+    (gone,) = result["evictions"]
     assert (gone["name"], gone["frees"], gone["gracePeriodSeconds"]) == ("web", 2 << 30, 1)
-    assert found["handledSignal"] == "memory.available"
-    assert found["relieved"]
+    assert result["handledSignal"] == "memory.available"
+    assert result["relieved"]
 
 
 def test_the_flags_of_the_guide_equal_the_example() -> None:
@@ -53,10 +53,10 @@ def test_the_flags_of_the_guide_equal_the_example() -> None:
 
 
 def test_no_pod_is_evicted_while_no_threshold_is_met(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = asked(capsys, "--usage", SUMMARY, "--available", "memory.available=4Gi")
+    code, out, _ = run_evict(capsys, "--usage", SUMMARY, "--available", "memory.available=4Gi")
     assert code == 0
     assert "No pod is evicted." in out
-    assert asked(capsys, "--usage", SUMMARY, "-o", "name")[:2] == (3, "pod/web\n")
+    assert run_evict(capsys, "--usage", SUMMARY, "-o", "name")[:2] == (3, "pod/web\n")
 
 
 def test_faults_are_reported_with_their_location(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_faults_are_reported_with_their_location(capsys: pytest.CaptureFixture[s
         '{"node": {"memory": {"availableBytes": -5}},\n'
         ' "pods": [{"podRef": {"name": 1}, "memory": {"workingSetBytes": 1e30}}]}'
     )
-    code, out, err = asked(capsys, "--usage", str(wrong))
+    code, out, err = run_evict(capsys, "--usage", str(wrong))
     assert (code, out) == (1, "")
     negative, name, huge = err.splitlines()
     assert negative == (
@@ -77,10 +77,10 @@ def test_faults_are_reported_with_their_location(capsys: pytest.CaptureFixture[s
 
 
 def test_amounts_on_the_command_line_need_no_file(capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, "--available", "memory.available=100Mi")
-    assert [one["name"] for one in found["evictions"]] == ["web", "db", "queue", "cache"]
-    assert not found["relieved"], "nothing is known of what they use, so nothing is known to come free"
-    code, out, _ = asked(capsys, "--available", "memory.available=100Mi")
+    result = document(capsys, "--available", "memory.available=100Mi")
+    assert [eviction["name"] for eviction in result["evictions"]] == ["web", "db", "queue", "cache"]
+    assert not result["relieved"], "nothing is known of what they use, so nothing is known to come free"
+    code, out, _ = run_evict(capsys, "--available", "memory.available=100Mi")
     assert code == 3
     assert "and memory.available is still too low: all remaining pods are critical" in out
     assert "the pod's usage is unknown" in out
@@ -95,14 +95,14 @@ def test_a_soft_threshold_on_disk_reclaims_first_and_waits(capsys: pytest.Captur
         "--available",
         "nodefs.available=9Gi",
     ]
-    code, out, _ = asked(capsys, *arguments, "--filesystems", "images")
+    code, out, _ = run_evict(capsys, *arguments, "--filesystems", "images")
     assert code == 3
     assert "met: 1Gi short, counts after 2m0s" in out
     assert "from 2m0s on, with 30 s to terminate" in out
     assert "from 2m1s on" in out
     assert "The node reports DiskPressure (taint node.kubernetes.io/disk-pressure:NoSchedule)." in out
     assert "nothing can be reclaimed" in out
-    one_disk = asked(capsys, *arguments)[1]
+    one_disk = run_evict(capsys, *arguments)[1]
     assert (
         "The node first removes dead containers and images that no container uses; the amount freed"
         in one_disk
@@ -118,7 +118,7 @@ def test_a_second_usage_shows_what_the_node_reclaimed(
         "spec: {available: {nodefs.available: 30Gi, memory.available: 4Gi}}\n"
     )
     low = ["--usage", SUMMARY, "--available", "nodefs.available=1Gi", "--available", "memory.available=4Gi"]
-    code, out, _ = asked(capsys, *low, "--after", str(after))
+    code, out, _ = run_evict(capsys, *low, "--after", str(after))
     assert code == 3
     assert "that is sufficient, no pod is evicted" in out
     assert "EVICTED" in out
@@ -144,7 +144,7 @@ def test_pods_of_manifests_match_stats_by_name(capsys: pytest.CaptureFixture[str
     usage["pods"].pop(3)
     changed = tmp_path / "usage.json"
     changed.write_text(json.dumps(usage))
-    code, out, err = asked(capsys, "--usage", str(changed), "-f", str(manifests), "-o", "wide")
+    code, out, err = run_evict(capsys, "--usage", str(changed), "-f", str(manifests), "-o", "wide")
     assert code == 3
     assert "1 pod of the manifests on other nodes than worker-7" in err
     assert "shop/late has a different uid in the usage, old: matched by name" in err
@@ -163,13 +163,13 @@ def test_tables_have_the_capacities_of_the_node(capsys: pytest.CaptureFixture[st
     table.write_text(
         f"{head}  available: {{pid.available: 10, memory.available: 20Gi, imagefs.inodesFree: 5}}\n"
     )
-    code, out, err = asked(capsys, "--usage", str(table))
+    code, out, err = run_evict(capsys, "--usage", str(table))
     assert (code, out) == (1, "")
     assert 'spec.available[memory.available]: Invalid value: "20Gi": exceeds the capacity' in err
     assert "specify spec.capacity[imagefs.inodesFree]" in err
     rows = tmp_path / "usage.csv"
     rows.write_text("pod,memory,processes\nshop/web,2Gi,50\nshop/db,5Gi,9\nshop/queue,1Mi,70\n")
-    found = document(
+    result = document(
         capsys,
         "--usage",
         str(rows),
@@ -179,12 +179,12 @@ def test_tables_have_the_capacities_of_the_node(capsys: pytest.CaptureFixture[st
         "pid.available",
         code=0,
     )
-    assert [(one["name"], one.get("usage")) for one in found["ranking"]][:3] == [
+    assert [(each["name"], each.get("usage")) for each in result["ranking"]][:3] == [
         ("web", 50),
         ("db", 9),
         ("cache", None),
     ]
-    assert "request" in found["ranking"][0]
+    assert "request" in result["ranking"][0]
 
 
 def test_a_file_system_of_no_size_is_remarked_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -193,11 +193,11 @@ def test_a_file_system_of_no_size_is_remarked_on(capsys: pytest.CaptureFixture[s
         '{"node": {"fs": {"availableBytes": 0, "capacityBytes": 0, "inodesFree": 9, "inodes": 5},'
         ' "memory": {"availableBytes": 5368709120, "workingSetBytes": 5368709120}}}'
     )
-    code, _, err = asked(capsys, "--usage", str(usage))
+    code, _, err = run_evict(capsys, "--usage", str(usage))
     assert code == 0
     assert "nodefs.available has a capacity of 0: thresholds in percent are never met" in err
     assert "nodefs.inodesFree has more available than its capacity: 9 of 5" in err
-    assert asked(capsys, "--usage", str(usage), "--strict")[0] == 1
+    assert run_evict(capsys, "--usage", str(usage), "--strict")[0] == 1
 
 
 def test_a_dedicated_image_file_system_is_inferred(
@@ -222,14 +222,14 @@ def test_a_dedicated_image_file_system_is_inferred(
 def test_invalid_arguments_are_usage_errors(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, err = asked(capsys, *arguments)
+    code, _, err = run_evict(capsys, *arguments)
     assert code == 2
     assert said in err
 
 
 def test_this_machine_can_be_queried(capsys: pytest.CaptureFixture[str]) -> None:
     # How full its disk is nobody knows: either answer will do.
-    code, out, err = asked(capsys, "--live", "--available", "memory.available=8Gi", "-o", "json")
+    code, out, err = run_evict(capsys, "--live", "--available", "memory.available=8Gi", "-o", "json")
     assert code in (0, 3), err
     thresholds = json.loads(out)["thresholds"]
     assert any(

@@ -30,7 +30,7 @@ def test_json_and_yaml_are_equal(capsys: pytest.CaptureFixture[str]) -> None:
         "TopologyAffinityError",
         False,
     )
-    assert [one["kind"] for one in third["suggestions"]] == ["a pod that leaves"]
+    assert [suggestion["kind"] for suggestion in third["suggestions"]] == ["a pod that leaves"]
 
 
 POD = {"apiVersion": "v1", "kind": "Pod"}
@@ -53,39 +53,41 @@ def test_conditions_show_the_decisions_of_scheduler_and_kubelet(
     ]
     path = tmp_path / "pods.yaml"
     path.write_text(yaml.safe_dump_all(pods))
-    asked = ["explain", "-f", str(path), "--node", "examples/nodes/worker.yaml"]
+    texts = ["explain", "-f", str(path), "--node", "examples/nodes/worker.yaml"]
 
-    def told(*arguments: str, code: int = NO) -> list[tuple[str, bool, bool]]:
-        assert run([*asked, *arguments, "-o", "json"]) == code
-        found = json.loads(capsys.readouterr().out)["pods"]
+    def listed_conditions(*arguments: str, code: int = NO) -> list[tuple[str, bool, bool]]:
+        assert run([*texts, *arguments, "-o", "json"]) == code
+        pods = json.loads(capsys.readouterr().out)["pods"]
         return [
-            (one["name"], each["scheduler"]["passes"], each["kubelet"]["passes"])
-            for one in found
-            for each in one["conditions"]
+            (item["name"], each["scheduler"]["passes"], each["kubelet"]["passes"])
+            for item in pods
+            for each in item["conditions"]
         ]
 
-    assert told("--condition", "MemoryPressure=True") == [
+    assert listed_conditions("--condition", "MemoryPressure=True") == [
         ("plain", False, False),
         ("burst", False, True),
         ("tolerant", True, True),
         ("critical", False, True),
     ]
-    assert [one[1:] for one in told("--condition", "DiskPressure")] == [
+    assert [
+        listed_condition[1:] for listed_condition in listed_conditions("--condition", "DiskPressure")
+    ] == [
         (False, False),
         (False, False),
         (True, False),
         (False, True),
     ]
-    assert told("--condition", "DiskPressure=False", code=YES) == []
+    assert listed_conditions("--condition", "DiskPressure=False", code=YES) == []
     both = ["--condition", "DiskPressure", "--condition", "MemoryPressure", "--pod"]
-    assert run([*asked, *both, "tolerant"]) == NO
+    assert run([*texts, *both, "tolerant"]) == NO
     text = capsys.readouterr().out
     assert "the kubelet admits it: the pod tolerates the taint" in text
     assert "the kubelet rejects it, even if it is bound to the node" in text
     assert "With several conditions at once the kubelet admits critical pods only" in text
-    assert run([*asked, *both, "critical"]) == YES
+    assert run([*texts, *both, "critical"]) == YES
     assert "the kubelet admits it: the pod is critical" in capsys.readouterr().out
-    assert run([*asked, "--condition", "Tired"]) == USAGE
+    assert run([*texts, "--condition", "Tired"]) == USAGE
     assert "is not one of DiskPressure, MemoryPressure, PIDPressure" in capsys.readouterr().err
 
 
@@ -94,13 +96,13 @@ def test_suggestions_let_a_best_effort_pod_in_under_memory_pressure(
 ) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(yaml.safe_dump(pod("plain")))
-    asked = ["explain", "-f", str(path), "--node", "examples/nodes/worker.yaml", "--condition"]
-    assert run([*asked, "MemoryPressure"]) == NO
+    texts = ["explain", "-f", str(path), "--node", "examples/nodes/worker.yaml", "--condition"]
+    assert run([*texts, "MemoryPressure"]) == NO
     text = capsys.readouterr().out
     assert "- a toleration for node.kubernetes.io/memory-pressure:NoSchedule" in text
     assert "- container main: 0.001 CPUs instead of 0" in text
     assert "- the node without MemoryPressure, 5m0s after the last observation" in text
-    assert run([*asked, "PIDPressure"]) == NO
+    assert run([*texts, "PIDPressure"]) == NO
     assert capsys.readouterr().out.count("\n    - ") == 1
 
 
@@ -108,7 +110,7 @@ def test_a_single_pod_is_explained_after_the_pods_before_it(capsys: pytest.Captu
     assert run([*GPUS, "--pod", "train-1"]) == YES
     assert capsys.readouterr().out.startswith("ml/train-1: admitted\n")
     assert run([*GPUS, "--pod", "ml/train-0", "--pod", "ml/train-2", "-o", "json"]) == NO
-    assert [one["name"] for one in json.loads(capsys.readouterr().out)["pods"]] == ["train-0", "train-2"]
+    assert [pod["name"] for pod in json.loads(capsys.readouterr().out)["pods"]] == ["train-0", "train-2"]
 
 
 def test_all_unknown_pods_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,10 +23,10 @@ def pod_file(tmp_path: Path, **changes: Any) -> str:
     return str(path)
 
 
-def told(pod: str, node: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def explain_failed(pod: str, node: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert run(["explain", "--pod", pod, "--node", node, "-o", "json"]) in (YES, NO)
-    (one,) = json.loads(capsys.readouterr().out)["pods"]
-    failed: dict[str, Any] = one["failed"]
+    (each,) = json.loads(capsys.readouterr().out)["pods"]
+    failed: dict[str, Any] = each["failed"]
     return failed
 
 
@@ -36,13 +36,13 @@ def refusal(cpu: str, used: int) -> dict[str, Any]:
 
 
 def test_the_same_message_is_reported_as_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    failed = told(pod_file(tmp_path, **refusal("2000", 2000)), WORKER, capsys)
+    failed = explain_failed(pod_file(tmp_path, **refusal("2000", 2000)), WORKER, capsys)
     assert failed["comparison"] == "same"
     assert failed["amounts"][0]["then"] == failed["amounts"][0]["now"]
 
 
 def test_changed_numbers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    failed = told(str(FAILED), WORKER, capsys)
+    failed = explain_failed(str(FAILED), WORKER, capsys)
     assert failed["comparison"] == "other numbers"
     assert failed["text"][-1] == "cpu: the other pods held 2.5 then, 2 now"
 
@@ -50,14 +50,14 @@ def test_changed_numbers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_node_that_would_admit_the_pod_now_has_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failed = told(pod_file(tmp_path, nodeName=""), "vm-4", capsys)
+    failed = explain_failed(pod_file(tmp_path, nodeName=""), "vm-4", capsys)
     assert failed["comparison"] == "admitted now"
     assert "cpu: the other pods held 2.5 then, 0 now" in failed["text"]
 
 
 def test_another_reason_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pod = pod_file(tmp_path, nodeSelector={"zone": "b"}, containers=[{"name": "c", "image": "i"}])
-    failed = told(pod, WORKER, capsys)
+    failed = explain_failed(pod, WORKER, capsys)
     assert failed["comparison"] == "other reason"
     assert any(line.endswith("for another reason: NodeAffinity") for line in failed["text"])
 
@@ -66,7 +66,7 @@ def test_an_admitted_pod_has_no_refusal_to_compare_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. "
-    failed = told(pod_file(tmp_path, status={"reason": "Evicted", "message": text}), WORKER, capsys)
+    failed = explain_failed(pod_file(tmp_path, status={"reason": "Evicted", "message": text}), WORKER, capsys)
     assert (failed["comparison"], failed["ending"]) == ("ended later", "evicted")
     assert failed["amounts"] == []
 
@@ -74,7 +74,7 @@ def test_an_admitted_pod_has_no_refusal_to_compare_with(
 def test_an_unjudged_pod_stays_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     context = {"securityContext": {"supplementalGroupsPolicy": "Strict"}}
     small = [{"name": "c", "image": "i"}]
-    assert told(pod_file(tmp_path, containers=small, **context), WORKER, capsys)["comparison"] == (
+    assert explain_failed(pod_file(tmp_path, containers=small, **context), WORKER, capsys)["comparison"] == (
         "undecided now"
     )
 

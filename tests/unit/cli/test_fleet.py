@@ -22,15 +22,15 @@ PROBE = "examples/fleet/probe.yaml"
 TABLES = ("--nodes", "examples/fleet/nodes.csv", "--pods", "examples/fleet/pods.csv")
 
 
-def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run_fleet(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run(["fleet", *arguments])
     out, err = capsys.readouterr()
     return code, out, err
 
 
 def test_run_is_meant_where_no_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = asked(capsys, *NODES, *PODS)
-    assert asked(capsys, "run", *NODES, *PODS) == (code, out, err)
+    code, out, err = run_fleet(capsys, *NODES, *PODS)
+    assert run_fleet(capsys, "run", *NODES, *PODS) == (code, out, err)
     assert code == 3
     assert out.startswith("9 nodes, 33 pods: 29 running, 4 waiting\n")
     assert "from --shapes: NUMA nodes, cores and caches (3 2x2x4x2)" in out
@@ -42,7 +42,7 @@ def test_run_is_meant_where_no_command_is_named(capsys: pytest.CaptureFixture[st
 
 def test_every_pod_placed_is_a_yes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page = tmp_path / "fleet.html"
-    code, out, _ = asked(capsys, *TABLES, "-o", "json", "--html", str(page))
+    code, out, _ = run_fleet(capsys, *TABLES, "-o", "json", "--html", str(page))
     assert code == 0
     document = json.loads(out)
     assert document["counts"] == {"nodes": 4, "pods": 40, "ended": 40}
@@ -59,7 +59,7 @@ def test_every_pod_placed_is_a_yes(capsys: pytest.CaptureFixture[str], tmp_path:
 
 def test_a_sweep_puts_policies_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     sweep = ("--sweep", "topologyManagerPolicy=best-effort,single-numa-node", "--probe", PROBE)
-    code, out, err = asked(capsys, *NODES, *PODS, *sweep)
+    code, out, err = run_fleet(capsys, *NODES, *PODS, *sweep)
     assert code == 3
     lines = [line for line in out.splitlines() if "topologyManagerPolicy" in line]
     assert [line.split()[:3] for line in lines] == [
@@ -68,10 +68,10 @@ def test_a_sweep_puts_policies_side_by_side(capsys: pytest.CaptureFixture[str]) 
         ["TopologyAffinityError", "1", "topologyManagerPolicy=single-numa-node"],
     ]
     assert err.count("giant") == 1
-    _, out, _ = asked(capsys, *NODES, *PODS, *sweep, "-o", "json")
+    _, out, _ = run_fleet(capsys, *NODES, *PODS, *sweep, "-o", "json")
     both = json.loads(out)["sweep"]
-    assert [one["settings"]["topologyManagerPolicy"] for one in both] == ["best-effort", "single-numa-node"]
-    assert [one["room"]["fits"] for one in both] == [15, 30]
+    assert [each["settings"]["topologyManagerPolicy"] for each in both] == ["best-effort", "single-numa-node"]
+    assert [each["room"]["fits"] for each in both] == [15, 30]
 
 
 def test_a_page_of_a_sweep_compares_its_runs_and_names_the_command(
@@ -80,7 +80,7 @@ def test_a_page_of_a_sweep_compares_its_runs_and_names_the_command(
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795449600")
     page = tmp_path / "sweep.html"
     sweep = ("--sweep", "topologyManagerPolicy=best-effort,single-numa-node", "--probe", PROBE)
-    assert asked(capsys, *NODES, *PODS, *sweep, "--html", str(page))[0] == 3
+    assert run_fleet(capsys, *NODES, *PODS, *sweep, "--html", str(page))[0] == 3
     drawn = page.read_text("utf-8")
     assert "<h1>2 runs of a fleet</h1>" in drawn
     assert '<td>topologyManagerPolicy=single-numa-node</td><td class="number">23</td>' in drawn
@@ -93,13 +93,13 @@ def test_the_date_of_a_page_must_be_a_number_of_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
-    code, _, err = asked(capsys, *TABLES, "--html", str(tmp_path / "fleet.html"))
+    code, _, err = run_fleet(capsys, *TABLES, "--html", str(tmp_path / "fleet.html"))
     assert code == 1
     assert 'SOURCE_DATE_EPOCH: Invalid value: "soon": must be seconds since 1970' in err
 
 
 def test_scores_of_the_scheduler_can_be_swept(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = asked(capsys, *TABLES, "--sweep", "scores=default,most-allocated")
+    code, out, _ = run_fleet(capsys, *TABLES, "--sweep", "scores=default,most-allocated")
     assert code == 0
     assert [line.split()[-1] for line in out.splitlines()[1:3]] == ["scores=default", "scores=most-allocated"]
 
@@ -107,11 +107,11 @@ def test_scores_of_the_scheduler_can_be_swept(capsys: pytest.CaptureFixture[str]
 @pytest.mark.slow
 def test_a_sweep_is_the_same_with_every_engine(capsys: pytest.CaptureFixture[str]) -> None:
     sweep = (*NODES, *PODS, "--sweep", "topologyManagerPolicy=best-effort,single-numa-node", "-o", "json")
-    assert asked(capsys, *sweep, "--workers", "2") == asked(capsys, *sweep)
+    assert run_fleet(capsys, *sweep, "--workers", "2") == run_fleet(capsys, *sweep)
 
 
 def test_a_fleet_is_divided_into_clusters_by_a_label(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = asked(capsys, *NODES, *PODS, "--shards", "pool")
+    code, out, err = run_fleet(capsys, *NODES, *PODS, "--shards", "pool")
     assert code == 3
     assert [line.split() for line in out.splitlines()[1:4]] == [
         ["13", "4", "0", "pool=compute"],
@@ -119,20 +119,20 @@ def test_a_fleet_is_divided_into_clusters_by_a_label(capsys: pytest.CaptureFixtu
         ["1", "5", "0", "pool=gpu"],
     ]
     assert err.count("warning") == 1
-    _, out, _ = asked(
+    _, out, _ = run_fleet(
         capsys, *NODES, *PODS, "--shards", "pool", "--sweep", "scores=default,best-fit", "-o", "json"
     )
     both = json.loads(out)["sweep"]
-    assert [one["settings"]["pool"] for one in both] == ["compute", "general", "gpu"] * 2
-    assert sum(one["counts"]["pods"] for one in both) == 2 * 33
+    assert [each["settings"]["pool"] for each in both] == ["compute", "general", "gpu"] * 2
+    assert sum(each["counts"]["pods"] for each in both) == 2 * 33
 
 
 def test_capacity_counts_additional_pods(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = asked(capsys, "capacity", "-f", PROBE, *NODES, *PODS)
+    code, out, _ = run_fleet(capsys, "capacity", "-f", PROBE, *NODES, *PODS)
     assert code == 0
     assert out.startswith("default/probe: 15 more fit\n")
     sweep = ("--sweep", "topologyManagerPolicy=best-effort,single-numa-node")
-    code, out, _ = asked(capsys, "capacity", "-f", PROBE, *NODES, *sweep, "-o", "yaml")
+    code, out, _ = run_fleet(capsys, "capacity", "-f", PROBE, *NODES, *sweep, "-o", "yaml")
     assert code == 0
     assert out.count("fits: 33") == 2
 
@@ -140,10 +140,10 @@ def test_capacity_counts_additional_pods(capsys: pytest.CaptureFixture[str]) -> 
 def test_minimise_reports_the_fewest_nodes_and_whether_that_is_proved(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, out, _ = asked(capsys, "minimise", *TABLES)
+    code, out, _ = run_fleet(capsys, "minimise", *TABLES)
     assert code == 0
     assert out.endswith("4 nodes hold the workload, proved minimal\n")
-    code, out, _ = asked(capsys, "minimise", *TABLES, "--exact", "-o", "json")
+    code, out, _ = run_fleet(capsys, "minimise", *TABLES, "--exact", "-o", "json")
     assert json.loads(out) | {"runs": 0} == {
         "apiVersion": "nodewright.dev/v1alpha1",
         "kind": "MinimumNodesReport",
@@ -160,7 +160,7 @@ def test_minimise_reports_the_fewest_nodes_and_whether_that_is_proved(
 def test_no_number_of_nodes_holds_a_pod_that_is_too_large_for_each(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, out, err = asked(capsys, "minimise", *NODES, *PODS)
+    code, out, err = run_fleet(capsys, "minimise", *NODES, *PODS)
     assert code == 3
     assert out.startswith("no number of these nodes")
     assert "data/giant" in err
@@ -169,15 +169,15 @@ def test_no_number_of_nodes_holds_a_pod_that_is_too_large_for_each(
 def test_generated_tables_are_the_same_each_time_and_run(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def made(name: str) -> tuple[str, str]:
+    def generate(name: str) -> tuple[str, str]:
         paths = tmp_path / f"{name}-nodes.csv", tmp_path / f"{name}-pods.csv"
         files = ("--nodes-file", str(paths[0]), "--pods-file", str(paths[1]))
-        assert asked(capsys, "generate", "--seed", "3", "--nodes", "6", "--pods", "40", *files)[0] == 0
+        assert run_fleet(capsys, "generate", "--seed", "3", "--nodes", "6", "--pods", "40", *files)[0] == 0
         return str(paths[0]), str(paths[1])
 
-    one, other = made("one"), made("other")
+    one, other = generate("one"), generate("other")
     assert [Path(path).read_bytes() for path in one] == [Path(path).read_bytes() for path in other]
-    code, out, _ = asked(capsys, "--nodes", one[0], "--pods", one[1])
+    code, out, _ = run_fleet(capsys, "--nodes", one[0], "--pods", one[1])
     assert code in (0, 3)
     assert out.startswith("6 nodes, 40 pods: ")
 
@@ -185,7 +185,7 @@ def test_generated_tables_are_the_same_each_time_and_run(
 def test_parquet_holds_a_row_a_pod(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     polars = pytest.importorskip("polars", reason="the extra parquet is not installed")
     path = tmp_path / "pods.parquet"
-    assert asked(capsys, *TABLES, "--parquet", str(path))[0] == 0
+    assert run_fleet(capsys, *TABLES, "--parquet", str(path))[0] == 0
     frame = polars.read_parquet(path)
     assert frame.height == 40
     assert frame["outcome"].to_list() == ["ended"] * 40
@@ -197,34 +197,34 @@ def test_ctrl_c_ends_the_run_and_reports_the_results_so_far(
     pods = tmp_path / "pods.csv"
     rows = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
     pods.write_text(f"name,cpu,memory,arrives,runs\n{rows}")
-    told = RunProgress.show_progress
+    show_progress = RunProgress.show_progress
 
     def pressed(self: RunProgress, progress: Progress) -> bool:
         signal.raise_signal(signal.SIGINT)
-        return told(self, progress)
+        return show_progress(self, progress)
 
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(RunProgress, "show_progress", pressed)
     whole = (*TABLES[:2], "--pods", str(pods))
-    code, out, _ = asked(capsys, *whole, "--checkpoint", str(tmp_path / "kept"))
+    code, out, _ = run_fleet(capsys, *whole, "--checkpoint", str(tmp_path / "kept"))
     assert code == 3
     assert "interrupted at " in out
     assert signal.getsignal(signal.SIGINT) is before
     monkeypatch.undo()
-    assert asked(capsys, *whole, "--checkpoint", str(tmp_path / "kept")) == asked(capsys, *whole)
+    assert run_fleet(capsys, *whole, "--checkpoint", str(tmp_path / "kept")) == run_fleet(capsys, *whole)
 
 
 def test_ctrl_c_while_the_result_is_written_cuts_nothing_off(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = asked(capsys, *TABLES)
+    expected = run_fleet(capsys, *TABLES)
 
     def pressed(*given: Any) -> FleetSummary:
         signal.raise_signal(signal.SIGINT)
         return fleet_summary(*given)
 
     monkeypatch.setattr(fleet_command, "fleet_summary", pressed)
-    assert asked(capsys, *TABLES) == expected
+    assert run_fleet(capsys, *TABLES) == expected
 
 
 def test_an_interrupted_sweep_is_reported(
@@ -233,19 +233,19 @@ def test_an_interrupted_sweep_is_reported(
     pods = tmp_path / "pods.csv"
     rows = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
     pods.write_text(f"name,cpu,memory,arrives,runs\n{rows}")
-    told = RunProgress.show_progress
+    show_progress = RunProgress.show_progress
 
     def pressed(self: RunProgress, progress: Progress) -> bool:
         signal.raise_signal(signal.SIGINT)
-        return told(self, progress)
+        return show_progress(self, progress)
 
     monkeypatch.setattr(RunProgress, "show_progress", pressed)
     sweep = (*TABLES[:2], "--pods", str(pods), "--sweep", "scores=default,best-fit")
-    code, out, _ = asked(capsys, *sweep)
+    code, out, _ = run_fleet(capsys, *sweep)
     assert code == 3
     assert out.startswith("interrupted: 0 of 2 runs are complete; results so far:\n")
     assert [line.split()[-1] for line in out.splitlines()[2:3]] == ["scores=default"]
-    code, out, _ = asked(capsys, *sweep, "-o", "json")
+    code, out, _ = run_fleet(capsys, *sweep, "-o", "json")
     assert (code, json.loads(out)["complete"]) == (3, False)
 
 
@@ -255,21 +255,21 @@ def test_capacity_of_an_incomplete_run_is_not_reported_as_success(
     pods = tmp_path / "pods.csv"
     rows = "".join(f"pod-{number},1m,1Mi,{number},60\n" for number in range(300))
     pods.write_text(f"name,cpu,memory,arrives,runs\n{rows}")
-    told = RunProgress.show_progress
+    show_progress = RunProgress.show_progress
 
     def pressed(self: RunProgress, progress: Progress) -> bool:
         signal.raise_signal(signal.SIGINT)
-        return told(self, progress)
+        return show_progress(self, progress)
 
     monkeypatch.setattr(RunProgress, "show_progress", pressed)
     room = ("capacity", "-f", "examples/fleet/probe.yaml", *TABLES[:2], "--pods", str(pods))
-    code, out, _ = asked(capsys, *room, "--sweep", "cpuManagerPolicy=none,static")
+    code, out, _ = run_fleet(capsys, *room, "--sweep", "cpuManagerPolicy=none,static")
     assert code == 3
     assert out.startswith("interrupted at 1m3s of virtual time")
     assert "cpuManagerPolicy=static" not in out
-    code, out, _ = asked(capsys, *room, "-o", "json")
+    code, out, _ = run_fleet(capsys, *room, "-o", "json")
     assert (code, json.loads(out)["complete"]) == (3, False)
-    code, out, _ = asked(capsys, "minimise", *TABLES[:2], "--pods", str(pods))
+    code, out, _ = run_fleet(capsys, "minimise", *TABLES[:2], "--pods", str(pods))
     assert (code, out) == (
         3,
         "interrupted after 1 run: no sufficient number was found; fewer than 1 cannot hold the workload\n",
@@ -283,7 +283,7 @@ def test_interrupted_workers_without_results_report_none(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sweep_runs, "map_chunks", interrupted)
-    code, out, _ = asked(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
+    code, out, _ = run_fleet(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
     assert code == 3
     assert out.startswith("interrupted: 0 of 2 runs are complete\nassumed: ")
 
@@ -298,7 +298,7 @@ def test_interrupted_workers_report_their_results(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sweep_runs, "map_chunks", interrupted)
-    code, out, _ = asked(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
+    code, out, _ = run_fleet(capsys, *TABLES, "--sweep", "scores=default,best-fit", "--workers", "2")
     assert code == 3
     assert out.startswith("interrupted: 1 of 2 runs are complete; results so far:\n")
 
@@ -311,25 +311,25 @@ def test_pods_are_evicted_when_a_node_runs_short(capsys: pytest.CaptureFixture[s
     kubelet = tmp_path / "kubelet.yaml"
     kubelet.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
     fleet = ("--nodes", str(nodes), "--pods", str(pods), "--kubelet-config", str(kubelet))
-    _, out, _ = asked(capsys, *fleet, "--usage", str(usage), "-o", "json")
-    assert {one["name"]: one["outcome"] for one in json.loads(out)["pods"]} == {
+    _, out, _ = run_fleet(capsys, *fleet, "--usage", str(usage), "-o", "json")
+    assert {pod["name"]: pod["outcome"] for pod in json.loads(out)["pods"]} == {
         "greedy": "evicted",
         "modest": "ended",
     }
-    assert asked(capsys, *fleet)[0] == 0
+    assert run_fleet(capsys, *fleet)[0] == 0
     usage.write_text("name,at,memory\ngreedy,soon,1Gi\n")
-    _, _, err = asked(capsys, *fleet, "--usage", str(usage))
+    _, _, err = run_fleet(capsys, *fleet, "--usage", str(usage))
     assert f'{usage}:2: at: Invalid value: "soon": must be seconds' in err
 
 
 def test_a_run_ends_when_it_is_to_end(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = asked(capsys, *TABLES, "--until", "1m", "-o", "json")
+    code, out, _ = run_fleet(capsys, *TABLES, "--until", "1m", "-o", "json")
     document = json.loads(out)
     assert code == 0
     assert document["counts"]["running"] > 0
-    assert max(one["arrivedSeconds"] for one in document["pods"]) <= 60
+    assert max(pod["arrivedSeconds"] for pod in document["pods"]) <= 60
     assert (document["complete"], document["endedSeconds"]) == (True, 60)
-    assert asked(capsys, *TABLES, "--until", "1000h") == asked(capsys, *TABLES)
+    assert run_fleet(capsys, *TABLES, "--until", "1000h") == run_fleet(capsys, *TABLES)
 
 
 FAULTS = [
@@ -359,18 +359,18 @@ FAULTS = [
 def test_faults_are_reported(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    found, _, err = asked(capsys, *arguments)
+    found, _, err = run_fleet(capsys, *arguments)
     assert (found, said in err) == (code, True), err
 
 
 def test_custom_scores_choose_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     own = ("--policies", "examples/fleet/scorers.py")
-    code, out, _ = asked(capsys, *TABLES, *own, "--scores", "few-pods", "-o", "json")
+    code, out, _ = run_fleet(capsys, *TABLES, *own, "--scores", "few-pods", "-o", "json")
     assert code == 0
     assert json.loads(out)["counts"]["ended"] == 40
-    code, out, _ = asked(capsys, *TABLES, *own, "--sweep", "scores=default,few-pods")
+    code, out, _ = run_fleet(capsys, *TABLES, *own, "--sweep", "scores=default,few-pods")
     assert code == 0
-    code, _, err = asked(capsys, *TABLES, "--scores", "few-pods")
+    code, _, err = run_fleet(capsys, *TABLES, "--scores", "few-pods")
     assert code == 1
     assert "must be one of default, most-allocated, best-fit, numa-aware" in err
 
@@ -379,17 +379,17 @@ def test_a_checkpoint_is_for_a_run_that_is_not_complete(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     kept = tmp_path / "fleet.checkpoint"
-    whole = asked(capsys, *TABLES, "-o", "json")
-    assert asked(capsys, *TABLES, "-o", "json", "--checkpoint", str(kept)) == whole
+    whole = run_fleet(capsys, *TABLES, "-o", "json")
+    assert run_fleet(capsys, *TABLES, "-o", "json", "--checkpoint", str(kept)) == whole
     assert not kept.exists()
     kept.write_bytes(b"something else")
-    code, _, err = asked(capsys, *TABLES, "--checkpoint", str(kept))
+    code, _, err = run_fleet(capsys, *TABLES, "--checkpoint", str(kept))
     assert code == 1
     assert "is not a checkpoint of a fleet" in err
-    assert asked(capsys, *TABLES, "--checkpoint", str(kept), "--sweep", "scores=default")[0] == 2
+    assert run_fleet(capsys, *TABLES, "--checkpoint", str(kept), "--sweep", "scores=default")[0] == 2
 
 
 def test_pods_may_be_left_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = asked(capsys, *NODES, *PODS, "--no-preemption")
+    code, out, _ = run_fleet(capsys, *NODES, *PODS, "--no-preemption")
     assert code == 3
     assert out.startswith("9 nodes, 33 pods")

@@ -82,16 +82,16 @@ def wait_for(port: int, started: "subprocess.Popen[bytes]") -> None:
     raise AssertionError("ray does not answer")
 
 
-def told_by(engine: str, question: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str]:
+def run_engine(engine: str, question: tuple[str, ...], environment: dict[str, str]) -> tuple[int, str]:
     """What comes out in a process of its own: Ray reads tokens once in each."""
     command = [sys.executable, "-m", "nodewright", "fleet", *FLEET, *question, "--engine", engine]
-    found = subprocess.run(
+    process = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
-    return found.returncode, found.stdout
+    return process.returncode, process.stdout
 
 
-def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def run_fleet(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     code = run(["fleet", *FLEET, *arguments])
     return code, capsys.readouterr().out
 
@@ -100,7 +100,7 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 def test_two_processes_give_the_same_result(
     capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
 ) -> None:
-    assert asked(capsys, *question, "--workers", "2") == asked(capsys, *question)
+    assert run_fleet(capsys, *question, "--workers", "2") == run_fleet(capsys, *question)
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS.values()), ids=list(QUESTIONS))
@@ -111,14 +111,14 @@ def test_a_dask_cluster_gives_the_same_result(
     question: tuple[str, ...],
 ) -> None:
     monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", dask_scheduler)
-    assert asked(capsys, *question, "--engine", "dask") == asked(capsys, *question)
+    assert run_fleet(capsys, *question, "--engine", "dask") == run_fleet(capsys, *question)
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS.values()), ids=list(QUESTIONS))
 def test_a_ray_cluster_gives_the_same_result(
     capsys: pytest.CaptureFixture[str], ray_head: dict[str, str], question: tuple[str, ...]
 ) -> None:
-    assert told_by("ray", question, ray_head) == asked(capsys, *question)
+    assert run_engine("ray", question, ray_head) == run_fleet(capsys, *question)
 
 
 @pytest.mark.parametrize(("engine", "package"), [("ray", "ray"), ("dask", "distributed")])
@@ -129,6 +129,6 @@ def test_where_no_cluster_is_named_there_is_one_for_as_long_as_it_takes(
     folder = tempfile.mkdtemp(prefix="ray-")
     own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_TMPDIR": folder}
     try:
-        assert told_by(engine, SHARDS, own) == asked(capsys, *SHARDS)
+        assert run_engine(engine, SHARDS, own) == run_fleet(capsys, *SHARDS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -53,9 +53,9 @@ def test_bad_input_is_an_error_in_one_line(
 def test_all_faults_of_all_files_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     lines = errors(capsys, "-f", GOLDEN, "-f", f"{GOLDEN}/amounts.yaml")
     texts = [*sorted(Path(GOLDEN).glob("*.txt")), Path(GOLDEN, "amounts.txt")]
-    told = [line for text in texts for line in text.read_text("utf-8").splitlines()]
-    assert lines[:50] == [f"error: {GOLDEN}/{line}" for line in told[:50]]
-    assert lines[50:] == [f"error: {len(told) - 50} more faults"]
+    result = [line for text in texts for line in text.read_text("utf-8").splitlines()]
+    assert lines[:50] == [f"error: {GOLDEN}/{line}" for line in result[:50]]
+    assert lines[50:] == [f"error: {len(result) - 50} more faults"]
 
 
 @pytest.mark.parametrize("command", ["requests", "admit", "explain", "preempt", "cgroups", "lint", "quota"])

@@ -51,10 +51,10 @@ def test_a_selector_leaves_out_objects_and_counts_them(
 def server() -> Iterator[str]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = self.path == "/web.yaml"
-            self.send_response(200 if found else 404)
+            result = self.path == "/web.yaml"
+            self.send_response(200 if result else 404)
             self.end_headers()
-            self.wfile.write((POD % ("web", "web")).encode() if found else b"")
+            self.wfile.write((POD % ("web", "web")).encode() if result else b"")
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name of the base class
             del format, arguments

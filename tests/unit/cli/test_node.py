@@ -87,13 +87,13 @@ def test_a_profile_that_contradicts_itself_is_refused_with_every_fault(
         "    - {node_id: 0, memory: 1024, distances: [10, 20], cores: [{thread_ids: [0, 1]}, {core_id: 1, thread_ids: [1]}]}\n"
     )
     assert run(["node", "show", "--node", str(profile)]) == ERROR
-    said = capsys.readouterr().err
-    assert "spec.machineInfo.num_cores: Invalid value: 4" in said
+    err = capsys.readouterr().err
+    assert "spec.machineInfo.num_cores: Invalid value: 4" in err
     assert (
         "spec.machineInfo.topology[0].cores[1].thread_ids: Invalid value: 1: a thread belongs to one core"
-        in said
+        in err
     )
-    assert "spec.machineInfo.topology[0].distances: Invalid value: [10, 20]" in said
+    assert "spec.machineInfo.topology[0].distances: Invalid value: [10, 20]" in err
 
 
 def test_the_catalogue_is_a_table(capsys: Captured) -> None:

@@ -32,7 +32,7 @@ def captured(capsys: Captured, *arguments: str) -> tuple[NodeProfile, str]:
 
 
 def parts(profile: NodeProfile) -> list[str]:
-    return [one.part for one in profile.spec.not_judged]
+    return [unknown_node_part.part for unknown_node_part in profile.spec.not_judged]
 
 
 def held(profile: NodeProfile) -> dict[str, tuple[str | None, int]]:
@@ -56,7 +56,7 @@ def test_the_kubelets_directory_has_the_actual_allocations(capsys: Captured) -> 
 def test_without_pods_there_are_stand_ins(capsys: Captured) -> None:
     profile, said = captured(capsys, *ROOT_OF_KUBELET)
     assert sorted(cpus or "" for cpus, _ in held(profile).values()) == ["2-5", "6-13"]
-    assert {one.metadata.namespace for one in profile.spec.pods} == {"unknown"}
+    assert {pod.metadata.namespace for pod in profile.spec.pods} == {"unknown"}
     assert parts(profile) == [NodePart.DEVICES, NodePart.PODS]
     assert "no given pod has these uids" in said
 
@@ -140,7 +140,7 @@ def test_differences_between_the_sources_are_reported(tmp_path: Path, capsys: Ca
 
 def test_pods_that_do_not_explain_what_is_in_use_leave_places_open(tmp_path: Path, capsys: Captured) -> None:
     pods = json.loads((EXAMPLE / "pods.json").read_text())
-    pods["items"] = [one for one in pods["items"] if one["metadata"]["name"] != "forwarder-0"]
+    pods["items"] = [each for each in pods["items"] if each["metadata"]["name"] != "forwarder-0"]
     fewer = tmp_path / "pods.json"
     fewer.write_text(json.dumps(pods))
     profile, said = captured(capsys, "--configz", OF_CLUSTER[1], "--pods", str(fewer), *TOPOLOGY, *NODE)
@@ -175,9 +175,9 @@ def test_a_broken_state_file_is_reported_with_the_kubelets_text_and_kept(
     file = tmp_path / "kubelet" / "cpu_manager_state"
     file.write_text(edited := file.read_text().replace("6-13", "6-15"))
     assert run(["node", "capture", "--kubelet-root", f"{tmp_path}/kubelet", "--catalogue", MACHINE]) == ERROR
-    said = capsys.readouterr().err
-    assert "damaged, edited by hand" in said
-    assert "please drain this node and delete the CPU manager checkpoint file" in said
+    err = capsys.readouterr().err
+    assert "damaged, edited by hand" in err
+    assert "please drain this node and delete the CPU manager checkpoint file" in err
     assert file.read_text() == edited
 
 
@@ -206,7 +206,7 @@ def test_the_examples_profile_is_what_capture_prints(capsys: Captured) -> None:
 def test_static_pods_are_recognised_by_their_manifests(capsys: Captured) -> None:
     static = ("--static-pods", f"{EXAMPLE}/manifests", "--node-name", "worker-3")
     profile, _ = captured(capsys, *ROOT_OF_KUBELET, *static)
-    names = [one.full_name for one in profile.spec.pods]
+    names = [pod.full_name for pod in profile.spec.pods]
     assert "kube-system/haproxy-worker-3" in names
     assert len(names) == 4
 
@@ -214,4 +214,4 @@ def test_static_pods_are_recognised_by_their_manifests(capsys: Captured) -> None
 def test_timestamps_of_the_cluster_are_kept(capsys: Captured) -> None:
     for form in ("yaml", "json"):
         profile, _ = captured(capsys, *OF_CLUSTER, *NODE, "-o", form)
-        assert {str(one.metadata.creation_timestamp)[:7] for one in profile.spec.pods} == {"2026-03"}
+        assert {str(pod.metadata.creation_timestamp)[:7] for pod in profile.spec.pods} == {"2026-03"}

@@ -19,29 +19,29 @@ NODE = str(EXAMPLE / "from-the-cluster.yaml")
 
 def printed(capsys: Captured, *words: str, code: int = YES) -> tuple[str, str]:
     assert run(["node", *words]) == code
-    said = capsys.readouterr()
-    return said.out, said.err
+    output = capsys.readouterr()
+    return output.out, output.err
 
 
 def test_the_object_of_a_node_is_the_one_that_its_cluster_had(capsys: Captured) -> None:
     """The profile was captured from that object."""
     wanted = yaml.safe_load((EXAMPLE / "topology.yaml").read_text("utf-8"))
     out, _ = printed(capsys, "export", "--nrt", "--node", NODE)
-    found = yaml.safe_load(out)
+    safe_load = yaml.safe_load(out)
     for zone in wanted["zones"]:
-        zone["resources"].sort(key=lambda one: one["name"])
-    assert {key: found[key] for key in ("zones", "attributes", "topologyPolicies")} == {
+        zone["resources"].sort(key=lambda item: item["name"])
+    assert {key: safe_load[key] for key in ("zones", "attributes", "topologyPolicies")} == {
         key: wanted[key] for key in ("zones", "attributes", "topologyPolicies")
     }
 
 
 def test_a_socket_gives_the_same_object(capsys: Captured, tmp_path: Path) -> None:
     wanted, _ = printed(capsys, "export", "--nrt", "--node", NODE)
-    asked = ["export", "--nrt", "--node", NODE, "--pod-resources", str(tmp_path / "s")]
+    texts = ["export", "--nrt", "--node", NODE, "--pod-resources", str(tmp_path / "s")]
     with serve_pod_resources(tmp_path / "s", Node.from_profile(load_profile(NODE)).state):
-        found, said = printed(capsys, *asked, "--configz", str(EXAMPLE / "configz.json"))
+        found, said = printed(capsys, *texts, "--configz", str(EXAMPLE / "configz.json"))
         assert (found, said) == (wanted, "")
-        found, said = printed(capsys, *asked, "--node-name", "other")
+        found, said = printed(capsys, *texts, "--node-name", "other")
     assert yaml.safe_load(found)["metadata"] == {"name": "other"}
     assert "attributes" not in yaml.safe_load(found)
     assert "unknown: the topology manager's policy and scope" in said
@@ -57,18 +57,18 @@ def test_a_socket_gives_the_allocations(capsys: Captured, tmp_path: Path) -> Non
             *("--pods", str(EXAMPLE / "pods.json"), "--catalogue", "2s-2n-8c-smt2-adjacent"),
             *("--node-name", "worker-3"),
         )
-    found = profile_from_bytes(out.encode(), "stdout")
+    node_profile = profile_from_bytes(out.encode(), "stdout")
     held = {
         (allocation.pod, allocation.container): (allocation.cpus, allocation.memory, allocation.devices)
-        for allocation in found.spec.allocations or ()
+        for allocation in node_profile.spec.allocations or ()
     }
     assert held == {
         (allocation.pod, allocation.container): (allocation.cpus, allocation.memory, allocation.devices)
         for allocation in profile.spec.allocations or ()
         if allocation.cpus or allocation.memory or allocation.devices
     }
-    assert {pod.full_name for pod in found.spec.pods} == {pod.full_name for pod in node.pods}
-    assert not found.spec.not_judged
+    assert {pod.full_name for pod in node_profile.spec.pods} == {pod.full_name for pod in node.pods}
+    assert not node_profile.spec.not_judged
     assert "left out, because they have terminated" in said
 
 
@@ -79,12 +79,15 @@ def test_pods_that_only_the_socket_knows_have_stand_ins(capsys: Captured, tmp_pa
             capsys,
             *("capture", "--pod-resources", str(tmp_path / "s"), "--catalogue", "2s-2n-8c-smt2-adjacent"),
         )
-    found = profile_from_bytes(out.encode(), "stdout")
-    assert {pod.full_name for pod in found.spec.pods} == {pod.full_name for pod in node.pods}
-    assert [one.part for one in found.spec.not_judged] == ["kubeletConfiguration", "pods"]
-    assert found.spec.kubelet_configuration["cpuManagerPolicy"] == "static"
+    node_profile = profile_from_bytes(out.encode(), "stdout")
+    assert {pod.full_name for pod in node_profile.spec.pods} == {pod.full_name for pod in node.pods}
+    assert [unknown_node_part.part for unknown_node_part in node_profile.spec.not_judged] == [
+        "kubeletConfiguration",
+        "pods",
+    ]
+    assert node_profile.spec.kubelet_configuration["cpuManagerPolicy"] == "static"
     assert "placeholders hold their resources" in said
-    assert Node.from_profile(found).warnings == ()
+    assert Node.from_profile(node_profile).warnings == ()
 
 
 def test_unresponsive_sockets_are_reported(capsys: Captured, tmp_path: Path) -> None:
@@ -96,8 +99,8 @@ def test_unresponsive_sockets_are_reported(capsys: Captured, tmp_path: Path) -> 
         assert "no such socket" in printed(capsys, *words, code=ERROR)[1]
         with serve_raw_answers(tmp_path / "s", List=b"\xff"):
             assert "no answer of List" in printed(capsys, *words, code=ERROR)[1]
-    said = printed(capsys, "export", "--nrt", "--socket", str(tmp_path / "none"), code=ERROR)[1]
-    assert "no agent listens there" in said
+    text = printed(capsys, "export", "--nrt", "--socket", str(tmp_path / "none"), code=ERROR)[1]
+    assert "no agent listens there" in text
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,10 @@ def test_every_text_starts_with_the_policies(command: str, capsys: pytest.Captur
 def test_every_document_has_the_policies(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     run([command, *PODS, *MINE, "-o", "json"])
     document = json.loads(capsys.readouterr().out)
-    assert [(one["kind"], one["name"]) for one in document["policiesNotTheKubelets"]] == [
+    assert [
+        (policies_not_the_kubelet["kind"], policies_not_the_kubelet["name"])
+        for policies_not_the_kubelet in document["policiesNotTheKubelets"]
+    ] == [
         ("topology policy", "at-most-two"),
         ("CPU picker", "one-thread-a-core"),
     ]
@@ -117,10 +120,10 @@ def test_a_machine_with_more_numa_nodes_than_the_kubelet_aligns_can_have_wishes(
 
 
 def test_evictions_are_reported_with_the_nodes_policies(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["evict", *PODS[2:], "--available", "memory.available=1Gi"]
-    assert run(asked) == YES
+    texts = ["evict", *PODS[2:], "--available", "memory.available=1Gi"]
+    assert run(texts) == YES
     assert capsys.readouterr().out.startswith(WISH)
-    run([*asked, "-o", "json"])
+    run([*texts, "-o", "json"])
     assert json.loads(capsys.readouterr().out)["policiesNotTheKubelets"][0]["name"] == "pod-wish"
 
 
@@ -135,7 +138,7 @@ def test_an_eviction_policy_of_a_file_can_be_the_nodes(
         "from nodewright.policies import eviction_policy\n"
         "each = eviction_policy('each-second')(lambda rooms, due_in_ns: 10**9)\n"
     )
-    asked = ["admit", "-f", f"{FOLDER}/pods.yaml", "--node", str(node), "-o", "name"]
-    assert run(asked) == ERROR
-    assert run([*asked, "--policies", str(file)]) == YES
+    texts = ["admit", "-f", f"{FOLDER}/pods.yaml", "--node", str(node), "-o", "name"]
+    assert run(texts) == ERROR
+    assert run([*texts, "--policies", str(file)]) == YES
     assert "eviction policy each-second decides in the kubelet's place" in capsys.readouterr().err

@@ -56,8 +56,8 @@ def test_later_pods_see_the_node_without_earlier_victims(
     hopeless = str(FOLDER / "hopeless.yaml")
     assert run(["preempt", "-f", critical, "-f", hopeless, *NODE, "-o", "json"]) == NO
     first, *_, last = json.loads(capsys.readouterr().out)["pods"]
-    assert [one["name"] for one in first["victims"]] == ["notebook-2", "simulation"]
-    assert [one["name"] for one in last["candidates"]] == ["notebook-1", "report", "licensing"]
+    assert [victim["name"] for victim in first["victims"]] == ["notebook-2", "simulation"]
+    assert [candidate["name"] for candidate in last["candidates"]] == ["notebook-1", "report", "licensing"]
 
 
 def test_highs_runs_if_the_search_ends_without_a_proof(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,8 +29,8 @@ QUOTA = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard:
 
 def document(capsys: pytest.CaptureFixture[str], *more: str, code: int = NO) -> dict[str, Any]:
     assert run([*SHOP, "-o", "json", *more]) == code
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 def file(tmp_path: Path, text: str) -> str:
@@ -47,12 +47,12 @@ def text(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = YES) -
 def test_the_document_has_charges_totals_refusals_headroom_and_fixes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = document(capsys)
-    assert (found["kind"], found["fits"]) == ("QuotaReport", False)
-    (namespace,) = found["namespaces"]
+    result = document(capsys)
+    assert (result["kind"], result["fits"]) == ("QuotaReport", False)
+    (namespace,) = result["namespaces"]
     (quota,) = namespace["quotas"]
     assert (quota["used"]["requests.cpu"], quota["wanted"]["requests.cpu"]) == ("3500m", "3900m")
-    web, _, _, report = found["objects"]
+    web, _, _, report = result["objects"]
     pods = web["makes"][-1]
     assert (pods["wanted"], pods["admitted"], web["fits"], report["fits"]) == (5, 5, True, False)
     assert pods["chargeEach"][0]["amounts"]["limits.cpu"] == "700m"
@@ -60,14 +60,14 @@ def test_the_document_has_charges_totals_refusals_headroom_and_fixes(
     assert "cpu" not in pods["because"]
     assert report["makes"][-1]["because"]["limits.cpu"] == "container report"
     assert pods["filledIn"][0]["container"] == "proxy"
-    first = found["firstRefused"]
+    first = result["firstRefused"]
     assert (first["kind"], first["name"], first["object"]) == ("CronJob", "report", "report-0")
     assert first["message"].startswith('pods "report-0" is forbidden: exceeded quota: team, requested: ')
     assert first["reasons"][0]["type"] == "QuotaExceeded"
-    assert [room["morePods"] for room in found["stillFits"]] == [0, 0, 0]
-    fixes = found["fixes"]
+    assert [room["morePods"] for room in result["stillFits"]] == [0, 0, 0]
+    fixes = result["fixes"]
     assert fixes["raise"][0]["to"] == "3900m"
-    assert [(one["name"], one["from"], one["to"]) for one in fixes["lowerOne"]] == [
+    assert [(each["name"], each["from"], each["to"]) for each in fixes["lowerOne"]] == [
         ("web", 5, 3),
         ("db", 2, 1),
     ]
@@ -76,9 +76,9 @@ def test_the_document_has_charges_totals_refusals_headroom_and_fixes(
 
 @pytest.mark.slow
 def test_yaml_equals_json(capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys)
+    result = document(capsys)
     assert run([*SHOP, "-o", "yaml"]) == NO
-    assert yaml.safe_load(capsys.readouterr().out) == found
+    assert yaml.safe_load(capsys.readouterr().out) == result
 
 
 def test_fixes_work(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,8 +95,8 @@ def test_a_what_if_report_compares_both_results(capsys: pytest.CaptureFixture[st
     assert "requests.cpu             3900m      3150m     -750m    3500m" in shown
     assert "Deployment shop/web   requests.cpu each   300m     150m" in shown
     assert "CronJob shop/report   pods admitted       0 of 2   2 of 2" in shown
-    found = document(capsys, "--set", "deployment/web:containers.app.requests.cpu=100m", code=YES)
-    assert (found["fits"], found["whatIf"]["fits"]) == (False, True)
+    result = document(capsys, "--set", "deployment/web:containers.app.requests.cpu=100m", code=YES)
+    assert (result["fits"], result["whatIf"]["fits"]) == (False, True)
 
 
 def test_another_file_replaces_or_adds_objects(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_each_sort_of_refusal_has_a_rule(
     limit_range = f"{{apiVersion: v1, kind: LimitRange, metadata: {{name: l}}, spec: {{limits: [{item}]}}}}"
     path = file(tmp_path, f"{POD}{QUOTA % (hard, '')}\n---\n{limit_range}")
     sarif = json.loads(text(capsys, "-f", path, "-o", "sarif", code=NO))
-    assert [one["ruleId"] for one in sarif["runs"][0]["results"]] == [rule]
+    assert [result["ruleId"] for result in sarif["runs"][0]["results"]] == [rule]
     shown = text(capsys, "-f", path, code=NO)
     assert "larger quotas do not help Pod default/a" in shown
     assert "Pod default/a   0           " in shown

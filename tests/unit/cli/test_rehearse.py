@@ -32,21 +32,21 @@ def report(capsys: pytest.CaptureFixture[str], *arguments: str, code: int) -> An
 
 
 def test_with_nothing_changed_all_stay(capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(capsys, *NODE, "--kubelet-root", str(ROOT), code=YES)
-    assert (found["starts"], found["remedy"], found["leftovers"]) == (True, None, [])
-    assert {pod["verdict"] for pod in found["pods"]} == {"kept"}
-    trainer = next(pod for pod in found["pods"] if pod["uid"] == TRAINER)
+    result = report(capsys, *NODE, "--kubelet-root", str(ROOT), code=YES)
+    assert (result["starts"], result["remedy"], result["leftovers"]) == (True, None, [])
+    assert {pod["verdict"] for pod in result["pods"]} == {"kept"}
+    trainer = next(pod for pod in result["pods"] if pod["uid"] == TRAINER)
     assert trainer["before"]["containers"][0]["cpus"] == trainer["after"]["containers"][0]["cpus"] == "6-13"
 
 
 def test_required_steps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(capsys, *NODE, "--kubelet-root", str(ROOT), *MORE, code=NO)
-    assert [(one["stage"], one["because"]["type"]) for one in found["errors"]] == [
+    result = report(capsys, *NODE, "--kubelet-root", str(ROOT), *MORE, code=NO)
+    assert [(error["stage"], error["because"]["type"]) for error in result["errors"]] == [
         ("managers", "ReservedMemoryDiffers")
     ]
-    remedy = found["remedy"]
+    remedy = result["remedy"]
     assert remedy["deleteFiles"] == [str(ROOT / "cpu_manager_state"), str(ROOT / "memory_manager_state")]
-    assert [one["limits"]["memory"] for one in remedy["reservedMemory"]] == ["2148Mi", "1Gi"]
+    assert [each["limits"]["memory"] for each in remedy["reservedMemory"]] == ["2148Mi", "1Gi"]
     assert [pod["verdict"] for pod in remedy["then"]["pods"]] == ["kept", "moved", "moved", "kept"]
 
 
@@ -95,11 +95,11 @@ def test_a_torn_file_is_the_one_to_delete(
 ) -> None:
     torn = root / file
     torn.write_bytes(torn.read_bytes()[:-9])
-    found = report(capsys, *NODE, "--kubelet-root", str(root), code=NO)
-    (error,) = found["errors"]
+    result = report(capsys, *NODE, "--kubelet-root", str(root), code=NO)
+    (error,) = result["errors"]
     assert error["stage"] == stage
     assert error["error"].startswith(words)
-    assert found["remedy"]["deleteFiles"] == [str(torn)]
+    assert result["remedy"]["deleteFiles"] == [str(torn)]
 
 
 def test_a_torn_file_of_the_device_manager_is_ignored(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,10 +116,10 @@ def test_an_invalid_configuration_is_reported_first(
 ) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -1\n")
-    found = report(capsys, *NODE, "--kubelet-root", str(ROOT), "--config", str(config), code=NO)
-    (error,) = found["errors"]
+    result = report(capsys, *NODE, "--kubelet-root", str(ROOT), "--config", str(config), code=NO)
+    (error,) = result["errors"]
     assert error["error"] == "invalid configuration: maxPods (--max-pods) -1 must not be a negative number"
-    assert (error["because"]["path"], found["pods"]) == ("maxPods", [])
+    assert (error["because"]["path"], result["pods"]) == ("maxPods", [])
     assert run(["rehearse", *NODE, "--config", str(config)]) == NO
     assert capsys.readouterr().out.startswith("the kubelet does not start: invalid configuration: maxPods")
 
@@ -129,8 +129,8 @@ def listed(*pods: dict[str, Any]) -> str:
 
 
 def a_pod(name: str, uid: str, *, cpu: str, **more: Any) -> dict[str, Any]:
-    asked = {"cpu": cpu, "memory": "1Gi"}
-    container = {"name": "app", "image": "app", "resources": {"requests": asked, "limits": asked}}
+    document = {"cpu": cpu, "memory": "1Gi"}
+    container = {"name": "app", "image": "app", "resources": {"requests": document, "limits": document}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -153,11 +153,11 @@ def test_files_of_the_oldest_format_name_containers_by_their_ids(
         "containerStatuses": [{"name": "app", "containerID": "containerd://0abc", "state": {"running": {}}}]
     }
     pods.write_text(listed(a_pod("old", "u1", cpu="2", status={"phase": "Running", **status})))
-    found = report(capsys, *NODE, "--kubelet-root", str(root), "--pods", str(pods), code=YES)
-    assert [pod["after"]["containers"][0]["cpus"] for pod in found["pods"]] == ["2-3"]
+    result = report(capsys, *NODE, "--kubelet-root", str(root), "--pods", str(pods), code=YES)
+    assert [pod["after"]["containers"][0]["cpus"] for pod in result["pods"]] == ["2-3"]
     pods.write_text(listed(a_pod("old", "u1", cpu="2")))
-    found = report(capsys, *NODE, "--kubelet-root", str(root), "--pods", str(pods), code=NO)
-    assert "containerID '0abc' not found in initial containers list" in found["errors"][0]["error"]
+    result = report(capsys, *NODE, "--kubelet-root", str(root), "--pods", str(pods), code=NO)
+    assert "containerID '0abc' not found in initial containers list" in result["errors"][0]["error"]
 
 
 def test_unknown_pods_leave_the_answer_undecided(
@@ -178,5 +178,5 @@ def test_pods_of_a_file_take_the_place_of_those_of_the_profile(
 ) -> None:
     pods = tmp_path / "pods.json"
     pods.write_text(listed(a_pod("web", "u1", cpu="2"), a_pod("db", "u2", cpu="2")))
-    found = report(capsys, *NODE, "--pods", str(pods), code=YES)
-    assert [pod["name"] for pod in found["pods"]] == ["db", "web"]
+    result = report(capsys, *NODE, "--pods", str(pods), code=YES)
+    assert [pod["name"] for pod in result["pods"]] == ["db", "web"]

@@ -76,13 +76,13 @@ def test_observations_may_be_calm_fail_or_crash_the_kubelet(tmp_path: Path, caps
     web = a_pod("web")
     web["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
     reference = {"podRef": {"namespace": "default", "name": "web", "uid": "w"}, "volume": [{"name": "data"}]}
-    looks: list[dict[str, Any]] = [
+    items: list[dict[str, Any]] = [
         {"failed": True, "at": "1s"},
         {"conditions": ["PIDPressure"]},
         {"summary": {"node": {"fs": {"availableBytes": 1, "capacityBytes": 100}}}, "after": {"pods": []}},
         {"summary": {"pods": [reference]}},
     ]
-    path = scenario(tmp_path / "s.json", {"add": web}, *({"observe": look} for look in looks))
+    path = scenario(tmp_path / "s.json", {"add": web}, *({"observe": look} for look in items))
     assert run(["replay", path, "--node", "vm-4"]) == YES
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:6]]
     assert [row[3:] for row in rows] == [
@@ -100,7 +100,7 @@ def test_observations_may_be_calm_fail_or_crash_the_kubelet(tmp_path: Path, caps
 def test_documents_and_names(capsys: Captured) -> None:
     run(["replay", FRAGMENTED, "-o", "json"])
     document = json.loads(capsys.readouterr().out)
-    assert [one["verdict"] for one in document["events"]][3:5] == ["removed", "refused"]
+    assert [event["verdict"] for event in document["events"]][3:5] == ["removed", "refused"]
     assert document["events"][6]["actions"] == [{"action": "AdmitPod", "podUid": "default/pair"}]
     assert (document["interrupted"], [pod["name"] for pod in document["pods"]]) == (False, ["three", "pair"])
     run(["replay", FRAGMENTED, "-o", "yaml"])
@@ -180,10 +180,10 @@ def test_ctrl_c_prints_the_decisions_so_far(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def until_somebody_tires(*arguments: Any, **options: Any) -> Iterator[EventOutcome]:
-        for one in replay(*arguments, **options):
-            if one.number == 2:
+        for event_outcome in replay(*arguments, **options):
+            if event_outcome.number == 2:
                 raise KeyboardInterrupt
-            yield one
+            yield event_outcome
 
     monkeypatch.setattr(command, "replay", until_somebody_tires)
     journal = tmp_path / "journal.json"

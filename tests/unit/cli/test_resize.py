@@ -20,9 +20,9 @@ def test_outcomes_are_shown_in_every_format(capsys: pytest.CaptureFixture[str]) 
     document = json.loads(capsys.readouterr().out)
     run(["admit", "--resize", "-f", PODS, "--node", NODE, "-o", "yaml"])
     assert yaml.safe_load(capsys.readouterr().out) == document
-    outcomes = [one["outcome"] for one in document["pods"]]
+    outcomes = [pod["outcome"] for pod in document["pods"]]
     assert outcomes == ["Done", "Deferred", "Infeasible", "Forbidden"]
-    assert [one["name"] for one in document["waiting"]] == ["batch"]
+    assert [each["name"] for each in document["waiting"]] == ["batch"]
     run(["admit", "--resize", "-f", PODS, "--node", NODE, "-o", "wide"])
     assert "PRIORITY" in capsys.readouterr().out
 
@@ -53,7 +53,12 @@ def test_the_journal_of_resizes_replays(tmp_path: Path, capsys: pytest.CaptureFi
     capsys.readouterr()
     assert run(["replay", str(path), "-o", "json"]) == NO
     document = json.loads(capsys.readouterr().out)
-    assert [one["verdict"] for one in document["events"]] == ["Done", "Deferred", "Infeasible", "Forbidden"]
+    assert [event["verdict"] for event in document["events"]] == [
+        "Done",
+        "Deferred",
+        "Infeasible",
+        "Forbidden",
+    ]
     assert document["events"][0]["resizes"][0]["after"]["requests"] == {"cpu": "900m", "memory": "384Mi"}
 
 
@@ -95,7 +100,7 @@ def test_a_decreased_limit_is_checked_and_victims_are_named(
         "limits": {"cpu": "200m", "memory": "64Mi"},
     }
     cache["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-    objects = [{"apiVersion": "v1", "kind": "Pod", **one} for one in (web, cache)]
+    objects = [{"apiVersion": "v1", "kind": "Pod", **each} for each in (web, cache)]
     pod_file.write_text(yaml.safe_dump_all(objects))
     assert run(["admit", "--resize", "-f", str(pod_file), "--node", str(node_file)]) == YES
     text = capsys.readouterr().out

@@ -78,7 +78,7 @@ async def test_objects_are_as_the_api_server_has_them(commands: CommandBench) ->
     assert (status["ready"], status["restartCount"], "running" in status["state"]) == (True, 0, True)
     assert pod["metadata"]["annotations"]["nodewright.dev/source"] == "api"
     _, text = await commands.says("get", "pods", "-A", "-o", "json")
-    assert [one["metadata"]["name"] for one in json.loads(text)["items"]] == ["web"]
+    assert [each["metadata"]["name"] for each in json.loads(text)["items"]] == ["web"]
     _, text = await commands.says("describe", "pod", "-o", "json")
     assert set(json.loads(text)) == {"pod", "why", "events"}
 

@@ -71,12 +71,12 @@ FAILS = """
 
 
 def cases(table: str) -> list[tuple[str, str, str]]:
-    found = []
+    result = []
     for line in table.strip().splitlines():
         family, rest = line.split(maxsplit=1)
         expect, end = json.JSONDecoder().raw_decode(rest)
-        found.append((family, json.dumps(expect), rest[end:].strip()))
-    return found
+        result.append((family, json.dumps(expect), rest[end:].strip()))
+    return result
 
 
 @pytest.mark.parametrize(("family", "expect", "given"), cases(PASSES))

@@ -33,9 +33,9 @@ def vectors(tmp_path: Path) -> str:
 
 
 def taken(path: str, release: str) -> list[tuple[str, Any]]:
-    found = list(vectors_of_release([path], release))
-    assert all(isinstance(vector, Vector) and vector.release == release for vector in found)
-    return [(vector.id, vector.expect) for vector in found if isinstance(vector, Vector)]
+    vectors = list(vectors_of_release([path], release))
+    assert all(isinstance(vector, Vector) and vector.release == release for vector in vectors)
+    return [(vector.id, vector.expect) for vector in vectors if isinstance(vector, Vector)]
 
 
 def test_the_newest_release_has_the_answers_in_the_file(vectors: str) -> None:
@@ -62,8 +62,8 @@ def test_the_same_question_may_be_asked_of_several_releases(tmp_path: Path) -> N
     file.write_text(
         "\n".join([a_line("a", release="1.32"), a_line("a", release="1.33"), a_line("a", release="1.32")])
     )
-    found = list(vectors_of_release([str(file)], "1.32"))
-    assert [type(vector) for vector in found] == [Vector, Fault]
+    vectors = list(vectors_of_release([str(file)], "1.32"))
+    assert [type(vector) for vector in vectors] == [Vector, Fault]
 
 
 def test_an_unknown_release_of_a_vector_is_a_fault(tmp_path: Path) -> None:

@@ -29,20 +29,24 @@ def test_an_answer_is_judged_as_it_would_be_written() -> None:
 
 
 def test_another_answer_has_failed() -> None:
-    found = run_vector(VECTOR, {}, engine=answering({"x": [2]}))
-    assert (found.has_failed, found.is_judged, found.error) == (True, True, "")
+    vector_outcome = run_vector(VECTOR, {}, engine=answering({"x": [2]}))
+    assert (vector_outcome.has_failed, vector_outcome.is_judged, vector_outcome.error) == (True, True, "")
 
 
 def test_without_a_recorded_answer_nothing_is_judged() -> None:
-    found = run_vector(Vector("a", "quota", {}), {}, engine=answering(1), keep_answer=True)
-    assert (found.has_failed, found.is_judged, found.answer_text) == (False, False, "1")
+    vector_outcome = run_vector(Vector("a", "quota", {}), {}, engine=answering(1), keep_answer=True)
+    assert (vector_outcome.has_failed, vector_outcome.is_judged, vector_outcome.answer_text) == (
+        False,
+        False,
+        "1",
+    )
 
 
 def test_an_exception_is_a_failure_with_its_place() -> None:
-    found = run_vector(VECTOR, {}, engine=failing, keep_answer=True)
-    assert found.has_failed
-    assert found.error.startswith("KeyError: 'quota' (test_vector_run.py:")
-    assert found.answer_text.startswith(f'{{"{UNANSWERED}": "KeyError')
+    vector_outcome = run_vector(VECTOR, {}, engine=failing, keep_answer=True)
+    assert vector_outcome.has_failed
+    assert vector_outcome.error.startswith("KeyError: 'quota' (test_vector_run.py:")
+    assert vector_outcome.answer_text.startswith(f'{{"{UNANSWERED}": "KeyError')
 
 
 @pytest.mark.parametrize("given", [object(), float("nan"), {(): 1}, b"1", {1, 2}])

@@ -99,9 +99,9 @@ def test_on_the_hosts_network_every_port_is_the_hosts(host_network: bool, host_p
     )
     after = defaulted_pod(Pod(spec=spec)).pod.spec
     assert after.containers[1].ports == ()
-    for one in (after.containers[0], *after.init_containers):
-        assert [port.host_port for port in one.ports] == host_ports
-        assert [port.protocol for port in one.ports] == ["TCP", "UDP"]
+    for each in (after.containers[0], *after.init_containers):
+        assert [port.host_port for port in each.ports] == host_ports
+        assert [port.protocol for port in each.ports] == ["TCP", "UDP"]
 
 
 def runtime(name: str, *, cpu: str = "", zone: str = "", taint: str = "") -> RuntimeClass:

@@ -26,8 +26,8 @@ def texts(amounts: dict[str, Quantity]) -> dict[str, str]:
 
 
 def test_without_reservations_only_huge_pages_are_taken_off() -> None:
-    found = resources(NO_THRESHOLDS)
-    assert texts(found.capacity) == {
+    result = resources(NO_THRESHOLDS)
+    assert texts(result.capacity) == {
         "cpu": "8",
         "ephemeral-storage": "100Gi",
         "hugepages-1Gi": "2Gi",
@@ -35,8 +35,8 @@ def test_without_reservations_only_huge_pages_are_taken_off() -> None:
         "memory": "16Gi",
         "pods": "110",
     }
-    assert texts(found.allocatable) == {**texts(found.capacity), "memory": "13Gi"}
-    assert found.total_reserved == {}
+    assert texts(result.allocatable) == {**texts(result.capacity), "memory": "13Gi"}
+    assert result.total_reserved == {}
 
 
 def test_each_reservation_is_taken_off_and_shown() -> None:
@@ -45,19 +45,23 @@ def test_each_reservation_is_taken_off_and_shown() -> None:
         system_reserved={"cpu": "250m", "memory": "512Mi", "pid": "1000"},
         eviction_hard={"memory.available": "512Mi", "nodefs.available": "10%", "imagefs.available": "15%"},
     )
-    found = resources(config)
-    assert texts(found.total_reserved) == {"cpu": "750m", "memory": "2Gi", "ephemeral-storage": "11811160224"}
-    assert texts(found.allocatable)["cpu"] == "7250m"
-    assert texts(found.allocatable)["memory"] == "11Gi"
-    (memory,) = (row for row in found.derivations if row.resource == "memory")
+    result = resources(config)
+    assert texts(result.total_reserved) == {
+        "cpu": "750m",
+        "memory": "2Gi",
+        "ephemeral-storage": "11811160224",
+    }
+    assert texts(result.allocatable)["cpu"] == "7250m"
+    assert texts(result.allocatable)["memory"] == "11Gi"
+    (memory,) = (row for row in result.derivations if row.resource == "memory")
     assert [str(amount) for amount in (memory.kube_reserved, memory.system_reserved)] == ["1Gi", "512Mi"]
     assert [str(amount) for amount in (memory.eviction_hard, memory.huge_pages)] == ["512Mi", "3Gi"]
 
 
 def test_the_kubepods_cgroup_keeps_no_eviction_threshold_and_no_huge_pages() -> None:
     config = KubeletConfiguration(kube_reserved={"memory": "1Gi"}, system_reserved={"pid": "1k"})
-    found = node_resources(MACHINE, 0, config, pid_max=32768)
-    assert texts(found.kubepods) == {
+    result = node_resources(MACHINE, 0, config, pid_max=32768)
+    assert texts(result.kubepods) == {
         "cpu": "8",
         "memory": "15Gi",
         "hugepages-2Mi": "1Gi",
@@ -84,10 +88,10 @@ def test_reserved_cpus_by_number_replace_both_amounts_of_cpu() -> None:
     config = KubeletConfiguration(
         reserved_system_cpus="0,4-5", kube_reserved={"cpu": "2"}, system_reserved={"cpu": "1500m"}
     )
-    found = resources(config)
-    assert found.reservations.cpus == CPUSet.of(0, 4, 5)
-    assert found.reservations.kube is None
-    assert str(found.allocatable["cpu"]) == "5"
+    result = resources(config)
+    assert result.reservations.cpus == CPUSet.of(0, 4, 5)
+    assert result.reservations.kube is None
+    assert str(result.allocatable["cpu"]) == "5"
 
 
 @pytest.mark.parametrize(
@@ -118,23 +122,25 @@ def test_reserved_cpus_must_be_there(cpus: str, online: MachineInfo, text: str) 
 
 def test_allocatable_is_never_below_zero_and_the_excess_is_told() -> None:
     config = KubeletConfiguration(kube_reserved={"memory": "15Gi", "cpu": "9"})
-    found = resources(config)
-    assert str(found.allocatable["memory"]) == "0"
-    assert str(found.allocatable["cpu"]) == "0"
-    assert [(one.resource, str(one.reservation)) for one in found.over_reserved] == [("cpu", "9")]
-    assert [row.resource for row in found.derivations if row.is_over_reserved] == ["cpu", "memory"]
+    result = resources(config)
+    assert str(result.allocatable["memory"]) == "0"
+    assert str(result.allocatable["cpu"]) == "0"
+    assert [
+        (over_reserved.resource, str(over_reserved.reservation)) for over_reserved in result.over_reserved
+    ] == [("cpu", "9")]
+    assert [row.resource for row in result.derivations if row.is_over_reserved] == ["cpu", "memory"]
 
 
 def test_storage_is_no_resource_where_it_is_not_isolated() -> None:
-    found = resources(KubeletConfiguration(local_storage_capacity_isolation=False))
-    assert "ephemeral-storage" not in found.capacity
-    assert "ephemeral-storage" not in found.total_reserved
+    result = resources(KubeletConfiguration(local_storage_capacity_isolation=False))
+    assert "ephemeral-storage" not in result.capacity
+    assert "ephemeral-storage" not in result.total_reserved
 
 
 def test_devices_that_do_not_work_are_capacity_only() -> None:
-    found = node_resources(MACHINE, 0, NO_THRESHOLDS, {"example.com/gpu": (4, 3)})
-    assert (str(found.capacity["example.com/gpu"]), str(found.allocatable["example.com/gpu"])) == ("4", "3")
-    (gpus,) = (row for row in found.derivations if row.resource == "example.com/gpu")
+    result = node_resources(MACHINE, 0, NO_THRESHOLDS, {"example.com/gpu": (4, 3)})
+    assert (str(result.capacity["example.com/gpu"]), str(result.allocatable["example.com/gpu"])) == ("4", "3")
+    (gpus,) = (row for row in result.derivations if row.resource == "example.com/gpu")
     assert str(gpus.unavailable) == "1"
 
 

@@ -47,10 +47,10 @@ def test_an_empty_path_or_endpoint_is_only_met_before_defaulting() -> None:
 
 
 def test_all_that_is_wrong_is_told_stage_after_stage() -> None:
-    found = complete_config(
+    result = complete_config(
         config("{maxPods: -1, podsPerCore: -2, kubeReserved: {x: '1'}, featureGates: {Nope: true}}")
     )
-    assert [(fault.stage, fault.path) for fault in found.faults] == [
+    assert [(fault.stage, fault.path) for fault in result.faults] == [
         (ConfigStage.GATES, "featureGates"),
         (ConfigStage.VALIDATION, "maxPods"),
         (ConfigStage.VALIDATION, "podsPerCore"),
@@ -66,7 +66,7 @@ def test_reserved_cpus_are_checked_against_the_machine_if_there_is_one() -> None
 
 
 def test_a_zero_that_was_written_means_the_default() -> None:
-    found = defaulted(
+    kubelet_configuration = defaulted(
         config(
             "{maxPods: 0, evictionPressureTransitionPeriod: 0s, topologyManagerPolicy: '', imageMinimumGCAge: 0s,"
             " authentication: {webhook: {cacheTTL: 0s}}, authorization: {mode: '', webhook: {cacheAuthorizedTTL: 0s}},"
@@ -75,13 +75,19 @@ def test_a_zero_that_was_written_means_the_default() -> None:
         DEFAULT_GATES,
     )
     default = defaulted(KubeletConfiguration(), DEFAULT_GATES)
-    assert found.max_pods == 110
-    assert str(found.eviction_pressure_transition_period) == "5m0s"
-    assert found.topology_manager_policy == "none"
-    assert (found.authentication, found.authorization) == (default.authentication, default.authorization)
-    assert found.logging == default.logging
+    assert kubelet_configuration.max_pods == 110
+    assert str(kubelet_configuration.eviction_pressure_transition_period) == "5m0s"
+    assert kubelet_configuration.topology_manager_policy == "none"
+    assert (kubelet_configuration.authentication, kubelet_configuration.authorization) == (
+        default.authentication,
+        default.authorization,
+    )
+    assert kubelet_configuration.logging == default.logging
     # A zero that can be told from none stays.
-    assert (found.pod_pids_limit, found.image_gc_low_threshold_percent) == (0, 0)
+    assert (kubelet_configuration.pod_pids_limit, kubelet_configuration.image_gc_low_threshold_percent) == (
+        0,
+        0,
+    )
 
 
 def test_default_thresholds_go_when_any_is_given_unless_they_are_merged() -> None:
@@ -96,9 +102,9 @@ def test_default_thresholds_go_when_any_is_given_unless_they_are_merged() -> Non
 
 
 def test_reports_follow_the_status_where_only_that_is_set() -> None:
-    found = defaulted(config("{nodeStatusUpdateFrequency: 7s}"), DEFAULT_GATES)
-    assert str(found.node_status_report_frequency) == "7s"
-    assert found.node_status_update_frequency == Duration.seconds(7)
+    kubelet_configuration = defaulted(config("{nodeStatusUpdateFrequency: 7s}"), DEFAULT_GATES)
+    assert str(kubelet_configuration.node_status_report_frequency) == "7s"
+    assert kubelet_configuration.node_status_update_frequency == Duration.seconds(7)
 
 
 def test_images_are_pulled_one_by_one_unless_several_are_allowed() -> None:
@@ -108,6 +114,6 @@ def test_images_are_pulled_one_by_one_unless_several_are_allowed() -> None:
 
 def test_features_that_are_off_bring_no_defaults() -> None:
     off = resolve_gates({"KubeletCrashLoopBackOffMax": False, "KubeletEnsureSecretPulledImages": False}).gates
-    found = defaulted(KubeletConfiguration(), off)
-    assert found.crash_loop_back_off.max_container_restart_period is None
-    assert found.image_pull_credentials_verification_policy == ""
+    kubelet_configuration = defaulted(KubeletConfiguration(), off)
+    assert kubelet_configuration.crash_loop_back_off.max_container_restart_period is None
+    assert kubelet_configuration.image_pull_credentials_verification_policy == ""

@@ -28,17 +28,19 @@ NOT_ROOT = """
 
 
 def contexts(words: list[str]) -> tuple[Pod, Container]:
-    found: dict[str, dict[str, Any]] = {"pod": {}, "own": {}}
-    where = found["pod"]
+    document: dict[str, dict[str, Any]] = {"pod": {}, "own": {}}
+    where = document["pod"]
     for word in words:
         name, _, value = word.partition("=")
-        if name in found:
-            where = found[name]
+        if name in document:
+            where = document[name]
         elif name == "allowed":
             where["runAsNonRoot"] = False
         else:
             where[name] = int(value) if value else True
-    return a_pod("web", securityContext=found["pod"]), Container(name="main", security_context=found["own"])
+    return a_pod("web", securityContext=document["pod"]), Container(
+        name="main", security_context=document["own"]
+    )
 
 
 @pytest.mark.parametrize("line", NOT_ROOT.strip().splitlines())
@@ -46,8 +48,8 @@ def test_run_as_non_root_is_enforced(line: str) -> None:
     told, _, wanted = line.partition("->")
     words, _, user = told.partition("user ")
     pod, container = contexts(words.split())
-    found = run_as_non_root_violation(pod, container, (int(user), ""))
-    assert found == (f"{wanted.strip()} {WHERE}" if wanted.strip() else "")
+    text = run_as_non_root_violation(pod, container, (int(user), ""))
+    assert text == (f"{wanted.strip()} {WHERE}" if wanted.strip() else "")
 
 
 def test_a_containers_security_context_overrides_its_pods() -> None:
@@ -77,11 +79,11 @@ def test_a_process_keeps_what_is_not_dropped(line: str) -> None:
     names: dict[str, list[str]] = {"add": [], "drop": []}
     for kind, name in (word.split("=") for word in told.split() if "=" in word):
         names[kind].append(name)
-    found = container_privileges(
+    capabilities = container_privileges(
         Container(security_context={"capabilities": names, "privileged": "privileged" in told})
     ).capabilities
     every = set(CAPABILITIES)
-    kept = None if found is None else {CAPABILITIES[number] for number in found}
+    kept = None if capabilities is None else {CAPABILITIES[number] for number in capabilities}
     assert kept == {
         "all": None,
         "none": set(),
@@ -123,8 +125,8 @@ IMPOSSIBLE = [
 def test_settings_that_a_process_ignores_are_reported(
     spec: dict[str, Any], own: dict[str, Any], begins: str
 ) -> None:
-    (found,) = unsupported_settings(a_pod(**spec), Container(security_context=own))
-    assert found.partition(":")[0] == begins
+    (unsupported_setting,) = unsupported_settings(a_pod(**spec), Container(security_context=own))
+    assert unsupported_setting.partition(":")[0] == begins
 
 
 def test_settings_without_effect_on_a_process_are_accepted() -> None:

@@ -62,8 +62,8 @@ NO_NAMES = [
 
 @pytest.mark.parametrize(("text", "why"), NO_NAMES)
 def test_invalid_image_names_are_refused(text: str, why: str) -> None:
-    found = parse_image_name(text)
-    assert found == InvalidImageName(f'couldn\'t parse image name "{text}": {why}')
+    image_name = parse_image_name(text)
+    assert image_name == InvalidImageName(f'couldn\'t parse image name "{text}": {why}')
     refusal = invalid_image_name(text, InvalidImageName("no"))
     assert (refusal.reason, refusal.message) == (
         "InvalidImageName",
@@ -119,14 +119,20 @@ def record(id_: str, *, seen: int = 0, used: int = 0, pinned: bool = False, mib:
 
 
 def by_id(*records: ImageRecord) -> dict[str, ImageRecord]:
-    return {one.id: one for one in records}
+    return {record.id: record for record in records}
 
 
 def test_image_records_follow_detection_use_and_removal() -> None:
     first = updated_image_records({}, [("a", 1, False), ("b", 2, True)], frozenset("a"), 5)
-    assert [(one.first_seen_ns, one.last_used_ns) for one in first.values()] == [(5, 5), (5, 0)]
+    assert [(image_record.first_seen_ns, image_record.last_used_ns) for image_record in first.values()] == [
+        (5, 5),
+        (5, 0),
+    ]
     second = updated_image_records(first, [("a", 1, False), ("c", 3, False)], frozenset("c"), 9)
-    assert [(one.id, one.first_seen_ns, one.last_used_ns) for one in second.values()] == [
+    assert [
+        (image_record.id, image_record.first_seen_ns, image_record.last_used_ns)
+        for image_record in second.values()
+    ] == [
         ("a", 5, 5),
         ("c", 9, 9),
     ]
@@ -146,9 +152,9 @@ ROOM = """
 def test_from_the_high_threshold_space_is_freed_down_to_the_low_one(line: str) -> None:
     _, used, _, capacity, _, percent, wanted = line.split()
     room = (int(capacity) * MIB, (int(capacity) - int(used)) * MIB)
-    found = image_gc_plan(by_id(record("a", seen=9)), frozenset(), room, ImageGCPolicy(), (NOW, 0))
-    assert (found.used_percent, found.bytes_to_free) == (int(percent), int(wanted) * MIB)
-    assert [candidate.id for candidate in found.candidates] == (["a"] if int(wanted) else [])
+    result = image_gc_plan(by_id(record("a", seen=9)), frozenset(), room, ImageGCPolicy(), (NOW, 0))
+    assert (result.used_percent, result.bytes_to_free) == (int(percent), int(wanted) * MIB)
+    assert [candidate.id for candidate in result.candidates] == (["a"] if int(wanted) else [])
 
 
 def test_least_recently_used_images_are_removed_first_and_some_never() -> None:
@@ -161,8 +167,8 @@ def test_least_recently_used_images_are_removed_first_and_some_never() -> None:
         record("used", seen=9, used=9),
         record("pinned", seen=9, pinned=True),
     )
-    found = image_gc_plan(known, frozenset({"used"}), (100 * MIB, 0), ImageGCPolicy(), (NOW, 0))
-    assert [candidate.id for candidate in found.candidates] == ["never", "older", "same", "later"]
+    result = image_gc_plan(known, frozenset({"used"}), (100 * MIB, 0), ImageGCPolicy(), (NOW, 0))
+    assert [candidate.id for candidate in result.candidates] == ["never", "older", "same", "later"]
     assert [image.id for image in unused_images(known, frozenset({"used"}), ImageGCPolicy(), NOW)] == [
         "never",
         "older",
@@ -175,9 +181,9 @@ def test_outdated_images_are_removed_even_with_free_space() -> None:
     policy = ImageGCPolicy(max_age_ns=60 * MINUTE)
     known = by_id(record("old", seen=99, used=61), record("young", seen=99, used=60), record("never", seen=1))
     room = (100 * MIB, 90 * MIB)
-    found = image_gc_plan(known, frozenset(), room, policy, (NOW, NOW - 61 * MINUTE))
-    assert [one.id for one in found.outdated] == ["never", "old"]
-    assert not found.candidates
+    result = image_gc_plan(known, frozenset(), room, policy, (NOW, NOW - 61 * MINUTE))
+    assert [image_record.id for image_record in result.outdated] == ["never", "old"]
+    assert not result.candidates
     too_early = image_gc_plan(known, frozenset(), room, policy, (NOW, NOW - 60 * MINUTE))
     assert not too_early.outdated
 
@@ -185,8 +191,11 @@ def test_outdated_images_are_removed_even_with_free_space() -> None:
 def test_outdated_images_are_not_removed_twice() -> None:
     policy = ImageGCPolicy(max_age_ns=60 * MINUTE)
     known = by_id(record("old", seen=99, used=61), record("young", seen=99, used=2))
-    found = image_gc_plan(known, frozenset(), (100 * MIB, 0), policy, (NOW, 0))
-    assert ([one.id for one in found.outdated], [candidate.id for candidate in found.candidates]) == (
+    result = image_gc_plan(known, frozenset(), (100 * MIB, 0), policy, (NOW, 0))
+    assert (
+        [image_record.id for image_record in result.outdated],
+        [candidate.id for candidate in result.candidates],
+    ) == (
         ["old"],
         ["young"],
     )

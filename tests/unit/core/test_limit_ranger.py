@@ -140,9 +140,9 @@ def test_a_container_keeps_within_its_bounds_or_is_refused(line: str) -> None:
     case, said = (part.strip() for part in line.split(" ->  "))
     bound, requests, limits = (part.strip().removeprefix("-") for part in case.split("|"))
     name, amount = bound.split()
-    one = a_range(of_containers(**{name: texts(amount)}))
-    found = pod_limit_violations(pod(container("app", requests, limits)), one)
-    assert [reason.message() for reason in found] == ([] if said == "-" else [said])
+    limit_range = a_range(of_containers(**{name: texts(amount)}))
+    result = pod_limit_violations(pod(container("app", requests, limits)), limit_range)
+    assert [reason.message() for reason in result] == ([] if said == "-" else [said])
 
 
 # A bound, a request: whether the request is too small. Thousandths count unless one of the three amounts is huge.
@@ -160,18 +160,21 @@ PRECISION = [
 def test_amounts_are_compared_in_thousandths_where_they_fit(
     least: str, request_: str, limit: str | None, too_small: bool
 ) -> None:
-    one = a_range(of_containers(min={"memory": least}))
+    limit_range = a_range(of_containers(min={"memory": least}))
     limits = {"memory": limit} if limit else ""
-    assert bool(pod_limit_violations(pod(container("app", {"memory": request_}, limits)), one)) is too_small
+    assert (
+        bool(pod_limit_violations(pod(container("app", {"memory": request_}, limits)), limit_range))
+        is too_small
+    )
 
 
 def test_a_huge_ratio_is_compared_in_whole_numbers() -> None:
-    one = a_range(of_containers(maxLimitRequestRatio={"cpu": "9223372036854775807"}))
-    assert pod_limit_violations(pod(container("app", "cpu=1m", "cpu=1000")), one) == ()
+    limit_range = a_range(of_containers(maxLimitRequestRatio={"cpu": "9223372036854775807"}))
+    assert pod_limit_violations(pod(container("app", "cpu=1m", "cpu=1000")), limit_range) == ()
 
 
 def test_violations_carry_their_numbers_and_container() -> None:
-    one = a_range(
+    limit_range = a_range(
         of_containers(max={"memory": "1Gi", "cpu": "1"}, maxLimitRequestRatio={"memory": "2"}),
         {"type": "Pod", "max": {"cpu": "1"}},
         {"type": "Planet", "max": {"cpu": "0"}},
@@ -181,8 +184,8 @@ def test_violations_carry_their_numbers_and_container() -> None:
     )
     app = Subject(type="Container", container="app")
     log = Subject(type="Container", container="log", init=True)
-    found = pod_limit_violations(full, one)
-    assert found[0] == OutOfBounds(
+    result = pod_limit_violations(full, limit_range)
+    assert result[0] == OutOfBounds(
         subject=app,
         resource="memory",
         bound=Bound.MAXIMUM,
@@ -190,7 +193,7 @@ def test_violations_carry_their_numbers_and_container() -> None:
         figure=RequestOrLimit.LIMIT,
         observed=Quantity.parse("3Gi"),
     )
-    assert found[1] == RatioTooLarge(
+    assert result[1] == RatioTooLarge(
         subject=app,
         resource="memory",
         enforced=Quantity.parse("2"),
@@ -198,7 +201,7 @@ def test_violations_carry_their_numbers_and_container() -> None:
         limit=Quantity.parse("3Gi"),
         ratio=3.0,
     )
-    assert [reason.subject for reason in found[2:]] == [log, Subject(type="Pod")]
+    assert [reason.subject for reason in result[2:]] == [log, Subject(type="Pod")]
 
 
 # ---------------------------------------------------------------- pods and claims as a whole
@@ -238,8 +241,8 @@ CLAIM = {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"st
 )
 def test_of_a_claim_to_a_volume_the_request_is_bounded(storage: str | None, said: list[str]) -> None:
     claim = a_claim(**({"storage": storage} if storage else {}))
-    one = a_range(CLAIM, of_containers(max={"storage": "0"}))
-    assert [reason.message() for reason in claim_limit_violations(claim, one)] == said
+    limit_range = a_range(CLAIM, of_containers(max={"storage": "0"}))
+    assert [reason.message() for reason in claim_limit_violations(claim, limit_range)] == said
 
 
 # ---------------------------------------------------------------- admission

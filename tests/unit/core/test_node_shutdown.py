@@ -18,11 +18,11 @@ def periods(**configuration: Any) -> tuple[ShutdownPeriod, ...]:
 
 
 def by_priority(*pairs: tuple[int, int]) -> dict[str, Any]:
-    found = [{"priority": priority, "shutdownGracePeriodSeconds": seconds} for priority, seconds in pairs]
-    return {"shutdownGracePeriodByPodPriority": found}
+    items = [{"priority": priority, "shutdownGracePeriodSeconds": seconds} for priority, seconds in pairs]
+    return {"shutdownGracePeriodByPodPriority": items}
 
 
-def shown(groups: tuple[ShutdownGroup, ...]) -> list[tuple[int, int, dict[str, int]]]:
+def group_rows(groups: tuple[ShutdownGroup, ...]) -> list[tuple[int, int, dict[str, int]]]:
     return [(group.priority, group.grace_period_s, dict(group.pod_grace_periods_s)) for group in groups]
 
 
@@ -31,8 +31,8 @@ def test_without_configuration_the_kubelet_has_no_periods() -> None:
 
 
 def test_two_periods_are_ordinary_and_critical_pods() -> None:
-    found = periods(shutdownGracePeriod="30s", shutdownGracePeriodCriticalPods="10s")
-    assert found == (ShutdownPeriod(0, 20), ShutdownPeriod(CRITICAL, 10))
+    result = periods(shutdownGracePeriod="30s", shutdownGracePeriodCriticalPods="10s")
+    assert result == (ShutdownPeriod(0, 20), ShutdownPeriod(CRITICAL, 10))
 
 
 def test_periods_by_priority_are_sorted() -> None:
@@ -44,8 +44,8 @@ def test_periods_by_priority_are_sorted() -> None:
     [(-5, 10), (10, 10), (11, 10), (99, 10), (100, 100), (5000, 100)],
 )
 def test_a_pod_is_in_the_last_group_that_is_not_above_it(priority: int, group: int) -> None:
-    found = shutdown_groups((ShutdownPeriod(10, 1), ShutdownPeriod(100, 1)), [a_pod(priority=priority)])
-    assert [one.priority for one in found] == [group]
+    result = shutdown_groups((ShutdownPeriod(10, 1), ShutdownPeriod(100, 1)), [a_pod(priority=priority)])
+    assert [shutdown_group.priority for shutdown_group in result] == [group]
 
 
 def test_a_pods_grace_period_is_bounded_by_its_group() -> None:
@@ -55,8 +55,8 @@ def test_a_pods_grace_period_is_bounded_by_its_group() -> None:
         a_pod("usual"),
         a_pod("critical", priority=CRITICAL),
     ]
-    found = shutdown_groups((ShutdownPeriod(0, 20), ShutdownPeriod(CRITICAL, 10)), pods)
-    assert shown(found) == [
+    result = shutdown_groups((ShutdownPeriod(0, 20), ShutdownPeriod(CRITICAL, 10)), pods)
+    assert group_rows(result) == [
         (0, 20, {"short": 5, "long": 20, "usual": 20}),
         (CRITICAL, 10, {"critical": 10}),
     ]
@@ -64,4 +64,7 @@ def test_a_pods_grace_period_is_bounded_by_its_group() -> None:
 
 def test_without_periods_pods_keep_their_grace_periods_and_critical_pods_end_last() -> None:
     pods = [a_pod("critical", priority=CRITICAL), a_pod("a", terminationGracePeriodSeconds=5), a_pod("b")]
-    assert shown(shutdown_groups((), pods)) == [(0, 30, {"a": 5, "b": 30}), (CRITICAL, 30, {"critical": 30})]
+    assert group_rows(shutdown_groups((), pods)) == [
+        (0, 30, {"a": 5, "b": 30}),
+        (CRITICAL, 30, {"critical": 30}),
+    ]

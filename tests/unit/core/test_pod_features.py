@@ -48,14 +48,16 @@ TABLE = """
 def test_a_sysctl_must_be_on_the_list_and_in_a_namespace_of_the_pods_own(line: str) -> None:
     sysctl, allowed, host, _, refused = line.split()
     pod = setting(sysctl, **({} if host == "-" else {host: True}))
-    found = forbidden_sysctl(pod, SysctlAllowlist.of(() if allowed == "-" else (allowed,)))
+    sysctl_forbidden = forbidden_sysctl(pod, SysctlAllowlist.of(() if allowed == "-" else (allowed,)))
     name, _, namespace = refused.partition(":")
-    assert found == (None if refused == "-" else SysctlForbidden(sysctl=name, host_namespace=namespace))
+    assert sysctl_forbidden == (
+        None if refused == "-" else SysctlForbidden(sysctl=name, host_namespace=namespace)
+    )
 
 
 def test_the_first_forbidden_sysctl_is_the_one_named() -> None:
-    found = forbidden_sysctl(setting("net.ipv4.tcp_rmem", "vm.a", "vm.b"), SysctlAllowlist.of())
-    assert found == SysctlForbidden(sysctl="vm.a")
+    sysctl_forbidden = forbidden_sysctl(setting("net.ipv4.tcp_rmem", "vm.a", "vm.b"), SysctlAllowlist.of())
+    assert sysctl_forbidden == SysctlForbidden(sysctl="vm.a")
 
 
 def test_patterns_without_a_namespace_are_kept_as_unknown() -> None:

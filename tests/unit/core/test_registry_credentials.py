@@ -13,7 +13,7 @@ from nodewright.kubernetes.namespace_objects import Secret
 WHO = {"username": "ann", "password": "secret"}
 
 
-def found(image: str, *places: str) -> list[str]:
+def matching_registries(image: str, *places: str) -> list[str]:
     return [
         login.registry for login in matching_logins([RegistryLogin(place, "", "") for place in places], image)
     ]
@@ -35,7 +35,7 @@ def found(image: str, *places: str) -> list[str]:
 def test_logins_match_the_registry_of_an_image(
     image: str, places: tuple[str, ...], expected: list[str]
 ) -> None:
-    assert found(image, *places) == expected
+    assert matching_registries(image, *places) == expected
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ class Rude:
 
     def preferred(self, request: bytes, _context: grpc.ServicerContext) -> bytes:
         """The last of those available."""
-        (asked,) = texts(request, 1)
-        return text(1, text(1, max(texts(asked, 1))))
+        (content,) = texts(request, 1)
+        return text(1, text(1, max(texts(content, 1))))
 
     def allocate(self, request: bytes, _context: grpc.ServicerContext) -> bytes:
         """A variable; or the end of everything; or nothing, ever."""
@@ -74,8 +74,8 @@ class Rude:
             os._exit(1)
         if self.how == "silent":
             threading.Event().wait()
-        (asked,) = texts(request, 1)
-        ids = b",".join(texts(asked, 1))
+        (content,) = texts(request, 1)
+        ids = b",".join(texts(content, 1))
         say(f"allocate {ids.decode()}")
         return text(1, text(1, text(1, "DEVICES") + text(2, ids)))
 

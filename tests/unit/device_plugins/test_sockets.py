@@ -78,17 +78,17 @@ class Home:
 async def home() -> AsyncIterator[Home]:
     # Paths of sockets are short: those that pytest makes are not.
     with tempfile.TemporaryDirectory() as place:
-        found = Home(Path(place) / "plugins")
-        async with found.bench:
-            await found.door.start()
-            finding = asyncio.create_task(found.registry.run())
+        home = Home(Path(place) / "plugins")
+        async with home.bench:
+            await home.door.start()
+            finding = asyncio.create_task(home.registry.run())
             try:
-                yield found
+                yield home
             finally:
                 finding.cancel()
                 await asyncio.gather(finding, return_exceptions=True)
-                await found.door.stop()
-                await found.plugins.close()
+                await home.door.stop()
+                await home.plugins.close()
 
 
 @asynccontextmanager
@@ -241,15 +241,15 @@ async def test_a_rejected_plugin_in_the_registry_gets_the_reason() -> None:
         await here.until(here.registry.directory.is_dir)
         words = [str(REFERENCE), "--registry", str(here.registry.directory), "--resource", "nothing", "gpu-0"]
         async with plugin(*words) as process:
-            said = (
+            text = (
                 "RegisterPlugin error -- plugin validation failed with err: invalid name of device plugin socket: "
                 'the ResourceName "nothing" is invalid'
             )
-            assert await line(process) == f"not registered: {said}"
-            await here.until(lambda: said in here.tells("DevicePluginRefused"))
+            assert await line(process) == f"not registered: {text}"
+            await here.until(lambda: text in here.tells("DevicePluginRefused"))
             # It is asked again, and told of once.
-            assert await line(process) == f"not registered: {said}"
-            assert here.tells("DevicePluginRefused").count(said) == 1
+            assert await line(process) == f"not registered: {text}"
+            assert here.tells("DevicePluginRefused").count(text) == 1
         assert here.capacity() == {}
 
 
@@ -278,9 +278,9 @@ async def test_invalid_or_silent_registry_sockets_delay_no_other_plugin() -> Non
 @async_test
 async def test_callers_that_talk_nonsense_are_hung_up_on_and_others_heard() -> None:
     async with home() as here:
-        for said in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096, b""):
+        for content in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096, b""):
             reader, writer = await asyncio.open_unix_connection(here.directory / "kubelet.sock")
-            writer.write(said)
+            writer.write(content)
             writer.write_eof()
             async with asyncio.timeout(15):
                 await reader.read()

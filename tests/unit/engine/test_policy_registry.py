@@ -18,7 +18,7 @@ def picks(request):
 '''
 
 
-def written(folder: Path, text: str, name: str = "mine.py") -> str:
+def write_module(folder: Path, text: str, name: str = "mine.py") -> str:
     path = folder / name
     path.write_text(text)
     return str(path)
@@ -31,24 +31,26 @@ def faults(*files: str) -> list[str]:
 
 
 def test_policies_of_files_are_added_to_the_built_in_ones(tmp_path: Path) -> None:
-    registry = load_policies([written(tmp_path, PICKER.format(name="mine"))])
+    registry = load_policies([write_module(tmp_path, PICKER.format(name="mine"))])
     assert [policy.name for policy in registry.of_kind(CPUPicker)] == ["mine", "whole-caches"]
     assert registry.find(CPUPicker, "mine", source="--cpu-picker").description == "Any."
     assert registry.find(TopologyPolicy, "pod-wish", source="--topology-policy") is annotated_policy
 
 
 def test_a_file_that_only_imports_a_built_in_policy_defines_none(tmp_path: Path) -> None:
-    assert faults(written(tmp_path, "from nodewright.policies import annotated_policy")) == [
+    assert faults(write_module(tmp_path, "from nodewright.policies import annotated_policy")) == [
         "FILE: defines no policy"
     ]
 
 
 def test_a_policy_name_is_unique(tmp_path: Path) -> None:
-    first = written(tmp_path, PICKER.format(name="whole-caches"))
+    first = write_module(tmp_path, PICKER.format(name="whole-caches"))
     assert faults(first) == [
         'FILE: Invalid value: "whole-caches": nodewright already defines a CPU picker of this name'
     ]
-    first_file, second_file = (written(tmp_path, PICKER.format(name="mine"), f"{name}.py") for name in "ab")
+    first_file, second_file = (
+        write_module(tmp_path, PICKER.format(name="mine"), f"{name}.py") for name in "ab"
+    )
     (fault,) = faults(second_file, first_file)
     assert fault.endswith("FILE already defines a CPU picker of this name")
 
@@ -65,11 +67,11 @@ def test_a_policy_name_is_unique(tmp_path: Path) -> None:
     ],
 )
 def test_a_failure_in_a_file_names_the_line(tmp_path: Path, text: str, expected: str) -> None:
-    assert faults(written(tmp_path, text))[0].startswith(expected)
+    assert faults(write_module(tmp_path, text))[0].startswith(expected)
 
 
 def test_other_files_are_rejected(tmp_path: Path) -> None:
-    assert faults(written(tmp_path, "", "policies.txt")) == ["FILE: is not a Python file (*.py)"]
+    assert faults(write_module(tmp_path, "", "policies.txt")) == ["FILE: is not a Python file (*.py)"]
     assert faults(str(tmp_path / "none.py")) == ["FILE: is not a file"]
 
 
@@ -93,7 +95,7 @@ def test_an_unknown_name_is_reported_with_the_known_ones(
 def test_installed_packages_provide_policies_by_entry_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written(tmp_path, PICKER.format(name="theirs"), "their_policies.py")
+    write_module(tmp_path, PICKER.format(name="theirs"), "their_policies.py")
     metadata_folder = tmp_path / "theirs-1.0.dist-info"
     metadata_folder.mkdir()
     (metadata_folder / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")

@@ -21,7 +21,7 @@ from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading
 
 
-def told(
+def forecast_of(
     *pods: Pod, usage: StatsSummary, hard: dict[str, str], signal: Signal | None = None, disks: NodeFilesystems | None = None,
     **kubelet: Any,
 ) -> NodeEvictionForecast:  # fmt: skip
@@ -32,8 +32,8 @@ def told(
 
 def test_processes_are_counted_and_not_requested() -> None:
     usage = a_reading(a_pod_usage("a", processes=90), a_pod_usage("b", processes=50), pids="5/200")
-    found = told(a_pod("a"), a_pod("b"), usage=usage, hard={"pid.available": "40"})
-    text = evict_text(found, wide=True)
+    forecast = forecast_of(a_pod("a"), a_pod("b"), usage=usage, hard={"pid.available": "40"})
+    text = evict_text(forecast, wide=True)
     assert (
         "1      default/a   BestEffort   0          90     -          -         -      now       more processes"
         in text
@@ -47,7 +47,7 @@ def test_for_inodes_a_request_in_bytes_is_subtracted() -> None:
         a_pod_usage("a", rootfs="0/900"), a_pod_usage("b", rootfs="0/950"), nodefs_inodes="10/1000000"
     )
     pods = (a_pod("a"), a_pod("b", "ephemeral-storage=1Mi"))
-    text = evict_text(told(*pods, usage=usage, hard={"nodefs.inodesFree": "500"}))
+    text = evict_text(forecast_of(*pods, usage=usage, hard={"nodefs.inodesFree": "500"}))
     assert (
         "default/a is evicted before default/b: its usage minus its request is larger, 900 and -1047626."
         in text
@@ -61,64 +61,64 @@ def test_for_inodes_a_request_in_bytes_is_subtracted() -> None:
 def test_minimum_reclaim_holds_a_threshold_that_is_not_met() -> None:
     usage = a_reading(a_pod_usage("a", "100Mi"), memory="450Mi/16Gi")
     reclaim: dict[str, Any] = {"evictionMinimumReclaim": {"memory.available": "1Gi"}}
-    found = told(a_pod("a"), usage=usage, hard={"memory.available": "500Mi"}, **reclaim)
-    (threshold, *_) = plain_value(eviction_report(found))["thresholds"]
+    forecast = forecast_of(a_pod("a"), usage=usage, hard={"memory.available": "500Mi"}, **reclaim)
+    (threshold, *_) = plain_value(eviction_report(forecast))["thresholds"]
     assert (threshold["amount"], threshold["relievedAt"]) == (500 << 20, 1524 << 20)
     assert (
         "1 pod is evicted, and memory.available is still too low: all remaining pods are critical:"
-        in evict_text(found)
+        in evict_text(forecast)
     )
 
 
 def test_one_of_several_met_thresholds_is_chosen_at_random() -> None:
     usage = a_reading(a_pod_usage("a", rootfs="90Gi/9"), nodefs="1Gi/100Gi", pids="1/100")
-    found = told(a_pod("a"), usage=usage, hard={"nodefs.available": "5Gi", "pid.available": "5"})
-    text = evict_text(found)
+    forecast = forecast_of(a_pod("a"), usage=usage, hard={"nodefs.available": "5Gi", "pid.available": "5"})
+    text = evict_text(forecast)
     assert (
         "The kubelet acts on one of several thresholds at random: nodefs.available here, or pid.available"
         in text
     )
-    assert plain_value(eviction_report(found))["atRandom"] == ["pid.available"]
+    assert plain_value(eviction_report(forecast))["atRandom"] == ["pid.available"]
 
 
 def test_a_node_without_thresholds_or_pods_says_so() -> None:
     off = {"memory.available": "0%"}
-    text = evict_text(told(usage=a_reading(), hard=off))
+    text = evict_text(forecast_of(usage=a_reading(), hard=off))
     assert text.startswith("No thresholds are configured: pods are evicted only for limits on local storage.")
     assert "The node has no pods." in text
 
 
 def test_no_pod_is_evicted_where_all_are_critical() -> None:
     usage = a_reading(a_pod_usage("a", "1Gi"), memory="1Mi/16Gi")
-    found = told(a_pod("a", priority=2_000_000_000), usage=usage, hard={"memory.available": "1Gi"})
-    assert "No pod can be evicted: all remaining pods are critical." in evict_text(found)
-    assert found.evicts
+    forecast = forecast_of(a_pod("a", priority=2_000_000_000), usage=usage, hard={"memory.available": "1Gi"})
+    assert "No pod can be evicted: all remaining pods are critical." in evict_text(forecast)
+    assert forecast.evicts
 
 
 def test_a_crash_is_reported_with_the_evictions_before_it() -> None:
     limited = [{"name": "data", "emptyDir": {"sizeLimit": "1Gi"}}]
     usage = a_reading(a_pod_usage("a", data="2Gi/1"), a_pod_usage("b", data=""))
-    found = told(
+    forecast = forecast_of(
         a_pod("a", volumes=limited),
         a_pod("b", volumes=limited),
         usage=usage,
         hard={"memory.available": "1Mi"},
     )
-    text = evict_text(found)
+    text = evict_text(forecast)
     assert "the kubelet crashes: volume data of default/b has no usedBytes in its stats." in text
     assert "1 pod is evicted before the kubelet's eviction manager stops:" in text
-    assert plain_value(eviction_report(found))["stopped"]["type"] == "VolumeUseMissing"
+    assert plain_value(eviction_report(forecast))["stopped"]["type"] == "VolumeUseMissing"
 
 
 def test_long_lists_are_cut_unless_all_is_wanted() -> None:
     names = [f"pod-{at:02}" for at in range(25)]
     usage = a_reading(*(a_pod_usage(name, "1Mi") for name in names), memory="1Mi/16Gi")
-    found = told(*map(a_pod, names), usage=usage, hard={"memory.available": "1Gi"})
-    text = evict_text(found)
+    forecast = forecast_of(*map(a_pod, names), usage=usage, hard={"memory.available": "1Gi"})
+    text = evict_text(forecast)
     assert "and 5 more (-o wide)" in text
     assert "- and 15 more (-o wide)" in text
-    assert "more (-o wide)" not in evict_text(found, wide=True)
-    fraction = told(
+    assert "more (-o wide)" not in evict_text(forecast, wide=True)
+    fraction = forecast_of(
         a_pod("a", "memory=500m"), usage=a_reading(a_pod_usage("a", "1")), hard={"memory.available": "1"}
     )
     assert plain_value(eviction_report(fraction))["ranking"][0]["over"] == 0.5
@@ -130,7 +130,7 @@ def test_swap_of_pods_is_listed_largest_first() -> None:
 
     usage = a_reading(use("a", 1 << 20), use("b", 1 << 30))
     usage = replace(usage, node=replace(usage.node, swap=SwapStats(swap_usage_bytes=1 << 30)))
-    text = evict_text(told(a_pod("a"), usage=usage, hard={"memory.available": "1Mi"}), wide=True)
+    text = evict_text(forecast_of(a_pod("a"), usage=usage, hard={"memory.available": "1Mi"}), wide=True)
     assert text.splitlines()[-3:] == [
         "swap: 1Gi used (not considered by eviction)",
         "swap of default/b: 1Gi",
@@ -151,6 +151,6 @@ STATIC = {"kubernetes.io/config.source": "file"}
 def test_a_deciding_key_is_a_sentence(annotations: dict[str, str], scheduler: str, kubelet: str) -> None:
     pod = a_pod("a")
     pod = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
-    (one,) = condition_effects((NodeCondition.PID_PRESSURE,), pod)
-    assert scheduler in scheduler_effect(one)
-    assert kubelet in kubelet_effect(one)
+    (condition_effect,) = condition_effects((NodeCondition.PID_PRESSURE,), pod)
+    assert scheduler in scheduler_effect(condition_effect)
+    assert kubelet in kubelet_effect(condition_effect)

@@ -27,9 +27,9 @@ SPLIT = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-nod
 
 
 def a_pod(cpus: str, name: str = "probe", **spec: Any) -> Pod:
-    asked = {"cpu": Quantity.parse(cpus), "memory": Quantity.parse("1Gi")}
+    document = {"cpu": Quantity.parse(cpus), "memory": Quantity.parse("1Gi")}
     container = Container(
-        name="main", image="main", resources=ResourceRequirements(requests=asked, limits=asked)
+        name="main", image="main", resources=ResourceRequirements(requests=document, limits=document)
     )
     return Pod(ObjectMeta(name=name, namespace="default", uid=name), PodSpec(containers=(container,), **spec))
 
@@ -56,8 +56,12 @@ def test_resources_on_two_numa_nodes_are_stranded_for_pods_that_need_one() -> No
     node = a_node(SPLIT)
     held = record(node, a_pod("2", "a"), a_pod("6", "b"), a_pod("4", "c"))
     assert free_cpus_by_numa(held.state) == (0, 4)
-    (found,) = capacity_by_shape([held], a_pod("3"))
-    assert (found.capacity.admitted, found.capacity.by_free_amounts, found.capacity.stranded) == (1, 1, 0)
+    (shape_capacity,) = capacity_by_shape([held], a_pod("3"))
+    assert (
+        shape_capacity.capacity.admitted,
+        shape_capacity.capacity.by_free_amounts,
+        shape_capacity.capacity.stranded,
+    ) == (1, 1, 0)
     (wide,) = capacity_by_shape([record(node, a_pod("6", "a"), a_pod("6", "b"))], a_pod("4"))
     assert (wide.capacity.admitted, wide.capacity.by_free_amounts, wide.capacity.stranded) == (0, 1, 1)
     assert type(wide.capacity.because).__name__ == "NoCommonNUMA"
@@ -65,10 +69,14 @@ def test_resources_on_two_numa_nodes_are_stranded_for_pods_that_need_one() -> No
 
 def test_equal_nodes_have_equal_capacity_and_all_are_counted() -> None:
     node = a_node({})
-    found = total_capacity(
+    remaining_capacity = total_capacity(
         capacity_by_shape([record(node), record(node), record(node, a_pod("10", "a"))], a_pod("4"))
     )
-    assert (found.nodes, found.admitted, found.by_free_amounts) == (3, 4 + 4 + 1, 9)
+    assert (remaining_capacity.nodes, remaining_capacity.admitted, remaining_capacity.by_free_amounts) == (
+        3,
+        4 + 4 + 1,
+        9,
+    )
 
 
 def test_infeasible_nodes_have_no_capacity() -> None:

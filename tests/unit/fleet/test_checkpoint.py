@@ -49,7 +49,7 @@ def stopping_after(count: int) -> Callable[[Progress], bool]:
     return watch
 
 
-def told(result: FleetResult) -> Any:
+def comparable(result: FleetResult) -> Any:
     """Everything but how often answers were remembered."""
     states = [(node.pods, node.state.held, node.placed_pods, node.refused_pods) for node in result.nodes]
     return result.pods, result.samples, result.refusals, states, result.placements, result.ended_s
@@ -67,7 +67,7 @@ def test_an_interrupted_run_continues(tmp_path: Path, retry: Retry, count: int) 
     assert not broken.complete
     assert checkpoint.path.exists()
     after = run(*fleet(), options, checkpoint=checkpoint)
-    assert told(after) == told(whole)
+    assert comparable(after) == comparable(whole)
     assert after.complete
     assert not checkpoint.path.exists()
 
@@ -247,4 +247,4 @@ def test_a_run_with_usage_devices_and_memory_continues(tmp_path: Path) -> None:
     assert whole.evictions
     for stop_after in range(2):
         run(nodes, pods, watch=stopping_after(stop_after), checkpoint=checkpoint)
-    assert told(run(nodes, pods, checkpoint=checkpoint)) == told(whole)
+    assert comparable(run(nodes, pods, checkpoint=checkpoint)) == comparable(whole)

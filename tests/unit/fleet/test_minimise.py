@@ -16,16 +16,19 @@ SMALL, LARGE = (FleetNode(name=name, profile=NodeProfile()) for name in ("small"
 
 
 def a_pod(milli: int) -> Pod:
-    asked = ResourceRequirements(requests={"cpu": Quantity.of_milli(milli)})
-    return Pod(ObjectMeta(name=str(milli)), PodSpec(containers=(Container(name="main", resources=asked),)))
+    resource_requirements = ResourceRequirements(requests={"cpu": Quantity.of_milli(milli)})
+    return Pod(
+        ObjectMeta(name=str(milli)),
+        PodSpec(containers=(Container(name="main", resources=resource_requirements),)),
+    )
 
 
 def held_by(capacity: dict[str, int], work: int) -> "tuple[tuple[int, ...], int]":
     def holds(nodes: Sequence[FleetNode]) -> int:
         return max(work - sum(capacity[node.name.partition("-")[0]] for node in nodes), 0)
 
-    found = minimum_nodes((SMALL, LARGE), holds, bound=1, maximum=1000)
-    return found.counts, found.runs
+    result = minimum_nodes((SMALL, LARGE), holds, bound=1, maximum=1000)
+    return result.counts, result.runs
 
 
 @pytest.mark.parametrize(("work", "counts"), [(1, (1, 0)), (10, (0, 1)), (11, (0, 2)), (995, (0, 100))])
@@ -40,13 +43,13 @@ def test_kinds_are_mixed_where_none_is_sufficient_alone() -> None:
         names = [node.name.partition("-")[0] for node in nodes]
         return int(names.count("small") < 3) + int(names.count("large") < 5)
 
-    found = minimum_nodes((SMALL, LARGE), holds, bound=8, maximum=16)
-    assert (found.counts, found.nodes, found.is_proved_minimal) == ((3, 5), 8, True)
+    result = minimum_nodes((SMALL, LARGE), holds, bound=8, maximum=16)
+    assert (result.counts, result.nodes, result.is_proved_minimal) == ((3, 5), 8, True)
 
 
 def test_a_workload_that_no_nodes_hold_is_reported_and_never_proved() -> None:
-    found = minimum_nodes((SMALL,), lambda _: 1, bound=1, maximum=8)
-    assert (found.counts, found.is_proved_minimal) == ((), False)
+    result = minimum_nodes((SMALL,), lambda _: 1, bound=1, maximum=8)
+    assert (result.counts, result.is_proved_minimal) == ((), False)
 
 
 def test_an_interrupted_search_returns_its_best_result() -> None:
@@ -58,14 +61,19 @@ def test_an_interrupted_search_returns_its_best_result() -> None:
             raise SearchInterruptedError
         return max(10 - len(nodes), 0)
 
-    found = minimum_nodes((SMALL,), holds, bound=1, maximum=100)
+    result = minimum_nodes((SMALL,), holds, bound=1, maximum=100)
     assert tried == [1, 2, 4, 8, 16, 12]
-    assert (found.counts, found.runs, found.is_complete, found.is_proved_minimal) == ((16,), 6, False, False)
+    assert (result.counts, result.runs, result.is_complete, result.is_proved_minimal) == (
+        (16,),
+        6,
+        False,
+        False,
+    )
 
 
 def test_copies_have_unique_names_and_host_names() -> None:
     made = node_copies((SMALL, LARGE), (2, 1))
-    assert [(one.name, one.labels["kubernetes.io/hostname"]) for one in made] == [
+    assert [(fleet_node.name, fleet_node.labels["kubernetes.io/hostname"]) for fleet_node in made] == [
         ("small-0", "small-0"),
         ("small-1", "small-1"),
         ("large-0", "large-0"),
@@ -79,7 +87,10 @@ def test_peaks_are_what_runs_at_one_time() -> None:
         FleetPod(name="b", pod=first, arrives_s=5, runs_s=10),
         FleetPod(name="c", pod=second, arrives_s=10, runs_s=10),
     ]
-    moments = [{one.requests["cpu"]: one.count for one in moment} for moment in peak_demands(pods)]
+    moments = [
+        {pod_demand.requests["cpu"]: pod_demand.count for pod_demand in moment}
+        for moment in peak_demands(pods)
+    ]
     assert {1000: 1, 3000: 1} in moments
 
 

@@ -158,14 +158,16 @@ def test_configuration_files_are_passed_through_unread() -> None:
 def test_of_objects_with_the_same_name_the_last_counts_at_the_first_ones_position() -> None:
     config = "{apiVersion: v1, kind: ConfigMap, metadata: {%s}}"
     text = "\n---\n".join(
-        config % one for one in ("name: a", "name: b", "name: a, labels: {x: why}", "generateName: c")
+        config % text for text in ("name: a", "name: b", "name: a, labels: {x: why}", "generateName: c")
     )
-    found = without_duplicates(
+    inventory = without_duplicates(
         inventory_from_bytes(f"{text}\n---\n{config % 'generateName: c'}".encode(), "f.yaml")
     )
-    assert [obj.manifest.name for obj in found.objects] == ["a", "b", "c", "c"]
-    assert found.objects[0].manifest.object.metadata.labels == {"x": "why"}
-    assert found.warnings == ("ConfigMap default/a is defined more than once; the last definition counts",)
+    assert [obj.manifest.name for obj in inventory.objects] == ["a", "b", "c", "c"]
+    assert inventory.objects[0].manifest.object.metadata.labels == {"x": "why"}
+    assert inventory.warnings == (
+        "ConfigMap default/a is defined more than once; the last definition counts",
+    )
 
 
 UPDATES = """

@@ -126,8 +126,8 @@ def test_the_namespace_given_is_for_objects_that_name_none() -> None:
 
 
 def test_a_name_may_be_generated() -> None:
-    (one,) = loaded(POD.replace("name: %s", "generateName: run-")).workloads
-    assert (one.name, one.pod.full_name) == ("run-0", "default/run-0")
+    (workload,) = loaded(POD.replace("name: %s", "generateName: run-")).workloads
+    assert (workload.name, workload.pod.full_name) == ("run-0", "default/run-0")
 
 
 def test_duplicate_pods_get_unique_uids() -> None:
@@ -251,9 +251,11 @@ overhead: {podFixed: {cpu: 250m}}
 
 
 def test_runtime_classes_count_in_any_file() -> None:
-    found = loaded(POD.replace("spec: {", "spec: {runtimeClassName: vm, ") % "a" + "---" + VM)
-    assert [str((workload.pod.spec.overhead or {})["cpu"]) for workload in found.workloads] == ["250m"]
-    assert not found.skipped
+    loaded_workloads = loaded(POD.replace("spec: {", "spec: {runtimeClassName: vm, ") % "a" + "---" + VM)
+    assert [str((workload.pod.spec.overhead or {})["cpu"]) for workload in loaded_workloads.workloads] == [
+        "250m"
+    ]
+    assert not loaded_workloads.skipped
 
 
 def test_an_unknown_runtime_class_is_a_warning() -> None:

@@ -33,8 +33,8 @@ PLACES = [
 def test_the_position_is_that_of_the_field_or_its_nearest_parent(
     document: int, prefix: str, path: str, place: str
 ) -> None:
-    found = ObjectLocation("f", TEXT, document, documents=3, prefix=prefix).locate(Fault(rule="r", path=path))
-    assert found.source == place
+    fault = ObjectLocation("f", TEXT, document, documents=3, prefix=prefix).locate(Fault(rule="r", path=path))
+    assert fault.source == place
 
 
 def test_faults_in_json_have_positions_too() -> None:

@@ -8,7 +8,9 @@ from nodewright.kubernetes.objects import Pod
 TEMPLATE = {"metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}}, "spec": {"nodeName": "here"}}
 
 
-def made(version: str, kind: str, spec: dict[str, Any], **meta: str) -> tuple[Pod, int | None]:
+def template_and_replicas(
+    version: str, kind: str, spec: dict[str, Any], **meta: str
+) -> tuple[Pod, int | None]:
     value = {"apiVersion": version, "kind": kind, "metadata": {"name": "web", **meta}, "spec": spec}
     if kind == "PodTemplate":
         value = {**value, "template": spec["template"]}
@@ -34,7 +36,7 @@ KINDS: list[tuple[str, str, dict[str, Any], str, int | None, str]] = [
 def test_each_kind_makes_its_pod(
     version: str, kind: str, spec: dict[str, Any], name: str, replicas: int | None, owner: str
 ) -> None:
-    pod, wanted = made(version, kind, spec)
+    pod, wanted = template_and_replicas(version, kind, spec)
     assert (pod.full_name, wanted) == (f"shop/{name}", replicas)
     assert pod.metadata.labels == {"app": "web"}
     assert pod.metadata.annotations == {"a": "b"}
@@ -45,7 +47,7 @@ def test_each_kind_makes_its_pod(
 
 
 def test_pods_of_a_daemon_set_tolerate_node_conditions() -> None:
-    pod, _ = made("apps/v1", "DaemonSet", {"template": TEMPLATE})
+    pod, _ = template_and_replicas("apps/v1", "DaemonSet", {"template": TEMPLATE})
     assert [
         (toleration.key.removeprefix("node.kubernetes.io/"), toleration.effect)
         for toleration in pod.spec.tolerations
@@ -61,7 +63,7 @@ def test_pods_of_a_daemon_set_tolerate_node_conditions() -> None:
 
 def test_daemon_pods_on_the_host_network_also_tolerate_a_missing_network() -> None:
     spec = {"hostNetwork": True, "tolerations": [{"key": "mine", "operator": "Exists"}]}
-    pod, _ = made("apps/v1", "DaemonSet", {"template": {"spec": spec}})
+    pod, _ = template_and_replicas("apps/v1", "DaemonSet", {"template": {"spec": spec}})
     keys = [toleration.key for toleration in pod.spec.tolerations]
     assert keys[0] == "mine"
     assert keys[-1] == "node.kubernetes.io/network-unavailable"
@@ -69,14 +71,17 @@ def test_daemon_pods_on_the_host_network_also_tolerate_a_missing_network() -> No
 
 def test_uids_follow_from_kind_namespace_and_name() -> None:
     spec = {"template": TEMPLATE}
-    first, second = made("apps/v1", "ReplicaSet", spec)[0], made("apps/v1", "ReplicaSet", spec)[0]
+    first, second = (
+        template_and_replicas("apps/v1", "ReplicaSet", spec)[0],
+        template_and_replicas("apps/v1", "ReplicaSet", spec)[0],
+    )
     assert first.uid == second.uid == derived_uid("ReplicaSet/shop/web/0")
-    assert made("apps/v1", "DaemonSet", spec)[0].uid != first.uid
+    assert template_and_replicas("apps/v1", "DaemonSet", spec)[0].uid != first.uid
 
 
 def test_an_owner_that_has_a_uid_keeps_it_unless_something_stands_between() -> None:
-    alone, _ = made("apps/v1", "ReplicaSet", {"template": TEMPLATE}, uid="abc")
-    between, _ = made("apps/v1", "Deployment", {"template": TEMPLATE}, uid="abc")
+    alone, _ = template_and_replicas("apps/v1", "ReplicaSet", {"template": TEMPLATE}, uid="abc")
+    between, _ = template_and_replicas("apps/v1", "Deployment", {"template": TEMPLATE}, uid="abc")
     assert alone.metadata.owner_references[0].uid == "abc"
     assert between.metadata.owner_references[0].uid == derived_uid("ReplicaSet/shop/web")
 

@@ -80,18 +80,18 @@ DEVICES = (
 def counters(version: int, files: Mapping[str, str]) -> CgroupCounters:
     cgroups = FakeCgroups(version)
     cgroups.groups["/a"] = dict(files)
-    found = cgroup_counters(cgroups, "/a")
-    assert found is not None
-    return found
+    result = cgroup_counters(cgroups, "/a")
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize(("version", "files"), [(1, V1), (2, V2)])
 def test_both_versions_count_the_same(version: int, files: Mapping[str, str]) -> None:
-    found = counters(version, files)
-    assert found.memory == MEMORY
-    assert found.devices == DEVICES
+    result = counters(version, files)
+    assert result.memory == MEMORY
+    assert result.devices == DEVICES
     user_ns, system_ns = (200 * TICK_NS, 100 * TICK_NS) if version == 1 else (2 * 10**9, 10**9)
-    assert found.cpu == CPUCounters(
+    assert result.cpu == CPUCounters(
         usage_ns=5 * 10**9,
         user_ns=user_ns,
         system_ns=system_ns,
@@ -102,15 +102,15 @@ def test_both_versions_count_the_same(version: int, files: Mapping[str, str]) ->
         period_us=100_000,
         quota_us=50_000,
     )
-    assert (found.threads, found.max_threads) == (6, 0 if version == 1 else 100)
+    assert (result.threads, result.max_threads) == (6, 0 if version == 1 else 100)
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_the_kernel_does_not_have_is_0(version: int) -> None:
-    found = counters(version, {"cpu.max": "max 100000"})
-    assert found.cpu == CPUCounters()
-    assert found.memory == MemoryCounters()
-    assert (found.devices, found.threads) == ((), 0)
+    result = counters(version, {"cpu.max": "max 100000"})
+    assert result.cpu == CPUCounters()
+    assert result.memory == MemoryCounters()
+    assert (result.devices, result.threads) == ((), 0)
 
 
 def test_a_cgroup_that_does_not_exist_has_no_counters() -> None:

@@ -13,10 +13,10 @@ def test_a_directory_uses_as_much_as_du_reports(tmp_path: Path) -> None:
     (tmp_path / "deep/er/file").write_bytes(b"x" * 100_000)
     os.link(tmp_path / "deep/er/file", tmp_path / "again")
     (tmp_path / "link").symlink_to("/")
-    said = subprocess.run(
+    process = subprocess.run(
         ["du", "-s", "--block-size=1", str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert directory_usage(tmp_path) == (int(said.stdout.split()[0]), 5)
+    assert directory_usage(tmp_path) == (int(process.stdout.split()[0]), 5)
 
 
 def test_a_missing_directory_uses_nothing(tmp_path: Path) -> None:

@@ -53,12 +53,12 @@ def test_available_memory_is_the_unused_memory_and_inactive_files(
     tmp_path: Path, version: int, left_kib: int
 ) -> None:
     gauges = a_machine(tmp_path, version=version)
-    found = signal_observations(StatsSummary(node=gauges.node_stats()))
-    assert found[Signal.MEMORY_AVAILABLE].available.value() == left_kib * KIB
-    assert found[Signal.MEMORY_AVAILABLE].capacity.value() == 1000 * KIB
-    assert found[Signal.ALLOCATABLE_MEMORY_AVAILABLE].available.value() == 2 * MIB
-    assert found[Signal.ALLOCATABLE_MEMORY_AVAILABLE].capacity.value() == 3 * MIB
-    assert found[Signal.PID_AVAILABLE].available.value() == 1000 - 345
+    result = signal_observations(StatsSummary(node=gauges.node_stats()))
+    assert result[Signal.MEMORY_AVAILABLE].available.value() == left_kib * KIB
+    assert result[Signal.MEMORY_AVAILABLE].capacity.value() == 1000 * KIB
+    assert result[Signal.ALLOCATABLE_MEMORY_AVAILABLE].available.value() == 2 * MIB
+    assert result[Signal.ALLOCATABLE_MEMORY_AVAILABLE].capacity.value() == 3 * MIB
+    assert result[Signal.PID_AVAILABLE].available.value() == 1000 - 345
     gauges.close()
 
 

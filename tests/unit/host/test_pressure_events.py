@@ -50,7 +50,7 @@ def grows_in(group: Path, amount: int) -> None:
 
 @pytest.mark.live
 def test_a_cgroup_that_reaches_its_threshold_notifies(group: Path) -> None:
-    async def heard() -> str:
+    async def wait_for_notification() -> str:
         alarms = KernelPressureNotifier(f"/{group.name}")
         try:
             alarms.set_threshold(64 * MIB)
@@ -63,7 +63,7 @@ def test_a_cgroup_that_reaches_its_threshold_notifies(group: Path) -> None:
             alarms.close()
 
     files = len(list(FILES.iterdir()))
-    assert asyncio.run(heard()) == THRESHOLD_NOTIFICATION
+    assert asyncio.run(wait_for_notification()) == THRESHOLD_NOTIFICATION
     assert len(list(FILES.iterdir())) == files
     os.wait()
 
@@ -77,7 +77,7 @@ def test_a_machine_without_notifications_never_notifies(tmp_path: Path) -> None:
     alarms = KernelPressureNotifier("/ours", tmp_path, tmp_path)
     alarms.set_threshold(MIB)
     alarms.set_threshold(None)
-    assert [one.partition(":")[0] for one in alarms.unavailable] == [
+    assert [text.partition(":")[0] for text in alarms.unavailable] == [
         "stalls of the machine",
         THRESHOLD_NOTIFICATION,
     ]
@@ -92,6 +92,6 @@ def test_version_2_is_watched_once_the_cgroup_exists(tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
     alarms.set_threshold(MIB)
     alarms.set_threshold(MIB)
-    names = [one.partition(":")[0] for one in alarms.unavailable]
+    names = [text.partition(":")[0] for text in alarms.unavailable]
     assert names == ["stalls of the machine", "stalls of pods", "events of pods"]
     alarms.close()

@@ -45,7 +45,7 @@ async def an_asker() -> HostProber:
     sandbox = await runtime.run_sandbox(
         PodSandboxConfig(pod=pod, attempt=0, cgroup_parent="", log_directory="")
     )
-    wish = ContainerConfig(
+    container_config = ContainerConfig(
         pod=pod,
         container=pod.spec.containers[0],
         attempt=0,
@@ -54,7 +54,7 @@ async def an_asker() -> HostProber:
         settings=ContainerSettings(),
         cgroup_files=(),
     )
-    await runtime.start_container(await runtime.create_container(sandbox, wish))
+    await runtime.start_container(await runtime.create_container(sandbox, container_config))
     return HostProber(runtime, clock)
 
 
@@ -66,12 +66,12 @@ async def a_server(
     answers: Answers, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[int, list[str]]]:
     """A server with given responses; its port, and the requests that it received."""
-    asked: list[str] = []
+    texts: list[str] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            asked.append(head.decode())
+            texts.append(head.decode())
             writer.write(answers(head))
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
@@ -81,10 +81,10 @@ async def a_server(
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
-        yield server.sockets[0].getsockname()[1], asked
+        yield server.sockets[0].getsockname()[1], texts
 
 
-async def asked(handler: Mapping[str, Any], timeout_s: float = 5) -> tuple[bool, str]:
+async def probe(handler: Mapping[str, Any], timeout_s: float = 5) -> tuple[bool, str]:
     return await (await an_asker()).probe(handler, "main-web-0", "127.0.0.1", timeout_s)
 
 
@@ -92,7 +92,7 @@ async def http(answers: Answers | bytes, **told: Any) -> tuple[bool, str]:
     """The result of a probe of such a server; PORT replaces its port."""
     given = answers if callable(answers) else lambda _: answers
     async with a_server(given) as (port, _):
-        is_good, said = await asked({"httpGet": {"path": "/health", **told, "port": port}})
+        is_good, said = await probe({"httpGet": {"path": "/health", **told, "port": port}})
         return is_good, said.replace(str(port), "PORT")
 
 
@@ -142,7 +142,7 @@ async def test_redirects_on_the_same_host_are_followed_a_few_times() -> None:
         return OK if b"GET /there?x=1 " in head else b"HTTP/1.1 302 Found\r\nLocation: /there?x=1\r\n\r\n"
 
     async with a_server(once) as (port, _):
-        assert await asked({"httpGet": {"port": port}}) == (True, "fine")
+        assert await probe({"httpGet": {"port": port}}) == (True, "fine")
     is_good, said = await http(b"HTTP/1.1 307 Again\r\nLocation: /health\r\n\r\n")
     assert (is_good, said) == (False, 'Get "http://127.0.0.1:PORT/health": stopped after 10 redirects')
 
@@ -150,8 +150,8 @@ async def test_redirects_on_the_same_host_are_followed_a_few_times() -> None:
 @running
 async def test_the_request_is_the_kubelets() -> None:
     async with a_server(lambda _: OK) as (port, seen):
-        await asked({"httpGet": {"path": "a b?c=d#e", "port": port}})
-        await asked(
+        await probe({"httpGet": {"path": "a b?c=d#e", "port": port}})
+        await probe(
             {
                 "httpGet": {
                     "port": port,
@@ -181,16 +181,16 @@ async def test_a_refused_connection_fails_the_probe() -> None:
     async with a_server(lambda _: b"") as (port, _):
         pass
     refused = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
-    assert await asked({"httpGet": {"port": port}}) == (False, f'Get "http://127.0.0.1:{port}": {refused}')
-    assert await asked({"tcpSocket": {"port": port}}) == (False, refused)
-    is_good, said = await asked({"tcpSocket": {"host": "no.invalid", "port": 1}})
+    assert await probe({"httpGet": {"port": port}}) == (False, f'Get "http://127.0.0.1:{port}": {refused}')
+    assert await probe({"tcpSocket": {"port": port}}) == (False, refused)
+    is_good, said = await probe({"tcpSocket": {"host": "no.invalid", "port": 1}})
     assert (is_good, said) == (False, "dial tcp: lookup no.invalid: no such host")
 
 
 @running
 async def test_a_tcp_probe_succeeds_if_a_server_listens() -> None:
     async with a_server(lambda _: b"") as (port, _):
-        assert await asked({"tcpSocket": {"port": port}}) == (True, "")
+        assert await probe({"tcpSocket": {"port": port}}) == (True, "")
 
 
 async def silent(answer: bytes, asking: Callable[[int], Awaitable[tuple[bool, str]]]) -> tuple[bool, str]:
@@ -215,7 +215,7 @@ async def silent(answer: bytes, asking: Callable[[int], Awaitable[tuple[bool, st
 @running
 async def test_a_server_that_does_not_respond_in_time_fails_the_probe() -> None:
     expected = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-    assert await silent(b"", lambda port: asked({"httpGet": {"port": port}}, 0.05)) == (
+    assert await silent(b"", lambda port: probe({"httpGet": {"port": port}}, 0.05)) == (
         False,
         f'Get "http://127.0.0.1:PORT": {expected}',
     )
@@ -252,7 +252,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
 @running
 async def test_certificates_are_not_verified(certificate: ssl.SSLContext) -> None:
     async with a_server(lambda _: OK, certificate) as (port, _):
-        assert await asked({"httpGet": {"port": port, "scheme": "HTTPS"}}) == (True, "fine")
+        assert await probe({"httpGet": {"port": port, "scheme": "HTTPS"}}) == (True, "fine")
 
 
 @running
@@ -269,7 +269,7 @@ async def test_probes_insist_on_encryption_and_hooks_do_not() -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         handler["port"] = server.sockets[0].getsockname()[1]
-        is_good, said = await asked({"httpGet": handler})
+        is_good, said = await probe({"httpGet": handler})
         assert not is_good
         assert said.endswith("http: server gave HTTP response to HTTPS client")
         assert await hooked({"httpGet": handler}) == (True, "")
@@ -277,9 +277,9 @@ async def test_probes_insist_on_encryption_and_hooks_do_not() -> None:
 
 @running
 async def test_commands_in_containers() -> None:
-    assert await asked({"exec": {"command": ["good"]}}) == (True, "fine\n")
-    assert await asked({"exec": {"command": ["bad"]}}) == (False, "outerr")
-    assert len((await asked({"exec": {"command": ["loud"]}}))[1]) == 10 * 1024
+    assert await probe({"exec": {"command": ["good"]}}) == (True, "fine\n")
+    assert await probe({"exec": {"command": ["bad"]}}) == (False, "outerr")
+    assert len((await probe({"exec": {"command": ["loud"]}}))[1]) == 10 * 1024
 
 
 @running
@@ -360,7 +360,7 @@ def test_messages_of_the_health_protocol() -> None:
     assert _health_check_request("") == b""
     assert _health_check_request("shop") == b"\x0a\x04shop"
     assert _health_check_request("s" * 200)[:3] == b"\x0a\xc8\x01"
-    assert [_serving_status(one) for one in (b"", b"\x08\x01", b"\x08\x02", b"\x08\x09")] == [
+    assert [_serving_status(content) for content in (b"", b"\x08\x01", b"\x08\x02", b"\x08\x09")] == [
         "UNKNOWN",
         "SERVING",
         "NOT_SERVING",
@@ -385,12 +385,12 @@ async def test_grpc_services_report_their_health() -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        assert await asked({"grpc": {"port": port}}) == (True, "service healthy")
-        off = await asked({"grpc": {"port": port, "service": "off"}})
+        assert await probe({"grpc": {"port": port}}) == (True, "service healthy")
+        off = await probe({"grpc": {"port": port, "service": "off"}})
         assert off == (False, 'service unhealthy (responded with "NOT_SERVING")')
     finally:
         await server.stop(None)
-    is_good, said = await asked({"grpc": {"port": port}}, 1)
+    is_good, said = await probe({"grpc": {"port": port}}, 1)
     assert not is_good
     expected = f'timeout: failed to connect service "127.0.0.1:{port}" within 1s: context deadline exceeded'
     assert said == expected

@@ -47,7 +47,7 @@ def test_systemd_is_told_where_it_wants_to_know(tmp_path: Path, monkeypatch: pyt
         assert listener.recv(64) == b"READY=1"
 
 
-def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **told: str) -> int:
+def count_notifications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **told: str) -> int:
     """How often systemd hears within ten seconds that we are alive."""
 
     @async_test
@@ -80,7 +80,10 @@ def test_systemd_hears_twice_as_often_as_it_wants_that_we_are_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # At once, and every two seconds.
-    assert heard(tmp_path, monkeypatch, WATCHDOG_USEC="4000000", WATCHDOG_PID=str(os.getpid())) == 6
+    assert (
+        count_notifications(tmp_path, monkeypatch, WATCHDOG_USEC="4000000", WATCHDOG_PID=str(os.getpid()))
+        == 6
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_systemd_hears_twice_as_often_as_it_wants_that_we_are_alive(
 def test_systemd_hears_nothing_where_it_does_not_ask_us(
     told: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert heard(tmp_path, monkeypatch, **told) == 0
+    assert count_notifications(tmp_path, monkeypatch, **told) == 0
 
 
 @pytest.mark.parametrize("address", ["", "/nonexistent/notify"])

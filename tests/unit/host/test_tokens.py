@@ -40,13 +40,13 @@ def test_every_faulty_line_is_reported_without_its_token() -> None:
     text = b"hush,anna\n,bert,2\nhush2,,3\nhush3,carl,4,,soon\nhush4,dora,5\nhush4,emil,6\nhush5,f,7,g,,h\n"
     with pytest.raises(InputError) as error:
         read_tokens(text, "tokens.csv")
-    said = [str(fault) for fault in error.value.faults]
-    assert [one.partition(": ")[2].partition(":")[0] for one in said] == [
+    texts = [str(fault) for fault in error.value.faults]
+    assert [text.partition(": ")[2].partition(":")[0] for text in texts] == [
         f"line {number}" for number in (1, 2, 3, 4, 6, 7)
     ]
-    assert not any("hush" in one for one in said)
+    assert not any("hush" in text for text in texts)
     for rule, one in zip(
-        ("not 2 columns", "token is empty", "user is empty", "soon", "duplicate"), said, strict=False
+        ("not 2 columns", "token is empty", "user is empty", "soon", "duplicate"), texts, strict=False
     ):
         assert rule in one
 

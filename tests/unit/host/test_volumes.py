@@ -39,24 +39,24 @@ def files(**texts: str) -> dict[str, FileContent]:
     return {name.replace("__", "/"): FileContent(text.encode()) for name, text in texts.items()}
 
 
-def seen(directory: Path) -> dict[str, str]:
+def volume_contents(directory: Path) -> dict[str, str]:
     """The visible files of a volume, through its links."""
-    tops = [one for one in directory.iterdir() if not one.name.startswith("..")]
-    found = [one for top in tops for one in ([top] if top.is_file() else top.rglob("*")) if one.is_file()]
-    return {str(one.relative_to(directory)): one.read_text() for one in found}
+    tops = [path for path in directory.iterdir() if not path.name.startswith("..")]
+    paths = [path for top in tops for path in ([top] if top.is_file() else top.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(directory)): path.read_text() for path in paths}
 
 
 def test_files_are_replaced_atomically(tmp_path: Path) -> None:
     assert write_volume_files(tmp_path, files(a="1", sub__b="2"))
     first = (tmp_path / "..data").readlink()
-    assert seen(tmp_path) == {"a": "1", "sub/b": "2"}
+    assert volume_contents(tmp_path) == {"a": "1", "sub/b": "2"}
     assert (tmp_path / "a").readlink() == Path("..data/a")
     held = (tmp_path / "a").open()
     assert write_volume_files(tmp_path, files(a="one", c="3"))
-    assert seen(tmp_path) == {"a": "one", "c": "3"}
+    assert volume_contents(tmp_path) == {"a": "one", "c": "3"}
     assert held.read() == "1"
     held.close()
-    assert sorted(one.name for one in tmp_path.iterdir() if one.is_dir() and not one.is_symlink()) != [
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir() and not path.is_symlink()) != [
         first.name
     ]
     assert len(list(tmp_path.iterdir())) == 4
@@ -67,7 +67,7 @@ def test_unchanged_files_are_not_written(tmp_path: Path) -> None:
     (tmp_path / "a").unlink()
     (tmp_path / "..left-over").mkdir()
     assert not write_volume_files(tmp_path, files(a="1"))
-    assert seen(tmp_path) == {"a": "1"}
+    assert volume_contents(tmp_path) == {"a": "1"}
     assert not (tmp_path / "..left-over").exists()
     assert write_volume_files(tmp_path, {"a": FileContent(b"1", 0o400)})
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o400
@@ -85,15 +85,15 @@ def test_a_file_can_be_a_users_and_is_not_written_again(tmp_path: Path) -> None:
 
 def test_files_of_a_volume_are_readable_for_its_group(tmp_path: Path) -> None:
     write_volume_files(tmp_path, {"a": FileContent(b"1", 0o400)}, os.getgid())
-    told = (tmp_path / "a").stat()
-    assert (told.st_mode & 0o777, told.st_gid) == (0o440, os.getgid())
+    stat_result = (tmp_path / "a").stat()
+    assert (stat_result.st_mode & 0o777, stat_result.st_gid) == (0o440, os.getgid())
 
 
 def test_links_lead_nowhere_out_of_a_directory(tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
-    for one in (inside, outside):
-        one.mkdir()
-        (one / "file").write_text(one.name)
+    for path in (inside, outside):
+        path.mkdir()
+        (path / "file").write_text(path.name)
     (inside / "good").symlink_to("file")
     (inside / "up").symlink_to("../out/file")
     (inside / "far").symlink_to(outside / "file")
@@ -185,19 +185,19 @@ def test_host_paths_are_checked_against_their_type(
     (tmp_path / "dir").mkdir()
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind("socket")
-    said = ""
+    with socket.socket(socket.AF_UNIX) as result:
+        result.bind("socket")
+    text = ""
     try:
-        found = Volumes(tmp_path / "pods", None).host_path(
+        host_path = Volumes(tmp_path / "pods", None).host_path(
             {"hostPath": {"path": f"{tmp_path}/{path}", "type": kind}}
         )
     except VolumeError as error:
-        said = str(error)
+        text = str(error)
     else:
-        assert found == tmp_path / path
-        assert found.exists() or not kind
-    assert said == expected.replace("ROOT", str(tmp_path))
+        assert host_path == tmp_path / path
+        assert host_path.exists() or not kind
+    assert text == expected.replace("ROOT", str(tmp_path))
 
 
 def test_a_path_below_a_volume_is_pinned(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_hostile_names_reach_nothing_outside(tmp_path: Path, name: str) -> None:
 def test_hostile_paths_of_files_stay_in_their_volume(tmp_path: Path, path: str) -> None:
     with pytest.raises(HostError):
         Volumes(tmp_path / "root", None).set_up_files("u", CONF, {path: FileContent(b"x")}, None)
-    assert [one.name for one in tmp_path.iterdir()] == ["root"]
+    assert [path.name for path in tmp_path.iterdir()] == ["root"]
 
 
 def test_a_volume_that_was_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_volume_that_was_replaced_by_a_link_is_not_followed(tmp_path: Path) ->
     place.symlink_to(victim)
     with pytest.raises(HostError, match="Invalid cross-device link"):
         volumes.set_up_files("u", CONF, files(a="2"), None)
-    assert [one.name for one in victim.iterdir()] == ["precious"]
+    assert [path.name for path in victim.iterdir()] == ["precious"]
 
 
 def test_a_data_link_that_leads_elsewhere_is_replaced(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_data_link_that_leads_elsewhere_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "..data").unlink()
     (tmp_path / "..data").symlink_to("/etc")
     assert write_volume_files(tmp_path, files(a="1"))
-    assert seen(tmp_path) == {"a": "1"}
+    assert volume_contents(tmp_path) == {"a": "1"}
 
 
 def test_a_host_path_with_a_nul_character_is_refused(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def applied(document: Mapping[str, Any], edits: Iterable[SuggestedEdit]) -> dict
     return changed
 
 
-def asked(rule: str, text: str, folder: Path) -> LintInput:
+def example_input(rule: str, text: str, folder: Path) -> LintInput:
     page = PAGES[rule]
     manifest, kubelet = folder / "manifest.yaml", folder / "kubelet.yaml"
     manifest.write_text(text)
@@ -50,10 +50,12 @@ def asked(rule: str, text: str, folder: Path) -> LintInput:
     return load_lint_input(load_inventory(files), page.node.split(), config)
 
 
-def told(rule: str, text: str, folder: Path) -> list[LintFinding]:
+def example_findings(rule: str, text: str, folder: Path) -> list[LintFinding]:
     """The findings in the example; NW209 needs a kubelet configuration with a finding of its own (NW321)."""
-    found = lint_result(asked(rule, text, folder), ALL_RULES).findings
-    return [one for one in found if (rule, one.rule.id) != ("NW209", "NW321")]
+    lint_findings = lint_result(example_input(rule, text, folder), ALL_RULES).findings
+    return [
+        lint_finding for lint_finding in lint_findings if (rule, lint_finding.rule.id) != ("NW209", "NW321")
+    ]
 
 
 def test_every_rule_has_a_page() -> None:
@@ -62,19 +64,19 @@ def test_every_rule_has_a_page() -> None:
 
 @pytest.mark.parametrize("rule", sorted(PAGES))
 def test_only_its_rule_has_a_finding_in_the_bad_example(rule: str, tmp_path: Path) -> None:
-    found = told(rule, PAGES[rule].bad, tmp_path)
-    assert {one.rule.id for one in found} == {rule}, found
-    assert all(one.position.line > 1 for one in found), "the place is not found"
+    lint_findings = example_findings(rule, PAGES[rule].bad, tmp_path)
+    assert {lint_finding.rule.id for lint_finding in lint_findings} == {rule}, lint_findings
+    assert all(lint_finding.position.line > 1 for lint_finding in lint_findings), "the place is not found"
 
 
 @pytest.mark.parametrize("rule", sorted(PAGES))
 def test_the_good_example_has_no_findings(rule: str, tmp_path: Path) -> None:
-    assert told(rule, PAGES[rule].good, tmp_path) == []
+    assert example_findings(rule, PAGES[rule].good, tmp_path) == []
 
 
 @pytest.mark.parametrize("rule", sorted(PAGES))
 def test_the_suggested_edits_correct_the_bad_example(rule: str, tmp_path: Path) -> None:
-    looked_at = asked(rule, PAGES[rule].bad, tmp_path)
+    looked_at = example_input(rule, PAGES[rule].bad, tmp_path)
     edits = {
         violation.subject.number: violation.violation.edits
         for violation in rule_violations(looked_at.subjects, looked_at.context)
@@ -87,4 +89,7 @@ def test_the_suggested_edits_correct_the_bad_example(rule: str, tmp_path: Path) 
     for number, each in edits.items():
         at = next(place for place, one in enumerate(documents) if one["kind"] == objects[number]["kind"])
         documents[at] = applied(documents[at], each)
-    assert rule not in {one.rule.id for one in told(rule, yaml.safe_dump_all(documents), tmp_path)}
+    assert rule not in {
+        example_finding.rule.id
+        for example_finding in example_findings(rule, yaml.safe_dump_all(documents), tmp_path)
+    }

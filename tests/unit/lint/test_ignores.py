@@ -28,14 +28,14 @@ spec:
 """
 
 
-def told(text: str, folder: Path, selection: RuleSelection = ALL_RULES) -> list[LintFinding]:
+def lint_text(text: str, folder: Path, selection: RuleSelection = ALL_RULES) -> list[LintFinding]:
     path = folder / "pods.yaml"
     path.write_text(text)
     return list(lint_result(load_lint_input(load_inventory([str(path)])), selection).findings)
 
 
 def ids(text: str, folder: Path, selection: RuleSelection = ALL_RULES) -> list[str]:
-    return [one.rule.id for one in told(text, folder, selection)]
+    return [lint_finding.rule.id for lint_finding in lint_text(text, folder, selection)]
 
 
 # Where the comment is put, and what is still told.
@@ -83,7 +83,7 @@ def test_an_ignore_covers_its_field(where: str, tmp_path: Path) -> None:
 
 def test_a_comment_covers_only_its_document(tmp_path: Path) -> None:
     text = f"# nodewright: ignore NW103\n{POD}---\n{POD.replace('name: web', 'name: other')}"
-    assert [(one.rule.id, one.subject) for one in told(text, tmp_path)] == [
+    assert [(lint_finding.rule.id, lint_finding.subject) for lint_finding in lint_text(text, tmp_path)] == [
         ("NW112", "Pod default/web"),
         ("NW103", "Pod default/other"),
         ("NW103", "Pod default/other"),

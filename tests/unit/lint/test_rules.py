@@ -54,27 +54,31 @@ CONFIGURATIONS = """
 """
 
 
-def told(folder: Path, text: str, *, nodes: tuple[str, ...] = (), config: str = "") -> list[LintFinding]:
+def lint_manifest(
+    folder: Path, text: str, *, nodes: tuple[str, ...] = (), config: str = ""
+) -> list[LintFinding]:
     path, kubelet_path = folder / "manifest.yaml", folder / "kubelet.yaml"
     path.write_text(text)
     kubelet_path.write_text(config)
-    asked = load_lint_input(
+    lint_input = load_lint_input(
         load_inventory([str(path)] if text else []), nodes, str(kubelet_path) if config else None
     )
-    return list(lint_result(asked, ALL_RULES).findings)
+    return list(lint_result(lint_input, ALL_RULES).findings)
 
 
 def ids(found: list[LintFinding]) -> str:
-    return " ".join(sorted({one.rule.id for one in found})) or "-"
+    return " ".join(sorted({lint_finding.rule.id for lint_finding in found})) or "-"
 
 
 @pytest.mark.parametrize("line", CONFIGURATIONS.strip().splitlines())
 def test_the_findings_in_a_configuration(line: str, tmp_path: Path) -> None:
     fields, node, wanted, fix = (cell.strip() for cell in f"{line}|".split("|")[:4])
     document = yaml.safe_dump(yaml.safe_load(f"{{{fields}}}"), sort_keys=False)
-    found = told(tmp_path, "", nodes=() if node == "-" else (node,), config=kubelet_configuration(document))
-    assert ids(found) == wanted, found
-    assert (found[0].fix if found else "") == fix
+    lint_findings = lint_manifest(
+        tmp_path, "", nodes=() if node == "-" else (node,), config=kubelet_configuration(document)
+    )
+    assert ids(lint_findings) == wanted, lint_findings
+    assert (lint_findings[0].fix if lint_findings else "") == fix
 
 
 SMALL = "requests: {cpu: 100m, memory: 64Mi}"
@@ -174,8 +178,8 @@ PODS = {
 @pytest.mark.parametrize("what", PODS)
 def test_the_findings_in_a_pod(what: str, tmp_path: Path) -> None:
     text, wanted = PODS[what]
-    found = told(tmp_path, text)
-    assert ids(found) == wanted, found
+    lint_findings = lint_manifest(tmp_path, text)
+    assert ids(lint_findings) == wanted, lint_findings
 
 
 STATIC_KUBELET = kubelet_configuration("cpuManagerPolicy: static\nkubeReserved: {cpu: '1'}\n")
@@ -248,8 +252,8 @@ ON_NODES = {
 @pytest.mark.parametrize("what", ON_NODES)
 def test_the_findings_of_a_pod_on_nodes(what: str, tmp_path: Path) -> None:
     text, nodes, config, wanted = ON_NODES[what]
-    found = told(tmp_path, text, nodes=nodes, config=config)
-    assert ids(found) == wanted, found
+    lint_findings = lint_manifest(tmp_path, text, nodes=nodes, config=config)
+    assert ids(lint_findings) == wanted, lint_findings
 
 
 def test_a_taint_keeps_a_pod_from_a_node(tmp_path: Path) -> None:
@@ -257,5 +261,7 @@ def test_a_taint_keeps_a_pod_from_a_node(tmp_path: Path) -> None:
     document["spec"] |= {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "pods": []}
     huge = containers(container("a", "requests: {cpu: 100, memory: 64Mi}"))
     for tolerations, is_found in (("", False), ("  tolerations: [{operator: Exists}]\n", True)):
-        found = told(tmp_path, f"{yaml.safe_dump(document)}---\n{pod_manifest(tolerations + huge)}")
-        assert ("NW204" in ids(found)) == is_found
+        lint_findings = lint_manifest(
+            tmp_path, f"{yaml.safe_dump(document)}---\n{pod_manifest(tolerations + huge)}"
+        )
+        assert ("NW204" in ids(lint_findings)) == is_found

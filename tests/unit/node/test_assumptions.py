@@ -30,9 +30,10 @@ SHARED = pod(container("app", "1/1Gi"), name="shared", uid="shared")
 
 
 def gpu_pod() -> Any:
-    asked = amounts({"cpu": "1", "memory": "1Mi", "a.b/gpu": "1"})
+    result = amounts({"cpu": "1", "memory": "1Mi", "a.b/gpu": "1"})
     one = replace(
-        container("app"), resources=ResourceRequirements(requests=asked, limits={"a.b/gpu": asked["a.b/gpu"]})
+        container("app"),
+        resources=ResourceRequirements(requests=result, limits={"a.b/gpu": result["a.b/gpu"]}),
     )
     return pod(one, name="gpu", uid="gpu")
 
@@ -43,7 +44,7 @@ def a_node(*unknown: NodePart, numa: int = 2, policy: str = "restricted", **kube
         root_fs_capacity=1 << 40,
         kubelet_configuration={**STATIC, "topologyManagerPolicy": policy, **kubelet},
         devices=GPUS if numa > 1 else {},
-        not_judged=tuple(UnknownNodePart(part=one, because="nobody said") for one in unknown),
+        not_judged=tuple(UnknownNodePart(part=node_part, because="nobody said") for node_part in unknown),
     )
     return Node.from_profile(NodeProfile(spec=spec))
 

@@ -32,7 +32,7 @@ def node(*pods: Pod, **spec: Any) -> NodeState:
     return Node.from_profile(replace(profile, spec=replace(profile.spec, pods=pods, **spec))).state
 
 
-def seen(state: NodeState, usage: StatsSummary | None, at_s: float = 0, **fields: Any) -> Step:
+def observe_usage(state: NodeState, usage: StatsSummary | None, at_s: float = 0, **fields: Any) -> Step:
     return step(state, UsageObserved(usage=usage, now_s=at_s, **fields))
 
 
@@ -40,7 +40,7 @@ LOW = a_reading(a_pod_usage("web", "2Gi"), a_pod_usage("job", "1Gi"), memory="40
 
 
 def test_an_evicted_pod_has_the_kubelets_reason_and_is_removed() -> None:
-    result = seen(node(a_pod("web"), a_pod("job")), LOW)
+    result = observe_usage(node(a_pod("web"), a_pod("job")), LOW)
     announced, ended = result.actions
     assert announced == RecordReclaim(resource="memory")
     assert isinstance(ended, EvictPod)
@@ -52,10 +52,10 @@ def test_an_evicted_pod_has_the_kubelets_reason_and_is_removed() -> None:
 
 
 def test_new_pods_are_refused_until_the_transition_period_is_over() -> None:
-    state = seen(node(), a_reading(memory="400Mi/16Gi")).state
+    state = observe_usage(node(), a_reading(memory="400Mi/16Gi")).state
     assert state.conditions == (NodeCondition.MEMORY_PRESSURE,)
     for at_s, decision in ((299, Decision.REFUSED), (300, Decision.ADMITTED)):
-        later = seen(state, a_reading(memory="8Gi/16Gi"), at_s).state
+        later = observe_usage(state, a_reading(memory="8Gi/16Gi"), at_s).state
         assert step(later, PodAdded(a_pod("new"))).decision is decision
         assert step(later, PodAdded(a_pod("burstable", "memory=1Mi"))).decision is Decision.ADMITTED
 
@@ -63,7 +63,9 @@ def test_new_pods_are_refused_until_the_transition_period_is_over() -> None:
 def test_node_level_reclaim_precedes_eviction_and_can_suffice() -> None:
     short = a_reading(a_pod_usage("web", rootfs="5Gi/1"), nodefs="5Gi/100Gi", imagefs="", imagefs_inodes="")
     enough = a_reading(nodefs="30Gi/100Gi")
-    result = seen(node(a_pod("web")), short, filesystems=NodeFilesystems(), usage_after_reclaim=enough)
+    result = observe_usage(
+        node(a_pod("web")), short, filesystems=NodeFilesystems(), usage_after_reclaim=enough
+    )
     assert result.actions == (
         RecordReclaim(resource="ephemeral-storage"),
         ReclaimNode(what=NodeReclaim.CONTAINERS),
@@ -77,7 +79,7 @@ def test_node_level_reclaim_precedes_eviction_and_can_suffice() -> None:
 def test_a_pod_above_its_storage_limit_is_evicted_without_a_node_event() -> None:
     volumes = [{"name": "data", "emptyDir": {"sizeLimit": "1Gi"}}]
     usage = a_reading(a_pod_usage("a", data="2Gi/1"), a_pod_usage("b", data="3Gi/1"))
-    result = seen(node(a_pod("a", volumes=volumes), a_pod("b", volumes=volumes)), usage)
+    result = observe_usage(node(a_pod("a", volumes=volumes), a_pod("b", volumes=volumes)), usage)
     assert [type(action.because) for action in result.actions if isinstance(action, EvictPod)] == [
         EmptyDirOverLimit
     ] * 2
@@ -87,13 +89,13 @@ def test_a_pod_above_its_storage_limit_is_evicted_without_a_node_event() -> None
 def test_a_kubelet_crash_is_reported_and_avoidable() -> None:
     pod = a_pod("a", volumes=[{"name": "data", "emptyDir": {}}])
     usage = a_reading(a_pod_usage("a", data=""), memory="8Gi/16Gi")
-    assert [type(one) for one in seen(node(pod), usage).because] == [VolumeUseMissing]
-    assert seen(node(pod, kubelet_defects="avoid"), usage).because == ()
+    assert [type(each) for each in observe_usage(node(pod), usage).because] == [VolumeUseMissing]
+    assert observe_usage(node(pod, kubelet_defects="avoid"), usage).because == ()
 
 
 def test_stats_that_cannot_be_read_change_nothing() -> None:
     state = node(a_pod("web"))
-    result = seen(state, None)
+    result = observe_usage(state, None)
     assert (result.actions, list(result.state.pods), result.state.conditions) == ((), ["web"], ())
 
 
@@ -116,8 +118,8 @@ def test_a_profile_sets_the_node_conditions() -> None:
 
 def test_the_same_observations_give_the_same_actions() -> None:
     state = node(a_pod("web"), a_pod("job"))
-    assert seen(state, LOW).actions == seen(state, LOW).actions
-    assert seen(state, LOW).state == seen(state, LOW).state
+    assert observe_usage(state, LOW).actions == observe_usage(state, LOW).actions
+    assert observe_usage(state, LOW).state == observe_usage(state, LOW).state
 
 
 def test_capacities_come_from_the_profile() -> None:
@@ -130,7 +132,7 @@ def test_capacities_come_from_the_profile() -> None:
 def test_a_forecast_ranks_for_the_first_target_or_the_given_signal() -> None:
     state = node(a_pod("web"), a_pod("job"))
     short = node_eviction_forecast(state, LOW, NodeFilesystems())
-    assert (short.signal, short.evicts, [one.active_pod.uid for one in short.ranking]) == (
+    assert (short.signal, short.evicts, [eviction_candidate.active_pod.uid for eviction_candidate in short.ranking]) == (
         Signal.MEMORY_AVAILABLE, True, ["web", "job"],
     )  # fmt: skip
     calm = node_eviction_forecast(state, a_reading(), NodeFilesystems(), signal=Signal.PID_AVAILABLE)

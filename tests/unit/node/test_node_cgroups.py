@@ -40,9 +40,9 @@ def texts(cgroups: NodeCgroups, name: str = "", container_name: str = "") -> dic
     """The files of a pod's group, of a container's, or of the group of all pods."""
     level = CgroupLevel.CONTAINER if container_name else CgroupLevel.POD if name else CgroupLevel.NODE
     (group,) = (
-        one
-        for one in cgroups.groups
-        if one.level is level and one.pod.endswith(name) and one.container == container_name
+        group
+        for group in cgroups.groups
+        if group.level is level and group.pod.endswith(name) and group.container == container_name
     )
     return {file.name: file.value for file in group.files}
 
@@ -177,7 +177,9 @@ def test_existing_pods_count_for_node_cgroups_and_are_included_on_request() -> N
     assert {group.pod for group in alone.groups if group.pod} == {"default/new"}
     assert {group.pod for group in both.groups if group.pod} == {"default/new", "default/old"}
     (burstable,) = (
-        one for one in alone.groups if one.qos_class == "Burstable" and one.level is CgroupLevel.QOS_CLASS
+        group
+        for group in alone.groups
+        if group.qos_class == "Burstable" and group.level is CgroupLevel.QOS_CLASS
     )
     assert burstable.files[0].value == "79"
 

@@ -22,15 +22,22 @@ def node(*pods: Pod, **kubelet: object) -> NodeState:
     return Node.from_profile(profile).state
 
 
-def shown(state: NodeState, uid: str) -> list[str]:
+def container_lines(state: NodeState, uid: str) -> list[str]:
     """A line a container: its name, CPUs, blocks, devices."""
     return lines(pod_resources_of(state, state.pods[uid]))
 
 
 def lines(found: PodResources) -> list[str]:
     return [
-        " ".join([one.name, str(one.cpus) or "-", *map(block, one.memory), *map(device, one.devices)])
-        for one in found.containers
+        " ".join(
+            [
+                container.name,
+                str(container.cpus) or "-",
+                *map(block, container.memory),
+                *map(device, container.devices),
+            ]
+        )
+        for container in found.containers
     ]
 
 
@@ -47,26 +54,26 @@ def test_only_exclusive_cpus_are_listed() -> None:
     state = node(
         a_guaranteed_pod("own", "2/1Gi"), a_guaranteed_pod("half", "1500m/1Gi"), a_pod("free", "cpu=2")
     )
-    assert shown(state, "own") == ["main 1-2"]
-    assert shown(state, "half") == ["main -"]
-    assert shown(state, "free") == ["main -"]
+    assert container_lines(state, "own") == ["main 1-2"]
+    assert container_lines(state, "half") == ["main -"]
+    assert container_lines(state, "free") == ["main -"]
 
 
 def test_without_static_policies_nothing_is_allocated_or_allocatable() -> None:
     state = node(a_guaranteed_pod("own", "2/1Gi"), cpuManagerPolicy="none")
-    assert shown(state, "own") == ["main -"]
+    assert container_lines(state, "own") == ["main -"]
     there = allocatable_resources(state)
     assert (str(there.cpus), there.memory) == ("", ())
 
 
 def test_memory_is_listed_by_resource_with_its_numa_nodes() -> None:
     state = node(a_guaranteed_pod("db", "1/5Gi"), **STATIC_MEMORY)
-    assert shown(state, "db") == [f"main 1 memory={5 * GIB}@0,1"]
+    assert container_lines(state, "db") == [f"main 1 memory={5 * GIB}@0,1"]
 
 
 def test_a_device_is_listed_once_for_each_numa_node() -> None:
     state = node(a_guaranteed_pod("net", f"cpu=1 memory=1Gi {NIC}=2"))
-    assert shown(state, "net") == [f"main 1 {NIC}=nic-0@0 {NIC}=nic-0@1 {NIC}=nic-1"]
+    assert container_lines(state, "net") == [f"main 1 {NIC}=nic-0@0 {NIC}=nic-0@1 {NIC}=nic-1"]
 
 
 def test_of_init_containers_only_sidecars_are_listed_and_first() -> None:
@@ -75,8 +82,8 @@ def test_of_init_containers_only_sidecars_are_listed_and_first() -> None:
     )
     init, main = container("init", "2/1Gi", "2/1Gi"), container("main", "1/1Gi", "1/1Gi")
     state = node(pod(main, name="app", uid="app", init=(init, side)))
-    assert [line.split()[0] for line in shown(state, "app")] == ["side", "main"]
-    assert all(line.split()[1] != "-" for line in shown(state, "app"))
+    assert [line.split()[0] for line in container_lines(state, "app")] == ["side", "main"]
+    assert all(line.split()[1] != "-" for line in container_lines(state, "app"))
 
 
 def test_unreserved_resources_are_allocatable_even_if_in_use() -> None:
@@ -127,7 +134,7 @@ def test_pod_level_cpus_are_listed_for_each_container() -> None:
         featureGates={"PodLevelResources": True, "PodLevelResourceManagers": True},
     )
     state = Node.from_profile(profile).state
-    assert shown(state, "app") == ["main 1-2", "rest 3"]
+    assert container_lines(state, "app") == ["main 1-2", "rest 3"]
 
 
 def test_nothing_is_allocatable_by_default() -> None:

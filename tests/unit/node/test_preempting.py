@@ -12,9 +12,9 @@ def test_each_victim_gets_its_event_and_its_kill_which_counts_only_if_it_succeed
         for name, amount in (("cpu", 400), ("memory", 1))
     ]
     active = [a_pod("a", {"cpu": "200m", "memory": 1}), a_pod("b", {"cpu": "200m"})]
-    found = victims_for(a_static_pod(), active, shortages)
-    assert isinstance(found, Granted)
-    first, kill, *rest = preemption_actions(found.value)
+    victims = victims_for(a_static_pod(), active, shortages)
+    assert isinstance(victims, Granted)
+    first, kill, *rest = preemption_actions(victims.value)
     assert first == RecordPodEvent(
         pod_uid="a",
         type="Warning",

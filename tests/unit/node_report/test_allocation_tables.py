@@ -14,7 +14,7 @@ GPU: Amounts = {"cpu": "1", "memory": "1Gi", "a.b/gpu": 1, "a.b/key": 1}
 ALIGNED = {**STATIC_CPUS, **STATIC_MEMORY, "topologyManagerPolicy": "best-effort"}
 
 
-def shown(node: Node, *pods: Pod, wide: bool = False) -> list[str]:
+def table_lines(node: Node, *pods: Pod, wide: bool = False) -> list[str]:
     answers = list(node.admit_all(pods))
     after = answers[-1].node.state if answers else node.state
     return placement_tables([(answer.pod, answer.placement) for answer in answers], after, wide=wide)
@@ -22,7 +22,7 @@ def shown(node: Node, *pods: Pod, wide: bool = False) -> list[str]:
 
 def test_allocations_and_free_resources_are_a_table_each() -> None:
     node = Node.from_profile(a_profile(devices=DEVICES, **ALIGNED))
-    allocated, free = shown(node, a_guaranteed_pod("first", GPU), a_pod("web", "1/1Gi"))
+    allocated, free = table_lines(node, a_guaranteed_pod("first", GPU), a_pod("web", "1/1Gi"))
     assert allocated == (
         "POD             CONTAINER   CPUS   NUMA   MEMORY     DEVICES\n"
         "default/first   main        1      0      1Gi on 0   a.b/gpu=gpu-0 a.b/key=key-0\n"
@@ -38,21 +38,21 @@ def test_allocations_and_free_resources_are_a_table_each() -> None:
 
 def test_wide_adds_existing_pods_reserved_cpus_and_device_ids() -> None:
     node = Node.from_profile(a_profile(devices=DEVICES, pods=[a_guaranteed_pod("old", GPU)], **ALIGNED))
-    allocated, free = shown(node, a_guaranteed_pod("new", GPU), wide=True)
+    allocated, free = table_lines(node, a_guaranteed_pod("new", GPU), wide=True)
     assert [line.split()[0] for line in allocated.splitlines()] == ["POD", "default/old", "default/new"]
     assert free.splitlines()[1] == "0      0,2-3         0          2Gi           a.b/gpu=-"
     assert free.splitlines()[3].split() == ["-", "-", "-", "-", "a.b/key=-"]
 
 
 def test_numa_groups_and_hints_that_are_not_preferred_are_marked() -> None:
-    allocated, free = shown(Node.from_profile(a_profile(**ALIGNED)), a_guaranteed_pod("large", "5/5Gi"))
+    allocated, free = table_lines(Node.from_profile(a_profile(**ALIGNED)), a_guaranteed_pod("large", "5/5Gi"))
     assert allocated.splitlines()[1].split(None, 2)[2] == "1,4-7   0-1    5Gi on 0-1"
     assert free.splitlines()[1:] == [
         "0      0,2-3         0             1",
         "1      -             2Gi           0",
     ]
     node = Node.from_profile(a_profile(**STATIC_CPUS, topologyManagerPolicy="best-effort"))
-    allocated, _ = shown(
+    allocated, _ = table_lines(
         node, a_guaranteed_pod("a", "2/1Gi"), a_guaranteed_pod("b", "3/1Gi"), a_guaranteed_pod("c", "2/1Gi")
     )
     assert allocated.splitlines()[3].split(None, 2)[2] == "3,7    0-1 (not preferred)"
@@ -63,7 +63,7 @@ def test_pod_level_cpus_have_their_own_row() -> None:
     node = Node.from_profile(a_profile(featureGates=gates, topologyManagerScope="pod", **ALIGNED))
     whole = pod(container("a", "1/1Gi", "1/1Gi"), container("b"), name="both", uid="u", whole="3/3Gi")
     (answer,) = node.admit_all([whole])
-    allocated, _ = shown(node, whole)
+    allocated, _ = table_lines(node, whole)
     assert [line.split(None, 1)[1] for line in allocated.splitlines()[1:]] == [
         "(the whole pod)   1-3    -      3Gi on 0",
         "a                 1      0      1Gi on 0",
@@ -77,7 +77,7 @@ def test_pod_level_cpus_have_their_own_row() -> None:
 
 def test_without_static_policies_there_are_no_tables() -> None:
     node = Node.from_profile(a_profile())
-    assert shown(node, a_guaranteed_pod("first", "1/1Gi")) == []
+    assert table_lines(node, a_guaranteed_pod("first", "1/1Gi")) == []
     assert unallocated_resources(node.state).shared_cpus is None
     document = plain_value(remaining_resources(node.state))
     assert list(document) == ["capacity", "allocatable", "remaining", "freeDevices"]

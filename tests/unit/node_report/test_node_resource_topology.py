@@ -34,9 +34,9 @@ def source(profile: NodeProfile, policy: str = "none", scope: str = "container")
 def amounts(document: dict[str, Any]) -> dict[str, str]:
     """capacity/allocatable/available by zone and resource."""
     return {
-        f"{zone['name']} {one['name']}": f"{one['capacity']}/{one['allocatable']}/{one['available']}"
+        f"{zone['name']} {resource['name']}": f"{resource['capacity']}/{resource['allocatable']}/{resource['available']}"
         for zone in document["zones"]
-        for one in zone["resources"]
+        for resource in zone["resources"]
     }
 
 
@@ -72,13 +72,15 @@ def test_a_device_of_two_nodes_counts_at_each() -> None:
 
 
 def test_allocations_that_are_no_longer_allocatable_are_not_subtracted() -> None:
-    found = source(
+    topology_source = source(
         a_profile(devices={GPU: "a@0 b@0"}, pods=[a_guaranteed_pod("p", f"cpu=1 memory=1Gi {GPU}=1")])
     )
     healthy = (ContainerDevices(GPU, ("b",), (0,)), ContainerDevices(GPU, ("far",), (9,)))
-    there = type(found.allocatable)(devices=healthy)
+    there = type(topology_source.allocatable)(devices=healthy)
     left = node_resource_topology(
-        TopologySource(name="here", machine=found.machine, allocatable=there, pods=found.pods)
+        TopologySource(
+            name="here", machine=topology_source.machine, allocatable=there, pods=topology_source.pods
+        )
     )
     assert amounts(left)[f"node-0 {GPU}"] == "1/1/1"
 

@@ -17,7 +17,7 @@ from nodewright.output.json_yaml import Inlined, Report, ReportDocument, as_json
 from nodewright.output.report_schemas import report_schema
 from nodewright.reasons.reason import OSFieldMismatch, SysctlForbidden
 from nodewright.values.idset import CPUSet
-from tools.consoles import PROGRAM, blocks, execute, shown, words
+from tools.consoles import PROGRAM, blocks, console_commands, execute, words
 from tools.reference import SCHEMAS, schema_pages
 from tools.refresh_guide import documents
 from tools.shots import SHOTS
@@ -132,8 +132,8 @@ def test_examples_satisfy_the_schema_of_their_kind(kind: str) -> None:
         text = path.read_text("utf-8")
         if f"\nkind: {kind}\n" in text and "---" not in text:
             document = json.loads(json.dumps(yaml.safe_load(text), default=str))
-            found = violations(schema(kind), document)
-            assert not [text for text in found if not text.endswith("is not a property")], path
+            texts = violations(schema(kind), document)
+            assert not [text for text in texts if not text.endswith("is not a property")], path
             tried += 1
     assert tried > 3
 
@@ -143,7 +143,7 @@ def commands() -> list[str]:
     lines = list(SHOTS.values())
     for page in documents():
         for block in blocks(page.read_text("utf-8"), "console"):
-            lines += [each.command for each in shown(block)]
+            lines += [each.command for each in console_commands(block)]
     made = dict.fromkeys(_with_json(words(line)) for line in lines if words(line)[:1] == [PROGRAM])
     names = {tuple(report.command.split()[:1]) for report in REPORTS.values()}
     return [shlex.join(command) for command in made if command[1:2] in names and not NO_REPORT & set(command)]

@@ -40,7 +40,7 @@ def listening(path: Path, answer: Callable[[socket.socket], None]) -> Iterator[N
             thread.join(5)
 
 
-def said(path: Path, limit_s: float = 3) -> str:
+def lister_output(path: Path, limit_s: float = 3) -> str:
     with pytest.raises(HostError) as caught:
         PodResourcesClient(path, limit_s).pods()
     assert caught.value.place == str(path)
@@ -49,18 +49,18 @@ def said(path: Path, limit_s: float = 3) -> str:
 
 def test_a_socket_without_a_server_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    assert said(path) == "no such socket: is the kubelet running?"
+    assert lister_output(path) == "no such socket: is the kubelet running?"
     path.write_text("", "ascii")
-    assert said(path) == "not a socket"
+    assert lister_output(path) == "not a socket"
     path.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
         left.bind(os.fspath(path))
-    assert said(path).startswith("no kubelet answers: ")
+    assert lister_output(path).startswith("no kubelet answers: ")
 
 
 def test_garbage_on_the_socket_is_no_answer(tmp_path: Path) -> None:
     with listening(tmp_path / "s", lambda line: line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 50)):
-        assert "answer" in said(tmp_path / "s")
+        assert "answer" in lister_output(tmp_path / "s")
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_who_never_answers_is_not_waited_for(tmp_path: Path) -> None:
         threading.Event().wait(1)
 
     with listening(tmp_path / "s", sleep):
-        assert "answer" in said(tmp_path / "s", 0.3)
+        assert "answer" in lister_output(tmp_path / "s", 0.3)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_who_never_answers_is_not_waited_for(tmp_path: Path) -> None:
 )
 def test_invalid_responses_are_errors(tmp_path: Path, answer: bytes, expected: str) -> None:
     with serve_raw_answers(tmp_path / "s", List=answer):
-        assert expected in said(tmp_path / "s")
+        assert expected in lister_output(tmp_path / "s")
 
 
 def test_a_service_without_the_call_is_an_error(tmp_path: Path) -> None:
     with serve_raw_answers(tmp_path / "s"):
-        assert "does not implement PodResources v1" in said(tmp_path / "s")
+        assert "does not implement PodResources v1" in lister_output(tmp_path / "s")

@@ -37,10 +37,10 @@ def refusals(tmp_path: Path, text: str, *, head: str = HEAD) -> list[str]:
 
 
 def test_a_file_is_loaded_with_defaults_and_gates(tmp_path: Path) -> None:
-    found = load(tmp_path, "maxPods: 50\nfeatureGates:\n  MemoryQoS: true\n")
-    assert (found.config.max_pods, found.config.pods_per_core) == (50, 0)
-    assert found.gates["MemoryQoS"]
-    assert found.warnings == ()
+    loaded_config = load(tmp_path, "maxPods: 50\nfeatureGates:\n  MemoryQoS: true\n")
+    assert (loaded_config.config.max_pods, loaded_config.config.pods_per_core) == (50, 0)
+    assert loaded_config.gates["MemoryQoS"]
+    assert loaded_config.warnings == ()
 
 
 def test_json_is_accepted_too(tmp_path: Path) -> None:
@@ -56,17 +56,17 @@ def test_without_a_file_the_defaults_apply() -> None:
 
 def test_unknown_fields_warn_with_their_path(tmp_path: Path) -> None:
     text = "MaxPods: 5\nmemorySwap: {swap: x}\nreservedMemory: [{limit: {}}, {numaNode: 1, x: null}]\n"
-    found = load(tmp_path, text)
+    loaded_config = load(tmp_path, text)
     source = tmp_path / "kubelet.yaml"
-    assert found.warnings == tuple(
+    assert loaded_config.warnings == tuple(
         f'{source}: unknown field "{path}"'
         for path in ("MaxPods", "memorySwap.swap", "reservedMemory[0].limit", "reservedMemory[1].x")
     )
 
 
 def test_retiring_gates_are_warnings(tmp_path: Path) -> None:
-    found = load(tmp_path, "featureGates: {NodeSwap: true, CSIVolumeHealth: true}\n")
-    assert found.warnings == (
+    loaded_config = load(tmp_path, "featureGates: {NodeSwap: true, CSIVolumeHealth: true}\n")
+    assert loaded_config.warnings == (
         f"{tmp_path}/kubelet.yaml: setting GA feature gate NodeSwap; it will be removed in a future release",
     )
 
@@ -126,7 +126,7 @@ def test_an_unreadable_cpu_list_has_the_kubelets_message(tmp_path: Path, line: s
 def test_all_type_mismatches_are_reported_the_kubelets_first(tmp_path: Path) -> None:
     # The kubelet goes through the fields by name and stops at what it cannot read, here the duration.
     text = "maxPods: x\nkubeReserved: {cpu: 1, memory: 2}\nsyncFrequency: soon\nvolumeStatsAggPeriod: later\n"
-    paths = [said.partition(":")[0] for said in refusals(tmp_path, text)]
+    paths = [refusal.partition(":")[0] for refusal in refusals(tmp_path, text)]
     assert paths == [
         "syncFrequency",
         "kubeReserved[cpu]",
@@ -138,7 +138,7 @@ def test_all_type_mismatches_are_reported_the_kubelets_first(tmp_path: Path) -> 
 
 def test_a_type_mismatch_hides_no_other_fault(tmp_path: Path) -> None:
     text = 'kubeReserved: {foo: 3}\nmaxPods: -1\nevictionHard: {memory.available: "110%"}\n'
-    paths = [said.partition(":")[0] for said in refusals(tmp_path, text)]
+    paths = [refusal.partition(":")[0] for refusal in refusals(tmp_path, text)]
     assert paths == ["kubeReserved[foo]", "maxPods", "evictionHard[memory.available]"]
 
 
@@ -162,8 +162,8 @@ cpuManagerPolicyOptions: {full-pcpus-only: null}
     assert config.cpu_cfs_quota_period == Duration(10**8)
     assert config.feature_gates == {"AllAlpha": False}
     assert config.cpu_manager_policy_options == {"full-pcpus-only": ""}
-    (said,) = refusals(tmp_path, "reservedMemory: [{limits: {memory: null}}]")
-    assert "reserved memory may not be zero for NUMA node 0" in said
+    (refusal,) = refusals(tmp_path, "reservedMemory: [{limits: {memory: null}}]")
+    assert "reserved memory may not be zero for NUMA node 0" in refusal
 
 
 def test_amounts_may_be_numbers(tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_other_documents_than_a_kubelet_configuration_are_rejected(
 
 @pytest.mark.parametrize("text", ["[]", "5", "true", "text"])
 def test_a_document_that_is_not_an_object_is_rejected(tmp_path: Path, text: str) -> None:
-    (said,) = refusals(tmp_path, text, head="")
-    assert "couldn't get version/kind; json parse error: json: cannot unmarshal" in said
+    (refusal,) = refusals(tmp_path, text, head="")
+    assert "couldn't get version/kind; json parse error: json: cannot unmarshal" in refusal
 
 
 def test_an_empty_file_and_none_are_refused(tmp_path: Path) -> None:
@@ -215,14 +215,14 @@ def test_an_empty_file_and_none_are_refused(tmp_path: Path) -> None:
 
 
 def test_duplicate_keys_are_refused(tmp_path: Path) -> None:
-    (said,) = refusals(tmp_path, "maxPods: 1\nmaxPods: 2\n")
-    assert "maxPods" in said
+    (refusal,) = refusals(tmp_path, "maxPods: 1\nmaxPods: 2\n")
+    assert "maxPods" in refusal
 
 
 def test_only_the_first_document_counts(tmp_path: Path) -> None:
-    found = load(tmp_path, "maxPods: 1\n---\nmaxPods: 2\n")
-    assert found.config.max_pods == 1
-    assert found.warnings == (f"{tmp_path}/kubelet.yaml: only the first of 2 documents counts",)
+    loaded_config = load(tmp_path, "maxPods: 1\n---\nmaxPods: 2\n")
+    assert loaded_config.config.max_pods == 1
+    assert loaded_config.warnings == (f"{tmp_path}/kubelet.yaml: only the first of 2 documents counts",)
 
 
 def test_all_faults_that_prevent_a_start_are_reported(tmp_path: Path) -> None:
@@ -242,8 +242,10 @@ def test_relative_paths_are_resolved_against_the_files_directory(tmp_path: Path)
 
 def test_a_part_of_another_document_needs_no_type() -> None:
     machine = MachineInfo(num_cores=1, topology=(NUMANode(cores=(Core(thread_ids=(0,)),)),))
-    found = kubelet_config_from({"reservedSystemCPUs": "0"}, "profile", host=ConfigHost(machine=machine))
-    assert found.config.reserved_system_cpus == "0"
+    loaded_config = kubelet_config_from(
+        {"reservedSystemCPUs": "0"}, "profile", host=ConfigHost(machine=machine)
+    )
+    assert loaded_config.config.reserved_system_cpus == "0"
     with pytest.raises(InputError, match="reserved-cpus: 1 is not a subset of online-cpus: 0"):
         kubelet_config_from({"reservedSystemCPUs": "1"}, "profile", host=ConfigHost(machine=machine))
     with pytest.raises(InputError, match="no kind"):
@@ -264,15 +266,15 @@ def test_drop_ins_change_the_file_in_the_order_of_their_names(tmp_path: Path) ->
     drop_in(parts, "10.conf", "maxPods: 15\npodsPerCore: null\nevictionHard: {memory.available: 1Gi}\n")
     drop_in(parts, "30/x.conf", "enforceNodeAllocatable: []\n")
     drop_in(parts, "notes.txt", "maxPods: 1\n")
-    found = load_kubelet_config(file, config_dir=parts)
-    assert found.config.max_pods == 20
-    assert found.config.kube_reserved == {"memory": "1Gi", "pid": "100"}
-    assert found.config.pods_per_core == 0
-    assert found.config.enforce_node_allocatable == ()
+    loaded_config = load_kubelet_config(file, config_dir=parts)
+    assert loaded_config.config.max_pods == 20
+    assert loaded_config.config.kube_reserved == {"memory": "1Gi", "pid": "100"}
+    assert loaded_config.config.pods_per_core == 0
+    assert loaded_config.config.enforce_node_allocatable == ()
     # Maps are merged, so that the file's (here the default) thresholds stay beside the drop-in's.
-    assert found.config.eviction_hard["memory.available"] == "1Gi"
-    assert found.config.eviction_hard["nodefs.available"] == "10%"
-    assert found.warnings == (
+    assert loaded_config.config.eviction_hard["memory.available"] == "1Gi"
+    assert loaded_config.config.eviction_hard["nodefs.available"] == "10%"
+    assert loaded_config.warnings == (
         f"{parts}/notes.txt: skipped, its name does not end in .conf",
         f'{parts}/10.conf + {parts}/20.conf + {parts}/30/x.conf: unknown field "unknown"',
     )

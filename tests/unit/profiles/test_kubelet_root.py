@@ -52,7 +52,7 @@ FILES = {
 }
 
 
-def written(directory: Path, files: dict[str, bytes]) -> Path:
+def write_files(directory: Path, files: dict[str, bytes]) -> Path:
     for name, content in files.items():
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_bytes(content)
@@ -60,11 +60,11 @@ def written(directory: Path, files: dict[str, bytes]) -> Path:
 
 
 def broken(directory: Path, name: str, content: bytes) -> KubeletRoot:
-    return read_kubelet_root(written(directory, {**FILES, name: content}))
+    return read_kubelet_root(write_files(directory, {**FILES, name: content}))
 
 
 def test_each_file_is_read_where_the_kubelet_keeps_it(tmp_path: Path) -> None:
-    (written(tmp_path, FILES) / "pods" / "u1").mkdir(parents=True)
+    (write_files(tmp_path, FILES) / "pods" / "u1").mkdir(parents=True)
     root = read_kubelet_root(tmp_path)
     assert root.configuration == {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
     assert root.loaded.config.cpu_manager_policy == "static"
@@ -89,7 +89,7 @@ def test_an_empty_directory_is_a_kubelet_that_has_not_started_yet(tmp_path: Path
 
 
 def test_a_configuration_elsewhere_and_its_drop_ins_count(tmp_path: Path) -> None:
-    written(tmp_path, FILES)
+    write_files(tmp_path, FILES)
     elsewhere = tmp_path / "kubelet.yaml"
     elsewhere.write_text(CONFIG.replace("static", "none"))
     drop_ins = tmp_path / "kubelet.conf.d"
@@ -178,15 +178,15 @@ def test_all_unreadable_files_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("kind: KubeletConfiguration")
     with pytest.raises(InputError) as raised:
         read_kubelet_root(tmp_path)
-    told = str(raised.value)
-    assert "cpu_manager_state: cannot be read: Is a directory" in told
-    assert "pods: cannot be read: Not a directory" in told
-    assert "Object 'apiVersion' is missing" in told
+    text = str(raised.value)
+    assert "cpu_manager_state: cannot be read: Is a directory" in text
+    assert "pods: cannot be read: Not a directory" in text
+    assert "Object 'apiVersion' is missing" in text
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_directory_without_permission_is_a_clear_error(tmp_path: Path) -> None:
-    written(tmp_path, FILES)
+    write_files(tmp_path, FILES)
     (tmp_path / "memory_manager_state").chmod(0)
     with pytest.raises(
         InputError, match=r"Permission denied \(usually only root can read the kubelet's files\)"

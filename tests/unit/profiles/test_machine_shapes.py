@@ -42,9 +42,9 @@ def test_every_size_has_a_usual_shape_of_that_size() -> None:
 
 
 def test_all_invalid_rules_are_reported_together() -> None:
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as exception_info:
         parse_shape_rules(["vm-5", "64=vm-4", "label:type=x:nothing"])
-    rules = [fault.rule for fault in found.value.faults]
+    rules = [fault.rule for fault in exception_info.value.faults]
     assert rules[0].startswith(
         "'vm-5' is neither a name of `nodewright node catalogue` nor SOCKETSxNUMAxCORESxTHREADS"
     )

@@ -82,7 +82,7 @@ SETTINGS = [
 @pytest.mark.parametrize(("setting", "fault"), SETTINGS)
 def test_a_profile_must_not_name_unknown_values(setting: str, fault: str) -> None:
     faults = refusal(HEAD + f"spec:\n  {setting}\n".encode())
-    assert fault in [one.split(": ", 1)[1] for one in faults]
+    assert fault in [fault.split(": ", 1)[1] for fault in faults]
 
 
 def test_a_machine_that_contradicts_itself_is_refused_at_its_line() -> None:
@@ -112,9 +112,9 @@ def test_faults_of_fields_hide_neither_those_of_the_machine_nor_of_the_configura
 """
     with pytest.raises(InputError) as caught:
         profile_from_bytes(HEAD + text.encode(), "node.yaml")
-    told = "\n".join(map(str, caught.value.faults))
+    result = "\n".join(map(str, caught.value.faults))
     for path in ("spec.foo", "spec.machineInfo.memory_capacity", "maxPods"):
-        assert path in told
+        assert path in result
 
 
 def test_unknown_parts_of_not_judged_are_rejected() -> None:

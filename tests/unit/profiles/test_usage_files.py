@@ -108,9 +108,9 @@ CSV_WRONG = [
 
 @pytest.mark.parametrize(("text", "rules"), CSV_WRONG)
 def test_all_faults_of_columns_are_reported_at_once(text: str, rules: list[str]) -> None:
-    found = faults(text, "use.csv")
-    assert len(found) == len(rules)
-    assert all(rule in fault for rule, fault in zip(rules, found, strict=True))
+    texts = faults(text, "use.csv")
+    assert len(texts) == len(rules)
+    assert all(rule in fault for rule, fault in zip(rules, texts, strict=True))
 
 
 def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:

@@ -341,5 +341,5 @@ def test_the_sentence_names_the_cpus_and_their_holders(reason: cpu.CPUReason, te
 
 
 def test_every_cpu_fact_is_in_the_table() -> None:
-    told = {type(reason) for reason, _ in SENTENCES} | {cpu.NotWholeCores}  # told in the doctest
-    assert told == set(cpu.CPUReason.__args__)
+    result = {type(reason) for reason, _ in SENTENCES} | {cpu.NotWholeCores}  # told in the doctest
+    assert result == set(cpu.CPUReason.__args__)

@@ -32,8 +32,8 @@ ROOT = "/var/lib/kubelet"
 
 def filled(profile: NodeProfile, *pods: Pod) -> NodeState:
     node = Node.from_profile(profile)
-    for one in pods:
-        node = node.admit(one).node
+    for each in pods:
+        node = node.admit(each).node
     return node.state
 
 
@@ -193,8 +193,8 @@ def test_with_whole_cores_only_a_full_node_loses_pods_that_it_could_keep() -> No
 
 
 def test_ended_init_containers_get_memory_once_more() -> None:
-    asked = "1/1Gi"
-    web = pod(container("main", asked, asked), name="web", uid="web", init=(container("init", asked, asked),))
+    text = "1/1Gi"
+    web = pod(container("main", text, text), name="web", uid="web", init=(container("init", text, text),))
     state = filled(a_profile(**STATIC_MEMORY), web)
     assert list(state.held.memory.assignments["web"]) == ["main"]
     done, _ = restart_step(state, KubeletRestart(), PendingRestart())
@@ -216,9 +216,9 @@ def run(profile: NodeProfile, *events: Mapping[str, Any]) -> Sequence[EventOutco
 
 def test_pods_wait_while_the_kubelet_is_down_and_are_looked_at_by_age() -> None:
     def born(name: str, second: int) -> Pod:
-        one = a_guaranteed_pod(name, "2/1Gi")
+        guaranteed_pod = a_guaranteed_pod(name, "2/1Gi")
         moment = Instant(second * 10**9)
-        return replace(one, metadata=replace(one.metadata, creation_timestamp=moment))
+        return replace(guaranteed_pod, metadata=replace(guaranteed_pod.metadata, creation_timestamp=moment))
 
     bad = KubeletRestart(kubelet_configuration={"maxPods": -1})
     good = KubeletRestart(kubelet_configuration=config(numa=1, **STATIC_CPUS))

@@ -28,7 +28,12 @@ CRITICAL = a_guaranteed_pod("critical", "2/1Gi", priority=2_000_001_000)
 
 def test_removed_pods_free_resources() -> None:
     web, refused, removed, db = run({"add": WEB}, {"add": DB}, {"remove": "web"}, {"add": DB})
-    assert [one.decision for one in (web, refused, removed, db)] == ["admitted", "refused", None, "admitted"]
+    assert [event_outcome.decision for event_outcome in (web, refused, removed, db)] == [
+        "admitted",
+        "refused",
+        None,
+        "admitted",
+    ]
     assert web.placement == db.placement is not None
     assert refused.placement is removed.placement is None
     assert list(db.final_state.pods) == ["db"]

@@ -103,13 +103,13 @@ def test_a_failure_occurs_once_as_a_host_error() -> None:
 
 def test_commands_return_the_results_in_the_script() -> None:
     async def run() -> None:
-        said = ExecResult(1, b"no")
-        runtime = FakeRuntime(FakeClock(), {"app": ContainerScript(commands={("check",): said})})
+        exec_result = ExecResult(1, b"no")
+        runtime = FakeRuntime(FakeClock(), {"app": ContainerScript(commands={("check",): exec_result})})
         app = await runtime.create_container(await runtime.run_sandbox(SANDBOX), WISH)
         with pytest.raises(HostError, match="does not run"):
             await runtime.execute(app, ("check",), 1)
         await runtime.start_container(app)
-        assert await runtime.execute(app, ("check",), 1) == said
+        assert await runtime.execute(app, ("check",), 1) == exec_result
         assert await runtime.execute(app, ("true",), 1) == ExecResult(0)
 
     asyncio.run(run())

@@ -20,7 +20,9 @@ def test_the_kubelets_threshold_covers_growth_during_interval_and_termination() 
     assert advice.winning_run is not None
     assert advice.losing_run is not None
     assert (advice.winning_run.is_lost, advice.losing_run.is_lost) == (False, True)
-    assert [one.threshold_bytes for one in advice.tried if one.is_lost][-1] == 12 * 32 * MI
+    assert [tried_threshold.threshold_bytes for tried_threshold in advice.tried if tried_threshold.is_lost][
+        -1
+    ] == 12 * 32 * MI
 
 
 def test_an_adaptive_policy_needs_a_smaller_threshold() -> None:
@@ -57,8 +59,8 @@ def test_the_advised_reservation_keeps_the_kernel_among_the_pods() -> None:
 
 def test_a_hard_threshold_replaces_existing_ones() -> None:
     for_pods = replace(LEAK, enforces_pods=True)
-    found = with_hard_threshold(for_pods, 5 * MI).rules.thresholds
-    assert [(one.signal, str(one.value.quantity)) for one in found] == [
+    thresholds = with_hard_threshold(for_pods, 5 * MI).rules.thresholds
+    assert [(threshold.signal, str(threshold.value.quantity)) for threshold in thresholds] == [
         (Signal.MEMORY_AVAILABLE, "5Mi"),
         (Signal.ALLOCATABLE_MEMORY_AVAILABLE, "5Mi"),
     ]

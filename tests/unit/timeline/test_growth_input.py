@@ -15,10 +15,10 @@ HEAD = "apiVersion: nodewright.dev/v1alpha1\nkind: UsageForecast\nspec:\n"
 
 
 def forecast(*texts: str) -> GrowthForecast:
-    found = GrowthForecast([a_pod("web"), a_pod("db", metadata={"namespace": "shop"})])
+    growth_forecast = GrowthForecast([a_pod("web"), a_pod("db", metadata={"namespace": "shop"})])
     for text in texts:
-        found.add(text)
-    return found
+        growth_forecast.add(text)
+    return growth_forecast
 
 
 def faults(text: str) -> list[str]:
@@ -27,7 +27,7 @@ def faults(text: str) -> list[str]:
     return [str(fault) for fault in caught.value.faults]
 
 
-def written(folder: Path, name: str, text: str) -> str:
+def write_file(folder: Path, name: str, text: str) -> str:
     path = folder / name
     path.write_text(text)
     return str(path)
@@ -73,13 +73,15 @@ def test_a_document_has_times_and_assumptions(tmp_path: Path) -> None:
     - {rate: 1Mi}
   assumptions: {statsAge: 0s, keptFree: 1Mi, endsAfter: 200ms}
 """
-    found = forecast(written(tmp_path, "friday.yaml", HEAD + text))
-    assert found.growth == [
+    growth_forecast = forecast(write_file(tmp_path, "friday.yaml", HEAD + text))
+    assert growth_forecast.growth == [
         Growth(at_ns=90 * SECOND_NS, pod="web", container="main", rate=2 * MI),
         Growth(at_ns=0, pod="", rate=MI),
     ]
-    assert found.duration_ns == 900 * SECOND_NS
-    assert found.assumptions == Assumptions(stats_age_ns=0, kept_free_bytes=MI, ends_after_ns=SECOND_NS // 5)
+    assert growth_forecast.duration_ns == 900 * SECOND_NS
+    assert growth_forecast.assumptions == Assumptions(
+        stats_age_ns=0, kept_free_bytes=MI, ends_after_ns=SECOND_NS // 5
+    )
 
 
 def test_all_faults_of_a_document_are_reported_together(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ def test_all_faults_of_a_document_are_reported_together(tmp_path: Path) -> None:
     - {pod: web, container: side, rate: 1Mi}
   assumptions: {cleanup: -1s, keptFree: "-1"}
 """
-    told = "\n".join(faults(written(tmp_path, "bad.yaml", HEAD + text)))
+    result = "\n".join(faults(write_file(tmp_path, "bad.yaml", HEAD + text)))
     for path in (
         "spec.duration",
         "spec.growth[0].start",
@@ -99,18 +101,18 @@ def test_all_faults_of_a_document_are_reported_together(tmp_path: Path) -> None:
         "spec.assumptions.cleanup",
         "spec.assumptions.keptFree",
     ):
-        assert path in told
-    assert "bad.yaml:4:" in told
+        assert path in result
+    assert "bad.yaml:4:" in result
 
 
 @pytest.mark.parametrize("text", ["kind: Pod\n", HEAD + "  growth: [{rte: 1}]\n", "a: 1\n---\nb: 2\n"])
 def test_other_documents_are_refused(tmp_path: Path, text: str) -> None:
-    assert faults(written(tmp_path, "other.yaml", text))
+    assert faults(write_file(tmp_path, "other.yaml", text))
 
 
 def test_a_recorded_series_is_followed_and_stays_constant_at_its_end(tmp_path: Path) -> None:
     text = "time,pod,memory\n2026-01-31T12:00:00Z,web,100\n2026-01-31T12:00:10Z,web,400\n2026-01-31T12:00:20Z,web,300\n"
-    assert forecast(written(tmp_path, "recorded.csv", text)).growth == [
+    assert forecast(write_file(tmp_path, "recorded.csv", text)).growth == [
         Growth(at_ns=0, pod="web", container="main", rate=30, to_bytes=100),
         Growth(at_ns=10 * SECOND_NS, pod="web", container="main", rate=-10, to_bytes=400),
         Growth(at_ns=20 * SECOND_NS, pod="web", container="main", to_bytes=300),
@@ -135,7 +137,7 @@ def test_a_recorded_series_is_followed_and_stays_constant_at_its_end(tmp_path: P
     ],
 )
 def test_a_series_with_faults_is_refused_with_the_line(tmp_path: Path, text: str, told: str) -> None:
-    assert told in "\n".join(faults(written(tmp_path, "bad.csv", text)))
+    assert told in "\n".join(faults(write_file(tmp_path, "bad.csv", text)))
 
 
 def test_times_and_rates_have_several_notations() -> None:
@@ -144,6 +146,6 @@ def test_times_and_rates_have_several_notations() -> None:
 
 
 def test_a_long_list_of_pods_is_cut() -> None:
-    found = GrowthForecast(a_pod(f"pod-{at}") for at in range(7))
+    growth_forecast = GrowthForecast(a_pod(f"pod-{at}") for at in range(7))
     with pytest.raises(InputError, match="and 2 more"):
-        found.add("web=1")
+        growth_forecast.add("web=1")

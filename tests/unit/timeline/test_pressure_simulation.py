@@ -90,7 +90,7 @@ def test_a_pod_that_terminates_early_frees_memory_early() -> None:
 def test_the_kernel_kills_the_highest_badness_and_the_kubelet_restarts_with_back_off() -> None:
     run = simulated_timeline(replace(leaking("1Gi", hard=""), duration_ns=300 * SECOND_NS), KUBELET)
     kills = of(run, KernelKilled)
-    assert {(one.pod, one.scope) for one in kills} == {("default/leak", LimitScope.NODE)}
+    assert {(kill.pod, kill.scope) for kill in kills} == {("default/leak", LimitScope.NODE)}
     waits = [after.at_ns - kill.at_ns for kill, after in zip(kills, of(run, Restarted), strict=False)]
     assert [wait // SECOND_NS for wait in waits] == list(BACK_OFF_S[: len(waits)])
     assert len(waits) == 5
@@ -120,7 +120,9 @@ def test_kills_at_a_containers_own_limit_do_not_count_as_lost() -> None:
 def test_pods_run_into_the_limit_of_a_pod_and_of_all_pods() -> None:
     leak = replace(a_timeline_pod("leak", "1Gi", "1Gi"), limit_bytes=2 * GI)
     setting = a_timeline_setting(leak, growth={"leak": "100Mi"}, hard="", seconds=11)
-    assert [one.scope for one in simulated_timeline(setting, KUBELET).kernel_kills] == [LimitScope.POD]
+    assert [kernel_kill.scope for kernel_kill in simulated_timeline(setting, KUBELET).kernel_kills] == [
+        LimitScope.POD
+    ]
     narrow = replace(setting, pods_limit_bytes=3 * GI // 2)
     (kill,) = simulated_timeline(narrow, KUBELET, until_lost=True).kernel_kills
     assert (kill.scope, kill.is_race_lost) == (LimitScope.PODS, True)

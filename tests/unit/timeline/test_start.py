@@ -30,8 +30,8 @@ SWAPPING = {
 
 def node(**configuration: object) -> Node:
     spec = find_profile("vm-4").spec
-    found: NodeProfileSpec = replace(spec, kubelet_configuration=configuration, swap_bytes=8 * GI)
-    return Node.from_profile(NodeProfile(spec=found))
+    node_profile_spec: NodeProfileSpec = replace(spec, kubelet_configuration=configuration, swap_bytes=8 * GI)
+    return Node.from_profile(NodeProfile(spec=node_profile_spec))
 
 
 def begun(usage: StatsSummary, *growth: Growth, **configuration: object) -> TimelineSetup:
@@ -39,9 +39,9 @@ def begun(usage: StatsSummary, *growth: Growth, **configuration: object) -> Time
         a_pod("web", "memory=4Gi cpu=500m", "memory=6Gi", status={"startTime": "1970-01-01T00:00:05Z"}),
         a_pod("job", restartPolicy="Never"),
     )
-    found = timeline_setup(node(**configuration).config, pods, usage, growth, duration_ns=1)
-    assert found is not None
-    return found
+    result = timeline_setup(node(**configuration).config, pods, usage, growth, duration_ns=1)
+    assert result is not None
+    return result
 
 
 def test_limits_oom_scores_and_swap_are_those_of_the_containers_cgroups() -> None:
@@ -107,6 +107,6 @@ def test_an_age_needs_two_valid_times() -> None:
     usage = StatsSummary(
         node=NodeStats(memory=MemoryStats(time=Instant(0), available_bytes=1, working_set_bytes=1))
     )
-    found = timeline_setup(node().config, (odd,), usage, duration_ns=1)
-    assert found is not None
-    assert found.pods[0].age_ns is None
+    result = timeline_setup(node().config, (odd,), usage, duration_ns=1)
+    assert result is not None
+    assert result.pods[0].age_ns is None

@@ -106,7 +106,7 @@ async def test_a_deleted_pod_does_not_wait_for_its_plugin() -> None:
         await bench.add_pods(a_gpu_pod("train", 4))
         await bench.remove_pod("train")
         assert bench.loop.state.pods == {}
-        assert bench.loop.state.node.held.devices.free(GPU) == {one.id for one in GPUS}
+        assert bench.loop.state.node.held.devices.free(GPU) == {device.id for device in GPUS}
         await bench.plugins.close()
 
 
@@ -123,9 +123,9 @@ async def test_a_plugins_preferred_devices_are_queried_and_journalled() -> None:
         assert bench.allocated_devices("train") == {GPU: {"gpu-1", "gpu-3"}}
         assert bench.phase("train") == "Running"
         (arrived,) = [
-            one.event
-            for one in bench.fake_store.stepped
-            if isinstance(one.event, PodAdded) and one.event.pod.uid == "train"
+            node_step.event
+            for node_step in bench.fake_store.stepped
+            if isinstance(node_step.event, PodAdded) and node_step.event.pod.uid == "train"
         ]
         assert arrived.preferred_devices == {("main", GPU): ("gpu-3", "gpu-1", "elsewhere")}
         assert bench.loop.state.preference_queries == {}
@@ -180,9 +180,9 @@ async def test_a_pod_that_is_deleted_during_a_preference_query_is_forgotten() ->
 
 @async_test
 async def test_pre_start_container_is_called_before_each_start_if_required() -> None:
-    told = DevicePluginOptions(pre_start_required=True)
+    device_plugin_options = DevicePluginOptions(pre_start_required=True)
     async with DeviceBench(
-        {GPU: (line := FakePluginClient(options=told))}, main=ContainerScript(runs_for_s=1)
+        {GPU: (line := FakePluginClient(options=device_plugin_options))}, main=ContainerScript(runs_for_s=1)
     ) as bench:
         await bench.register()
         await bench.add_pods(a_gpu_pod("train", 1))

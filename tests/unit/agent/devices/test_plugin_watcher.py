@@ -43,5 +43,7 @@ def test_the_first_fault_is_reported(info: PluginInfo, text: str) -> None:
 def test_a_plugins_endpoint_is_its_own_or_the_registration_socket(
     endpoint: str, directory: str, name: str
 ) -> None:
-    told = registration(GOOD._replace(endpoint=endpoint), SOCKET)
-    assert told == PluginRegistration("example.com/gpu", ("v1alpha1", "v1beta1"), Path(directory), name)
+    plugin_registration = registration(GOOD._replace(endpoint=endpoint), SOCKET)
+    assert plugin_registration == PluginRegistration(
+        "example.com/gpu", ("v1alpha1", "v1beta1"), Path(directory), name
+    )

@@ -52,7 +52,7 @@ class Published:
     @property
     def names(self) -> list[str]:
         """Of the pods that were told last."""
-        return [one.metadata.name for one in self.pod_lists[-1]]
+        return [pod.metadata.name for pod in self.pod_lists[-1]]
 
 
 class Bench:
@@ -108,9 +108,9 @@ def test_a_uid_depends_on_a_manifests_content_location_and_node(tmp_path: Path) 
     for name, text in (("a.yaml", pod()), ("b.yaml", pod()), ("c.yaml", pod(image="other"))):
         place = tmp_path / name.removesuffix(".yaml")
         place.mkdir()
-        one = Bench(place)
-        one.write(name, text)
-        uids.add(one.look().pod_lists[0][0].uid)
+        bench = Bench(place)
+        bench.write(name, text)
+        uids.add(bench.look().pod_lists[0][0].uid)
     assert len(uids) == 3
     again = Bench(tmp_path / "a")
     assert again.look().pod_lists[0][0].uid in uids
@@ -120,7 +120,7 @@ def test_a_uid_and_comments_change_nothing(bench: Bench) -> None:
     bench.write("web.yaml", pod().replace("name: web", "name: web, uid: mine"))
     bench.look()
     bench.write("web.yaml", "# comment\n" + pod().replace("name: web", "name: web, uid: mine"))
-    assert [[one.uid for one in pods] for pods in bench.look().pod_lists] == [["mine"]]
+    assert [[pod.uid for pod in pods] for pods in bench.look().pod_lists] == [["mine"]]
 
 
 def test_ordinary_pods_of_a_workload_directory_keep_their_names(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_file_that_becomes_invalid_is_reported_once_and_its_pods_stay(bench: B
     bench.look()
     bench.look()
     assert bench.published.names == ["web-node-a"]
-    assert [one.partition(" ")[0] for one in bench.published.warnings] == ["ManifestNotTaken:"]
+    assert [warning.partition(" ")[0] for warning in bench.published.warnings] == ["ManifestNotTaken:"]
     bench.write("web.yaml", pod(image="new"))
     assert bench.look().pod_lists[-1][0].spec.containers[0].image == "new"
 
@@ -263,7 +263,7 @@ def test_two_pods_of_one_name(bench: Bench) -> None:
     bench.write("a.yaml", pod())
     bench.write("b.yaml", pod(image="other"))
     published = bench.look()
-    assert [one.spec.containers[0].image for one in published.pod_lists[-1]] == ["other"]
+    assert [pod.spec.containers[0].image for pod in published.pod_lists[-1]] == ["other"]
     assert "shop/web-node-a is defined more than once" in published.warnings[0]
 
 
@@ -321,7 +321,7 @@ def test_a_directory_is_watched(tmp_path: Path) -> None:
         await until(lambda: published.names == ["a-node-a", "b-node-a", "c-node-a"])
         (tmp_path / "m" / "a.yaml").replace(tmp_path / "m" / "a.yaml~")
         (tmp_path / "m" / "a.yaml").write_text(pod("a", "new"))
-        await until(lambda: any(one.spec.containers[0].image == "new" for one in published.pod_lists[-1]))
+        await until(lambda: any(pod.spec.containers[0].image == "new" for pod in published.pod_lists[-1]))
         assert all(len(pods) == 3 for pods in published.pod_lists[3:])
         (tmp_path / "m" / "b.yaml").unlink()
         (tmp_path / "m" / "b.yaml").write_text(pod("b"))
@@ -342,21 +342,21 @@ def test_a_url_is_polled() -> None:
         writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
         writer.close()
 
-    async def asked() -> Published:
+    async def poll_url() -> Published:
         published = Published()
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/pods?a=b"
-            one = ManifestURL(url, {"X-Key": "k"}, published.listener())
+            manifest_url = ManifestURL(url, {"X-Key": "k"}, published.listener())
             given = [(200, pod().encode()), (200, pod().encode()), (404, b"no"), (404, b"no"), (200, b"{")]
             answers.extend([*given, (200, pod("b").encode()), (200, b"")])
             while answers:
-                await one.poll()
+                await manifest_url.poll()
             published.warnings = [each.replace(url, "URL") for each in published.warnings]
         return published
 
-    published = asyncio.run(asked())
-    assert [[one.metadata.name for one in pods] for pods in published.pod_lists] == [
+    published = asyncio.run(poll_url())
+    assert [[pod.metadata.name for pod in pods] for pods in published.pod_lists] == [
         ["web-node-a"],
         ["b-node-a"],
         [],

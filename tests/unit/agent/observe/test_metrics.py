@@ -118,8 +118,8 @@ async def test_whole_cores_and_caches_are_counted() -> None:
         a_profile(cpuManagerPolicyOptions={"full-pcpus-only": "true"}, **STATIC_CPUS)
     ) as node:
         await node.bench.add_pods(a_guaranteed_pod("db", "2/64Mi"))
-        found = node.counts(CounterMetric.ALIGNED)
-        assert found["container", "physical_cpu"] == 1
+        counts = node.counts(CounterMetric.ALIGNED)
+        assert counts["container", "physical_cpu"] == 1
         await node.bench.add_pods(a_guaranteed_pod("huge", "20/64Mi"))
         assert node.counts(CounterMetric.UNALIGNED) == {("container", "physical_cpu"): 1}
 

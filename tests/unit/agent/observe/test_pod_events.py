@@ -46,23 +46,25 @@ def a_record() -> PodRecord:
 def test_failures_have_the_kubelets_events(line: str) -> None:
     told_in, _, wanted = line.partition(" -> ")
     reason, message = told_in.split(maxsplit=1)
-    (told,) = failure_events(
+    (failure_event,) = failure_events(
         a_record(), EffectFailure(reason=reason, message=message.strip(), container="main")
     )
-    assert f"{'W' if told.is_warning else 'N'} {told.reason} {told.message}" == wanted
+    assert (
+        f"{'W' if failure_event.is_warning else 'N'} {failure_event.reason} {failure_event.message}" == wanted
+    )
 
 
 def test_the_output_of_a_hook_is_not_published() -> None:
-    found = failure_events(
+    record_events = failure_events(
         a_record(), EffectFailure(reason="PostStartHookError", message="password: x", container="main")
     )
-    assert [(one.reason, one.message) for one in found] == [
+    assert [(record_event.reason, record_event.message) for record_event in record_events] == [
         ("FailedPostStartHook", "PostStartHook failed"),
         ("Killing", "FailedPostStartHook"),
     ]
 
 
-def told(bench: AgentBench) -> list[tuple[str, str]]:
+def event_messages(bench: AgentBench) -> list[tuple[str, str]]:
     return [(event.reason, event.message) for event in bench.event_recorder.events]
 
 
@@ -100,10 +102,10 @@ async def test_a_container_that_was_made_and_could_not_start_was_made() -> None:
         bench.loop.effect_runner.record_event = event_recorder.record
         bench.runtime.fail("start_container", "exec format error")
         await bench.add_pods(a_pod())
-        found = [(event.reason, event.message) for event in event_recorder.events()]
-        assert found[0] == ("Created", "Container created: main")
-        assert found[1][0] == "Failed"
-        assert found[1][1].startswith("Error: ")
+        texts = [(event.reason, event.message) for event in event_recorder.events()]
+        assert texts[0] == ("Created", "Container created: main")
+        assert texts[1][0] == "Failed"
+        assert texts[1][1].startswith("Error: ")
 
 
 @async_test
@@ -112,7 +114,7 @@ async def test_a_failed_pre_stop_hook_is_reported_and_delays_nothing() -> None:
         await bench.add_pods(with_main(a_pod(terminationGracePeriodSeconds=30), lifecycle={"preStop": CHECK}))
         bench.prober.failing.add("main")
         await bench.remove_pod("web")
-        assert ("FailedPreStopHook", "PreStopHook failed") in told(bench)
+        assert ("FailedPreStopHook", "PreStopHook failed") in event_messages(bench)
         assert bench.loop.state.pods == {}
 
 
@@ -132,7 +134,7 @@ def test_a_slow_pre_stop_hook_has_not_failed(monkeypatch: pytest.MonkeyPatch) ->
             await bench.remove_pod("web")
             await bench.clock.advance(8)
             assert bench.loop.state.pods == {}
-            assert "FailedPreStopHook" not in [reason for reason, _ in told(bench)]
+            assert "FailedPreStopHook" not in [reason for reason, _ in event_messages(bench)]
 
     check()
 
@@ -184,8 +186,8 @@ async def test_a_probe_warning_is_reported_and_counts_as_success() -> None:
             )
         )
         await settle()
-        said = "Readiness probe warning: Probe terminated redirects, Response body: moved"
-        assert ("ProbeWarning", said) in told(bench)
+        text = "Readiness probe warning: Probe terminated redirects, Response body: moved"
+        assert ("ProbeWarning", text) in event_messages(bench)
         assert bench.record("web").status.container_statuses[0].ready
 
 
@@ -196,7 +198,7 @@ async def test_a_pod_that_is_added_during_shutdown_is_rejected_with_the_reason()
         override = StatusOverride(phase="Failed", reason="Terminated", message="")
         bench.loop.observe(DrainRequested(reason=why, status_override=override, grace_periods_s={}))
         await bench.add_pods(a_pod())
-        assert ("NodeShutdown", why) in told(bench)
+        assert ("NodeShutdown", why) in event_messages(bench)
 
 
 @async_test

@@ -58,7 +58,9 @@ async def test_a_pod_is_evicted_within_fifty_milliseconds_of_the_crossing() -> N
         assert record.status.message.startswith(
             "The node was low on resource: memory. Threshold quantity: 1Gi, available: 900Mi. "
         )
-        (condition,) = [one for one in record.status.conditions if one.type == "DisruptionTarget"]
+        (condition,) = [
+            condition for condition in record.status.conditions if condition.type == "DisruptionTarget"
+        ]
         assert (condition.status, condition.reason) == ("True", "TerminationByKubelet")
 
 
@@ -69,10 +71,10 @@ async def test_events_tell_of_the_attempt_the_pod_and_the_node() -> None:
         uses(bench, web=GIB)
         bench.memory_readings.set_readings(memory=LOW)
         await bench.watch_pressure()
-        told = [(event.uid, event.reason, event.is_warning) for event in bench.event_recorder.events]
-        assert ("", "EvictionThresholdMet", True) in told
-        assert ("web", "Evicted", True) in told
-        assert ("", "NodeHasInsufficientMemory", False) in told
+        rows = [(event.uid, event.reason, event.is_warning) for event in bench.event_recorder.events]
+        assert ("", "EvictionThresholdMet", True) in rows
+        assert ("web", "Evicted", True) in rows
+        assert ("", "NodeHasInsufficientMemory", False) in rows
 
 
 @async_test
@@ -292,7 +294,7 @@ class Images:
         return ImageFsStats(capacity_bytes=1, available_bytes=1)
 
     async def remove(self, image_id: str) -> None:
-        self.there = tuple(one for one in self.there if one.id != image_id)
+        self.there = tuple(stored_image for stored_image in self.there if stored_image.id != image_id)
 
 
 @async_test
@@ -306,7 +308,7 @@ async def test_the_node_gives_back_images_and_dead_containers_before_a_pod_has_t
         await bench.watch_pressure(images=images)
         (work,) = bench.event_recorder.reclaims
         assert work.targets == (NodeReclaim.CONTAINERS, NodeReclaim.IMAGES)
-        assert [one.id for one in images.there] == ["app", "pause"]
+        assert [stored_image.id for stored_image in images.there] == ["app", "pause"]
         assert "remove_container main-web-0" in bench.runtime_operations()
         assert evicted(bench) == ["failing"]
 
@@ -362,8 +364,8 @@ async def test_unreadable_stats_are_reported_once_and_read_again() -> None:
         bench.memory_readings.error = "too many open files"
         await bench.watch_pressure()
         await bench.clock.advance(60)
-        told = [event.message for event in bench.event_recorder.events if event.reason == "PressureNotSeen"]
-        assert told == ["read /proc/meminfo: too many open files"]
+        texts = [event.message for event in bench.event_recorder.events if event.reason == "PressureNotSeen"]
+        assert texts == ["read /proc/meminfo: too many open files"]
         bench.memory_readings.error = ""
         bench.memory_readings.set_readings(memory=LOW)
         await bench.clock.advance(10)

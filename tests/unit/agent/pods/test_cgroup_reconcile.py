@@ -52,9 +52,10 @@ def test_what_was_changed_is_set_back_at_every_level() -> None:
             cgroups.groups[PINNED]["cpuset.cpus"] = "0-7"
             cgroups.groups[BUSY]["cpu.weight"] = "10000"
             cgroups.groups["/kubepods/besteffort"]["cpu.weight"] = "500"
-            found = reconcile_cgroups(bench.loop.state, cgroups)
+            reconcile_result = reconcile_cgroups(bench.loop.state, cgroups)
             assert sorted(
-                (difference.path, difference.file, difference.actual) for difference in found.differences
+                (difference.path, difference.file, difference.actual)
+                for difference in reconcile_result.differences
             ) == [
                 ("/kubepods/besteffort", "cpu.weight", "500"),
                 (BUSY, "cpu.weight", "10000"),

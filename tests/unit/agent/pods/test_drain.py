@@ -76,8 +76,8 @@ async def test_starts_and_ends_of_containers_have_events() -> None:
         ]
         await bench.clock.advance(10)
         await bench.remove_pod("web")
-        told = [(event.reason, event.message) for event in event_recorder.events()]
-        assert ("Killing", "Stopping container main") in told
+        texts = [(event.reason, event.message) for event in event_recorder.events()]
+        assert ("Killing", "Stopping container main") in texts
 
 
 @async_test

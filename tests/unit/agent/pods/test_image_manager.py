@@ -95,7 +95,7 @@ class Bench:
         return refused.value.reason, str(refused.value)
 
     def events(self) -> list[str]:
-        return [one.reason for one in self.told]
+        return [record_event.reason for record_event in self.told]
 
 
 def run(test: Coroutine[None, None, None]) -> None:

@@ -53,11 +53,11 @@ class Bench:
     @property
     def files(self) -> dict[str, str]:
         """What is in the files, the oldest first; the stamps in their names left out."""
-        found = {}
+        result = {}
         for number, path in enumerate(sorted(self.log.parent.iterdir())):
             text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
-            found[f"{number}{path.suffix if path.suffix in ('.gz', '.tmp') else ''}"] = text
-        return found
+            result[f"{number}{path.suffix if path.suffix in ('.gz', '.tmp') else ''}"] = text
+        return result
 
     @property
     def reopened(self) -> int:
@@ -131,18 +131,18 @@ def test_logs_are_looked_at_again_and_again_whatever_happens(tmp_path: Path) -> 
     async def run() -> None:
         bench = Bench(tmp_path)
         await bench.begin()
-        told: list[str] = []
+        texts: list[str] = []
         bench.runtime.fail("pods", "busy")
-        task = asyncio.create_task(rotate_logs(bench.runtime, tmp_path, RULE, bench.clock, told.append))
+        task = asyncio.create_task(rotate_logs(bench.runtime, tmp_path, RULE, bench.clock, texts.append))
         await settle()
-        assert told == ["pods : busy"]
+        assert texts == ["pods : busy"]
         bench.log.write_text("first, too long")
         await bench.clock.advance(10)
         while bench.log.exists():  # noqa: ASYNC110 - another thread compresses
             await asyncio.sleep(0.001)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert len(told) == 1
+        assert len(texts) == 1
 
     asyncio.run(run())
 

@@ -61,9 +61,9 @@ async def test_a_file_with_other_resources_resizes_its_pod() -> None:
         assert (status.restart_count, str(status.allocated_resources["cpu"])) == (0, "1")
         assert resizes(bench, "web") == []
         assert events(bench) == ["ResizeStarted", "ResizeCompleted"]
-        told = next(event.message for event in bench.event_recorder.events if event.reason == "ResizeStarted")
-        said = json.loads(told.removeprefix("Pod resize started: "))
-        assert said["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "128Mi"}
+        text = next(event.message for event in bench.event_recorder.events if event.reason == "ResizeStarted")
+        result = json.loads(text.removeprefix("Pod resize started: "))
+        assert result["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "128Mi"}
         # What is written the same again changes nothing; what was written before changes it back.
         await bench.set_source_pods(rewritten(a_pod("web", "1/128Mi"), "other"))
         assert len(bench.runtime_operations()) == before + 1

@@ -35,7 +35,7 @@ def test_secrets_come_first_then_the_machines_files(tmp_path: Path, monkeypatch:
     pod = a_pod(imagePullSecrets=[{"name": "mine"}, {"name": "gone"}, {}])
 
     def names(image: str = "reg.example/web") -> list[str]:
-        return [one.username for one in credentials_for(pod, image)]
+        return [credential.username for credential in credentials_for(pod, image)]
 
     assert names() == ["pods"]
     assert events[0].message == (
@@ -50,5 +50,5 @@ def test_secrets_come_first_then_the_machines_files(tmp_path: Path, monkeypatch:
     assert names("other.example/web") == []
     (root / "config.json").write_bytes(b"{")
     assert names() == ["pods", "home"]
-    (said,) = [one.message for one in events if one.reason == "CredentialsNotRead"]
-    assert said.startswith(f"{root}/config.json: ")
+    (text,) = [event.message for event in events if event.reason == "CredentialsNotRead"]
+    assert text.startswith(f"{root}/config.json: ")

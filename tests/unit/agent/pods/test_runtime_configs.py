@@ -76,10 +76,10 @@ class Bench:
 
     def shown(self, pod: Pod, ip: str = "10.0.0.7") -> dict[str, str]:
         """What is mounted where in a container."""
-        found = {mount.container_path: mount for mount in self.contained(pod, ip).mounts}
+        document = {mount.container_path: mount for mount in self.contained(pod, ip).mounts}
         return {
             path: one.host_path.replace(str(self.root), "ROOT") + (" ro" if one.is_read_only else "")
-            for path, one in found.items()
+            for path, one in document.items()
             if path not in ("/etc/hosts", "/dev/termination-log")
         }
 
@@ -133,7 +133,7 @@ def test_a_process_has_its_command_with_its_variables(bench: Bench) -> None:
 def test_termination_messages_are_kept_as_long_as_they_may_be_read(bench: Bench) -> None:
     for attempt in range(4):
         bench.process(a_pod_with(), attempt)
-    assert sorted(one.name for one in (bench.root / "pods/web/containers/main").iterdir()) == ["2", "3"]
+    assert sorted(path.name for path in (bench.root / "pods/web/containers/main").iterdir()) == ["2", "3"]
 
 
 def test_what_cannot_be_put_together_is_in_the_status_of_the_container(bench: Bench) -> None:
@@ -250,7 +250,7 @@ def test_changed_objects_refresh_the_volumes_that_use_them(bench: Bench) -> None
     bench.put(a="2")
     run(bench.containers.refresh_volumes([pod]))
     place = bench.root / "pods/web/volumes/kubernetes.io~configmap"
-    assert [one.name for one in place.iterdir()] == ["v"]
+    assert [path.name for path in place.iterdir()] == ["v"]
     assert (place / "v/a").read_text() == "2"
     bench.object_cache.put(PodSource.FILE, "x", [], [])
     run(bench.containers.refresh_volumes([pod]))
@@ -259,13 +259,13 @@ def test_changed_objects_refresh_the_volumes_that_use_them(bench: Bench) -> None
 
 def test_pods_are_refreshed_when_objects_change(bench: Bench) -> None:
     async def check() -> list[str]:
-        told: list[str] = []
+        texts: list[str] = []
         volumes = [{"name": "v", "configMap": {"name": "conf"}}]
         pod = a_pod_with(volumes=volumes, volumeMounts=mounted("/conf"))
         (container,) = pod.spec.containers
         bench.put(a="1")
         await bench.containers.container_config(pod, container, 0, SETTINGS, facts(pod))
-        task = asyncio.create_task(bench.containers.watch_config_objects(lambda: [pod], told.append))
+        task = asyncio.create_task(bench.containers.watch_config_objects(lambda: [pod], texts.append))
         await settle()
         bench.put(a="2")
         await settle()
@@ -277,10 +277,10 @@ def test_pods_are_refreshed_when_objects_change(bench: Bench) -> None:
         await settle()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return told
+        return texts
 
-    (said,) = run(check())
-    assert said.startswith("write ")
+    (text,) = run(check())
+    assert text.startswith("write ")
 
 
 NO_RIGHTS = "needs a mount, which the agent is not permitted to make"
@@ -336,22 +336,22 @@ def test_an_unsupported_mount_is_an_error(
 
 
 def test_missing_variables_are_errors(bench: Bench) -> None:
-    told = {"secretKeyRef": {"name": "no", "key": "a"}}
-    assert bench.refused(a_pod_with(env=[{"name": "A", "valueFrom": told}])) == 'secret "no" not found'
+    document = {"secretKeyRef": {"name": "no", "key": "a"}}
+    assert bench.refused(a_pod_with(env=[{"name": "A", "valueFrom": document}])) == 'secret "no" not found'
 
 
 def test_variables_come_from_files_in_volumes(bench: Bench) -> None:
     bench.put(vars="A='1'\n")
-    told = {"fileKeyRef": {"volumeName": "v", "path": "vars", "key": "A"}}
+    document = {"fileKeyRef": {"volumeName": "v", "path": "vars", "key": "A"}}
     volumes = [{"name": "v", "configMap": {"name": "conf"}}]
-    assert bench.contained(a_pod_with(volumes=volumes, env=[{"name": "A", "valueFrom": told}])).env == {
+    assert bench.contained(a_pod_with(volumes=volumes, env=[{"name": "A", "valueFrom": document}])).env == {
         "A": "1"
     }
-    told["fileKeyRef"]["path"] = "../../../../x"
-    pod = a_pod_with(volumes=volumes, env=[{"name": "A", "valueFrom": told}])
+    document["fileKeyRef"]["path"] = "../../../../x"
+    pod = a_pod_with(volumes=volumes, env=[{"name": "A", "valueFrom": document}])
     assert bench.refused(pod) == "couldn't parse env file"
-    told["fileKeyRef"]["volumeName"] = "w"
-    assert bench.refused(a_pod_with(env=[{"name": "A", "valueFrom": told}])).startswith(
+    document["fileKeyRef"]["volumeName"] = "w"
+    assert bench.refused(a_pod_with(env=[{"name": "A", "valueFrom": document}])).startswith(
         "cannot find the volume"
     )
 

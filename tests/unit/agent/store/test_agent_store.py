@@ -57,9 +57,9 @@ def a_setting(profile: NodeProfile, **changes: Any) -> StoreSettings:
 
 
 def opened(disk: FileStore, profile: NodeProfile = PROFILE, **changes: Any) -> OpenedStore:
-    found = AgentStore.open(disk, Node.from_profile(profile).state, a_setting(profile, **changes))
-    assert isinstance(found, Granted)
-    return found.value
+    result = AgentStore.open(disk, Node.from_profile(profile).state, a_setting(profile, **changes))
+    assert isinstance(result, Granted)
+    return result.value
 
 
 def after_some_pods(disk: FileStore, **changes: Any) -> AgentState:
@@ -108,9 +108,9 @@ def test_journals_are_scenarios_that_decide_the_same(most_bytes: int) -> None:
             continue
         scenario = scenario_from_file(InputFile(name, disk.files[name])).scenario
         node = Node.from_profile(scenario_node(scenario_from_file(InputFile(name, disk.files[name])))).state
-        for one in replay(node, scenario.spec.events, live=scenario.spec.live):
-            kinds.append(one.event.kind)
-            assert action_documents(one.actions) == list(one.event.actions or ())
+        for event_outcome in replay(node, scenario.spec.events, live=scenario.spec.live):
+            kinds.append(event_outcome.event.kind)
+            assert action_documents(event_outcome.actions) == list(event_outcome.event.actions or ())
     assert kinds == ["add", "add", "add", "started", "started"]
 
 
@@ -149,7 +149,7 @@ def test_nothing_is_lost_with_the_power() -> None:
     disk.lose_power()
     start = opened(disk, boot_id="second")
     assert start.state.node.held == before.node.held
-    assert [told.reason for told in start.events] == ["Rebooted"]
+    assert [event.reason for event in start.events] == ["Rebooted"]
 
 
 def test_a_state_file_that_people_have_deleted_stays_deleted() -> None:
@@ -166,9 +166,9 @@ def test_another_policy_is_refused_as_the_kubelet_refuses_it() -> None:
     after_some_pods(disk)
     other = a_profile(**{**STATIC_CPUS, "cpuManagerPolicy": "none"})
     kept = dict(disk.files)
-    found = AgentStore.open(disk, Node.from_profile(other).state, a_setting(other))
-    assert isinstance(found, Refused)
-    assert isinstance(found.because[0], StatePolicyDiffers)
+    result = AgentStore.open(disk, Node.from_profile(other).state, a_setting(other))
+    assert isinstance(result, Refused)
+    assert isinstance(result.because[0], StatePolicyDiffers)
     assert {name: disk.files[name] for name in kept if name != LOG} == {
         name: content for name, content in kept.items() if name != LOG
     }
@@ -178,11 +178,11 @@ def test_pods_that_find_no_room_any_more_end_and_say_why() -> None:
     disk = FakeDisk()
     after_some_pods(disk)
     smaller = a_profile(**STATIC_CPUS, maxPods=1)
-    found = AgentStore.open(disk, Node.from_profile(smaller).state, a_setting(smaller))
-    assert isinstance(found, Granted)
-    stages = {uid: one.stage for uid, one in found.value.state.pods.items()}
+    result = AgentStore.open(disk, Node.from_profile(smaller).state, a_setting(smaller))
+    assert isinstance(result, Granted)
+    stages = {uid: one.stage for uid, one in result.value.state.pods.items()}
     assert stages == {"pinned": PodStage.ACTIVE, "web": PodStage.TERMINATING, "big": PodStage.REJECTED}
-    assert [(told.uid, told.reason) for told in found.value.events] == [("web", "OutOfpods")]
+    assert [(event.uid, event.reason) for event in result.value.events] == [("web", "OutOfpods")]
 
 
 @pytest.mark.parametrize("name", ["cpu_manager_state", "memory_manager_state"])
@@ -330,9 +330,9 @@ def test_a_real_directory_keeps_it_as_well(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_agent_has_its_directory_for_itself(tmp_path: Path) -> None:
     node, scribe = Node.from_profile(PROFILE).state, JournalEncoder(PROFILE, journal_header())
-    found = open_store(tmp_path, node, scribe, KubeletStatusText(), {PodSource.FILE})
-    assert isinstance(found, Granted)
-    assert found.value.state.unready_sources == {PodSource.FILE}
+    store = open_store(tmp_path, node, scribe, KubeletStatusText(), {PodSource.FILE})
+    assert isinstance(store, Granted)
+    assert store.value.state.unready_sources == {PodSource.FILE}
     with pytest.raises(HostError, match="two agents"):
         open_store(tmp_path, node, scribe, KubeletStatusText())
 

@@ -42,16 +42,16 @@ class Home:
         setting = StoreSettings(
             JournalEncoder(PROFILE, journal_header()), KubeletStatusText(), self.boot, "/root-dir"
         )
-        found = AgentStore.open(self.disk, Node.from_profile(PROFILE).state, setting)
-        assert isinstance(found, Granted), found
+        result = AgentStore.open(self.disk, Node.from_profile(PROFILE).state, setting)
+        assert isinstance(result, Granted), result
 
         async def run() -> None:
             bench = DeviceBench({GPU: line}, PROFILE)
             if self.left is not None:
                 bench.adopt(*self.left)
-            bench.begin(found.value.state, found.value.store)
+            bench.begin(result.value.state, result.value.store)
             async with bench:
-                bench.plugins.expect_reregistration(found.value.state.node.held.devices.device_lists)
+                bench.plugins.expect_reregistration(result.value.state.node.held.devices.device_lists)
                 await live(bench)
             await bench.plugins.close()
             self.left = bench.runtime, bench.cgroups
@@ -62,9 +62,11 @@ class Home:
         """The node after the journal, in which everything was decided as it was."""
         loaded = scenario_from_file(InputFile(JOURNAL, self.disk.files[JOURNAL]))
         state = Node.from_profile(scenario_node(loaded)).state
-        for one in replay(state, loaded.scenario.spec.events, live=True):
-            assert action_documents(one.actions) == list(one.event.actions or ()), one.event
-            state = one.final_state
+        for event_outcome in replay(state, loaded.scenario.spec.events, live=True):
+            assert action_documents(event_outcome.actions) == list(event_outcome.event.actions or ()), (
+                event_outcome.event
+            )
+            state = event_outcome.final_state
         return state
 
 

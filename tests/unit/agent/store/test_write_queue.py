@@ -45,12 +45,12 @@ class Book:
         self.done: list[int] = []
         keep = bench.fake_store.write
 
-        def kept(changes: StateChanges) -> None:
+        def record_write(changes: StateChanges) -> None:
             self.pods.append(sorted(changes.pods))
             self.done.append(len(bench.runtime.operations))
             keep(changes)
 
-        bench.fake_store.write = kept  # type: ignore[method-assign] # a disk that looks at what was done before
+        bench.fake_store.write = record_write  # type: ignore[method-assign] # a disk that looks at what was done before
 
 
 async def squeezed(bench: AgentBench) -> None:
@@ -82,7 +82,11 @@ async def test_iterations_decided_during_a_write_are_in_the_next_write_in_order(
         await bench.add_pods(*(a_pod(f"pod-{number}") for number in range(5)))
         await bench.clock.advance(2 * SLOW_S)
         assert book.pods[:2] == [["pod-0"], [f"pod-{number}" for number in range(1, 5)]]
-        arrived = [one.event.pod.uid for one in bench.fake_store.stepped if isinstance(one.event, PodAdded)]
+        arrived = [
+            node_step.event.pod.uid
+            for node_step in bench.fake_store.stepped
+            if isinstance(node_step.event, PodAdded)
+        ]
         assert arrived == [f"pod-{number}" for number in range(5)]
         assert sum("start_container" in operation for operation in bench.runtime_operations()) == 5
 
@@ -112,10 +116,10 @@ async def test_who_is_evicted_is_signalled_while_the_disk_is_busy_with_another_t
         # Neither that the one was refused nor that the other goes has been kept, and nobody was told.
         assert "next" not in bench.fake_store.pods
         assert bench.fake_store.pods["web"].stage is PodStage.ACTIVE
-        assert "Evicted" not in [told.reason for told in bench.event_recorder.events]
+        assert "Evicted" not in [event.reason for event in bench.event_recorder.events]
         await bench.clock.advance(2 * SLOW_S)
         assert bench.fake_store.pods["web"].status.reason == "Evicted"
-        assert "Evicted" in [told.reason for told in bench.event_recorder.events]
+        assert "Evicted" in [event.reason for event in bench.event_recorder.events]
 
 
 @async_test
@@ -191,7 +195,7 @@ async def test_a_start_that_waits_for_a_failing_disk_is_reported_and_runs_after_
         await bench.add_pods(a_pod(), a_pod("next"))
         await bench.clock.advance(2 * SLOW_S)
         assert bench.runtime_operations() == []
-        assert [told.reason for told in bench.event_recorder.events].count("StateNotKept") >= 1
+        assert [event.reason for event in bench.event_recorder.events].count("StateNotKept") >= 1
         bench.fake_store.is_full = False
         await bench.clock.advance(11)
         assert (bench.phase("web"), bench.phase("next")) == ("Running", "Running")
@@ -208,9 +212,9 @@ async def test_probes_do_not_wait_for_the_disk() -> None:
         await bench.add_pods(replace(pod, spec=replace(pod.spec, containers=containers)))
         bench.use_slow_disk(3600)
         await bench.add_pods(a_pod("next"))
-        asked = len(bench.prober.requests)
+        number = len(bench.prober.requests)
         await bench.clock.advance(5)
-        assert len(bench.prober.requests) == asked + 5
+        assert len(bench.prober.requests) == number + 5
 
 
 @async_test
@@ -218,15 +222,15 @@ async def test_what_all_pods_use_is_looked_at_again_at_once_when_their_group_is_
     bench = AgentBench(hard())
     bench.use_slow_disk(SLOW_S)
     pressure = await bench.watch_pressure()
-    looks = pressure.reads
+    reads = pressure.reads
     await bench.clock.advance(0.2)
-    assert pressure.reads >= looks + 4
+    assert pressure.reads >= reads + 4
     assert pressure.passes == 0
     async with bench:
         assert "/kubepods" in bench.cgroups.groups
-        looks = pressure.reads
+        reads = pressure.reads
         await bench.clock.advance(0.05)
-        assert pressure.reads == looks + 1
+        assert pressure.reads == reads + 1
 
 
 @async_test
@@ -244,4 +248,4 @@ async def test_an_agent_that_begins_under_pressure_ends_the_pod_that_uses_most()
     await squeezed(later)
     async with later:
         await later.clock.advance(0.1)
-        assert next(told.uid for told in later.event_recorder.events if told.reason == "Evicted") == "web"
+        assert next(event.uid for event in later.event_recorder.events if event.reason == "Evicted") == "web"

@@ -65,7 +65,7 @@ async def test_a_refusal_has_its_fixes_and_a_pod_that_runs_its_groups() -> None:
         assert refused is not None
         assert runs is not None
         assert refused["decision"] == "refused"
-        assert any("instead of 64" in one["text"] for one in refused["now"]["fixes"])
+        assert any("instead of 64" in fix["text"] for fix in refused["now"]["fixes"])
         assert (runs["asNewArrival"], runs["now"]["verdict"]) == (True, "admitted")
         files = {name for group in runs["cgroups"] for name, _, _ in group["files"]}
         assert any("cpuset" in name for name in files)
@@ -78,11 +78,11 @@ async def test_reasons_name_pods_as_people_do() -> None:
         there = a_guaranteed_pod("db", "4/1Gi")
         await it.bench.add_pods(replace(there, metadata=replace(there.metadata, uid="0123-4567")))
         await it.bench.add_pods(a_guaranteed_pod("big", "5/1Gi"))
-        found = await it.view.placement_reason("big")
-        assert found is not None
-        said = json.dumps(found)
-        assert "default/db" in said
-        assert "0123-4567" not in said
+        placement_reason = await it.view.placement_reason("big")
+        assert placement_reason is not None
+        dumps = json.dumps(placement_reason)
+        assert "default/db" in dumps
+        assert "0123-4567" not in dumps
 
 
 @async_test
@@ -90,8 +90,8 @@ async def test_preempted_and_waiting_pods_are_shown() -> None:
     async with stand() as it:
         await it.bench.add_pods(a_pod("batch", "cpu=7"))
         await it.bench.add_pods(a_static_pod("critical", "cpu=2"))
-        told = [(one["reason"], one["name"]) for one in (await it.view.sections())["events"]]
-        assert ("Preempting", "batch") in told
+        result = [(event["reason"], event["name"]) for event in (await it.view.sections())["events"]]
+        assert ("Preempting", "batch") in result
 
 
 @async_test
@@ -174,10 +174,10 @@ async def test_gauges_that_cannot_be_read_leave_the_rest() -> None:
 async def test_the_eviction_ranking_is_computed_on_request() -> None:
     async with stand() as it:
         await it.bench.add_pods(a_pod("web", "cpu=1", priority=5), a_pod("batch", "cpu=1"))
-        found = await it.view.eviction_ranking()
-        assert found is not None
-        assert [one["name"] for one in found["pods"]] == ["batch", "web"]
-        assert found["pods"][0]["before"] == "lower priority"
+        eviction_ranking = await it.view.eviction_ranking()
+        assert eviction_ranking is not None
+        assert [pod["name"] for pod in eviction_ranking["pods"]] == ["batch", "web"]
+        assert eviction_ranking["pods"][0]["before"] == "lower priority"
 
 
 @asynccontextmanager
@@ -217,8 +217,8 @@ def test_the_relay_passes_on_the_dashboard_and_nothing_else(tmp_path: Path) -> N
                     relay, "/dashboard/", headers={"If-None-Match": page.headers["etag"]}
                 )
                 assert known.code == 304
-                found = json.loads((await asgi_request(relay, "/dashboard/document")).body)
-                assert [one["name"] for one in found["pods"]] == ["web"]
+                result = json.loads((await asgi_request(relay, "/dashboard/document")).body)
+                assert [pod["name"] for pod in result["pods"]] == ["web"]
                 for other in ("/api/v1/pods", "/dashboard/../api/v1/pods", "/dashboard/%2e%2e/api/v1/pods"):
                     assert (await asgi_request(relay, other)).code == 404, other
         gone = await asgi_request(relay, "/dashboard/")

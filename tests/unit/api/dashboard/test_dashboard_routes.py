@@ -27,7 +27,7 @@ class Shown:
 
     def samples(self, after_ms: int) -> Sequence[Mapping[str, Any]]:
         """What was measured up to this turn."""
-        return [one for one in self._turns[self._now].get("samples", ()) if one["at"] > after_ms]
+        return [sample for sample in self._turns[self._now].get("samples", ()) if sample["at"] > after_ms]
 
     async def wait_for_change(self) -> bool:
         """The next turn at once."""
@@ -98,23 +98,23 @@ async def test_the_page_and_its_files_make_no_document() -> None:
 @pytest.mark.parametrize("path", ["", "static/app.js", "document", "changes"])
 def test_all_responses_have_security_headers(path: str) -> None:
     @async_test
-    async def asked() -> None:
+    async def request_file() -> None:
         answer = await asgi_request(app(Shown({"pods": []})), f"/dashboard/{path}")
         policy = answer.headers["content-security-policy"]
         assert policy.startswith("default-src 'self';")
         assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
 
-    asked()
+    request_file()
 
 
 @pytest.mark.parametrize("name", ["nothing.js", "..%2fdashboard.py", "__init__.py", "%2e%2e"])
 def test_there_are_no_other_files(name: str) -> None:
     @async_test
-    async def asked() -> None:
+    async def request_file() -> None:
         assert (await asgi_request(app(Shown({})), f"/dashboard/static/{name}")).code == 404
 
-    asked()
+    request_file()
 
 
 @async_test

@@ -54,11 +54,11 @@ async def test_planned_pods_have_verdicts_and_placements() -> None:
 @async_test
 async def test_a_refusal_has_its_reasons_and_its_fixes_on_demand() -> None:
     view = a_view(Files(a_plan(a_pod("big", "cpu=64"))))
-    found = await view.placement_reason("big")
-    assert found is not None
-    assert found["now"]["reason"] == "OutOfcpu"
-    assert "container main: 7 CPUs instead of 64" in [one["text"] for one in found["now"]["fixes"]]
-    assert found is await view.placement_reason("big"), "an answer is kept"
+    placement_reason = await view.placement_reason("big")
+    assert placement_reason is not None
+    assert placement_reason["now"]["reason"] == "OutOfcpu"
+    assert "container main: 7 CPUs instead of 64" in [fix["text"] for fix in placement_reason["now"]["fixes"]]
+    assert placement_reason is await view.placement_reason("big"), "an answer is kept"
     assert await view.placement_reason("nobody") is None
 
 
@@ -66,21 +66,21 @@ async def test_a_refusal_has_its_reasons_and_its_fixes_on_demand() -> None:
 async def test_a_pod_is_explained_on_the_node_that_it_found() -> None:
     """The second one takes all that is left; that is no reason against the first."""
     view = a_view(Files(a_plan(a_guaranteed_pod("first", "4/1Gi"), a_guaranteed_pod("second", "3/1Gi"))))
-    found = await view.placement_reason("first")
-    assert found is not None
-    assert found["now"]["verdict"] == "admitted"
-    assert not found["asNewArrival"]
+    placement_reason = await view.placement_reason("first")
+    assert placement_reason is not None
+    assert placement_reason["now"]["verdict"] == "admitted"
+    assert not placement_reason["asNewArrival"]
 
 
 @async_test
 async def test_pods_of_the_node_are_explained_as_new_arrivals() -> None:
     view = a_view(Files(a_plan(there=(a_guaranteed_pod("old", "2/1Gi"),))))
     sections = await view.sections()
-    assert [(one["name"], one["word"]) for one in sections["pods"]] == [("old", "on the node")]
-    found = await view.placement_reason("old")
-    assert found is not None
-    assert found["asNewArrival"]
-    assert found["now"]["verdict"] == "admitted"
+    assert [(pod["name"], pod["word"]) for pod in sections["pods"]] == [("old", "on the node")]
+    placement_reason = await view.placement_reason("old")
+    assert placement_reason is not None
+    assert placement_reason["asNewArrival"]
+    assert placement_reason["now"]["verdict"] == "admitted"
 
 
 @async_test
@@ -99,7 +99,7 @@ async def test_files_that_change_are_read_again_once() -> None:
     assert files.reads == 0
     files.plan, files.number = a_plan(a_pod("web", "cpu=1"), a_pod("more", "cpu=1")), 1
     both = await asyncio.gather(view.sections(), view.sections())
-    assert [len(one["pods"]) for one in both] == [2, 2]
+    assert [len(item["pods"]) for item in both] == [2, 2]
     assert files.reads == 1
 
 
@@ -109,7 +109,7 @@ async def test_the_previous_plan_stays_while_files_have_faults() -> None:
     view = a_view(files)
     files.fault, files.number = "is broken", 1
     sections = await view.sections()
-    assert [one["name"] for one in sections["pods"]] == ["web"]
+    assert [pod["name"] for pod in sections["pods"]] == ["web"]
     assert sections["about"]["faults"] == ["pods.yaml: spec: is broken"]
     files.fault, files.number = "", 2
     assert (await view.sections())["about"]["faults"] == []

@@ -37,8 +37,11 @@ FINE = {"memory.max": "8192", "cpu.max": "max 100000", "memory.low": "0"}
 def differing(
     group: PlannedCgroup, texts: Mapping[str, str] | None, rules: CgroupConfig = RULES
 ) -> list[str]:
-    found = cgroup_comparison((group,), {group.path: texts}, rules).differences
-    return [f"{one.file}: {one.expected} / {one.actual}" for one in found]
+    file_differences = cgroup_comparison((group,), {group.path: texts}, rules).differences
+    return [
+        f"{file_difference.file}: {file_difference.expected} / {file_difference.actual}"
+        for file_difference in file_differences
+    ]
 
 
 def test_what_is_as_it_should_be_is_counted() -> None:
@@ -117,8 +120,8 @@ def test_the_kernel_counts_in_whole_pages(name: str, value: str, because: Cgroup
 def test_groups_of_pods_that_nobody_knows_are_found() -> None:
     parents = QOSCgroupNames.for_root(CgroupName(("kubepods",)))
     below = {"/kubepods": ["burstable", "podknown", "podx"], "/kubepods/burstable": ["pody", "other"]}
-    found = unknown_pod_cgroups(below, {"known"}, parents, RULES)
-    assert [(one.path, one.actual) for one in found] == [
+    file_differences = unknown_pod_cgroups(below, {"known"}, parents, RULES)
+    assert [(file_difference.path, file_difference.actual) for file_difference in file_differences] == [
         ("/kubepods/podx", ""),
         ("/kubepods/burstable/pody", ""),
     ]

@@ -22,7 +22,7 @@ TREE = CgroupLayout(root=CgroupName(("kubepods",)), limits=amounts("cpu=4 memory
 PODS = (a_guaranteed_pod("g", "1/100Mi"), a_pod("b", "250m/40Mi"))
 
 
-def shown(groups: tuple[PlannedCgroup, ...]) -> list[str]:
+def file_lines(groups: tuple[PlannedCgroup, ...]) -> list[str]:
     return [
         f"{group.path}/{file.name} = {file.value}"
         for group in groups
@@ -32,7 +32,7 @@ def shown(groups: tuple[PlannedCgroup, ...]) -> list[str]:
 
 
 def test_the_top_holds_all_pods_and_classes_stand_below() -> None:
-    assert shown(top_level_cgroups(TREE, RULES, PODS)) == [
+    assert file_lines(top_level_cgroups(TREE, RULES, PODS)) == [
         "/kubepods/cpu.weight = 157",
         "/kubepods/memory.max = 1073741824",
         "/kubepods/burstable/cpu.weight = 10",
@@ -41,7 +41,7 @@ def test_the_top_holds_all_pods_and_classes_stand_below() -> None:
 
 
 def test_a_minute_after_the_start_huge_pages_are_unbounded_at_the_top() -> None:
-    lines = shown(top_level_cgroups(TREE, replace(RULES, huge_page_sizes=(Bytes(2 * MIB),)), PODS))
+    lines = file_lines(top_level_cgroups(TREE, replace(RULES, huge_page_sizes=(Bytes(2 * MIB),)), PODS))
     assert [line for line in lines if "hugetlb" in line] == [
         f"/kubepods{below}/hugetlb.2MB.max = {1 << 62}" for below in ("", "/burstable", "/besteffort")
     ]
@@ -50,7 +50,7 @@ def test_a_minute_after_the_start_huge_pages_are_unbounded_at_the_top() -> None:
 def test_memory_is_protected_and_reserved_by_class() -> None:
     rules = replace(RULES, has_memory_qos=True, reservation_policy="TieredReservation")
     reserving = replace(TREE, qos_reserved_percent=50, allocatable_memory=Bytes(1000 * MIB))
-    lines = shown(top_level_cgroups(reserving, rules, PODS))
+    lines = file_lines(top_level_cgroups(reserving, rules, PODS))
     assert [line for line in lines if "/memory." in line] == [
         "/kubepods/memory.max = 1073741824",
         f"/kubepods/memory.min = {140 * MIB}",
@@ -64,7 +64,7 @@ def test_daemons_are_held_to_what_is_kept_for_them() -> None:
     kept = DaemonCgroup(path="/system.slice", limits=amounts("500m/1Gi"), origin=AmountOrigin.SYSTEM_RESERVED)
     rules = replace(RULES, driver="systemd", has_memory_qos=True, huge_page_sizes=(Bytes(2 * MIB),))
     tree = replace(TREE, daemons=(kept,), all_cpus=CPUSet.of(0, 1))
-    assert [line for line in shown(top_level_cgroups(tree, rules, ())) if "/system" in line] == [
+    assert [line for line in file_lines(top_level_cgroups(tree, rules, ())) if "/system" in line] == [
         "/system.slice/cpu.weight = 20",
         "/system.slice/cpuset.cpus = 0-1",
         "/system.slice/memory.max = 1073741824",
@@ -73,7 +73,7 @@ def test_daemons_are_held_to_what_is_kept_for_them() -> None:
         "/system.slice/hugetlb.2MB.max = 0",
     ]
     compressible = replace(tree, daemons=(replace(kept, compressible_only=True),), all_cpus=None)
-    lines = shown(top_level_cgroups(compressible, replace(rules, huge_page_sizes=()), ()))
+    lines = file_lines(top_level_cgroups(compressible, replace(rules, huge_page_sizes=()), ()))
     assert [line for line in lines if "/system" in line] == ["/system.slice/cpu.weight = 20"]
 
 

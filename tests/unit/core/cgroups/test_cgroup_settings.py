@@ -109,9 +109,9 @@ def test_a_class_that_the_status_names_brings_a_quota_without_a_limit() -> None:
 
 
 def protection(made: Pod, rules: CgroupConfig) -> list[tuple[str, int]]:
-    found = pod_cgroup_settings(made, rules).unified
-    assert all(isinstance(each, MemoryProtection) for each in found)
-    return [(each.file, each.memory_bytes) for each in found if isinstance(each, MemoryProtection)]
+    unified = pod_cgroup_settings(made, rules).unified
+    assert all(isinstance(each, MemoryProtection) for each in unified)
+    return [(each.file, each.memory_bytes) for each in unified if isinstance(each, MemoryProtection)]
 
 
 def test_requested_memory_is_protected_by_tier() -> None:

@@ -40,7 +40,7 @@ TIERED = replace(MEMORY_QOS, reservation_policy="TieredReservation")
 
 def only(made: Pod, rules: CgroupConfig = RULES, place: ContainerCpuset | None = None) -> ContainerSettings:
     """The settings of the pod's one container."""
-    (name,) = (one.name for one in made.spec.containers)
+    (name,) = (container.name for container in made.spec.containers)
     return settings_by_container(made, rules, {name: place} if place else None)[name]
 
 
@@ -63,11 +63,11 @@ SHARES = """
 @pytest.mark.parametrize("line", SHARES.strip().splitlines())
 def test_shares_come_from_the_request_or_else_from_the_limit(line: str) -> None:
     request, limit, level, shares, origin = line.split()
-    asked = ["" if each == "-" else f"cpu={each}" for each in (request, limit, level)]
-    made = pod(container("main", asked[0], asked[1]), whole=asked[2])
-    found = only(made).cpu
-    assert found is not None
-    assert (found.shares, found.origin) == (int(shares), origin)
+    texts = ["" if each == "-" else f"cpu={each}" for each in (request, limit, level)]
+    made = pod(container("main", texts[0], texts[1]), whole=texts[2])
+    cpu_shares = only(made).cpu
+    assert cpu_shares is not None
+    assert (cpu_shares.shares, cpu_shares.origin) == (int(shares), origin)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_the_place_is_handed_on() -> None:
 
 def test_all_containers_are_there_init_containers_last_each_with_its_oom_score() -> None:
     made = pod(container("a", "cpu=1"), init=(container("i"), sidecar("s")))
-    found = settings_by_container(made, RULES)
-    assert list(found) == ["a", "i", "s"]
-    assert [each.oom_score and each.oom_score.adj for each in found.values()] == [999, 999, 999]
+    settings = settings_by_container(made, RULES)
+    assert list(settings) == ["a", "i", "s"]
+    assert [each.oom_score and each.oom_score.adj for each in settings.values()] == [999, 999, 999]
 
 
 # ---------------------------------------------------------------- swap
@@ -189,8 +189,8 @@ def test_memory_is_protected_and_throttled(line: str) -> None:
     policy, request, limit, allocatable, *expected = line.split()
     total = {"-": None, "0": Bytes(0), "1Gi": Bytes(GIB), "8Gi": Bytes(8 * GIB)}[allocatable]
     rules = replace(TIERED if policy == "tiered" else MEMORY_QOS, allocatable_memory=total)
-    asked = [{} if each == "-" else {"memory": each} for each in (request, limit)]
-    assert files(a_pod("m", asked[0] | {"cpu": "1"}, asked[1]), rules) == dict(
+    items = [{} if each == "-" else {"memory": each} for each in (request, limit)]
+    assert files(a_pod("m", items[0] | {"cpu": "1"}, items[1]), rules) == dict(
         each.split("=") for each in expected
     )
 
@@ -214,11 +214,11 @@ def test_a_throttle_says_how_it_was_worked_out() -> None:
 
 def test_all_processes_end_together_only_where_that_is_asked() -> None:
     rules = replace(RULES, has_swap_controller=False)
-    asked = {
+    document = {
         value: files(a_pod("o"), replace(rules, single_process_oom_kill=value))
         for value in (None, True, False)
     }
-    assert asked == {None: {}, True: {}, False: {"memory.oom.group": "1"}}
+    assert document == {None: {}, True: {}, False: {"memory.oom.group": "1"}}
 
 
 # ---------------------------------------------------------------- sandbox

@@ -36,7 +36,7 @@ def memory(total: int) -> MemoryCeiling:
     return MemoryCeiling(Bytes(total), AmountOrigin.LIMIT)
 
 
-def written(files: tuple[CgroupFile, ...]) -> str:
+def file_texts(files: tuple[CgroupFile, ...]) -> str:
     return " ".join(f"{file.name}={file.value.replace(' ', '/')}" for file in files)
 
 
@@ -64,13 +64,13 @@ HUGE_1 = "hugetlb.2MB.limit_in_bytes=4194304 hugetlb.2MB.rsvd.limit_in_bytes=419
 
 
 def test_the_kubelet_writes_version_2() -> None:
-    assert written(cgroup_files(GROUP, CgroupConfig())) == (
+    assert file_texts(cgroup_files(GROUP, CgroupConfig())) == (
         f"cpu.weight=10 cpu.max=50000/100000 cpuset.cpus=1-2 memory.max=8192 memory.oom.group=1 {HUGE_2} pids.max=9"
     )
 
 
 def test_the_kubelet_writes_version_1() -> None:
-    assert written(cgroup_files(GROUP, CgroupConfig(version=1))) == (
+    assert file_texts(cgroup_files(GROUP, CgroupConfig(version=1))) == (
         "cpu.shares=256 cpu.cfs_period_us=100000 cpu.cfs_quota_us=50000 cpuset.cpus=1-2 "
         f"memory.limit_in_bytes=8192 {HUGE_1} pids.max=9"
     )
@@ -81,13 +81,13 @@ def test_the_runtime_writes_version_2_with_weights_of_its_own() -> None:
         cpu=SHARES, quota=quota(-1), unified=(KilledTogether(),), cpus=CPUS, mems=MemoryFrom(NUMASet.of(1))
     )
     rest = "cpu.max=max/100000 cpuset.cpus=1-2 cpuset.mems=1 memory.oom.group=1"
-    assert written(container_files(settings, CgroupConfig())) == f"cpu.weight=35 {rest}"
+    assert file_texts(container_files(settings, CgroupConfig())) == f"cpu.weight=35 {rest}"
     linear = CgroupConfig(runtime_uses_linear_weights=True)
-    assert written(container_files(settings, linear)) == f"cpu.weight=10 {rest}"
+    assert file_texts(container_files(settings, linear)) == f"cpu.weight=10 {rest}"
 
 
 def test_the_runtime_writes_version_1() -> None:
-    assert written(container_files(CONTAINER, CgroupConfig(version=1))) == (
+    assert file_texts(container_files(CONTAINER, CgroupConfig(version=1))) == (
         "cpu.shares=256 cpu.cfs_period_us=100000 cpu.cfs_quota_us=50000 cpuset.cpus=1-2 cpuset.mems=0-1 "
         f"memory.limit_in_bytes=8192 memory.memsw.limit_in_bytes=8192 {HUGE_1}"
     )
@@ -110,7 +110,7 @@ def test_what_is_not_set_is_not_written() -> None:
 )
 def test_a_quota_that_is_none(version: int, microseconds: int, text: str) -> None:
     settings = CgroupSettings(quota=quota(microseconds))
-    assert written(cgroup_files(settings, CgroupConfig(version=version, driver="systemd"))) == text
+    assert file_texts(cgroup_files(settings, CgroupConfig(version=version, driver="systemd"))) == text
 
 
 def test_systemd_makes_whole_per_cents_of_quotas_and_that_is_told() -> None:
@@ -134,8 +134,8 @@ def test_quotas_of_systemd(microseconds: int, period: int, rounded: int) -> None
 def test_the_kubelet_bounds_page_sizes_that_nobody_names_to_nothing() -> None:
     rules = CgroupConfig(huge_page_sizes=(Bytes(2 * MIB), Bytes(1 << 30)))
     huge = "hugetlb.1GB.max=0 hugetlb.1GB.rsvd.max=0"
-    assert written(cgroup_files(CgroupSettings(huge_pages=PAGES), rules)) == f"{HUGE_2} {huge}"
-    assert written(cgroup_files(CgroupSettings(), rules)).startswith("hugetlb.2MB.max=0 ")
+    assert file_texts(cgroup_files(CgroupSettings(huge_pages=PAGES), rules)) == f"{HUGE_2} {huge}"
+    assert file_texts(cgroup_files(CgroupSettings(), rules)).startswith("hugetlb.2MB.max=0 ")
 
 
 def test_page_sizes_that_no_kernel_has_are_passed_over() -> None:
@@ -146,9 +146,9 @@ def test_page_sizes_that_no_kernel_has_are_passed_over() -> None:
 @pytest.mark.parametrize(("processes", "text"), [(7, "7"), (0, "1"), (-1, "max")])
 def test_processes(processes: int, text: str) -> None:
     settings = CgroupSettings(processes=ProcessCeiling(processes, AmountOrigin.NODE))
-    assert written(cgroup_files(settings, CgroupConfig())) == f"pids.max={text}"
+    assert file_texts(cgroup_files(settings, CgroupConfig())) == f"pids.max={text}"
 
 
 def test_unlimited_memory_and_a_reserve_that_is_less_than_nothing() -> None:
-    assert written(cgroup_files(CgroupSettings(memory=memory(-1)), CgroupConfig())) == "memory.max=max"
-    assert written(cgroup_files(CgroupSettings(memory=memory(-5)), CgroupConfig())) == "memory.max=-5"
+    assert file_texts(cgroup_files(CgroupSettings(memory=memory(-1)), CgroupConfig())) == "memory.max=max"
+    assert file_texts(cgroup_files(CgroupSettings(memory=memory(-5)), CgroupConfig())) == "memory.max=-5"

@@ -53,27 +53,27 @@ def test_memory_is_summed_by_class() -> None:
 
 def test_the_group_of_all_pods_protects_what_those_within_protect() -> None:
     tiered = CgroupConfig(has_memory_qos=True, reservation_policy="TieredReservation")
-    found = with_memory_qos(EMPTY, REQUESTED, tiered)
-    assert found[GUARANTEED].unified == (
+    result = with_memory_qos(EMPTY, REQUESTED, tiered)
+    assert result[GUARANTEED].unified == (
         MemoryProtection("memory.min", Bytes(140 * MIB), AmountOrigin.PROTECTED_PODS),
     )
-    assert found[BURSTABLE].unified == (
+    assert result[BURSTABLE].unified == (
         MemoryProtection("memory.low", Bytes(40 * MIB), AmountOrigin.BURSTABLE_PODS),
     )
-    assert found[BEST_EFFORT] == CgroupSettings()
+    assert result[BEST_EFFORT] == CgroupSettings()
 
 
 def test_a_policy_that_reserves_nothing_writes_zeros_and_without_the_gate_nothing_is_written() -> None:
-    found = with_memory_qos(EMPTY, REQUESTED, CgroupConfig(has_memory_qos=True))
-    assert found[GUARANTEED].unified == (MemoryProtection("memory.min", Bytes(0), AmountOrigin.POLICY),)
-    assert found[BURSTABLE].unified == (MemoryProtection("memory.low", Bytes(0), AmountOrigin.POLICY),)
+    result = with_memory_qos(EMPTY, REQUESTED, CgroupConfig(has_memory_qos=True))
+    assert result[GUARANTEED].unified == (MemoryProtection("memory.min", Bytes(0), AmountOrigin.POLICY),)
+    assert result[BURSTABLE].unified == (MemoryProtection("memory.low", Bytes(0), AmountOrigin.POLICY),)
     assert with_memory_qos(EMPTY, REQUESTED, CgroupConfig()) == EMPTY
 
 
 def test_lower_classes_get_what_is_reserved_for_higher_ones_taken_off() -> None:
-    found = with_memory_reserve(EMPTY, REQUESTED, 50, Bytes(60 * MIB))
-    assert memory(found) == [None, 10 * MIB, -10 * MIB]
-    assert found[BURSTABLE].memory == MemoryCeiling(Bytes(10 * MIB), AmountOrigin.QOS_RESERVED)
+    result = with_memory_reserve(EMPTY, REQUESTED, 50, Bytes(60 * MIB))
+    assert memory(result) == [None, 10 * MIB, -10 * MIB]
+    assert result[BURSTABLE].memory == MemoryCeiling(Bytes(10 * MIB), AmountOrigin.QOS_RESERVED)
     assert with_memory_reserve(EMPTY, REQUESTED, 50, None) == EMPTY
     assert with_memory_reserve(EMPTY, REQUESTED, 50, Bytes(0)) == EMPTY
 
@@ -91,9 +91,9 @@ def test_where_more_is_in_use_than_is_left_the_usage_becomes_the_limit() -> None
 
 
 def test_huge_pages_of_all_classes_are_unbounded_that_of_all_pods_too() -> None:
-    found = with_unbounded_huge_pages(EMPTY, CgroupConfig(huge_page_sizes=(Bytes(2 * MIB),)))
+    result = with_unbounded_huge_pages(EMPTY, CgroupConfig(huge_page_sizes=(Bytes(2 * MIB),)))
     bound = (HugePageCeiling(Bytes(2 * MIB), HUGE_PAGES_UNBOUNDED, AmountOrigin.UNBOUNDED),)
-    assert found == {decided: CgroupSettings(huge_pages=bound) for decided in QOSClass}
+    assert result == {decided: CgroupSettings(huge_pages=bound) for decided in QOSClass}
 
 
 def test_the_group_of_all_pods_has_what_pods_can_have() -> None:

@@ -103,10 +103,10 @@ class Node:
 
     def allocation(self, pod: Pod, container: str = "app", numa: str | None = None) -> CPUAllocation:
         affinity = None if numa is None else NUMASet.parse(numa)
-        found = next(
-            one for one in (*pod.spec.init_containers, *pod.spec.containers) if one.name == container
+        result = next(
+            each for each in (*pod.spec.init_containers, *pod.spec.containers) if each.name == container
         )
-        done = allocate(self.policy, self.state, self.policy.cpu_requests(pod), found, affinity)
+        done = allocate(self.policy, self.state, self.policy.cpu_requests(pod), result, affinity)
         self.state = done.state
         return done
 

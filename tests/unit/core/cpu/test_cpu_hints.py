@@ -111,7 +111,9 @@ def test_cpus_that_the_machine_lacks_are_taken_to_be_on_node_0() -> None:
 
 
 def test_without_a_node_0_they_are_nowhere() -> None:
-    shifted = CPUTopology(8, 4, 2, 2, 2, tuple(one._replace(numa=one.numa + 1) for one in TWO_NODES.cpu_info))
+    shifted = CPUTopology(
+        8, 4, 2, 2, 2, tuple(cpu_info._replace(numa=cpu_info.numa + 1) for cpu_info in TWO_NODES.cpu_info)
+    )
     assert texts(cpu_hints(policy(shifted), CPUSet.of(2, 98, 99), NO_CPUS, 2)) == []
     assert texts(cpu_hints(policy(shifted), CPUSet.parse("1-7"), CPUSet.of(99), 2)) == []
 

@@ -18,7 +18,7 @@ from nodewright.values.idset import CPUSet
 FOUR_CACHES = topology(cores=8, cores_per_cache=2)  # CPUs 0-1,8-9 share a cache, 2-3,10-11 the next
 
 
-def asked(free: str, count: int) -> PickRequest:
+def pick_request(free: str, count: int) -> PickRequest:
     return PickRequest(topology=FOUR_CACHES, free=CPUSet.parse(free), count=count, options=CPUOptions())
 
 
@@ -33,13 +33,15 @@ def saying(answer: object) -> CPUPicker:
 
 def test_the_evidence_says_who_picked() -> None:
     cpus = CPUSet.parse("2-3")
-    assert picked_cpus(saying(cpus), asked("0-7", 2)) == Granted(cpus, (PickedBy(picker="mine", cpus=cpus),))
+    assert picked_cpus(saying(cpus), pick_request("0-7", 2)) == Granted(
+        cpus, (PickedBy(picker="mine", cpus=cpus),)
+    )
 
 
 def test_a_picker_may_have_nothing_to_give() -> None:
     free = CPUSet.parse("0-7")
     refusal = PickerRefuses(picker="mine", said="not today", requested=2, free=free)
-    assert picked_cpus(saying(PickRefusal("not today")), asked("0-7", 2)) == Refused((refusal,))
+    assert picked_cpus(saying(PickRefusal("not today")), pick_request("0-7", 2)) == Refused((refusal,))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,7 @@ def test_a_picker_may_have_nothing_to_give() -> None:
 )
 def test_an_invalid_result_is_an_error_with_the_name_of_the_picker(answer: object, message: str) -> None:
     with pytest.raises(CustomPolicyError) as caught:
-        picked_cpus(saying(answer), asked("0-7", 2))
+        picked_cpus(saying(answer), pick_request("0-7", 2))
     assert str(caught.value) == f"CPU picker mine: must return 2 of the free CPUs 0-7, but {message}"
 
 
@@ -61,7 +63,7 @@ def test_a_picker_that_fails_is_an_error_with_the_place() -> None:
     with pytest.raises(
         CustomPolicyError, match=r"CPU picker mine: fails: KeyError: 'x' \(.*test_custom_picker.py:\d+\)"
     ):
-        picked_cpus(saying(KeyError("x")), asked("0-7", 2))
+        picked_cpus(saying(KeyError("x")), pick_request("0-7", 2))
 
 
 @pytest.mark.parametrize(
@@ -77,4 +79,4 @@ def test_a_picker_that_fails_is_an_error_with_the_place() -> None:
     ],
 )
 def test_whole_caches_first_then_the_fullest_that_it_fits_into(free: str, count: int, taken: str) -> None:
-    assert whole_caches.pick(asked(free, count)) == CPUSet.parse(taken)
+    assert whole_caches.pick(pick_request(free, count)) == CPUSet.parse(taken)

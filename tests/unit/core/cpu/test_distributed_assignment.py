@@ -107,9 +107,9 @@ def test_nodes_that_were_overwritten_may_have_too_few_cpus() -> None:
 def test_nodes_for_the_rest_that_have_nothing_left_make_the_kubelet_hang() -> None:
     """What overwritten nodes could lead to; no machine is known on which they do."""
     search = distributed_assignment._DistributionSearch([0, 1], {0: 2, 1: 4}, 5, 1, follow=True)
-    found = distributed_assignment._NUMASelection((0, 1), (0,))
+    numa_selection = distributed_assignment._NUMASelection((0, 1), (0,))
     hanging = distributed_assignment._take(
-        TWO_NODES, CPUSet.parse("0-1,4-7").mask, found, search, PackingOptions()
+        TWO_NODES, CPUSet.parse("0-1,4-7").mask, numa_selection, search, PackingOptions()
     )
     assert hanging == KubeletHangs(requested=5, group=1, numa=NUMASet.of(0))
 

@@ -35,8 +35,8 @@ class Node:
         self.state = without_inactive_pods(self.state, self.active)
         numa = None if affinity is None else NUMASet.parse(affinity)
         spec = pod.spec
-        one = next(one for one in (*spec.init_containers, *spec.containers) if one.name == container)
-        self.last = allocate(self.manager, self.state, pod, one, numa)
+        result = next(each for each in (*spec.init_containers, *spec.containers) if each.name == container)
+        self.last = allocate(self.manager, self.state, pod, result, numa)
         self.state = self.last.state
         if isinstance(self.last.verdict, Refused):
             return type(self.last.verdict.because[0]).__name__

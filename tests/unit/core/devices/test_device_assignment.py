@@ -78,17 +78,17 @@ def test_what_a_plugin_names_in_vain_is_passed_over_and_what_it_lacks_is_filled_
 
 
 def test_a_plugin_is_asked_for_all_with_what_was_picked_already() -> None:
-    asked = []
+    result = []
 
     def noting(available: frozenset[str], must_include: frozenset[str], size: int) -> list[str]:
-        asked.append((sorted(available), sorted(must_include), size))
+        result.append((sorted(available), sorted(must_include), size))
         return []
 
     on = node("a@0 b@0 c@1 d@1", PluginBehavior(noting))
     pod = a_pod_with_devices("p", {"load": 1}, app=4)
     on.serve(pod, "load", "1")
     on.serve(pod, "app", "0")
-    assert asked == [(["c", "d"], [], 1), (["a", "b", "c", "d"], ["a", "b", "c"], 4)]
+    assert result == [(["c", "d"], [], 1), (["a", "b", "c", "d"], ["a", "b", "c"], 4)]
 
 
 def test_affinity_counts_for_nothing_where_no_device_names_a_numa_node() -> None:

@@ -21,7 +21,7 @@ def a_state(devices: str, in_use: str = "") -> DeviceState:
     return DeviceState.of({GPU: some_devices(devices)}, held)
 
 
-def written(hints: HintList | None) -> str:
+def hints_text(hints: HintList | None) -> str:
     """`0! 0-1`: one NUMA node preferred, both not."""
     if hints is None:
         return "any"
@@ -36,7 +36,7 @@ def granted(found: object) -> ProviderHints:
 
 
 def of_app(manager: DeviceManager, state: DeviceState, pod: Pod) -> str:
-    return written(granted(container_hints(manager, state, pod, pod.spec.containers[0]))[GPU])
+    return hints_text(granted(container_hints(manager, state, pod, pod.spec.containers[0]))[GPU])
 
 
 HINTS = """
@@ -71,7 +71,7 @@ def test_sets_with_enough_free_devices_are_hints_and_the_smallest_that_ever_do_a
     devices, asked, expected = (part.strip() for part in line.split("|"))
     pod = a_pod_with_devices("p", app=int(asked))
     assert of_app(TWO, a_state(devices), pod) == expected
-    assert written(granted(pod_hints(TWO, a_state(devices), pod))[GPU]) == expected
+    assert hints_text(granted(pod_hints(TWO, a_state(devices), pod))[GPU]) == expected
 
 
 BESIDE_OTHERS = """
@@ -129,13 +129,15 @@ def test_a_container_that_holds_its_devices_is_where_they_are(line: str) -> None
 def test_a_pod_that_holds_devices_is_where_those_of_all_its_containers_are() -> None:
     held = {"p": {"one": {GPU: frozenset({"a"})}, "two": {GPU: frozenset({"b"})}}}
     state = DeviceState.of({GPU: some_devices(FOUR_GPUS)}, held)
-    assert written(granted(pod_hints(TWO, state, a_pod_with_devices("p", one=1, two=1)))[GPU]) == "0! 0-1"
-    assert written(granted(pod_hints(TWO, state, a_pod_with_devices("p", one=1, two=2)))[GPU]) == "impossible"
+    assert hints_text(granted(pod_hints(TWO, state, a_pod_with_devices("p", one=1, two=1)))[GPU]) == "0! 0-1"
+    assert (
+        hints_text(granted(pod_hints(TWO, state, a_pod_with_devices("p", one=1, two=2)))[GPU]) == "impossible"
+    )
 
 
 def test_a_pod_asks_for_the_most_that_it_needs_at_any_time() -> None:
     pod = a_pod_with_devices("p", {"load": 3, "side": 1}, app=1)
-    assert written(granted(pod_hints(TWO, a_state(FOUR_GPUS), pod))[GPU]) == "0-1!"
+    assert hints_text(granted(pod_hints(TWO, a_state(FOUR_GPUS), pod))[GPU]) == "0-1!"
 
 
 REUSABLE = """

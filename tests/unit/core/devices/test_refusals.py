@@ -41,9 +41,9 @@ def test_a_shortage_tells_what_is_where_and_who_has_the_rest() -> None:
         DeviceHolder(pod="q", container="app", devices=("a", "d")),
         DeviceHolder(pod="r", container="app", devices=("b",)),
     )
-    found = stock(at("", 1, 1, 1), at("0", 2, 2, 0), at("1", 2, 1, 0), holders=holders)
-    assert on.because == (NotEnoughDevices(stock=found, requested=2, missing=2, available=1),)
-    assert (found.registered, found.healthy, found.free) == (5, 4, 1)
+    result = stock(at("", 1, 1, 1), at("0", 2, 2, 0), at("1", 2, 1, 0), holders=holders)
+    assert on.because == (NotEnoughDevices(stock=result, requested=2, missing=2, available=1),)
+    assert (result.registered, result.healthy, result.free) == (5, 4, 1)
 
 
 def test_a_shortage_counts_what_is_missing_beyond_what_is_taken_over() -> None:
@@ -74,8 +74,8 @@ def test_a_container_that_starts_again_needs_its_devices_healthy() -> None:
     on = node("!a@0 b@0", held={"p": "a"})
     assert on.serve(a_pod_with_devices("p", app=1)) == "HeldDevicesUnhealthy"
     holders = (DeviceHolder(pod="p", container="app", devices=("a",)),)
-    found = stock(at("0", 2, 1, 1), holders=holders)
-    assert on.because == (HeldDevicesUnhealthy(stock=found, devices=("a",)),)
+    result = stock(at("0", 2, 1, 1), holders=holders)
+    assert on.because == (HeldDevicesUnhealthy(stock=result, devices=("a",)),)
 
 
 @pytest.mark.parametrize("asked", [0, 1])

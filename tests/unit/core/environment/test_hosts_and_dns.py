@@ -90,10 +90,10 @@ def test_a_pod_adds_its_own() -> None:
         "searches": ["b.example"],
         "options": [{"name": "timeout", "value": "9"}, {"name": "edns0"}],
     }
-    found = dns(a_pod(dnsPolicy="Default", dnsConfig=own))
-    assert found.servers == ("192.0.2.53", "192.0.2.54")
-    assert found.searches == ("example.com", "b.example")
-    assert found.options == ("timeout:9", "rotate", "edns0")
+    result = dns(a_pod(dnsPolicy="Default", dnsConfig=own))
+    assert result.servers == ("192.0.2.53", "192.0.2.54")
+    assert result.searches == ("example.com", "b.example")
+    assert result.options == ("timeout:9", "rotate", "edns0")
     assert dns(a_pod(dnsPolicy="None", dnsConfig=own)).searches == ("b.example",)
     expected = "search b.example\noptions timeout:9 edns0\nnameserver 192.0.2.53\nnameserver 192.0.2.54\n"
     assert resolv_conf_text(dns(a_pod(dnsPolicy="None", dnsConfig=own))) == expected
@@ -104,10 +104,10 @@ def test_what_resolvers_cannot_take_is_left_out_and_told() -> None:
         "nameservers": [f"192.0.2.{n}" for n in range(5)],
         "searches": ["a" * 254, *["b" * 240 + str(n) for n in range(9)]],
     }
-    found = dns(a_pod(dnsPolicy="None", dnsConfig=own))
-    assert len(found.servers) == 3
-    assert len(found.searches) == 8
-    assert [message.split(",")[0] for _, message in found.warnings] == [
+    result = dns(a_pod(dnsPolicy="None", dnsConfig=own))
+    assert len(result.servers) == 3
+    assert len(result.searches) == 8
+    assert [message.split(",")[0] for _, message in result.warnings] == [
         "Nameserver limits were exceeded",
         "Search Line limits were exceeded",
     ]

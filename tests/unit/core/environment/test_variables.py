@@ -72,8 +72,8 @@ def env(
 
 def one(source: dict[str, Any]) -> str | UnresolvedReference | None:
     """The variable that is taken from this source; None: it is left out."""
-    found = env({"name": "X", "valueFrom": source})
-    return found if isinstance(found, UnresolvedReference) else found.get("X")
+    result = env({"name": "X", "valueFrom": source})
+    return result if isinstance(result, UnresolvedReference) else result.get("X")
 
 
 FIELDS = {
@@ -134,23 +134,23 @@ AMOUNTS = """
 def test_amounts_are_rounded_up_in_units_of_the_divisor(line: str) -> None:
     asked, _, expected = line.partition("->")
     resource, *divisor = asked.split()
-    told = {"resource": resource, **({"divisor": divisor[0]} if divisor else {})}
-    assert one({"resourceFieldRef": told}) == expected.strip()
+    document = {"resource": resource, **({"divisor": divisor[0]} if divisor else {})}
+    assert one({"resourceFieldRef": document}) == expected.strip()
 
 
 def test_a_container_named_has_the_node_for_its_limit_but_an_init_container_has_none() -> None:
-    told = {"resource": "limits.cpu", "divisor": "1m"}
-    assert one({"resourceFieldRef": {**told, "containerName": "side"}}) == "7500"
-    assert one({"resourceFieldRef": {**told, "containerName": "init"}}) == "0"
-    assert one({"resourceFieldRef": {**told, "containerName": "no"}}) == UnresolvedReference(
+    document = {"resource": "limits.cpu", "divisor": "1m"}
+    assert one({"resourceFieldRef": {**document, "containerName": "side"}}) == "7500"
+    assert one({"resourceFieldRef": {**document, "containerName": "init"}}) == "0"
+    assert one({"resourceFieldRef": {**document, "containerName": "no"}}) == UnresolvedReference(
         "container no not found"
     )
 
 
 def test_a_pods_own_limit_is_the_limit_of_those_that_have_none() -> None:
     pod = decode({"spec": {"resources": {"limits": {"memory": "1Gi"}}, "containers": [{"name": "a"}]}}, Pod)
-    told = {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}
-    container = Container(name="a", env=(EnvVar("M", value_from=told),))
+    document = {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}
+    container = Container(name="a", env=(EnvVar("M", value_from=document),))
     assert environment_variables(pod, container, AROUND) == {"M": "1024"}
 
 
@@ -210,7 +210,7 @@ def test_variables_from_objects(source: dict[str, Any], expected: object) -> Non
 
 
 def test_whole_objects_come_first_and_later_ones_win() -> None:
-    found = env(
+    result = env(
         {"name": "a", "value": "mine"},
         {"name": "c", "value": "$(P_token)"},
         envFrom=[
@@ -219,7 +219,7 @@ def test_whole_objects_come_first_and_later_ones_win() -> None:
             {"secretRef": {"name": "none", "optional": True}},
         ],
     )
-    assert found == {"a": "mine", "b": "2", "P_token": "s3cret", "P_user": "me", "c": "s3cret"}
+    assert result == {"a": "mine", "b": "2", "P_token": "s3cret", "P_user": "me", "c": "s3cret"}
 
 
 def test_a_whole_object_that_is_not_there_is_told() -> None:
@@ -228,7 +228,7 @@ def test_a_whole_object_that_is_not_there_is_told() -> None:
 
 
 def test_references_see_what_comes_before_and_values_are_not_expanded_again() -> None:
-    found = env(
+    result = env(
         {"name": "EARLY", "value": "$(LATE)"},
         {"name": "LATE", "value": "x"},
         {"name": "TWICE", "value": "$(LATE)$(LATE)$$(LATE)"},
@@ -236,7 +236,7 @@ def test_references_see_what_comes_before_and_values_are_not_expanded_again() ->
         {"name": "COPY", "value": "$(RAW)"},
     )
     expected = {"EARLY": "$(LATE)", "LATE": "x", "TWICE": "xx$(LATE)", "RAW": "$(A)", "COPY": "$(A)"}
-    assert found == expected
+    assert result == expected
 
 
 def test_command_and_arguments_are_expanded_apart() -> None:

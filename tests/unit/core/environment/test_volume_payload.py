@@ -30,17 +30,20 @@ def test_all_keys_of_a_config_map_are_files() -> None:
 
 
 def test_keys_can_be_chosen_with_paths_and_modes() -> None:
-    told = {
+    document = {
         "name": "conf",
         "defaultMode": 0o400,
         "items": [{"key": "a", "path": "x/a"}, {"key": "c", "path": "c", "mode": 0o755}],
     }
-    assert files(configMap=told) == {"x/a": FileContent(b"one", 0o400), "c": FileContent(b"\0\xff", 0o755)}
+    assert files(configMap=document) == {
+        "x/a": FileContent(b"one", 0o400),
+        "c": FileContent(b"\0\xff", 0o755),
+    }
     assert files(secret={"secretName": "key", "defaultMode": 0}) == {"token": FileContent(b"s3cret", 0)}
 
 
 def test_the_pod_tells_of_itself() -> None:
-    told = {
+    document = {
         "items": [
             {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
             {
@@ -51,7 +54,7 @@ def test_the_pod_tells_of_itself() -> None:
             {"path": "nothing"},
         ]
     }
-    assert files(downwardAPI=told) == {
+    assert files(downwardAPI=document) == {
         "labels": FileContent(b'a="b"'),
         "cpu": FileContent(b"500"),
         "most": FileContent(b"8"),
@@ -123,8 +126,8 @@ PATHS = {
 
 @pytest.mark.parametrize("path", PATHS)
 def test_no_file_leaves_its_volume(path: str) -> None:
-    told = {"name": "conf", "items": [{"key": "a", "path": path}]}
-    assert files(configMap=told) == UnresolvedReference(PATHS[path])
+    document = {"name": "conf", "items": [{"key": "a", "path": path}]}
+    assert files(configMap=document) == UnresolvedReference(PATHS[path])
 
 
 TOKEN = {"serviceAccountToken": {"path": "token", "expirationSeconds": 600, "audience": "vault"}}

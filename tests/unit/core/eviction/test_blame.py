@@ -18,7 +18,7 @@ OBSERVED = SignalObservation(
 )
 
 
-def blamed(signal: str, pod: Pod, use: PodStats | None, *, pod_level: bool = True) -> NodeRanShort:
+def shortage_of(signal: str, pod: Pod, use: PodStats | None, *, pod_level: bool = True) -> NodeRanShort:
     (threshold,) = parse_thresholds(EvictionSettings(hard={signal: "50%"})).thresholds
     return node_shortage(threshold, OBSERVED, ActivePod.of(pod), use, pod_level=pod_level)
 
@@ -31,9 +31,13 @@ def over(*texts: str) -> tuple[OverRequest, ...]:
 
 
 def test_the_threshold_and_what_is_left_are_told() -> None:
-    found = blamed("memory.available", a_pod("a"), None)
-    assert (str(found.threshold), str(found.available)) == ("512Ki", "5")
-    assert (found.resource, found.has_stats, found.containers) == ("memory", False, ())
+    node_ran_short = shortage_of("memory.available", a_pod("a"), None)
+    assert (str(node_ran_short.threshold), str(node_ran_short.available)) == ("512Ki", "5")
+    assert (node_ran_short.resource, node_ran_short.has_stats, node_ran_short.containers) == (
+        "memory",
+        False,
+        (),
+    )
 
 
 def test_containers_above_their_request_are_told_in_the_order_of_the_stats() -> None:
@@ -46,8 +50,8 @@ def test_containers_above_their_request_are_told_in_the_order_of_the_stats() -> 
         ContainerStats(name=name, memory=MemoryStats(working_set_bytes=3 << 30))
         for name in ("init", "b", "x", "a")
     )
-    found = blamed("memory.available", pod, PodStats(containers=uses))
-    assert found.containers == over("init 3Gi 0", "b 3Gi 2Gi", "a 3Gi 1Gi")
+    node_ran_short = shortage_of("memory.available", pod, PodStats(containers=uses))
+    assert node_ran_short.containers == over("init 3Gi 0", "b 3Gi 2Gi", "a 3Gi 1Gi")
 
 
 KEEPING = [
@@ -70,29 +74,31 @@ KEEPING = [
 def test_nothing_is_told_of_a_container_that_keeps_to_its_request_or_was_not_observed_in_full(
     signal: str, use: PodStats
 ) -> None:
-    found = blamed(signal, a_pod("a", "memory=1Gi ephemeral-storage=1Gi"), use)
-    assert found.has_stats
-    assert (found.pod, found.containers) == (None, ())
+    node_ran_short = shortage_of(signal, a_pod("a", "memory=1Gi ephemeral-storage=1Gi"), use)
+    assert node_ran_short.has_stats
+    assert (node_ran_short.pod, node_ran_short.containers) == (None, ())
 
 
 def test_of_the_disk_layer_and_logs_count_together() -> None:
-    found = blamed(
+    node_ran_short = shortage_of(
         "nodefs.available", a_pod("a", "ephemeral-storage=1Gi"), a_pod_usage("a", rootfs="1Gi", logs="1")
     )
-    assert found.containers == over("main 1073741825 1Gi")
+    assert node_ran_short.containers == over("main 1073741825 1Gi")
 
 
 def test_a_pod_level_request_is_told_even_if_the_pod_keeps_to_it() -> None:
     spec: dict[str, Any] = {"resources": {"requests": {"memory": "4Gi"}}}
     pod, use = a_pod("a", **spec), a_pod_usage("a", "1Gi")
-    assert blamed("memory.available", pod, use).pod == over("a 1Gi 4Gi")[0]
-    assert blamed("nodefs.available", pod, use).pod is None
-    assert blamed("memory.available", pod, use, pod_level=False).pod is None
-    assert blamed("memory.available", pod, PodStats(pod_ref=PodReference(uid="a"))).pod is None
+    assert shortage_of("memory.available", pod, use).pod == over("a 1Gi 4Gi")[0]
+    assert shortage_of("nodefs.available", pod, use).pod is None
+    assert shortage_of("memory.available", pod, use, pod_level=False).pod is None
+    assert shortage_of("memory.available", pod, PodStats(pod_ref=PodReference(uid="a"))).pod is None
     unknown = PodStats(memory=MemoryStats())
-    assert blamed("memory.available", pod, unknown).pod == over("a 0 4Gi")[0]
+    assert shortage_of("memory.available", pod, unknown).pod == over("a 0 4Gi")[0]
 
 
 @pytest.mark.parametrize("resources", [{}, {"requests": {"cpu": "1"}}])
 def test_a_pod_level_without_memory_is_not_told(resources: dict[str, Any]) -> None:
-    assert blamed("memory.available", a_pod("a", resources=resources), a_pod_usage("a", "1Gi")).pod is None
+    assert (
+        shortage_of("memory.available", a_pod("a", resources=resources), a_pod_usage("a", "1Gi")).pod is None
+    )

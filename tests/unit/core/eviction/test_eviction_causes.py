@@ -28,18 +28,18 @@ def test_an_empty_dir_may_hold_up_to_its_size_limit(line: str) -> None:
     empty_dir = {} if limit == "-" else {"sizeLimit": limit}
     claim = ActivePod.of(a_pod("a", volumes=[{"name": "cache", "emptyDir": empty_dir}]))
     use = a_pod_usage("a") if used == "-" else a_pod_usage("a", cache=used)
-    found = exceeded_limit(claim, use, ONE)
+    result = exceeded_limit(claim, use, ONE)
     if outcome == "keeps":
-        assert found is None
+        assert result is None
     else:
-        assert found == EmptyDirOverLimit(volume="cache", used_bytes=GIB + 1, limit=Quantity.parse("1Gi"))
+        assert result == EmptyDirOverLimit(volume="cache", used_bytes=GIB + 1, limit=Quantity.parse("1Gi"))
 
 
 def test_a_size_limit_may_be_a_number_and_memory_counts_as_well() -> None:
     volume = {"name": "ram", "emptyDir": {"medium": "Memory", "sizeLimit": 5}}
     claim = ActivePod.of(a_pod("a", volumes=[{"name": "other", "secret": {}}, volume]))
-    found = exceeded_limit(claim, a_pod_usage("a", ram="6"), ONE)
-    assert found == EmptyDirOverLimit(volume="ram", used_bytes=6, limit=Quantity.parse("5"))
+    result = exceeded_limit(claim, a_pod_usage("a", ram="6"), ONE)
+    assert result == EmptyDirOverLimit(volume="ram", used_bytes=6, limit=Quantity.parse("5"))
 
 
 def test_a_limit_of_one_container_limits_the_whole_pod() -> None:
@@ -48,8 +48,8 @@ def test_a_limit_of_one_container_limits_the_whole_pod() -> None:
         {"name": "free"},
     ]
     claim = ActivePod.of(a_pod("a", containers=containers))
-    found = exceeded_limit(claim, a_pod_usage("a", storage="2Gi"), ONE)
-    assert found == PodStorageOverLimit(used_bytes=2 * GIB, limit=Quantity.parse("1Gi"))
+    result = exceeded_limit(claim, a_pod_usage("a", storage="2Gi"), ONE)
+    assert result == PodStorageOverLimit(used_bytes=2 * GIB, limit=Quantity.parse("1Gi"))
     assert exceeded_limit(claim, a_pod_usage("a", storage="1Gi"), ONE) is None
     assert exceeded_limit(claim, PodStats(), ONE) is None
 
@@ -57,8 +57,8 @@ def test_a_limit_of_one_container_limits_the_whole_pod() -> None:
 def test_a_container_is_measured_with_its_layer_unless_that_is_elsewhere() -> None:
     claim = ActivePod.of(a_pod("a", limits="ephemeral-storage=1Gi"))
     use = a_pod_usage("a", rootfs="1Gi", logs="1")
-    found = exceeded_limit(claim, use, ONE)
-    assert found == ContainerStorageOverLimit(
+    result = exceeded_limit(claim, use, ONE)
+    assert result == ContainerStorageOverLimit(
         container="main", used_bytes=GIB + 1, limit=Quantity.parse("1Gi")
     )
     assert exceeded_limit(claim, use, IMAGES_APART) is None

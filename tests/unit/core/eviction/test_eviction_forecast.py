@@ -28,8 +28,8 @@ def rules(
     return EvictionConfig(thresholds=parse_thresholds(settings).thresholds, max_pod_grace_period_s=60)
 
 
-def ahead(
-    told: EvictionConfig,
+def forecast_of(
+    eviction_config: EvictionConfig,
     usage: StatsSummary,
     *claims: ActivePod,
     after: StatsSummary | None = None,
@@ -37,7 +37,9 @@ def ahead(
 ) -> EvictionForecast:
     filesystems = disks or NodeFilesystems()
     observation = EvictionObservation(usage=usage, active_pods=claims, filesystems=filesystems)
-    return eviction_forecast(told, observation, EvictionState().with_filesystems(told, filesystems), after)
+    return eviction_forecast(
+        eviction_config, observation, EvictionState().with_filesystems(eviction_config, filesystems), after
+    )
 
 
 def claims(*names: str, **pod: Any) -> list[ActivePod]:
@@ -52,43 +54,45 @@ def test_pods_go_one_a_pass_until_minimum_reclaim_is_reached() -> None:
     usage = a_reading(
         a_pod_usage("a", "3Gi"), a_pod_usage("b", "2Gi"), a_pod_usage("c", "1Gi"), memory="1Gi/16Gi"
     )
-    found = ahead(rules(hard="2Gi"), usage, *claims("a", "b", "c"))
-    assert story(found) == [("a", 0, 3 * GIB)]
-    assert found.is_relieved
-    more = ahead(rules(hard="2Gi", reclaim="3Gi"), usage, *claims("a", "b", "c"))
+    forecast = forecast_of(rules(hard="2Gi"), usage, *claims("a", "b", "c"))
+    assert story(forecast) == [("a", 0, 3 * GIB)]
+    assert forecast.is_relieved
+    more = forecast_of(rules(hard="2Gi", reclaim="3Gi"), usage, *claims("a", "b", "c"))
     assert story(more) == [("a", 0, 3 * GIB), ("b", 1, 2 * GIB)]
     assert (str(more.evictions[-1].available_after), more.is_relieved) == ("6Gi", True)
 
 
 def test_a_soft_threshold_waits_for_the_pass_after_its_grace_period() -> None:
     usage = a_reading(a_pod_usage("a", "3Gi"), memory="1Gi/16Gi", at_s=100)
-    found = ahead(rules(soft="2Gi"), usage, *claims("a"))
-    assert story(found) == [("a", 30, 3 * GIB)]
-    assert found.first_pass.evictions == ()
-    assert found.first_acting_pass.target is not None
+    forecast = forecast_of(rules(soft="2Gi"), usage, *claims("a"))
+    assert story(forecast) == [("a", 30, 3 * GIB)]
+    assert forecast.first_pass.evictions == ()
+    assert forecast.first_acting_pass.target is not None
 
 
 def test_critical_pods_stay_and_the_node_is_not_relieved() -> None:
     usage = a_reading(a_pod_usage("a", "3Gi"), a_pod_usage("b", "1Gi"), memory="1Gi/16Gi")
     critical = ActivePod.of(a_pod("a", priority=2_000_000_000))
-    found = ahead(rules(hard="5Gi"), usage, critical, *claims("b"))
-    assert story(found) == [("b", 0, GIB)]
-    assert not found.is_relieved
+    forecast = forecast_of(rules(hard="5Gi"), usage, critical, *claims("b"))
+    assert story(forecast) == [("b", 0, GIB)]
+    assert not forecast.is_relieved
 
 
 def test_a_pod_of_which_nothing_is_known_frees_nothing() -> None:
-    found = ahead(rules(hard="2Gi"), a_reading(a_pod_usage("b", "3Gi"), memory="1Gi/16Gi"), *claims("a", "b"))
-    assert story(found) == [("a", 0, 0), ("b", 1, 3 * GIB)]
+    forecast = forecast_of(
+        rules(hard="2Gi"), a_reading(a_pod_usage("b", "3Gi"), memory="1Gi/16Gi"), *claims("a", "b")
+    )
+    assert story(forecast) == [("a", 0, 0), ("b", 1, 3 * GIB)]
 
 
 def test_what_the_node_gives_back_can_be_enough_or_a_beginning() -> None:
     disk = rules(hard="10Gi", signal="nodefs.available")
     short = a_reading(a_pod_usage("a", rootfs="4Gi/10", logs="1Gi/1"), nodefs="5Gi/100Gi")
-    enough = ahead(disk, short, *claims("a"), after=a_reading(nodefs="20Gi/100Gi"))
+    enough = forecast_of(disk, short, *claims("a"), after=a_reading(nodefs="20Gi/100Gi"))
     assert (story(enough), enough.is_relieved) == ([], True)
     assert enough.first_acting_pass.reclaimed == (NodeReclaim.CONTAINERS, NodeReclaim.IMAGES)
     later = a_reading(a_pod_usage("a", rootfs="4Gi/10", logs="1Gi/1"), nodefs="7Gi/100Gi")
-    begun = ahead(disk, short, *claims("a"), after=later)
+    begun = forecast_of(disk, short, *claims("a"), after=later)
     assert story(begun)[0][:2] == ("a", 0)
     assert str(begun.evictions[0].available_after) == "12Gi"
 
@@ -96,19 +100,21 @@ def test_what_the_node_gives_back_can_be_enough_or_a_beginning() -> None:
 def test_a_limit_of_its_own_frees_nothing_that_was_asked_for() -> None:
     volumes = [{"name": "data", "emptyDir": {"sizeLimit": "1Gi"}}]
     usage = a_reading(a_pod_usage("a", data="2Gi/1"), nodefs="50Gi/100Gi")
-    found = ahead(rules(hard="10Gi", signal="nodefs.available"), usage, *claims("a", volumes=volumes))
-    assert story(found) == [("a", 0, None)]
-    assert found.evictions[0].available_after is None
-    assert found.final_observation.usage is not None
-    assert found.final_observation.usage.node.fs is not None
-    assert found.final_observation.usage.node.fs.available_bytes == 52 * GIB
+    forecast = forecast_of(
+        rules(hard="10Gi", signal="nodefs.available"), usage, *claims("a", volumes=volumes)
+    )
+    assert story(forecast) == [("a", 0, None)]
+    assert forecast.evictions[0].available_after is None
+    assert forecast.final_observation.usage is not None
+    assert forecast.final_observation.usage.node.fs is not None
+    assert forecast.final_observation.usage.node.fs.available_bytes == 52 * GIB
 
 
 def test_a_crash_ends_the_outlook() -> None:
     usage = a_reading(a_pod_usage("a", data=""), memory="1Gi/16Gi")
-    found = ahead(rules(hard="2Gi"), usage, *claims("a", volumes=[{"name": "data", "emptyDir": {}}]))
-    assert found.last_pass.stopped is not None
-    assert not found.is_relieved
+    forecast = forecast_of(rules(hard="2Gi"), usage, *claims("a", volumes=[{"name": "data", "emptyDir": {}}]))
+    assert forecast.last_pass.stopped is not None
+    assert not forecast.is_relieved
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_a_pod_gives_back_to_each_disk_what_it_has_there(
         left.runtime.image_fs.available_bytes,
         left.runtime.container_fs.available_bytes,
     )
-    assert [(one or 0) // GIB for one in seen] == [nodefs, imagefs, containerfs]
+    assert [(number or 0) // GIB for number in seen] == [nodefs, imagefs, containerfs]
 
 
 def test_nothing_more_is_left_than_there_is_and_what_was_not_observed_stays_so() -> None:

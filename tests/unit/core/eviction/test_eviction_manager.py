@@ -72,11 +72,11 @@ class Story:
         )
         done = synchronize(self.rules, self.state, observation, now_s, after)
         self.state = done.state
-        self.pods = [pod for pod in self.pods if pod.uid not in gone(done)]
+        self.pods = [pod for pod in self.pods if pod.uid not in evicted_uids(done)]
         return done
 
 
-def gone(done: EvictionPass) -> list[str]:
+def evicted_uids(done: EvictionPass) -> list[str]:
     return [eviction.active_pod.uid for eviction in done.evictions]
 
 
@@ -84,13 +84,13 @@ def test_a_hard_threshold_ends_one_pod_a_pass_with_one_second() -> None:
     story = Story(rules("memory.available=500Mi"), [a_pod("a"), a_pod("b")])
     uses = (a_pod_usage("a", "1Gi"), a_pod_usage("b", "2Gi"))
     first = story.at(0, a_reading(*uses, memory=LOW))
-    assert gone(first) == ["b"]
+    assert evicted_uids(first) == ["b"]
     (eviction,) = first.evictions
     assert eviction.grace_period_s == IMMEDIATE_GRACE_PERIOD_S == 1
     assert eviction.is_disruption
     assert isinstance(eviction.because, NodeRanShort)
-    assert gone(story.at(10, a_reading(*uses, memory=LOW))) == ["a"]
-    assert gone(story.at(20, a_reading(memory=LOW))) == []
+    assert evicted_uids(story.at(10, a_reading(*uses, memory=LOW))) == ["a"]
+    assert evicted_uids(story.at(20, a_reading(memory=LOW))) == []
     assert story.at(30, a_reading()).target is None
 
 
@@ -98,19 +98,19 @@ def test_a_soft_threshold_waits_while_the_condition_shows_at_once() -> None:
     story = Story(rules(soft="memory.available=500Mi@30s", max_pod_grace_period_s=60), [a_pod("a")])
     for now_s in (0, 10, 29.999):
         waiting = story.at(now_s, a_reading(memory=LOW))
-        assert gone(waiting) == []
+        assert evicted_uids(waiting) == []
         assert waiting.met[0].met_for == Duration(round(now_s * 10**9))
         assert not waiting.met[0].is_due
         assert waiting.state.conditions == (NodeCondition.MEMORY_PRESSURE,)
         assert waiting.state.thresholds_met == ()
-    assert gone(story.at(30, a_reading(memory=LOW))) == ["a"]
+    assert evicted_uids(story.at(30, a_reading(memory=LOW))) == ["a"]
 
 
 def test_a_break_starts_the_grace_period_anew() -> None:
     story = Story(rules(soft="memory.available=500Mi@30s"), [a_pod("a")])
     for now_s, memory in ((0, LOW), (20, "1Gi/16Gi"), (40, LOW), (69, LOW)):
-        assert gone(story.at(now_s, a_reading(memory=memory))) == []
-    assert gone(story.at(70, a_reading(memory=LOW))) == ["a"]
+        assert evicted_uids(story.at(now_s, a_reading(memory=memory))) == []
+    assert evicted_uids(story.at(70, a_reading(memory=LOW))) == ["a"]
 
 
 GRACE = """
@@ -148,7 +148,7 @@ def test_a_condition_stays_for_the_transition_period_after_it_was_last_seen() ->
 def test_with_a_transition_period_of_zero_no_condition_ever_shows() -> None:
     story = Story(rules("memory.available=500Mi", pressure_transition_period=Duration()), [a_pod("a")])
     done = story.at(0, a_reading(memory=LOW))
-    assert gone(done) == ["a"]
+    assert evicted_uids(done) == ["a"]
     assert done.state.conditions == ()
 
 
@@ -162,13 +162,13 @@ def test_minimum_reclaim_holds_a_threshold_until_it_is_reached() -> None:
     story = Story(
         rules("memory.available=500Mi", reclaim="memory.available=500Mi"), [a_pod(name) for name in "abc"]
     )
-    assert gone(story.at(0, a_reading(memory="600Mi/16Gi"))) == []
-    assert gone(story.at(10, a_reading(memory=LOW))) == ["a"]
+    assert evicted_uids(story.at(0, a_reading(memory="600Mi/16Gi"))) == []
+    assert evicted_uids(story.at(10, a_reading(memory=LOW))) == ["a"]
     held = story.at(20, a_reading(memory="999Mi/16Gi"))
-    assert gone(held) == ["b"]
-    assert [one.awaits_min_reclaim for one in held.met] == [True]
-    assert gone(story.at(30, a_reading(memory="1000Mi/16Gi"))) == []
-    assert gone(story.at(40, a_reading(memory="999Mi/16Gi"))) == []
+    assert evicted_uids(held) == ["b"]
+    assert [met_threshold.awaits_min_reclaim for met_threshold in held.met] == [True]
+    assert evicted_uids(story.at(30, a_reading(memory="1000Mi/16Gi"))) == []
+    assert evicted_uids(story.at(40, a_reading(memory="999Mi/16Gi"))) == []
 
 
 def test_of_two_equal_thresholds_that_are_held_one_is_enough() -> None:
@@ -180,13 +180,15 @@ def test_of_two_equal_thresholds_that_are_held_one_is_enough() -> None:
 
 def test_what_was_measured_before_the_last_pass_triggers_nothing() -> None:
     story = Story(rules("memory.available=500Mi"), [a_pod(name) for name in "abc"])
-    assert gone(story.at(0, a_reading(memory=LOW, at_s=100))) == ["a"]
+    assert evicted_uids(story.at(0, a_reading(memory=LOW, at_s=100))) == ["a"]
     stale = story.at(10, a_reading(memory=LOW, at_s=100))
-    assert gone(stale) == []
-    assert [(one.is_due, one.has_new_stats) for one in stale.met] == [(True, False)]
-    assert gone(story.at(20, a_reading(memory=LOW, at_s=99))) == []
-    assert gone(story.at(30, a_reading(memory=LOW, at_s=100))) == ["b"]
-    assert gone(story.at(40, a_reading(memory=LOW))) == ["c"]
+    assert evicted_uids(stale) == []
+    assert [(met_threshold.is_due, met_threshold.has_new_stats) for met_threshold in stale.met] == [
+        (True, False)
+    ]
+    assert evicted_uids(story.at(20, a_reading(memory=LOW, at_s=99))) == []
+    assert evicted_uids(story.at(30, a_reading(memory=LOW, at_s=100))) == ["b"]
+    assert evicted_uids(story.at(40, a_reading(memory=LOW))) == ["c"]
 
 
 def test_a_reading_that_failed_changes_nothing_but_the_file_systems_are_learned() -> None:
@@ -202,8 +204,8 @@ def test_a_reading_that_failed_changes_nothing_but_the_file_systems_are_learned(
 def test_thresholds_that_are_derived_in_the_first_pass_count_from_the_second_on() -> None:
     story = Story(rules("nodefs.available=10%"), [a_pod("a")])
     low = a_reading(nodefs="", imagefs="", containerfs="1Gi/100Gi")
-    assert gone(story.at(0, low)) == []
-    assert gone(story.at(10, low)) == ["a"]
+    assert evicted_uids(story.at(0, low)) == []
+    assert evicted_uids(story.at(10, low)) == ["a"]
 
 
 def test_file_systems_are_looked_at_once() -> None:
@@ -236,7 +238,7 @@ RECLAIM = """
 def test_what_a_node_gives_back_first_depends_on_the_signal_and_the_file_systems(line: str) -> None:
     signal, name, *expected = line.split()
     filesystems = {"one": NodeFilesystems(), "images": IMAGES_APART, "split": SPLIT}[name]
-    assert list(reclaim_steps(Signal(signal), filesystems)) == [one for one in expected if one != "-"]
+    assert list(reclaim_steps(Signal(signal), filesystems)) == [text for text in expected if text != "-"]
 
 
 def test_what_the_node_gives_back_may_be_enough() -> None:
@@ -248,13 +250,13 @@ def test_what_the_node_gives_back_may_be_enough() -> None:
     assert (enough.ranking, enough.evictions) == ((), ())
     too_little = story.at(10, low, a_reading(nodefs="14Gi/100Gi"))
     assert not too_little.relieved_by_reclaim
-    assert gone(too_little) == ["a"]
+    assert evicted_uids(too_little) == ["a"]
 
 
 def test_a_threshold_that_has_nothing_to_do_with_it_spoils_what_was_given_back() -> None:
     story = Story(rules("nodefs.available=10%", "memory.available=500Mi@1h"), [a_pod("a")])
     low, better = a_reading(nodefs="5Gi/100Gi", memory=LOW), a_reading(nodefs="90Gi/100Gi", memory=LOW)
-    assert gone(story.at(0, low, better)) == ["a"]
+    assert evicted_uids(story.at(0, low, better)) == ["a"]
 
 
 def test_a_second_reading_that_failed_means_that_a_pod_goes() -> None:
@@ -264,7 +266,7 @@ def test_a_second_reading_that_failed_means_that_a_pod_goes() -> None:
     )
     situation = begin_pass(watch, EvictionState(), observation, 0)
     assert situation.reclaim == (NodeReclaim.CONTAINERS, NodeReclaim.IMAGES)
-    assert gone(finish_pass(watch, situation, None)) == ["a"]
+    assert evicted_uids(finish_pass(watch, situation, None)) == ["a"]
 
 
 def test_critical_pods_are_passed_over_and_told() -> None:
@@ -272,11 +274,17 @@ def test_critical_pods_are_passed_over_and_told() -> None:
     story = Story(rules("memory.available=500Mi"), pods)
     uses = [a_pod_usage(name, "1Gi") for name in ("static", "vip", "a")]
     done = story.at(0, a_reading(*uses, memory=LOW))
-    assert gone(done) == ["a"]
-    assert [one.active_pod.uid for one in done.skipped_critical] == ["static", "vip"]
+    assert evicted_uids(done) == ["a"]
+    assert [eviction_candidate.active_pod.uid for eviction_candidate in done.skipped_critical] == [
+        "static",
+        "vip",
+    ]
     nobody = story.at(10, a_reading(*uses, memory=LOW))
-    assert gone(nobody) == []
-    assert [one.active_pod.uid for one in nobody.skipped_critical] == ["static", "vip"]
+    assert evicted_uids(nobody) == []
+    assert [eviction_candidate.active_pod.uid for eviction_candidate in nobody.skipped_critical] == [
+        "static",
+        "vip",
+    ]
 
 
 def test_memory_is_taken_up_first_and_the_other_choices_are_told() -> None:
@@ -297,9 +305,9 @@ def test_without_memory_any_threshold_may_be_taken_up_and_another_one_can_be_tri
     situation = begin_pass(watch, EvictionState(), EvictionObservation(usage=reading, active_pods=claims), 0)
     first, second = situation.eligible_thresholds
     assert [first.signal, second.signal] == [Signal.NODEFS_AVAILABLE, Signal.PID_AVAILABLE]
-    assert gone(finish_pass(watch, situation, reading)) == ["b"]
+    assert evicted_uids(finish_pass(watch, situation, reading)) == ["b"]
     instead = finish_pass(watch, situation.with_target(second), reading)
-    assert gone(instead) == ["a"]
+    assert evicted_uids(instead) == ["a"]
     assert (instead.other_targets, instead.reclaimed) == ((first,), ())
 
 
@@ -312,7 +320,7 @@ def test_limits_on_storage_end_several_pods_and_then_the_pass() -> None:
     story = Story(rules("memory.available=500Mi"), pods)
     uses = [a_pod_usage(name, "1Gi", cache="2Gi") for name in ("a", "vip", "c")]
     done = story.at(0, a_reading(*uses, a_pod_usage("b", "1Gi", cache="1Gi"), memory=LOW))
-    assert gone(done) == ["a", "c"]
+    assert evicted_uids(done) == ["a", "c"]
     assert {(eviction.grace_period_s, eviction.is_disruption) for eviction in done.evictions} == {(1, False)}
     assert isinstance(done.evictions[0].because, EmptyDirOverLimit)
     assert (done.target, done.reclaimed, done.ranking) == (None, (), ())
@@ -321,7 +329,7 @@ def test_limits_on_storage_end_several_pods_and_then_the_pass() -> None:
 
 def test_limits_on_storage_are_not_kept_where_that_is_switched_off() -> None:
     story = Story(rules("memory.available=500Mi", local_storage_isolation=False), [limited("a")])
-    assert gone(story.at(0, a_reading(a_pod_usage("a", cache="2Gi")))) == []
+    assert evicted_uids(story.at(0, a_reading(a_pod_usage("a", cache="2Gi")))) == []
 
 
 def test_a_volume_without_a_size_crashes_the_kubelet_which_then_starts_anew() -> None:
@@ -329,10 +337,10 @@ def test_a_volume_without_a_size_crashes_the_kubelet_which_then_starts_anew() ->
     story = Story(rules("memory.available=500Mi"), [limited("a"), limited("b"), limited("c")])
     done = story.at(0, reading)
     assert done.stopped == VolumeUseMissing(pod="default/b", volume="other")
-    assert gone(done) == ["a"]
+    assert evicted_uids(done) == ["a"]
     assert done.state == EvictionState()
     careful = Story(story.rules.without_defects(), [limited("b"), a_pod("c")])
-    assert gone(careful.at(0, reading)) == ["c"]
+    assert evicted_uids(careful.at(0, reading)) == ["c"]
 
 
 def test_split_file_systems_need_their_gate_or_no_pod_goes_for_pressure() -> None:
@@ -342,18 +350,18 @@ def test_split_file_systems_need_their_gate_or_no_pod_goes_for_pressure() -> Non
     assert story.at(0, a_reading(memory=LOW)).stopped == SplitFilesystemsUnsupported()
     later = story.at(10, a_reading(nodefs="1Gi/100Gi"))
     assert later.target is not None
-    assert (later.reclaimed, gone(later)) == ((), [])
-    assert gone(story.at(20, a_reading(a_pod_usage("a", cache="2Gi")))) == ["a"]
+    assert (later.reclaimed, evicted_uids(later)) == ((), [])
+    assert evicted_uids(story.at(20, a_reading(a_pod_usage("a", cache="2Gi")))) == ["a"]
 
 
 def test_a_clock_that_goes_backwards_only_makes_waits_longer() -> None:
     story = Story(rules(soft="memory.available=500Mi@30s"), [a_pod("a")])
     for now_s in (1000, 500, 1029):
-        assert gone(story.at(now_s, a_reading(memory=LOW))) == []
-    assert gone(story.at(1030, a_reading(memory=LOW))) == ["a"]
+        assert evicted_uids(story.at(now_s, a_reading(memory=LOW))) == []
+    assert evicted_uids(story.at(1030, a_reading(memory=LOW))) == ["a"]
 
 
 def test_waits_are_exact_in_fractions_of_a_second() -> None:
     story = Story(rules(soft="memory.available=500Mi@200ms"), [a_pod("a")])
-    assert gone(story.at(0.1, a_reading(memory=LOW))) == []
-    assert gone(story.at(0.3, a_reading(memory=LOW))) == ["a"]
+    assert evicted_uids(story.at(0.1, a_reading(memory=LOW))) == []
+    assert evicted_uids(story.at(0.3, a_reading(memory=LOW))) == ["a"]

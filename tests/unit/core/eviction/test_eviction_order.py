@@ -48,36 +48,39 @@ def test_of_processes_priority_comes_before_all() -> None:
     )
     claims = [pod("a - 0"), pod("b - 1"), pod("c - 1"), pod("d - 1")]
     ranked = ranked_pods(PIDS, NodeFilesystems(), claims, stats)
-    assert [one.active_pod.uid for one in ranked] == ["a", "d", "b", "c"]
+    assert [eviction_candidate.active_pod.uid for eviction_candidate in ranked] == ["a", "d", "b", "c"]
     keys = [deciding_key(PIDS, *pair) for pair in pairwise(ranked)]
     assert keys == [RankKey.PRIORITY, RankKey.STATS, RankKey.LIST_ORDER]
 
 
 def changes(signal: Signal, *pods: ActivePod, **uses: str) -> list[tuple[str, str, int, int | None]]:
     stats = stats_by_uid(a_reading(*(a_pod_usage(name, text) for name, text in uses.items())))
-    found = rank_changes(signal, NodeFilesystems(), pods, stats)
-    return [(one.next_pod.uid, one.resource, one.request_increase, one.priority) for one in found]
+    result = rank_changes(signal, NodeFilesystems(), pods, stats)
+    return [
+        (rank_change.next_pod.uid, rank_change.resource, rank_change.request_increase, rank_change.priority)
+        for rank_change in result
+    ]
 
 
 def test_a_request_as_large_as_the_use_saves_a_pod_of_lower_priority() -> None:
-    found = changes(MEMORY, pod("web memory=1Gi 0"), pod("queue - 1000"), web="2Gi", queue="100Mi")
-    assert found == [("queue", "memory", GIB, None), ("queue", "", 0, 1001)]
+    rows = changes(MEMORY, pod("web memory=1Gi 0"), pod("queue - 1000"), web="2Gi", queue="100Mi")
+    assert rows == [("queue", "memory", GIB, None), ("queue", "", 0, 1001)]
 
 
 def test_it_is_enough_to_be_less_far_over_than_another_of_equal_priority() -> None:
-    found = changes(MEMORY, pod("a memory=1Gi 0"), pod("b memory=1Gi 0"), a="3Gi", b="2Gi")
+    rows = changes(MEMORY, pod("a memory=1Gi 0"), pod("b memory=1Gi 0"), a="3Gi", b="2Gi")
     # With as much over as the other, the list decides, and `a` stands before `b`.
-    assert found == [("b", "memory", GIB + 1, None), ("b", "", 0, 1)]
+    assert rows == [("b", "memory", GIB + 1, None), ("b", "", 0, 1)]
 
 
 def test_where_one_pod_exceeds_alone_no_priority_saves_it() -> None:
-    found = changes(MEMORY, pod("a memory=1Gi 5"), pod("b memory=2Gi 0"), a="3Gi", b="1Gi")
-    assert found == [("b", "memory", 2 * GIB, None)]
+    rows = changes(MEMORY, pod("a memory=1Gi 5"), pod("b memory=2Gi 0"), a="3Gi", b="1Gi")
+    assert rows == [("b", "memory", 2 * GIB, None)]
 
 
 def test_where_neither_helps_alone_both_do() -> None:
-    found = changes(MEMORY, pod("a memory=1Gi 0"), pod("b memory=1Gi 5"), a="3Gi", b="1Gi")
-    assert found == [("b", "memory", 2 * GIB, 6)]
+    rows = changes(MEMORY, pod("a memory=1Gi 0"), pod("b memory=1Gi 5"), a="3Gi", b="1Gi")
+    assert rows == [("b", "memory", 2 * GIB, 6)]
 
 
 def test_nobody_can_have_a_priority_above_those_of_users() -> None:
@@ -89,8 +92,8 @@ def test_nobody_can_have_a_priority_above_those_of_users() -> None:
 def test_a_pod_without_stats_is_saved_by_no_request_and_processes_know_none() -> None:
     assert changes(MEMORY, pod("a memory=1Gi 0"), pod("b - 0"), b="1Gi") == []
     stats = stats_by_uid(a_reading(a_pod_usage("a", processes=5), a_pod_usage("b", processes=1)))
-    (found,) = rank_changes(PIDS, NodeFilesystems(), [pod("a - 0"), pod("b - 3")], stats)
-    assert (found.next_pod.uid, found.priority) == ("b", 4)
+    (rank_change,) = rank_changes(PIDS, NodeFilesystems(), [pod("a - 0"), pod("b - 3")], stats)
+    assert (rank_change.next_pod.uid, rank_change.priority) == ("b", 4)
 
 
 def test_only_those_that_can_go_count() -> None:
@@ -101,5 +104,5 @@ def test_only_those_that_can_go_count() -> None:
 
 def test_for_inodes_bytes_are_requested() -> None:
     stats = stats_by_uid(a_reading(a_pod_usage("a", rootfs="0/500"), a_pod_usage("b", rootfs="0/400")))
-    found = rank_changes(Signal.NODEFS_INODES_FREE, NodeFilesystems(), [pod("a - 0"), pod("b - 0")], stats)
-    assert (found[0].resource, found[0].request_increase) == ("ephemeral-storage", 101)
+    result = rank_changes(Signal.NODEFS_INODES_FREE, NodeFilesystems(), [pod("a - 0"), pod("b - 0")], stats)
+    assert (result[0].resource, result[0].request_increase) == ("ephemeral-storage", 101)

@@ -57,13 +57,18 @@ def test_swap_counts_as_available_where_it_is_free_and_as_used_where_it_is_used(
         swap=SwapStats(swap_available_bytes=5, swap_usage_bytes=20),
     )
     pod = PodStats(memory=MemoryStats(working_set_bytes=7), swap=SwapStats(swap_usage_bytes=3))
-    found = SWAP_AWARE.adjusted_usage(
+    stats_summary = SWAP_AWARE.adjusted_usage(
         StatsSummary(node=node, pods=(pod, a_pod_usage("other", "1"), PodStats(swap=pod.swap)))
     )
-    assert found.node.memory is not None
-    assert (found.node.memory.available_bytes, found.node.memory.working_set_bytes) == (15, 110)
-    assert found.node.system_containers[0].memory == MemoryStats(available_bytes=15, working_set_bytes=90)
-    assert [one.memory.working_set_bytes for one in found.pods if one.memory] == [10, 1]
+    assert stats_summary.node.memory is not None
+    assert (stats_summary.node.memory.available_bytes, stats_summary.node.memory.working_set_bytes) == (
+        15,
+        110,
+    )
+    assert stats_summary.node.system_containers[0].memory == MemoryStats(
+        available_bytes=15, working_set_bytes=90
+    )
+    assert [pod.memory.working_set_bytes for pod in stats_summary.pods if pod.memory] == [10, 1]
 
 
 def test_a_reading_without_swap_is_taken_as_it_is() -> None:

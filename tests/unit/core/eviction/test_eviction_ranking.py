@@ -30,7 +30,7 @@ def order(
 ) -> str:
     """The names of the pods, first out first."""
     ranked = ranked_pods(signal, filesystems, claims, stats_by_uid(reading))
-    return " ".join(one.active_pod.pod.metadata.name for one in ranked)
+    return " ".join(eviction_candidate.active_pod.pod.metadata.name for eviction_candidate in ranked)
 
 
 def test_the_class_of_service_does_not_decide_who_goes() -> None:
@@ -86,8 +86,8 @@ def test_memory_goes_by_stats_excess_priority_and_how_far_over(line: str) -> Non
     for text in pods:
         name, _, rest = text.partition(":")
         request, used, priority = rest.split("/")
-        asked = "" if request == "-" else f"memory={request}"
-        claims.append(ActivePod.of(a_pod(name, asked, priority=int(priority))))
+        result = "" if request == "-" else f"memory={request}"
+        claims.append(ActivePod.of(a_pod(name, result, priority=int(priority))))
         uses += [] if used == "-" else [a_pod_usage(name, used)]
     assert order(claims, a_reading(*uses)) == f"{first} {second}"
 
@@ -219,8 +219,8 @@ CLAIMS: list[tuple[dict[str, Any], dict[str, int]]] = [
 def test_a_pod_level_hides_what_containers_request_and_overhead_counts_on_top_of_something(
     spec: dict[str, Any], requests: dict[str, int]
 ) -> None:
-    found = ActivePod.of(a_pod("a", "memory=1Ki", **spec)).requests
-    assert found == {**requests, "inodes": 0}
+    result = ActivePod.of(a_pod("a", "memory=1Ki", **spec)).requests
+    assert result == {**requests, "inodes": 0}
 
 
 def test_without_the_gate_a_pod_level_lies_over_the_containers_requests() -> None:

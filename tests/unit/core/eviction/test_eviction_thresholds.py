@@ -26,9 +26,12 @@ def thresholds(*statements: str) -> tuple[Threshold, ...]:
     return parse_thresholds(EvictionSettings(hard=hard, soft=soft, soft_grace_period=periods)).thresholds
 
 
-def shown(found: tuple[Threshold, ...]) -> list[str]:
+def threshold_texts(found: tuple[Threshold, ...]) -> list[str]:
     """The thresholds as they were written above."""
-    return [f"{one.signal}<{one.value.text}{'' if one.is_hard else f' {one.grace_period}'}" for one in found]
+    return [
+        f"{threshold.signal}<{threshold.value.text}{'' if threshold.is_hard else f' {threshold.grace_period}'}"
+        for threshold in found
+    ]
 
 
 CONTAINERFS = [
@@ -46,28 +49,28 @@ CONTAINERFS = [
 def test_containerfs_goes_by_the_thresholds_of_the_disk_that_it_is_on(
     filesystems: NodeFilesystems, written: list[str], derived: list[str]
 ) -> None:
-    found = watched_thresholds(thresholds(*written), filesystems)
-    assert shown(found.thresholds)[found.first_pass_count :] == derived
-    assert found.first_pass_count == len(written)
+    result = watched_thresholds(thresholds(*written), filesystems)
+    assert threshold_texts(result.thresholds)[result.first_pass_count :] == derived
+    assert result.first_pass_count == len(written)
 
 
 def test_what_was_written_for_containerfs_is_overwritten_in_its_place() -> None:
     written = thresholds("containerfs.available<9Gi", "nodefs.available<1Gi")
-    found = watched_thresholds(written, ONE)
-    assert shown(found.thresholds) == ["containerfs.available<1Gi", "nodefs.available<1Gi"]
-    assert found.first_pass_count == 2
+    result = watched_thresholds(written, ONE)
+    assert threshold_texts(result.thresholds) == ["containerfs.available<1Gi", "nodefs.available<1Gi"]
+    assert result.first_pass_count == 2
 
 
 def test_what_was_written_for_containerfs_falls_away_where_there_is_nothing_to_copy() -> None:
     assert watched_thresholds(thresholds("containerfs.available<9Gi"), ONE).thresholds == ()
-    assert shown(watched_thresholds(thresholds("containerfs.available<9Gi"), ODD).thresholds) == [
+    assert threshold_texts(watched_thresholds(thresholds("containerfs.available<9Gi"), ODD).thresholds) == [
         "containerfs.available<9Gi"
     ]
 
 
 def test_a_soft_threshold_without_a_grace_period_takes_the_place_of_the_hard_one() -> None:
-    found = watched_thresholds(thresholds("nodefs.available<1Gi", "nodefs.available<2Gi 0s"), ONE)
-    assert shown(found.thresholds) == [
+    result = watched_thresholds(thresholds("nodefs.available<1Gi", "nodefs.available<2Gi 0s"), ONE)
+    assert threshold_texts(result.thresholds) == [
         "nodefs.available<1Gi",
         "nodefs.available<2Gi",
         "containerfs.available<2Gi",
@@ -93,7 +96,7 @@ def test_a_configuration_makes_rules() -> None:
         DEFAULT_GATES,
     )
     rules = EvictionConfig.of(config, DEFAULT_GATES)
-    assert shown(rules.thresholds) == [
+    assert threshold_texts(rules.thresholds) == [
         "memory.available<1Gi",
         "nodefs.available<10% 1m0s",
         "allocatableMemory.available<1Gi",

@@ -22,9 +22,9 @@ def test_points_are_pages_and_thousandths_of_all_pages(line: str) -> None:
         OOMCandidate(pod=name, oom_score_adj=int(adj), used_bytes=int(amount) * GI)
         for name, adj, amount in ((first, score, used), (second, score2, used2))
     ]
-    found = oom_victim(processes, 16 * GI)
-    assert found is not None
-    assert found.pod == chosen
+    oom_candidate = oom_victim(processes, 16 * GI)
+    assert oom_candidate is not None
+    assert oom_candidate.pod == chosen
 
 
 def test_there_may_be_nobody() -> None:

@@ -41,8 +41,8 @@ ADMISSIONS = """
 def test_under_pressure_the_kubelet_takes_only_these(line: str) -> None:
     names, *admitted = line.split()
     conditions = () if names == "-" else tuple(map(NodeCondition, names.split(",")))
-    found = [name for name, pod in PODS.items() if pressure_refusal(conditions, pod) is None]
-    assert found == admitted
+    texts = [name for name, pod in PODS.items() if pressure_refusal(conditions, pod) is None]
+    assert texts == admitted
 
 
 def test_a_refusal_names_all_conditions_and_whom_it_concerns() -> None:
@@ -71,10 +71,12 @@ EACH = """
 def test_each_condition_is_told_by_itself(line: str) -> None:
     """The scheduler's passage, then the kubelet's under memory pressure and under disk pressure."""
     name, scheduler, memory, disk = line.split()
-    found = condition_effects((MEMORY, DISK), PODS[name])
-    assert [one.condition for one in found] == [MEMORY, DISK]
-    assert {one.scheduler for one in found} == {PressureAdmission(scheduler.replace("_", " "))}
-    assert [one.kubelet.replace(" ", "_") for one in found] == [memory, disk]
+    result = condition_effects((MEMORY, DISK), PODS[name])
+    assert [condition_effect.condition for condition_effect in result] == [MEMORY, DISK]
+    assert {condition_effect.scheduler for condition_effect in result} == {
+        PressureAdmission(scheduler.replace("_", " "))
+    }
+    assert [condition_effect.kubelet.replace(" ", "_") for condition_effect in result] == [memory, disk]
 
 
 def test_operators_that_compare_need_their_gate() -> None:
@@ -91,9 +93,9 @@ def under(condition: NodeCondition) -> Pod:
 def test_the_scheduler_lets_a_pod_pass_that_tolerates_the_taint() -> None:
     for condition in NodeCondition:
         assert condition.taint.effect == "NoSchedule"
-        (found,) = condition_effects((condition,), under(condition))
-        assert found.scheduler is PressureAdmission.TOLERATES
-        assert found.taint == condition.taint
+        (condition_effect,) = condition_effects((condition,), under(condition))
+        assert condition_effect.scheduler is PressureAdmission.TOLERATES
+        assert condition_effect.taint == condition.taint
 
 
 def test_every_signal_has_a_resource_and_a_condition() -> None:

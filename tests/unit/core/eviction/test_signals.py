@@ -26,9 +26,9 @@ READINGS = """
 def test_each_signal_has_its_place_in_a_reading(line: str) -> None:
     signal, setting, available, capacity = line.split()
     name, _, value = setting.partition("=")
-    found = signal_observations(a_reading(at_s=5, **{name: value}))[Signal(signal)]
-    assert (str(found.available), str(found.capacity)) == (available, capacity)
-    assert found.measured_at == Instant(5 * 10**9)
+    signal_observation = signal_observations(a_reading(at_s=5, **{name: value}))[Signal(signal)]
+    assert (str(signal_observation.available), str(signal_observation.capacity)) == (available, capacity)
+    assert signal_observation.measured_at == Instant(5 * 10**9)
     missing = signal_observations(a_reading(at_s=None, **{name: ""}))
     assert Signal(signal) not in missing
 
@@ -51,8 +51,10 @@ def test_the_zero_time_is_no_time() -> None:
 
 def test_numbers_beyond_63_bits_wrap_as_the_kubelets_do() -> None:
     memory = MemoryStats(available_bytes=2**64 - 1, working_set_bytes=1)
-    found = signal_observations(StatsSummary(node=NodeStats(memory=memory)))[Signal.MEMORY_AVAILABLE]
-    assert (str(found.available), str(found.capacity)) == ("-1", "0")
+    signal_observation = signal_observations(StatsSummary(node=NodeStats(memory=memory)))[
+        Signal.MEMORY_AVAILABLE
+    ]
+    assert (str(signal_observation.available), str(signal_observation.capacity)) == ("-1", "0")
 
 
 MET = """

@@ -107,7 +107,7 @@ def test_uses_find_their_pods_by_uid_by_name_or_by_the_mirror() -> None:
     usage = StatsSummary(
         pods=(use("web", "web"), use("db", "77"), use("", "static"), use("gone", "9"), use("", ""))
     )
-    found = matched_usage(usage, pods)
-    assert [pod.pod_ref.uid for pod in found.usage.pods] == ["web", "db", "m", "9", ""]
-    assert [one.uid for one in found.matched_by_name] == ["77", "static"]
-    assert [pod.uid for pod in found.unknown_pods] == ["9", ""]
+    result = matched_usage(usage, pods)
+    assert [pod.pod_ref.uid for pod in result.usage.pods] == ["web", "db", "m", "9", ""]
+    assert [pod_reference.uid for pod_reference in result.matched_by_name] == ["77", "static"]
+    assert [pod.uid for pod in result.unknown_pods] == ["9", ""]

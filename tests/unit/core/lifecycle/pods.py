@@ -51,12 +51,14 @@ def facts_of(text: str) -> RuntimePodStatus:
     )
 
 
-def told(plan: PodActions) -> str:
+def actions_text(plan: PodActions) -> str:
     words = ["end"] if plan.kill_pod else []
     if plan.sandbox_attempt is not None:
         words.append(f"sandbox {plan.sandbox_attempt}")
-    words += [f"kill {one.container.name} ({one.reason.value})" for one in plan.containers_to_kill]
-    words += [f"remove {one.name}" for one in plan.containers_to_reset]
+    words += [
+        f"kill {container.container.name} ({container.reason.value})" for container in plan.containers_to_kill
+    ]
+    words += [f"remove {container.name}" for container in plan.containers_to_reset]
     words += [f"start {name}" for name in plan.containers_to_start]
     return ", ".join(words) or "nothing"
 

@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.core.lifecycle.pods import facts_of, pod_of, told
+from tests.unit.core.lifecycle.pods import actions_text, facts_of, pod_of
 
 from nodewright.core.lifecycle.pod_actions import ProbeResult, ProbeResults, pod_actions, spec_hash
 from nodewright.kubernetes.objects import Container
@@ -77,7 +77,7 @@ CASES = """
 @pytest.mark.parametrize("row", [line for line in CASES.splitlines() if line.strip()])
 def test_the_next_actions_for_a_pod(row: str) -> None:
     pod, facts, expected = (part.strip() for part in row.split("|"))
-    assert told(pod_actions(pod_of(pod), facts_of(facts))) == expected
+    assert actions_text(pod_actions(pod_of(pod), facts_of(facts))) == expected
 
 
 PROBED = """
@@ -100,23 +100,23 @@ def test_probe_results_decide_the_actions(row: str) -> None:
     for probe in filter(None, probes.split(", ")):
         kind, name, health = probe.split()
         results[kind][f"{name}-0"] = ProbeResult(health)
-    found = told(
+    text = actions_text(
         pod_actions(pod_of(pod), facts_of(facts), ProbeResults(results["liveness"], results["startup"]))
     )
-    assert sorted(found.split(", ")) == sorted(expected.split(", "))
+    assert sorted(text.split(", ")) == sorted(expected.split(", "))
 
 
 def test_a_pod_that_is_being_deleted_starts_nothing() -> None:
     pod = pod_of("Always: app")
     going = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=Instant(0)))
-    assert told(pod_actions(going, facts_of("app=1"))) == "end"
+    assert actions_text(pod_actions(going, facts_of("app=1"))) == "end"
 
 
 def test_two_ready_sandboxes_are_one_too_many() -> None:
     facts = facts_of("app=run")
     (sandbox,) = facts.sandboxes
     both = replace(facts, sandboxes=(replace(sandbox, id="new", attempt=1), sandbox))
-    assert told(pod_actions(pod_of("Always: app"), both)) == "end, sandbox 2, start app"
+    assert actions_text(pod_actions(pod_of("Always: app"), both)) == "end, sandbox 2, start app"
 
 
 def test_a_restart_rule_restarts_all_containers() -> None:
@@ -124,10 +124,10 @@ def test_a_restart_rule_restarts_all_containers() -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     app = Container(name="app", restart_policy="Never", restart_policy_rules=(rule,))
     pod = replace(pod, spec=replace(pod.spec, containers=(app, pod.spec.containers[1])))
-    assert told(pod_actions(pod, facts_of("a=0 app=41 helper=run"))) == "nothing"
-    found = pod_actions(pod, facts_of("a=0 app=42 helper=run"))
-    assert told(found) == "remove helper, remove a, remove app"
-    assert not found.is_empty
+    assert actions_text(pod_actions(pod, facts_of("a=0 app=41 helper=run"))) == "nothing"
+    result = pod_actions(pod, facts_of("a=0 app=42 helper=run"))
+    assert actions_text(result) == "remove helper, remove a, remove app"
+    assert not result.is_empty
 
 
 def test_only_a_new_image_recreates_a_container() -> None:

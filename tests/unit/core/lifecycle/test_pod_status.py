@@ -48,7 +48,7 @@ PHASES = """
 def test_the_phase_and_each_container(row: str) -> None:
     pod, facts, phase, containers = (part.strip() for part in row.split("|"))
     status = pod_status(pod_of(pod), facts_of(facts), PodStatus(), WHEN)
-    assert (status.phase, _told(status)) == (phase, containers)
+    assert (status.phase, _status_text(status)) == (phase, containers)
 
 
 def test_the_waiting_reason_of_a_container_is_reported() -> None:
@@ -172,9 +172,9 @@ def test_a_pod_fails_when_its_active_deadline_is_exceeded() -> None:
     started = PodStatus(start_time="1970-01-01T00:00:41Z")
     assert deadline_exceeded_status(pod, started, NOW) is None
     assert deadline_exceeded_status(pod, replace(started, start_time=""), NOW) is None
-    found = deadline_exceeded_status(pod, replace(started, start_time="1970-01-01T00:00:40Z"), NOW)
-    assert found is not None
-    assert found.reason == "DeadlineExceeded"
+    status_override = deadline_exceeded_status(pod, replace(started, start_time="1970-01-01T00:00:40Z"), NOW)
+    assert status_override is not None
+    assert status_override.reason == "DeadlineExceeded"
 
 
 GRACE = (
@@ -211,7 +211,7 @@ def _condition(status: PodStatus, kind: str) -> PodCondition:
     return next(condition for condition in status.conditions if condition.type == kind)
 
 
-def _told(status: PodStatus) -> str:
+def _status_text(status: PodStatus) -> str:
     return "; ".join(map(_state, (*status.container_statuses, *status.init_container_statuses)))
 
 

@@ -75,8 +75,8 @@ def test_a_container_from_before_the_agent_has_no_result_until_the_first_probe()
 
 
 def test_defaults_of_a_probe() -> None:
-    told = {"httpGet": {"port": 80}, "periodSeconds": 3}
-    (probe,) = probes_of(Container(readiness_probe=told))
+    document = {"httpGet": {"port": 80}, "periodSeconds": 3}
+    (probe,) = probes_of(Container(readiness_probe=document))
     assert (probe.period_s, probe.timeout_s, probe.failure_threshold) == (3, 1, 3)
     assert probe.handler == {"httpGet": {"port": 80}}
 

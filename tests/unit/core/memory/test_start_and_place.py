@@ -41,7 +41,7 @@ from nodewright.values.idset import NUMASet
 from nodewright.values.topology_hints import Hint
 
 
-def said(verdict: Verdict[object]) -> str:
+def verdict_text(verdict: Verdict[object]) -> str:
     if isinstance(verdict, Granted):
         return "ok"
     (reason,) = verdict.because
@@ -72,12 +72,12 @@ def test_a_manager_is_created_or_the_fault_is_reported(line: str) -> None:
         Reservation(int(numa), amounts(text)) for numa, text in zip(entries[::2], entries[1::2], strict=True)
     ]
     verdict = create_memory_policy(numa_nodes(100, 100), replace(STATIC, policy=policy, reserved=reserved))
-    assert said(verdict) == outcome.strip()
+    assert verdict_text(verdict) == outcome.strip()
 
 
 def test_static_needs_reserved_memory() -> None:
     verdict = create_memory_policy(numa_nodes(100), MemorySettings(policy="Static"))
-    assert "[memorymanager] you should specify the system reserved memory" in said(verdict)
+    assert "[memorymanager] you should specify the system reserved memory" in verdict_text(verdict)
 
 
 def test_reserved_memory_and_huge_pages_are_not_for_containers() -> None:
@@ -106,7 +106,7 @@ OLD = {"old": {"app": (Block((0,), "memory", 5 * MIB),)}}
 
 
 def test_assignments_without_a_machine_are_refused() -> None:
-    text = said(start_memory_manager(memory_policy(100), MemoryState(assignments=OLD)))
+    text = verdict_text(start_memory_manager(memory_policy(100), MemoryState(assignments=OLD)))
     assert "[memorymanager] machine state can not be empty when it has memory assignments" in text
 
 
@@ -123,7 +123,7 @@ def test_a_state_that_does_not_fit_the_machine_is_refused(line: str) -> None:
     _, numa, kind = left.split()
     policy = memory_policy(100)
     stored = MemoryState(policy.initial_machine, {"old": {"app": (Block((int(numa),), kind, MIB),)}})
-    assert f"[memorymanager] {text.strip()}" in said(start_memory_manager(policy, stored))
+    assert f"[memorymanager] {text.strip()}" in verdict_text(start_memory_manager(policy, stored))
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -161,7 +161,9 @@ def test_every_change_of_the_machine_is_noticed(what: str) -> None:
     (reason,) = verdict.because
     assert isinstance(reason, MachineMemoryChanged)
     assert reason.what == what
-    assert said(verdict) == "[memorymanager] the expected machine state is different from the real one"
+    assert (
+        verdict_text(verdict) == "[memorymanager] the expected machine state is different from the real one"
+    )
 
 
 def test_a_group_that_a_removed_block_leaves_behind_stops_the_kubelet_and_not_the_agent() -> None:
@@ -181,13 +183,13 @@ def test_a_group_with_a_node_that_is_not_there_crashes_the_kubelet() -> None:
     cells = NUMASet.of(0, 7)
     machine = {0: replace(policy.initial_machine[0], cells=cells)}
     verdict = start_memory_manager(replace(policy, initial_machine=machine), MemoryState(machine))
-    assert said(verdict) == "the kubelet crashes: NUMA node 7 lists no hugepages-2Mi"
+    assert verdict_text(verdict) == "the kubelet crashes: NUMA node 7 lists no hugepages-2Mi"
 
 
 def test_pod_level_memory_is_validated_as_a_whole() -> None:
     policy = memory_policy(100, gates=ALL_GATES)
-    one = a_memory_pod("p", a_guaranteed_container("app", "memory=20Mi"), whole="cpu=2 memory=30Mi")
-    done = allocate_pod_memory(policy, MemoryState(machine=policy.initial_machine), policy.demand(one))
+    pod = a_memory_pod("p", a_guaranteed_container("app", "memory=20Mi"), whole="cpu=2 memory=30Mi")
+    done = allocate_pod_memory(policy, MemoryState(machine=policy.initial_machine), policy.demand(pod))
     stored = done.state
     assert start_memory_manager(policy, stored) == Granted(stored)
 
@@ -217,10 +219,10 @@ def test_nodes_are_used_alone_or_in_one_group() -> None:
         affinity = Hint(None, preferred="preferred" in where)
         if where[:1] == ["on"]:
             affinity = Hint(NUMASet.parse(where[1]), preferred=False)
-        one = a_memory_pod(name, a_guaranteed_container("app", f"memory={memory}"))
-        done = allocate_container_memory(policy, state, policy.demand(one), one.spec.containers[0], affinity)
+        pod = a_memory_pod(name, a_guaranteed_container("app", f"memory={memory}"))
+        done = allocate_container_memory(policy, state, policy.demand(pod), pod.spec.containers[0], affinity)
         state = done.state
-        text = said(done.verdict)
+        text = verdict_text(done.verdict)
         if isinstance(done.verdict, Granted):
             (placed,) = done.verdict.because
             assert isinstance(placed, MemoryPlaced)
@@ -253,10 +255,10 @@ def test_a_preferred_affinity_requires_a_preferred_hint() -> None:
     late = a_memory_pod("late", a_guaranteed_container("app", "memory=60Mi"))
     wants, only = policy.demand(late), late.spec.containers[0]
     promised = allocate_container_memory(policy, state, wants, only, Hint(None, preferred=True))
-    assert said(promised.verdict) == "[memorymanager] failed to find the default preferred hint"
+    assert verdict_text(promised.verdict) == "[memorymanager] failed to find the default preferred hint"
     assert promised.state is state
     grown = allocate_container_memory(policy, state, wants, only, Hint(NUMASet.of(0), preferred=True))
-    assert said(grown.verdict) == "[memorymanager] failed to find the extended preferred hint"
+    assert verdict_text(grown.verdict) == "[memorymanager] failed to find the extended preferred hint"
     assert isinstance(allocate_container_memory(policy, state, wants, only).verdict, Granted)
 
 

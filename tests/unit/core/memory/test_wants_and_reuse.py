@@ -33,7 +33,7 @@ from nodewright.values.idset import NUMASet
 from nodewright.values.topology_hints import IMPOSSIBLE, Hint
 
 
-def said(verdict: Verdict[object]) -> str:
+def verdict_text(verdict: Verdict[object]) -> str:
     if isinstance(verdict, Granted):
         return "ok"
     (reason,) = verdict.because
@@ -58,8 +58,8 @@ def test_only_guaranteed_pods_get_exclusive_memory() -> None:
 
 def test_without_a_policy_no_pod_gets_exclusive_memory() -> None:
     policy, state = NoneMemoryPolicy(), MemoryState()
-    one = a_memory_pod("p", a_guaranteed_container("app", "memory=10Mi"))
-    wants, only = PodMemoryDemand.of(one), one.spec.containers[0]
+    pod = a_memory_pod("p", a_guaranteed_container("app", "memory=10Mi"))
+    wants, only = PodMemoryDemand.of(pod), pod.spec.containers[0]
     assert container_hints(policy, state, wants, only) == Granted(None)
     assert pod_hints(policy, state, wants) == Granted(None)
     assert allocate_container_memory(policy, state, wants, only).verdict == Granted(None)
@@ -70,16 +70,16 @@ def test_without_a_policy_no_pod_gets_exclusive_memory() -> None:
 def test_decimals_are_refused_as_the_kubelet_refuses_them() -> None:
     policy = memory_policy(100)
     state = MemoryState(machine=policy.initial_machine)
-    one = a_memory_pod(
+    pod = a_memory_pod(
         "p",
         a_guaranteed_container("app", "memory=0.5Gi"),
         init=(a_guaranteed_container("init", "memory=1Mi"),),
     )
-    wants, only = policy.demand(one), one.spec.containers[0]
+    wants, only = policy.demand(pod), pod.spec.containers[0]
     assert container_hints(policy, state, wants, only) == Granted(None)
     assert pod_hints(policy, state, wants) == Granted(None)
     refused = "[memorymanager] failed to represent quantity as int64"
-    assert said(allocate_container_memory(policy, state, wants, only).verdict) == refused
+    assert verdict_text(allocate_container_memory(policy, state, wants, only).verdict) == refused
     assert allocate_pod_memory(policy, state, wants).verdict == Granted(None)
     first = a_memory_pod(
         "q",
@@ -92,8 +92,8 @@ def test_decimals_are_refused_as_the_kubelet_refuses_them() -> None:
 def test_a_page_size_that_a_node_lacks_crashes_the_kubelet() -> None:
     policy = memory_policy(100, 100)
     state = MemoryState(machine=policy.initial_machine)
-    one = a_memory_pod("p", a_guaranteed_container("app", "memory=10Mi hugepages-1Gi=1Gi"))
-    wants, only = policy.demand(one), one.spec.containers[0]
+    pod = a_memory_pod("p", a_guaranteed_container("app", "memory=10Mi hugepages-1Gi=1Gi"))
+    wants, only = policy.demand(pod), pod.spec.containers[0]
     crash = MemoryTypeMissing(numa=0, resource="hugepages-1Gi")
     assert container_hints(policy, state, wants, only) == Refused((crash,))
     for where in (NO_AFFINITY, Hint(NUMASet.of(0), preferred=True)):
@@ -111,19 +111,19 @@ def test_a_page_size_that_another_node_lacks_crashes_the_kubelet_when_it_looks_t
     state = MemoryState(machine=policy.initial_machine)
     crash = MemoryTypeMissing(numa=1, resource="hugepages-2Mi")
     for pages, outcome in (("20Mi", None), ("24Mi", crash)):
-        one = a_memory_pod("p", a_guaranteed_container("app", f"memory=10Mi hugepages-2Mi={pages}"))
+        pod = a_memory_pod("p", a_guaranteed_container("app", f"memory=10Mi hugepages-2Mi={pages}"))
         done = allocate_container_memory(
-            policy, state, policy.demand(one), one.spec.containers[0], Hint(NUMASet.of(0), preferred=True)
+            policy, state, policy.demand(pod), pod.spec.containers[0], Hint(NUMASet.of(0), preferred=True)
         )
         assert (done.verdict.because[0] if isinstance(done.verdict, Refused) else None) == outcome
 
 
 def test_hints_for_held_memory_are_its_nodes() -> None:
     policy = memory_policy(100, 100)
-    one = a_memory_pod("p", a_guaranteed_container("app", "memory=10Mi"))
-    wants, only = policy.demand(one), one.spec.containers[0]
+    pod = a_memory_pod("p", a_guaranteed_container("app", "memory=10Mi"))
+    wants, only = policy.demand(pod), pod.spec.containers[0]
     where = Hint(NUMASet.of(1), preferred=False)
-    state = state_after_allocation(MemoryState(machine=policy.initial_machine), policy, one, "app", where)
+    state = state_after_allocation(MemoryState(machine=policy.initial_machine), policy, pod, "app", where)
     for verdict in (container_hints(policy, state, wants, only), pod_hints(policy, state, wants)):
         assert isinstance(verdict, Granted)
         assert verdict.value
@@ -140,7 +140,7 @@ def test_hints_for_held_memory_are_its_nodes() -> None:
 
 def test_later_containers_reuse_memory_of_init_containers() -> None:
     policy = memory_policy(100, 100)
-    one = a_memory_pod(
+    pod = a_memory_pod(
         "p",
         a_guaranteed_container("app", "memory=30Mi"),
         a_guaranteed_container("more", "memory=30Mi"),
@@ -149,7 +149,7 @@ def test_later_containers_reuse_memory_of_init_containers() -> None:
     here = Hint(NUMASet.of(1), preferred=True)
     state = MemoryState(machine=policy.initial_machine)
     for name in ("init", "small", "app", "more"):
-        state = state_after_allocation(state, policy, one, name, here)
+        state = state_after_allocation(state, policy, pod, name, here)
     assert {name: blocks[0].size // MIB for name, blocks in state.assignments["p"].items()} == {
         "init": 0,
         "small": 0,
@@ -162,38 +162,36 @@ def test_later_containers_reuse_memory_of_init_containers() -> None:
 
 def test_sidecars_keep_their_memory() -> None:
     policy = memory_policy(100)
-    asked = "cpu=1 memory=20Mi"
-    one = a_memory_pod(
-        "p", a_guaranteed_container("app", "memory=20Mi"), init=(sidecar("side", asked, asked),)
-    )
+    text = "cpu=1 memory=20Mi"
+    pod = a_memory_pod("p", a_guaranteed_container("app", "memory=20Mi"), init=(sidecar("side", text, text),))
     state = MemoryState(machine=policy.initial_machine)
     for name in ("side", "app"):
-        state = state_after_allocation(state, policy, one, name, NO_AFFINITY)
+        state = state_after_allocation(state, policy, pod, name, NO_AFFINITY)
     assert state.machine[0].tables["memory"].reserved == 40 * MIB
 
 
 def test_another_pod_ends_the_reuse() -> None:
     policy = memory_policy(100, 100)
-    one = a_memory_pod(
+    pod = a_memory_pod(
         "p",
         a_guaranteed_container("app", "memory=20Mi"),
         init=(a_guaranteed_container("init", "memory=20Mi"),),
     )
     state = state_after_allocation(
-        MemoryState(machine=policy.initial_machine), policy, one, "init", NO_AFFINITY
+        MemoryState(machine=policy.initial_machine), policy, pod, "init", NO_AFFINITY
     )
     state = state_after_allocation(
         state, policy, a_memory_pod("q", a_guaranteed_container("app", "memory=1Mi")), "app", NO_AFFINITY
     )
-    state = state_after_allocation(state, policy, one, "app", NO_AFFINITY)
+    state = state_after_allocation(state, policy, pod, "app", NO_AFFINITY)
     assert state.machine[0].tables["memory"].reserved == 41 * MIB
 
 
 def test_a_pod_needs_what_its_containers_need_at_once() -> None:
-    asked = "cpu=1 memory=10Mi"
+    text = "cpu=1 memory=10Mi"
     inits = (
         a_guaranteed_container("first", "memory=25Mi hugepages-2Mi=2Mi"),
-        sidecar("side", asked, asked),
+        sidecar("side", text, text),
         a_guaranteed_container("last", "memory=50Mi"),
     )
     wants = PodMemoryDemand.of(a_memory_pod("p", a_guaranteed_container("app", "memory=20Mi"), init=inits))
@@ -209,16 +207,16 @@ def whole_pod(*apps: Container, init: tuple[Container, ...] = ()) -> Pod:
 
 def test_a_pod_holds_pod_level_memory_and_divides_it() -> None:
     policy = memory_policy(100, gates=ALL_GATES)
-    asked = "cpu=1 memory=10Mi"
+    text = "cpu=1 memory=10Mi"
     inits = (
         container("prepare"),
-        sidecar("side", asked, asked),
+        sidecar("side", text, text),
         container("more"),
         sidecar("free"),
         a_guaranteed_container("own", "memory=5Mi"),
     )
-    one = whole_pod(a_guaranteed_container("app", "memory=20Mi"), container("rest"), init=inits)
-    done = allocate_pod_memory(policy, MemoryState(machine=policy.initial_machine), policy.demand(one))
+    pod = whole_pod(a_guaranteed_container("app", "memory=20Mi"), container("rest"), init=inits)
+    done = allocate_pod_memory(policy, MemoryState(machine=policy.initial_machine), policy.demand(pod))
     assert done.verdict == Granted((Block((0,), "memory", 60 * MIB),), done.verdict.because)
     assert {name: blocks[0].size // MIB for name, blocks in done.state.assignments["p"].items()} == {
         "prepare": 60,
@@ -253,7 +251,7 @@ def test_containers_that_share_memory_need_a_remainder(line: str) -> None:
     )
     wants, state = policy.demand(whole_pod(*apps)), MemoryState(machine=policy.initial_machine)
     verdict = allocate_pod_memory(policy, state, wants).verdict
-    assert said(verdict) == outcome.strip()
+    assert verdict_text(verdict) == outcome.strip()
     hints = pod_hints(policy, state, wants)
     assert isinstance(hints, Granted)
     if isinstance(verdict, Refused):
@@ -263,28 +261,31 @@ def test_containers_that_share_memory_need_a_remainder(line: str) -> None:
 
 def test_sidecars_must_leave_memory_for_init_containers() -> None:
     policy = memory_policy(100, gates=ALL_GATES)
-    asked = "cpu=1 memory=60Mi"
-    one = whole_pod(
+    text = "cpu=1 memory=60Mi"
+    pod = whole_pod(
         a_guaranteed_container("app", "memory=1Mi"),
-        init=(sidecar("side", asked, asked), container("prepare")),
+        init=(sidecar("side", text, text), container("prepare")),
     )
     verdict = allocate_pod_memory(
-        policy, MemoryState(machine=policy.initial_machine), policy.demand(one)
+        policy, MemoryState(machine=policy.initial_machine), policy.demand(pod)
     ).verdict
-    assert said(verdict) == "pod rejected, pod has shared init containers but no memory available for them"
+    assert (
+        verdict_text(verdict)
+        == "pod rejected, pod has shared init containers but no memory available for them"
+    )
 
 
 @pytest.mark.parametrize("place", ["init", "app"])
 def test_a_decimal_in_a_divided_pod_counts_as_an_empty_pool(place: str) -> None:
     policy = memory_policy(100, gates=ALL_GATES)
     odd = a_guaranteed_container(place, "memory=0.5Gi")
-    one = (
+    pod = (
         whole_pod(odd)
         if place == "app"
         else whole_pod(a_guaranteed_container("app", "memory=1Mi"), init=(odd,))
     )
     verdict = allocate_pod_memory(
-        policy, MemoryState(machine=policy.initial_machine), policy.demand(one)
+        policy, MemoryState(machine=policy.initial_machine), policy.demand(pod)
     ).verdict
     assert isinstance(verdict, Refused)
     assert kubelet_text(verdict.because[0]) == (
@@ -295,11 +296,11 @@ def test_a_decimal_in_a_divided_pod_counts_as_an_empty_pool(place: str) -> None:
 
 def test_pods_with_pod_level_resources_are_ignored_while_the_gate_is_off() -> None:
     policy = memory_policy(100)
-    one = whole_pod(a_guaranteed_container("app", "memory=20Mi"))
-    wants, state = policy.demand(one), MemoryState(machine=policy.initial_machine)
-    assert container_hints(policy, state, wants, one.spec.containers[0]) == Granted(None)
-    assert allocate_container_memory(policy, state, wants, one.spec.containers[0]).verdict == Granted(None)
-    without = PodMemoryDemand.of(one, MemoryGates(pod_level_resources=False))
+    pod = whole_pod(a_guaranteed_container("app", "memory=20Mi"))
+    wants, state = policy.demand(pod), MemoryState(machine=policy.initial_machine)
+    assert container_hints(policy, state, wants, pod.spec.containers[0]) == Granted(None)
+    assert allocate_container_memory(policy, state, wants, pod.spec.containers[0]).verdict == Granted(None)
+    without = PodMemoryDemand.of(pod, MemoryGates(pod_level_resources=False))
     assert without.is_guaranteed
     assert without.is_ignored
 
@@ -322,19 +323,19 @@ def test_stale_containers_are_released() -> None:
 
 def test_a_container_that_shares_has_no_hints_and_no_exclusive_memory() -> None:
     policy = memory_policy(100, gates=ALL_GATES)
-    one = whole_pod(container("rest"))
-    wants, state = policy.demand(one), MemoryState(machine=policy.initial_machine)
-    assert container_hints(policy, state, wants, one.spec.containers[0]) == Granted({})
+    pod = whole_pod(container("rest"))
+    wants, state = policy.demand(pod), MemoryState(machine=policy.initial_machine)
+    assert container_hints(policy, state, wants, pod.spec.containers[0]) == Granted({})
     here = Hint(NUMASet.of(0), preferred=True)
-    done = allocate_container_memory(policy, state, wants, one.spec.containers[0], here)
+    done = allocate_container_memory(policy, state, wants, pod.spec.containers[0], here)
     assert done.verdict == Granted((), done.verdict.because)
     assert done.state.blocks("p", "rest") == ()
 
 
 def test_sidecars_that_share_count_as_sharers() -> None:
     policy = memory_policy(100, gates=ALL_GATES)
-    one = whole_pod(a_guaranteed_container("app", "memory=60Mi"), init=(sidecar("free"),))
+    pod = whole_pod(a_guaranteed_container("app", "memory=60Mi"), init=(sidecar("free"),))
     verdict = allocate_pod_memory(
-        policy, MemoryState(machine=policy.initial_machine), policy.demand(one)
+        policy, MemoryState(machine=policy.initial_machine), policy.demand(pod)
     ).verdict
-    assert "leaving no memory for shared containers" in said(verdict)
+    assert "leaving no memory for shared containers" in verdict_text(verdict)

@@ -60,12 +60,14 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
 def test_expressions_hold_as_label_selectors_do(line: str) -> None:
     key, operator, text, outcome = line.split()
     values = [] if text == "-" else text.split(",")
-    found = mismatch(affinity=required({"matchExpressions": [expression(key, operator, *values)]}))
+    node_affinity_mismatch = mismatch(
+        affinity=required({"matchExpressions": [expression(key, operator, *values)]})
+    )
     if outcome == "holds":
-        assert found is None
+        assert node_affinity_mismatch is None
     else:
-        assert found is not None
-        [unmet] = found.terms[0].unmet
+        assert node_affinity_mismatch is not None
+        [unmet] = node_affinity_mismatch.terms[0].unmet
         assert unmet == RequirementUnmet(
             key=key,
             operator=operator,
@@ -126,9 +128,11 @@ FIELDS = """
 def test_fields_are_compared_with_exactly_one_value(line: str) -> None:
     key, operator, text, outcome = line.split()
     values = [] if text == "-" else text.split(",")
-    found = mismatch(affinity=required({"matchFields": [expression(key, operator, *values)]}))
-    assert (found is None) == (outcome == "holds")
-    assert found is None or found.terms[0].unmet[0].on_field
+    node_affinity_mismatch = mismatch(
+        affinity=required({"matchFields": [expression(key, operator, *values)]})
+    )
+    assert (node_affinity_mismatch is None) == (outcome == "holds")
+    assert node_affinity_mismatch is None or node_affinity_mismatch.terms[0].unmet[0].on_field
 
 
 def test_the_fields_of_a_node_without_a_name_are_not_looked_at() -> None:

@@ -60,17 +60,17 @@ def test_sidecars_take_host_ports_and_ordinary_init_containers_do_not() -> None:
         ],
         containers=[{"name": "main", "ports": [port("3/TCP/"), {"containerPort": 4}]}],
     )
-    assert [one.port for one in host_ports(pod)] == [1, 3]
+    assert [host_port.port for host_port in host_ports(pod)] == [1, 3]
 
 
 def test_adding_and_taking_away_a_pod_leaves_what_was_there() -> None:
-    one = with_ports("one", "80/TCP/")
+    pod = with_ports("one", "80/TCP/")
     two = a_pod("two", {"cpu": 1, "memory": "1Gi", "example.com/gpu": 2})
-    before = node_usage([one])
+    before = node_usage([pod])
     after = before.plus(two).minus(two)
     assert (after.pods, after.ports) == (before.pods, before.ports)
     assert not any(after.requests.values())
-    assert before.minus(one).ports == ()
+    assert before.minus(pod).ports == ()
 
 
 def test_a_pod_that_is_being_resized_counts_for_the_larger_of_old_and_new() -> None:

@@ -43,9 +43,9 @@ def guaranteed(name: str, cpu: str, licences: int = 0, **spec: Any) -> Pod:
 
 
 def chosen(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> PreemptionVictims:
-    found = victims_for(pod, list(active), failures)
-    assert isinstance(found, Granted)
-    return found.value
+    victims = victims_for(pod, list(active), failures)
+    assert isinstance(victims, Granted)
+    return victims.value
 
 
 def killed(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> list[str]:
@@ -53,9 +53,9 @@ def killed(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> list
 
 
 def reasons(pod: Pod, active: Iterable[Pod], *failures: PredicateFailure) -> tuple[Reason, ...]:
-    found = victims_for(pod, list(active), failures)
-    assert isinstance(found, Refused)
-    return found.because
+    victims = victims_for(pod, list(active), failures)
+    assert isinstance(victims, Refused)
+    return victims.because
 
 
 def test_a_guaranteed_pod_is_preempted_if_all_lower_ones_hold_too_little_and_then_spares_burstable_pods() -> (
@@ -72,7 +72,7 @@ def test_a_guaranteed_pod_is_preempted_if_all_lower_ones_hold_too_little_and_the
     # 40 + 50 < 100, so the guaranteed pod must go. Of the remaining 10, best-effort pods hold enough: each
     # of them would do, they request equally little memory and CPU, so the later one goes.
     assert [victim.pod.uid for victim in victims.victims] == ["best-effort-2", "guaranteed"]
-    assert [(one.qos_class, one.missing, one.still_missing) for one in victims.rounds] == [
+    assert [(each.qos_class, each.missing, each.still_missing) for each in victims.rounds] == [
         (QOSClass.GUARANTEED, (MissingAmount(LICENCE, 10),), ()),
         (QOSClass.BEST_EFFORT, (MissingAmount(LICENCE, 10),), ()),
     ]
@@ -158,9 +158,9 @@ def test_the_last_pod_takes_the_place_of_the_one_that_was_picked() -> None:
     active = [burstable(name, "200m") for name in ("a", "b", "c")] + [burstable("d", "300m", "1Mi")]
     victims = chosen(CRITICAL, active, short("cpu", 900))
     # d is picked first and last in the list anyway; then c, b, a. With d in front the order turns.
-    assert [one.picked.pod.uid for one in victims.rounds] == ["d", "c", "b", "a"]
+    assert [each.picked.pod.uid for each in victims.rounds] == ["d", "c", "b", "a"]
     turned = chosen(CRITICAL, [active[3], *active[:3]], short("cpu", 900))
-    assert [one.picked.pod.uid for one in turned.rounds] == ["d", "b", "a", "c"]
+    assert [each.picked.pod.uid for each in turned.rounds] == ["d", "b", "a", "c"]
 
 
 def test_every_pod_frees_one_place() -> None:

@@ -16,9 +16,9 @@ def greedy(active: Iterable[Pod], **missing: int) -> PreemptionVictims:
         InsufficientResource(resource=name, requested=amount, used=0, capacity=0)
         for name, amount in missing.items()
     ]
-    found = victims_for(CRITICAL, list(active), failures)
-    assert isinstance(found, Granted)
-    return found.value
+    victims = victims_for(CRITICAL, list(active), failures)
+    assert isinstance(victims, Granted)
+    return victims.value
 
 
 def names(found: PreemptionVictims | SmallestPreemption) -> list[str]:
@@ -60,9 +60,9 @@ def test_what_else_is_missing_is_compared_too_but_places_for_pods_are_their_numb
         InsufficientResource(resource=name, requested=amount, used=0, capacity=0)
         for name, amount in (("pods", 1), (licence, 4))
     ]
-    found = victims_for(CRITICAL, active, failures)
-    assert isinstance(found, Granted)
-    best = smallest_preemption(found.value)
+    victims = victims_for(CRITICAL, active, failures)
+    assert isinstance(victims, Granted)
+    best = smallest_preemption(victims.value)
     assert best.resources == ("memory", "cpu", licence)
     assert (names(best), best.cost) == (["few"], PreemptionCost(0, 0, 1, (0, 0, 5)))
 
@@ -105,8 +105,8 @@ def test_without_a_proof_another_solver_is_called_and_its_choice_is_checked() ->
     def stumped(cover: Cover) -> None:
         return None
 
-    asked = smallest_preemption(chosen, budget=0, exact=right)
-    assert (asked.victims, asked.proved) == (proven.victims, True)
+    result = smallest_preemption(chosen, budget=0, exact=right)
+    assert (result.victims, result.proved) == (proven.victims, True)
     for solver in (too_little, too_much, stumped):
         assert not smallest_preemption(chosen, budget=0, exact=solver).proved
     assert not smallest_preemption(chosen, budget=0).proved

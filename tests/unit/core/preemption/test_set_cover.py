@@ -36,10 +36,10 @@ def a_cover(random: Random, *, items: int, needs: int, largest: int = 60) -> Cov
 def test_no_set_of_all_there_are_costs_less(seed: int) -> None:
     random = Random(seed)
     cover = a_cover(random, items=random.randint(2, 9), needs=random.randint(1, 4))
-    found = smallest_cover(cover, cover.indices, budget=AMPLE)
-    assert found.proved
-    assert cover.covers(found.picked)
-    assert cover.cost(found.picked) == by_trying_all(cover)
+    cover_result = smallest_cover(cover, cover.indices, budget=AMPLE)
+    assert cover_result.proved
+    assert cover.covers(cover_result.picked)
+    assert cover.cost(cover_result.picked) == by_trying_all(cover)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -50,19 +50,19 @@ def test_a_hard_case_ends_at_the_budget_with_a_set_that_covers_and_no_proof(seed
     )
     need = sum(item.sizes[0] for item in items) // 3
     cover = Cover((need,) * 3, items, (0, 1, 2))
-    found = smallest_cover(cover, cover.indices, budget=2_000)
-    assert (found.proved, found.steps) == (False, 2_000)
-    assert cover.covers(found.picked)
-    assert found.picked == cover.without_redundant(found.picked)
-    assert smallest_cover(cover, cover.indices, budget=2_000) == found
+    cover_result = smallest_cover(cover, cover.indices, budget=2_000)
+    assert (cover_result.proved, cover_result.steps) == (False, 2_000)
+    assert cover.covers(cover_result.picked)
+    assert cover_result.picked == cover.without_redundant(cover_result.picked)
+    assert smallest_cover(cover, cover.indices, budget=2_000) == cover_result
 
 
 def test_equal_items_are_tried_once() -> None:
     items = tuple(CoverItem(1, (10,), (10,)) for _ in range(200))
-    found = smallest_cover(Cover((995,), items, (0,)), range(200), budget=AMPLE)
-    assert found.proved
-    assert len(found.picked) == 100
-    assert found.steps < 1_000
+    cover_result = smallest_cover(Cover((995,), items, (0,)), range(200), budget=AMPLE)
+    assert cover_result.proved
+    assert len(cover_result.picked) == 100
+    assert cover_result.steps < 1_000
 
 
 def test_where_nothing_is_needed_nothing_is_taken() -> None:
@@ -85,5 +85,5 @@ def test_redundant_items_are_dropped_from_the_highest_tier_first() -> None:
 def test_an_item_without_a_needed_contribution_is_left_out() -> None:
     gives = ((5, 0), (4, 0), (1, 0), (0, 3), (0, 2))
     items = tuple(CoverItem(1, give, (1,)) for give in gives)
-    found = smallest_cover(Cover((5, 5), items, (None,)), (1, 2, 3, 4), budget=AMPLE)
-    assert (found.picked, found.proved) == ((0, 3, 4), True)
+    cover_result = smallest_cover(Cover((5, 5), items, (None,)), (1, 2, 3, 4), budget=AMPLE)
+    assert (cover_result.picked, cover_result.proved) == ((0, 3, 4), True)

@@ -41,7 +41,9 @@ from nodewright.values.quantity import Quantity
 PODS = pod_evaluator(NOW)
 
 
-def said(request: APIRequest[Pod], *quotas: ResourceQuota, limited: tuple[LimitedResource, ...] = ()) -> str:
+def admission_text(
+    request: APIRequest[Pod], *quotas: ResourceQuota, limited: tuple[LimitedResource, ...] = ()
+) -> str:
     """What the API server says to the request; if nothing, what each quota has in use then."""
     verdict = quota_verdict(request, PODS, quotas, limited)
     if isinstance(verdict, BeyondQuota):
@@ -75,7 +77,7 @@ ROOM = """
 def test_a_pod_gets_in_where_what_it_is_charged_for_has_room(line: str) -> None:
     case, _, answer = line.partition("->")
     hard, used, requests = (part.strip() for part in case.split("|"))
-    assert said(create_request(a_pod("web", requests)), a_quota(hard, used)) == answer.strip()
+    assert admission_text(create_request(a_pod("web", requests)), a_quota(hard, used)) == answer.strip()
 
 
 def test_a_shortage_carries_its_numbers() -> None:
@@ -107,28 +109,28 @@ def test_every_quota_is_charged_what_it_names() -> None:
 
 def test_the_first_quota_without_room_is_named() -> None:
     quotas = [a_quota("pods=1"), a_quota("pods=0", name="none"), a_quota("pods=0", name="neither")]
-    assert "exceeded quota: none, " in said(create_request(a_pod()), *quotas)
+    assert "exceeded quota: none, " in admission_text(create_request(a_pod()), *quotas)
 
 
 def test_what_must_be_specified_is_asked_before_there_is_talk_of_room() -> None:
     shy = pod(container("b", "memory=1"), container("a"), name="web")
     full, strict = a_quota("pods=0"), a_quota("requests.cpu=1 memory=1Gi", name="strict")
-    assert said(create_request(shy), full, strict) == (
+    assert admission_text(create_request(shy), full, strict) == (
         'pods "web" is forbidden: failed quota: strict: must specify memory for: a; requests.cpu for: a,b'
     )
 
 
 def test_quotas_for_other_scopes_let_a_pod_pass() -> None:
     best_effort = a_quota("pods=0 requests.cpu=0", scopes="BestEffort")
-    assert said(create_request(a_pod("web", "1/1Gi")), best_effort) == "-"
-    assert "exceeded quota" in said(create_request(a_pod()), a_quota("pods=0", scopes="BestEffort"))
+    assert admission_text(create_request(a_pod("web", "1/1Gi")), best_effort) == "-"
+    assert "exceeded quota" in admission_text(create_request(a_pod()), a_quota("pods=0", scopes="BestEffort"))
     high = a_quota("pods=0", terms=("PriorityClass In high",))
-    assert said(create_request(a_pod(priorityClassName="low")), high) == "-"
-    assert "exceeded quota" in said(create_request(a_pod(priorityClassName="high")), high)
+    assert admission_text(create_request(a_pod(priorityClassName="low")), high) == "-"
+    assert "exceeded quota" in admission_text(create_request(a_pod(priorityClassName="high")), high)
 
 
 def test_a_quota_that_cannot_be_read_keeps_everybody_out() -> None:
-    assert said(create_request(a_pod()), a_quota("services=1", terms=("PriorityClass In",))) == (
+    assert admission_text(create_request(a_pod()), a_quota("services=1", terms=("PriorityClass In",))) == (
         "error matching scopes of quota quota, err: error on matching scope {PriorityClass In []}: failed to "
         "parse and convert selector: values: Invalid value: null: for 'in', 'notin' operators, values set can't "
         "be empty"
@@ -137,7 +139,7 @@ def test_a_quota_that_cannot_be_read_keeps_everybody_out() -> None:
 
 def test_nobody_uses_less_than_nothing() -> None:
     minus_one = create_request(a_pod("web", "cpu=-1"))
-    assert said(minus_one) == (
+    assert admission_text(minus_one) == (
         'pods "web" is forbidden: quota usage is negative for resource(s): cpu,requests.cpu'
     )
     verdict = quota_verdict(minus_one, PODS, [])
@@ -148,11 +150,11 @@ def test_nobody_uses_less_than_nothing() -> None:
 def test_other_objects_are_charged_one_each() -> None:
     kind = object_count_evaluator(GroupResource("deployments", "apps"))
     item = decode({"metadata": {"name": "dep"}}, PartialObjectMetadata)
-    one = "count/deployments.apps=1"
-    verdict = quota_verdict(create_request(item), kind, [a_quota(one, one)])
+    text = "count/deployments.apps=1"
+    verdict = quota_verdict(create_request(item), kind, [a_quota(text, text)])
     assert isinstance(verdict, BeyondQuota)
     assert quota_error(kind.resource, item.metadata, verdict.because) == (
-        f'deployments.apps "dep" is forbidden: exceeded quota: quota, requested: {one}, used: {one}, limited: {one}'
+        f'deployments.apps "dep" is forbidden: exceeded quota: quota, requested: {text}, used: {text}, limited: {text}'
     )
 
 
@@ -161,12 +163,14 @@ def test_other_objects_are_charged_one_each() -> None:
 
 def test_an_update_is_charged_its_increase() -> None:
     quota = a_quota("cpu=3 memory=9Gi pods=1", "cpu=2 memory=5Gi pods=1")
-    assert said(resized("1/2Gi", "2/1Gi"), quota) == "cpu=3 memory=5Gi pods=1"
-    assert "requested: cpu=1001m, used: cpu=2, limited: cpu=3" in said(resized("1/2Gi", "2001m/1Gi"), quota)
+    assert admission_text(resized("1/2Gi", "2/1Gi"), quota) == "cpu=3 memory=5Gi pods=1"
+    assert "requested: cpu=1001m, used: cpu=2, limited: cpu=3" in admission_text(
+        resized("1/2Gi", "2001m/1Gi"), quota
+    )
 
 
 def test_an_update_without_an_increase_passes_an_exceeded_quota() -> None:
-    assert said(resized("2/1Gi", "1/1Gi"), a_quota("cpu=1", "cpu=5")) == "cpu=5"
+    assert admission_text(resized("2/1Gi", "1/1Gi"), a_quota("cpu=1", "cpu=5")) == "cpu=5"
 
 
 def test_a_quota_that_the_object_was_not_for_before_is_charged_in_full() -> None:
@@ -174,17 +178,17 @@ def test_a_quota_that_the_object_was_not_for_before_is_charged_in_full() -> None
         return a_pod("web", "2/1Gi", metadata={"resourceVersion": "7"}, **spec)
 
     quotas = (a_quota("cpu=9", "cpu=2"), a_quota("cpu=9", scopes="Terminating"))
-    assert said(update_request(web(), web(activeDeadlineSeconds=5)), *quotas) == "cpu=2 | cpu=2"
-    assert said(update_request(web(activeDeadlineSeconds=5), web()), *quotas) == "cpu=2 | -"
+    assert admission_text(update_request(web(), web(activeDeadlineSeconds=5)), *quotas) == "cpu=2 | cpu=2"
+    assert admission_text(update_request(web(activeDeadlineSeconds=5), web()), *quotas) == "cpu=2 | -"
 
 
 def test_an_object_without_a_version_is_made_by_its_update() -> None:
-    assert said(resized("1/1Gi", "2/1Gi", version=""), a_quota("cpu=9", "cpu=1")) == "cpu=3"
+    assert admission_text(resized("1/1Gi", "2/1Gi", version=""), a_quota("cpu=9", "cpu=1")) == "cpu=3"
 
 
 def test_an_update_needs_the_object_as_it_was() -> None:
     request = APIRequest(operation=Operation.UPDATE, object=a_pod(), subresource="resize")
-    assert said(request) == (
+    assert admission_text(request) == (
         'pods "web" is forbidden: unable to get previous usage since prior version of object was not found'
     )
 
@@ -229,11 +233,14 @@ def limited(contains: str = "", *terms: str, resource: str = "pods", group: str 
 def test_limited_resources_need_a_quota_that_names_them() -> None:
     web = create_request(a_pod("web", "cpu=1 memory=0"))
     forbidden = 'pods "web" is forbidden: insufficient quota to consume: '
-    assert said(web, limited=(limited("cpu memory"),)) == forbidden + "cpu,requests.cpu"
-    assert said(web, a_quota("cpu=5"), limited=(limited("cpu"),)) == forbidden + "requests.cpu"
-    assert said(web, a_quota("cpu=5 requests.cpu=5"), limited=(limited("cpu"),)) == "cpu=1 requests.cpu=1"
+    assert admission_text(web, limited=(limited("cpu memory"),)) == forbidden + "cpu,requests.cpu"
+    assert admission_text(web, a_quota("cpu=5"), limited=(limited("cpu"),)) == forbidden + "requests.cpu"
+    assert (
+        admission_text(web, a_quota("cpu=5 requests.cpu=5"), limited=(limited("cpu"),))
+        == "cpu=1 requests.cpu=1"
+    )
     for other in (limited("cpu", resource="services"), limited("cpu", group="apps")):
-        assert said(web, a_quota("pods=5"), limited=(other,)) == "pods=1"
+        assert admission_text(web, a_quota("pods=5"), limited=(other,)) == "pods=1"
     verdict = quota_verdict(web, PODS, [], [limited("requests.cpu")])
     assert verdict == BeyondQuota(because=NoQuotaForResources(usage=(("requests.cpu", Quantity.of(1)),)))
 
@@ -241,11 +248,14 @@ def test_limited_resources_need_a_quota_that_names_them() -> None:
 def test_limited_scopes_need_a_quota_for_the_scope() -> None:
     high = create_request(a_pod(priorityClassName="high"))
     only_high = limited("", "PriorityClass In high", "Terminating Exists")
-    assert said(high, a_quota("pods=5"), limited=(only_high,)) == (
+    assert admission_text(high, a_quota("pods=5"), limited=(only_high,)) == (
         "insufficient quota to match these scopes: [{PriorityClass In [high]}]"
     )
-    assert said(create_request(a_pod()), a_quota("pods=5"), limited=(only_high,)) == "pods=1"
-    assert said(high, a_quota("pods=5", terms=("PriorityClass Exists",)), limited=(only_high,)) == "pods=1"
+    assert admission_text(create_request(a_pod()), a_quota("pods=5"), limited=(only_high,)) == "pods=1"
+    assert (
+        admission_text(high, a_quota("pods=5", terms=("PriorityClass Exists",)), limited=(only_high,))
+        == "pods=1"
+    )
     verdict = quota_verdict(high, PODS, [], [only_high])
     assert verdict == BeyondQuota(because=NoQuotaForScopes(terms=only_high.match_scopes[:1]))
 
@@ -254,18 +264,21 @@ def test_a_quota_covers_a_scope_even_if_it_is_not_for_the_pod() -> None:
     high = create_request(a_pod(priorityClassName="high"))
     # It names nothing that pods are charged for, and wants a deadline besides.
     elsewhere = a_quota("services=5", scopes="Terminating", terms=("PriorityClass Exists",))
-    assert said(high, elsewhere, limited=(limited("", "PriorityClass In high"),)) == "-"
+    assert admission_text(high, elsewhere, limited=(limited("", "PriorityClass In high"),)) == "-"
 
 
 def test_limited_scopes_that_cannot_be_read_open_the_door() -> None:
-    assert said(create_request(a_pod()), a_quota("pods=0"), limited=(limited("", "PriorityClass In"),)) == "-"
+    assert (
+        admission_text(create_request(a_pod()), a_quota("pods=0"), limited=(limited("", "PriorityClass In"),))
+        == "-"
+    )
 
 
 def test_an_update_needs_a_quota_only_for_an_increase() -> None:
     cpu = (limited("cpu"),)
-    assert said(resized("2/1Gi", "1/1Gi"), limited=cpu) == ""
-    assert "insufficient quota" in said(resized("1/1Gi", "2/1Gi"), limited=cpu)
-    assert "insufficient quota" in said(resized("2/1Gi", "1/1Gi", version=""), limited=cpu)
+    assert admission_text(resized("2/1Gi", "1/1Gi"), limited=cpu) == ""
+    assert "insufficient quota" in admission_text(resized("1/1Gi", "2/1Gi"), limited=cpu)
+    assert "insufficient quota" in admission_text(resized("2/1Gi", "1/1Gi", version=""), limited=cpu)
 
 
 # ---------------------------------------------------------------- bills

@@ -35,11 +35,11 @@ CHARGED = """
 def test_a_pod_is_charged_its_requests_and_limits(line: str) -> None:
     asked, _, charged = line.partition("->")
     requests, limits = (part.strip().removeprefix("-") for part in asked.split("|"))
-    found = pod_usage(a_pod("web", requests, limits), now=NOW)
-    rest = {name: amount for name, amount in found.items() if name not in ("pods", "count/pods")}
-    assert len(found) == len(rest) + 2
+    result = pod_usage(a_pod("web", requests, limits), now=NOW)
+    rest = {name: amount for name, amount in result.items() if name not in ("pods", "count/pods")}
+    assert len(result) == len(rest) + 2
     assert short(rest) == charged.strip()
-    assert all(map(is_pod_quota_resource, found))
+    assert all(map(is_pod_quota_resource, result))
 
 
 def test_a_pod_is_charged_with_overhead_pod_level_and_resizes() -> None:
@@ -73,9 +73,9 @@ def test_a_pod_is_charged_until_it_ends_or_its_grace_period_does(line: str) -> N
     if grace:
         # Ten thousand million seconds are more nanoseconds than 64 bits hold: they become negative.
         metadata["deletionGracePeriodSeconds"] = int(grace)
-    found = pod_usage(a_pod("web", "1/1Gi", metadata=metadata, status={"phase": phase}), now=NOW)
-    assert ("pods" in found) is (answer.strip() == "yes")
-    assert str(found["count/pods"]) == "1"
+    result = pod_usage(a_pod("web", "1/1Gi", metadata=metadata, status={"phase": phase}), now=NOW)
+    assert ("pods" in result) is (answer.strip() == "yes")
+    assert str(result["count/pods"]) == "1"
 
 
 # resource of a quota, and whether pods are charged for it

@@ -30,8 +30,8 @@ TABLE = """
 def test_lists_are_reckoned_name_by_name(line: str) -> None:
     function, _, rest = line.strip().partition(":")
     a, b, wanted = rest.replace("->", "|").split("|")
-    found = FUNCTIONS[function](amounts(a.strip()), amounts(b.strip()))
-    assert " ".join(f"{name}={found[name]}" for name in sorted(found)) == wanted.strip()
+    document = FUNCTIONS[function](amounts(a.strip()), amounts(b.strip()))
+    assert " ".join(f"{name}={document[name]}" for name in sorted(document)) == wanted.strip()
 
 
 def test_equal_lists_name_the_same_resources() -> None:

@@ -30,18 +30,18 @@ WORST = """
 @pytest.mark.parametrize("line", WORST.strip().splitlines())
 def test_a_claim_is_charged_the_most_devices_that_it_can_come_to(line: str) -> None:
     asked, _, charged = line.partition("->")
-    found = resource_claim_evaluator(AROUND).usage(
+    usage = resource_claim_evaluator(AROUND).usage(
         a_device_claim(*(each.strip() for each in asked.split(",")))
     )
     suffix = ".deviceclass.resource.k8s.io/devices"
-    by_class = {name.removesuffix(suffix): v for name, v in found.items() if name.endswith(suffix)}
+    by_class = {name.removesuffix(suffix): v for name, v in usage.items() if name.endswith(suffix)}
     assert short(by_class) == charged.strip()
 
 
 def test_devices_are_charged_under_their_extended_names_too() -> None:
     kind = resource_claim_evaluator(AROUND)
-    found = kind.usage(a_device_claim("2 gpu", "1 big", "1 unknown"))
-    assert short(found) == (
+    usage = kind.usage(a_device_claim("2 gpu", "1 big", "1 unknown"))
+    assert short(usage) == (
         "big.deviceclass.resource.k8s.io/devices=1 "
         "count/resourceclaims.resource.k8s.io=1 "
         "gpu.deviceclass.resource.k8s.io/devices=2 "
@@ -51,7 +51,7 @@ def test_devices_are_charged_under_their_extended_names_too() -> None:
         "requests.example.com/gpu=2 "
         "unknown.deviceclass.resource.k8s.io/devices=1"
     )
-    assert set(found) - set(kind.matching_resources(found)) == {
+    assert set(usage) - set(kind.matching_resources(usage)) == {
         "requests.deviceclass.resource.kubernetes.io/unknown"
     }
     assert (
@@ -85,8 +85,8 @@ def test_whoever_says_nothing_wants_one_device() -> None:
     ]
     claim = claim_with_defaults(decode({"spec": {"devices": {"requests": asks}}}, ResourceClaim))
     assert claim_with_defaults(claim) == claim
-    found = resource_claim_evaluator(AROUND).usage(claim)
-    assert [str(found[f"{name}.deviceclass.resource.k8s.io/devices"]) for name in ("gpu", "big", "nic")] == [
+    usage = resource_claim_evaluator(AROUND).usage(claim)
+    assert [str(usage[f"{name}.deviceclass.resource.k8s.io/devices"]) for name in ("gpu", "big", "nic")] == [
         "33",
         "1",
         "4",

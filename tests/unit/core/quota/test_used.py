@@ -34,10 +34,10 @@ ALONE = """
 def test_init_containers_count_as_much_as_is_in_use_at_any_time(line: str) -> None:
     name, _, used = line.partition("->")
     alone = [pod for pod in with_init_containers() if pod.metadata.name == name.strip()]
-    found = with_calculated_usage(COMPUTE, [NamespaceObjects(pod_evaluator(NOW), alone)]).status.used
-    assert " ".join(f"{each}={found[each]}" for each in ("limits.memory", "limits.cpu")) == used.strip()
+    document = with_calculated_usage(COMPUTE, [NamespaceObjects(pod_evaluator(NOW), alone)]).status.used
+    assert " ".join(f"{each}={document[each]}" for each in ("limits.memory", "limits.cpu")) == used.strip()
     # What has a limit and no request requests its limit.
-    assert found["requests.memory"] == found["limits.memory"]
+    assert document["requests.memory"] == document["limits.memory"]
 
 
 def test_pods_add_up() -> None:
@@ -71,7 +71,7 @@ def test_a_status_names_what_is_hard_and_known() -> None:
     hard = {"services": "5", "services.nodeports": "1", "configmaps": "9", "pods": "1", "old": "1"}
     status = {"hard": {"secrets": "1"}, "used": {"secrets": "1", "services": "7", "old": "4"}}
     quota = decode({"spec": {"hard": hard}, "status": status}, ResourceQuota)
-    found = with_calculated_usage(
+    resource_quota = with_calculated_usage(
         quota,
         [
             NamespaceObjects(SERVICE_EVALUATOR, [a_service("NodePort", 0, 0), a_service()]),
@@ -81,7 +81,7 @@ def test_a_status_names_what_is_hard_and_known() -> None:
             NamespaceObjects(object_count_evaluator(GroupResource("secrets")), [PartialObjectMetadata()]),
         ],
     )
-    assert found.status.hard == quota.spec.hard
+    assert resource_quota.status.hard == quota.spec.hard
     # Nobody looked at pods; what nobody counts keeps its last figure.
-    assert "pods" not in found.status.used
-    assert short(found.status.used) == "configmaps=3 old=4 services=2 services.nodeports=2"
+    assert "pods" not in resource_quota.status.used
+    assert short(resource_quota.status.used) == "configmaps=3 old=4 services=2 services.nodeports=2"

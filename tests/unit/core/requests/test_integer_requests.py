@@ -19,8 +19,8 @@ def with_pod_level(given: Pod, requests: str) -> Pod:
 
 
 def test_cpu_is_in_thousandths_and_the_rest_in_units_rounded_up() -> None:
-    asked = pod(container("a", "cpu=1500500u memory=0.5 nvidia.com/gpu=2"))
-    assert scheduler_requests(asked) == {"cpu": 1501, "memory": 1, "nvidia.com/gpu": 2}
+    result = pod(container("a", "cpu=1500500u memory=0.5 nvidia.com/gpu=2"))
+    assert scheduler_requests(result) == {"cpu": 1501, "memory": 1, "nvidia.com/gpu": 2}
 
 
 def test_names_that_the_scheduler_does_not_count_are_left_out() -> None:
@@ -28,9 +28,9 @@ def test_names_that_the_scheduler_does_not_count_are_left_out() -> None:
 
 
 def test_what_wants_in_is_never_negative() -> None:
-    asked = pod(container("a", "cpu=-1"))
-    assert scheduler_requests(asked) == {"cpu": 0}
-    assert scheduler_usage(asked) == {"cpu": -1000}
+    result = pod(container("a", "cpu=-1"))
+    assert scheduler_requests(result) == {"cpu": 0}
+    assert scheduler_usage(result) == {"cpu": -1000}
 
 
 def test_a_resize_in_flight_counts_for_pods_that_are_in() -> None:
@@ -41,12 +41,12 @@ def test_a_resize_in_flight_counts_for_pods_that_are_in() -> None:
 
 
 def test_preemption_counts_overhead_only_where_something_is_requested() -> None:
-    asked = pod(container("a", "cpu=1"), overhead="250m/1Gi")
-    assert preemption_requests(asked) == {"cpu": 1250, "pods": 1}
-    assert scheduler_requests(asked) == {"cpu": 1250, "memory": GI}
+    result = pod(container("a", "cpu=1"), overhead="250m/1Gi")
+    assert preemption_requests(result) == {"cpu": 1250, "pods": 1}
+    assert scheduler_requests(result) == {"cpu": 1250, "memory": GI}
 
 
 def test_preemption_passes_over_containers_when_there_is_a_pod_level() -> None:
-    asked = with_pod_level(pod(container("a", "cpu=1 nvidia.com/gpu=2")), "memory=1Gi")
-    assert preemption_requests(asked) == {"memory": GI, "pods": 1}
-    assert scheduler_requests(asked) == {"cpu": 1000, "memory": GI, "nvidia.com/gpu": 2}
+    result = with_pod_level(pod(container("a", "cpu=1 nvidia.com/gpu=2")), "memory=1Gi")
+    assert preemption_requests(result) == {"memory": GI, "pods": 1}
+    assert scheduler_requests(result) == {"cpu": 1000, "memory": GI, "nvidia.com/gpu": 2}

@@ -48,8 +48,8 @@ def test_some_requests_are_burstable() -> None:
 
 
 def test_nothing_is_best_effort_and_so_are_other_resources() -> None:
-    for asked in (pod(container("app")), pod(container("app", "nvidia.com/gpu=1", "nvidia.com/gpu=1"))):
-        verdict = qos_verdict(asked)
+    for each in (pod(container("app")), pod(container("app", "nvidia.com/gpu=1", "nvidia.com/gpu=1"))):
+        verdict = qos_verdict(each)
         assert verdict.qos_class is QOSClass.BEST_EFFORT
         assert verdict.because == (NothingAsked(pod_level=False),)
 

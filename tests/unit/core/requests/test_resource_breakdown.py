@@ -55,30 +55,32 @@ def test_containers_that_say_nothing_are_named() -> None:
 
 def test_pod_level_and_overhead_are_shown_beside_what_they_replace_and_add_to() -> None:
     level = ResourceRequirements(requests=amounts("1/1Gi"))
-    asked = pod(MAIN, overhead="250m/120Mi")
-    asked = replace(asked, spec=replace(asked.spec, resources=level))
-    cpu, _ = resource_derivations(asked, ResourceField.REQUESTS)
+    result = pod(MAIN, overhead="250m/120Mi")
+    result = replace(result, spec=replace(result.spec, resources=level))
+    cpu, _ = resource_derivations(result, ResourceField.REQUESTS)
     assert (cpu.pod_level, cpu.overhead, str(cpu.amount)) == (Q("1"), Q("250m"), "1250m")
     assert cpu.deciding is not None
     assert cpu.deciding.amount == Q("50m")
 
 
 def test_overhead_is_not_added_to_a_limit_of_nothing() -> None:
-    asked = pod(container("a", "", "cpu=0 memory=1Gi"), overhead="250m/120Mi")
-    cpu, memory = resource_derivations(asked, ResourceField.LIMITS)
+    result = pod(container("a", "", "cpu=0 memory=1Gi"), overhead="250m/120Mi")
+    cpu, memory = resource_derivations(result, ResourceField.LIMITS)
     assert (cpu.overhead, memory.overhead) == (None, Q("120Mi"))
-    (only,) = resource_derivations(asked, ResourceField.LIMITS, RequestOptions(exclude_overhead=True))[1:]
+    (only,) = resource_derivations(result, ResourceField.LIMITS, RequestOptions(exclude_overhead=True))[1:]
     assert only.overhead is None
 
 
 def test_resource_claims_are_added_to_requests() -> None:
     claims = (NodeAllocatableResourceClaimStatus(resource_claim_name="fpga", resources=amounts("cpu=2")),)
-    asked = replace(pod(MAIN), status=PodStatus(node_allocatable_resource_claim_statuses=claims))
+    result = replace(pod(MAIN), status=PodStatus(node_allocatable_resource_claim_statuses=claims))
     options = RequestOptions(use_dra_node_allocatable_resource_claim_status=True)
-    cpu, memory = resource_derivations(asked, ResourceField.REQUESTS, options)
+    cpu, memory = resource_derivations(result, ResourceField.REQUESTS, options)
     assert (cpu.claims, cpu.amount) == ((ResourceAddend("fpga", None, Q("2")),), Q("2050m"))
     assert memory.claims == ()
-    assert resource_derivations(replace(asked, spec=replace(asked.spec)), ResourceField.LIMITS, options) == ()
+    assert (
+        resource_derivations(replace(result, spec=replace(result.spec)), ResourceField.LIMITS, options) == ()
+    )
 
 
 def test_without_the_containers_only_the_overhead_is_left() -> None:

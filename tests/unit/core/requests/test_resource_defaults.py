@@ -24,9 +24,11 @@ def needs(requests: str = "", limits: str = "") -> ResourceRequirements:
 
 
 def test_a_limit_without_a_request_gives_the_request_whatever_the_resource() -> None:
-    found = defaulted_pod(pod(container("app", "cpu=1", "cpu=2 memory=1Gi nvidia.com/gpu=1")))
-    assert found.pod.spec.containers[0].resources.requests == amounts("cpu=1 memory=1Gi nvidia.com/gpu=1")
-    assert found.defaults == (
+    pod_with_defaults = defaulted_pod(pod(container("app", "cpu=1", "cpu=2 memory=1Gi nvidia.com/gpu=1")))
+    assert pod_with_defaults.pod.spec.containers[0].resources.requests == amounts(
+        "cpu=1 memory=1Gi nvidia.com/gpu=1"
+    )
+    assert pod_with_defaults.defaults == (
         RequestFromLimit(container="app", resource="memory", amount=Quantity.parse("1Gi")),
         RequestFromLimit(container="app", resource="nvidia.com/gpu", amount=Quantity.parse("1")),
     )
@@ -39,9 +41,9 @@ def test_a_pod_that_lacks_nothing_is_the_same_pod() -> None:
 
 def test_pod_level_requests_come_from_the_containers_first_and_from_the_limits_else() -> None:
     given = with_pod_level(pod(container("a", "cpu=1"), container("b", "", "cpu=500m")), limits="4/8Gi")
-    found = defaulted_pod(given)
-    assert found.pod.spec.resources == needs("1500m/8Gi", "4/8Gi")
-    assert found.defaults[1:] == (
+    pod_with_defaults = defaulted_pod(given)
+    assert pod_with_defaults.pod.spec.resources == needs("1500m/8Gi", "4/8Gi")
+    assert pod_with_defaults.defaults[1:] == (
         PodRequestFromContainers(resource="cpu", amount=Quantity.parse("1500m")),
         RequestFromLimit(container="", resource="memory", amount=Quantity.parse("8Gi")),
     )
@@ -49,11 +51,11 @@ def test_pod_level_requests_come_from_the_containers_first_and_from_the_limits_e
 
 def test_huge_pages_of_the_containers_become_a_pod_level_limit_and_then_a_request() -> None:
     huge = "hugepages-2Mi=64Mi"
-    found = defaulted_pod(
+    pod_with_defaults = defaulted_pod(
         with_pod_level(pod(container("a", huge, huge), container("b", huge, huge)), "cpu=1")
     )
-    assert found.pod.spec.resources == needs("cpu=1 hugepages-2Mi=128Mi", "hugepages-2Mi=128Mi")
-    assert found.defaults == (
+    assert pod_with_defaults.pod.spec.resources == needs("cpu=1 hugepages-2Mi=128Mi", "hugepages-2Mi=128Mi")
+    assert pod_with_defaults.defaults == (
         PodLimitFromContainers(resource="hugepages-2Mi", amount=Quantity.parse("128Mi")),
         RequestFromLimit(container="", resource="hugepages-2Mi", amount=Quantity.parse("128Mi")),
     )
@@ -72,10 +74,10 @@ def test_an_empty_pod_level_stays_empty() -> None:
 
 def test_amounts_finer_than_a_thousandth_are_rounded_up_after_the_sums() -> None:
     given = pod(container("app", "cpu=100500u"), init=(container("i", "", "cpu=1n"),), overhead="cpu=1u")
-    found = defaulted_pod(given)
-    assert str(found.pod.spec.containers[0].resources.requests["cpu"]) == "101m"
-    assert str(found.pod.spec.init_containers[0].resources.limits["cpu"]) == "1m"
-    assert [fact for fact in found.defaults if isinstance(fact, RoundedUp)] == [
+    pod_with_defaults = defaulted_pod(given)
+    assert str(pod_with_defaults.pod.spec.containers[0].resources.requests["cpu"]) == "101m"
+    assert str(pod_with_defaults.pod.spec.init_containers[0].resources.limits["cpu"]) == "1m"
+    assert [fact for fact in pod_with_defaults.defaults if isinstance(fact, RoundedUp)] == [
         RoundedUp(
             container="app",
             field="requests",
@@ -104,8 +106,8 @@ def test_the_status_is_rounded_as_well() -> None:
     fine = ContainerStatus(name="a", resources=needs("cpu=1u"), allocated_resources=amounts("cpu=1n"))
     coarse = ContainerStatus(name="b", allocated_resources=amounts("cpu=1"))
     status = PodStatus(container_statuses=(fine, coarse), resources=needs("", "cpu=1u"))
-    found = with_defaults(replace(pod(container("a")), status=status)).status
-    assert found.container_statuses[0].resources == needs("cpu=1m")
-    assert found.container_statuses[0].allocated_resources == amounts("cpu=1m")
-    assert found.container_statuses[1] is coarse
-    assert found.resources == needs("", "cpu=1m")
+    pod_status = with_defaults(replace(pod(container("a")), status=status)).status
+    assert pod_status.container_statuses[0].resources == needs("cpu=1m")
+    assert pod_status.container_statuses[0].allocated_resources == amounts("cpu=1m")
+    assert pod_status.container_statuses[1] is coarse
+    assert pod_status.resources == needs("", "cpu=1m")

@@ -105,15 +105,19 @@ def test_a_choice_that_cannot_be_is_an_error_with_the_policys_name(manner: objec
     assert str(caught.value).startswith(f"topology policy mine: {said}")
 
 
-def wished(**annotations: str) -> object:
-    found = topology_manager_for(
+def chosen_policy(**annotations: str) -> object:
+    topology_manager = topology_manager_for(
         TWO_NODES, annotated_policy, Pod(metadata=ObjectMeta(annotations=annotations))
     )
-    if isinstance(found, Refused):
-        (reason,) = found.because
+    if isinstance(topology_manager, Refused):
+        (reason,) = topology_manager.because
         assert isinstance(reason, PodUnfit)
         return reason.said
-    return found.value.policy, found.value.scope, found.value.judged_by is not None
+    return (
+        topology_manager.value.policy,
+        topology_manager.value.scope,
+        topology_manager.value.judged_by is not None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,7 @@ def wished(**annotations: str) -> object:
     ],
 )
 def test_a_pods_annotations_choose_policy_and_scope(annotations: dict[str, str], judged: object) -> None:
-    assert wished(**annotations) == judged
+    assert chosen_policy(**annotations) == judged
 
 
 @pytest.mark.parametrize(
@@ -148,4 +152,4 @@ def test_a_pods_annotations_choose_policy_and_scope(annotations: dict[str, str],
 )
 def test_an_invalid_policy_name_is_refused(name: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        topology_policy(name)(lambda asked: asked.as_kubelet("none"))
+        topology_policy(name)(lambda merge_request: merge_request.as_kubelet("none"))

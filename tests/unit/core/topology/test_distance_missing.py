@@ -16,9 +16,9 @@ TOPOLOGY = [NUMANode(node_id=0, distances=(10, 20)), NUMANode(node_id=8, distanc
 
 def manager(policy: str = "best-effort", *, counts: bool = True) -> TopologyManager:
     options = {"prefer-closest-numa-nodes": str(counts).lower()}
-    found = topology_manager(policy, "container", options, TOPOLOGY)
-    assert isinstance(found, Granted)
-    return found.value
+    result = topology_manager(policy, "container", options, TOPOLOGY)
+    assert isinstance(result, Granted)
+    return result.value
 
 
 def offer(*nodes: int) -> Offer:

@@ -236,8 +236,8 @@ def test_a_manager_starts_or_says_what_is_wrong(line: str) -> None:
     left, _, outcome = line.partition("->")
     policy, scope, option = left.split()
     verdict = topology_manager(policy, scope, dict([option.split("=")]), NODES)
-    said = "starts" if isinstance(verdict, Granted) else kubelet_text(verdict.because[0]).message
-    assert said == outcome.strip()
+    text = "starts" if isinstance(verdict, Granted) else kubelet_text(verdict.because[0]).message
+    assert text == outcome.strip()
 
 
 def test_distances_that_count_must_be_known() -> None:
@@ -347,8 +347,8 @@ def test_hints_without_a_common_node_come_to_all_nodes() -> None:
 
 def test_the_closest_pair_is_taken_on_20_nodes() -> None:
     far = {
-        one: [10 if one == other else 11 if {one, other} == {7, 9} else 20 for other in range(20)]
-        for one in range(20)
+        number: [10 if number == other else 11 if {number, other} == {7, 9} else 20 for other in range(20)]
+        for number in range(20)
     }
     closest = TopologyManager(policy="restricted", numa=NUMASet(TWENTY), distances=far)
     offers = [Offer("cpu", {"cpu": uniform(20, 4, free=2, total=2)})]

@@ -55,10 +55,10 @@ def test_searching_agrees_with_writing_all_sets_down(demands: tuple[Demand, ...]
     lists = resource_hint_lists([Offer("some", some)])
     upwards = range(narrowest, 5)
     expected = best_intersection(lists, FOUR.mask, upwards, None)
-    (found,) = best_intersection_by_search(
+    (number,) = best_intersection_by_search(
         lists, FOUR.mask, SearchBounds(narrowest, None, StepBudget(), small=0)
     )
-    assert found == expected
+    assert number == expected
 
 
 def test_a_search_without_budget_falls_back_to_all_nodes() -> None:
@@ -89,5 +89,5 @@ NARROWEST = """
 def test_the_narrowest_set_is_the_numerically_smallest_of_its_size(line: str) -> None:
     _, needed, _, _, at_least, _, outcome = line.split()
     demand = Demand(int(needed), TWOS.shares)
-    found = narrowest_set_meeting(0b1111, [demand], int(at_least))
-    assert found == (0 if outcome == "none" else NUMASet.parse(outcome).mask)
+    number = narrowest_set_meeting(0b1111, [demand], int(at_least))
+    assert number == (0 if outcome == "none" else NUMASet.parse(outcome).mask)

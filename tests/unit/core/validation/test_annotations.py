@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.validation.test_pod_spec import MAIN, found
+from tests.unit.core.validation.test_pod_spec import MAIN, violations_of
 
 COST, MIRROR = "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror"
 SECCOMP, OF_CONTAINER = (
@@ -51,13 +51,13 @@ KEYS: list[tuple[dict[str, str], list[str]]] = [
 def test_annotations_are_judged_as_the_api_server_does(
     annotations: dict[str, str], wanted: list[str]
 ) -> None:
-    violations = found({}, {"name": "web", "annotations": annotations})
+    violations = violations_of({}, {"name": "web", "annotations": annotations})
     assert [text[: len(start)] for text, start in zip(violations, wanted, strict=True)] == wanted
 
 
 def test_templates_have_annotations_too_and_may_be_of_mirror_pods() -> None:
     annotations = {COST: "x", "-a": "", MIRROR: "a"}
-    texts = found({}, {"annotations": annotations}, is_template=True)
+    texts = violations_of({}, {"annotations": annotations}, is_template=True)
     assert [text.partition(" Invalid")[0] for text in texts] == ["annotations", f"annotations[{COST}]"]
 
 
@@ -90,13 +90,13 @@ def test_profiles_agree_with_annotations(
     annotations: dict[str, str], of_pod: dict[str, Any], of_container: dict[str, Any], wanted: list[str]
 ) -> None:
     spec = {"securityContext": of_pod, "containers": [{**MAIN, "securityContext": of_container}]}
-    assert found(spec, {"name": "web", "annotations": annotations}) == wanted
+    assert violations_of(spec, {"name": "web", "annotations": annotations}) == wanted
 
 
 def test_windows_has_no_app_armor_to_agree_with() -> None:
     container = {**MAIN, "securityContext": {"appArmorProfile": LOCAL}}
     annotations = {f"{APP_ARMOR}main": "unconfined"}
-    texts = found(
+    texts = violations_of(
         {"os": {"name": "windows"}, "containers": [container]}, {"name": "web", "annotations": annotations}
     )
     assert texts == [
@@ -108,16 +108,16 @@ def claim(**fields: str) -> dict[str, Any]:
     return {"resourceClaims": [{"name": "gpu", **fields}]}
 
 
-def shown(claim_name: str | None = None, template: str | None = None) -> str:
+def claim_text(claim_name: str | None = None, template: str | None = None) -> str:
     return str({"Name": "gpu", "ResourceClaimName": claim_name, "ResourceClaimTemplateName": template})
 
 
 NO_CLAIM = (
-    f"resourceClaims[0] Invalid value {shown()}: must specify one of: "
+    f"resourceClaims[0] Invalid value {claim_text()}: must specify one of: "
     "`resourceClaimName`, `resourceClaimTemplateName`"
 )
 TWO_CLAIMS = (
-    f"resourceClaims[0] Invalid value {shown('a', 'b')}: at most one of "
+    f"resourceClaims[0] Invalid value {claim_text('a', 'b')}: at most one of "
     "`resourceClaimName` or `resourceClaimTemplateName` may be specified"
 )
 CLAIMS: list[tuple[dict[str, Any], list[str]]] = [
@@ -135,17 +135,17 @@ CLAIMS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "wanted"), CLAIMS)
 def test_claims_name_their_source(spec: dict[str, Any], wanted: list[str]) -> None:
-    assert found(spec) == wanted
+    assert violations_of(spec) == wanted
 
 
 @pytest.mark.parametrize("field", ["resourceClaimName", "resourceClaimTemplateName"])
 def test_claims_have_names_of_objects(field: str) -> None:
-    (text,) = found(claim(**{field: "_a"}))
+    (text,) = violations_of(claim(**{field: "_a"}))
     assert text.startswith(f"resourceClaims[0].{field} Invalid value _a: a lowercase RFC 1123 subdomain")
 
 
 def test_mirror_pods_have_no_claims() -> None:
     meta = {"name": "web", "annotations": {MIRROR: "a"}}
-    assert found({"nodeName": "n", **claim()}, meta) == [
+    assert violations_of({"nodeName": "n", **claim()}, meta) == [
         "[] Forbidden: static pods do not support resource claims"
     ]

@@ -131,5 +131,5 @@ def test_claims_are_those_of_the_pod_each_once(claims: list[dict[str, Any]], fou
 
 def test_without_claims_of_the_pod_none_can_be_named() -> None:
     resources = ResourceRequirements(claims=({"name": "gpu"},))
-    (one,) = resource_violations(resources, "r", frozenset())
-    assert one.rule == "must be one of the names in pod.spec.resourceClaims which is empty"
+    (resource_violation,) = resource_violations(resources, "r", frozenset())
+    assert resource_violation.rule == "must be one of the names in pod.spec.resourceClaims which is empty"

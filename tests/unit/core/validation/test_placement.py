@@ -14,7 +14,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NO_KEY = "name part must be non-empty"
 
 
-def found(spec: dict[str, Any], **labels: str) -> list[str]:
+def violation_texts(spec: dict[str, Any], **labels: str) -> list[str]:
     whole = {"containers": [{"name": "main", "image": "a"}], **spec}
     pod = decode({"metadata": {"name": "web", "labels": labels}, "spec": whole}, Pod)
     return [str(violation_fault(each)).removeprefix("spec.") for each in pod_violations(pod)]
@@ -53,7 +53,7 @@ AFFINITY = [
 
 @pytest.mark.parametrize(("spec", "wanted"), AFFINITY)
 def test_affinity_is_judged_as_the_api_server_does(spec: dict[str, Any], wanted: list[str]) -> None:
-    texts = found(spec)
+    texts = violation_texts(spec)
     assert len(texts) == len(wanted), texts
     assert all(text.startswith(start) for text, start in zip(texts, wanted, strict=True)), texts
 
@@ -62,12 +62,12 @@ def test_label_keys_are_compared_with_the_selector_and_the_pods_own_labels() -> 
     selector = {"matchLabels": {"app": "a"}}
     term = {"labelSelector": selector, "topologyKey": "zone", "matchLabelKeys": ["app"]}
     spec = affinity("podAffinity", REQUIRED, term)
-    assert found(spec) == []
-    assert found(spec, app="a") == [
+    assert violation_texts(spec) == []
+    assert violation_texts(spec, app="a") == [
         f'{PODS}[0]: Invalid value: "app": exists in both matchLabelKeys and labelSelector'
     ]
     both = affinity("podAffinity", REQUIRED, {**term, "labelSelector": {}, "mismatchLabelKeys": ["app"]})
-    assert found(both) == [
+    assert violation_texts(both) == [
         f'{PODS}.matchLabelKeys[0]: Invalid value: "app": exists in both matchLabelKeys and mismatchLabelKeys'
     ]
 
@@ -78,12 +78,12 @@ TOO_LONG = f'Invalid value: "{LONG}": name part must be no more than 63 bytes'
 
 def test_the_pods_own_labels_are_validated_in_selectors() -> None:
     term = {"labelSelector": {}, "topologyKey": "zone", "mismatchLabelKeys": [LONG]}
-    assert found(affinity("podAffinity", REQUIRED, term), **{LONG: "a"})[1:] == [
+    assert violation_texts(affinity("podAffinity", REQUIRED, term), **{LONG: "a"})[1:] == [
         f"{PODS}.labelSelector.matchExpressions[0].key: {TOO_LONG}",
         f"{PODS}.mismatchLabelKeys[0]: {TOO_LONG}",
     ]
     spread = {"topologySpreadConstraints": [{**SPREAD, "labelSelector": {}, "matchLabelKeys": [LONG]}]}
-    assert found(spread, **{LONG: "a"})[1:] == [
+    assert violation_texts(spread, **{LONG: "a"})[1:] == [
         f"{PATH}.matchLabelKeys[0]: {TOO_LONG}",
         f"{PATH}.labelSelector.matchExpressions[0].key: {TOO_LONG}",
     ]
@@ -114,7 +114,7 @@ SPREADS = [
 def test_topology_spread_is_judged_as_the_api_server_does(
     constraints: list[dict[str, Any]], wanted: list[str]
 ) -> None:
-    assert found({"topologySpreadConstraints": constraints}) == wanted
+    assert violation_texts({"topologySpreadConstraints": constraints}) == wanted
 
 
 OTHERS: list[tuple[dict[str, Any], list[str]]] = [
@@ -131,7 +131,7 @@ OTHERS: list[tuple[dict[str, Any], list[str]]] = [
 def test_gates_and_host_fields_are_judged_as_the_api_server_does(
     spec: dict[str, Any], wanted: list[str]
 ) -> None:
-    assert found(spec) == wanted
+    assert violation_texts(spec) == wanted
 
 
 RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}
@@ -152,19 +152,19 @@ RESTARTS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("fields", "wanted"), RESTARTS)
 def test_restarts_are_judged_as_the_api_server_does(fields: dict[str, Any], wanted: list[str]) -> None:
-    texts = found({"containers": [{"name": "main", "image": "a", **fields}]})
+    texts = violation_texts({"containers": [{"name": "main", "image": "a", **fields}]})
     assert [text.removeprefix("containers[0].") for text in texts] == wanted
 
 
 def test_an_init_container_with_nothing_but_a_stop_signal_is_accepted() -> None:
     init = {"name": "init", "image": "a", "lifecycle": {"stopSignal": "SIGTERM"}}
-    assert found({"initContainers": [init]}) == []
+    assert violation_texts({"initContainers": [init]}) == []
 
 
 def test_a_pod_that_never_restarts_has_no_resize_that_restarts() -> None:
     policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     container = {"name": "main", "image": "a", "resizePolicy": policy}
-    assert found({"restartPolicy": "Never", "containers": [container]}) == [
+    assert violation_texts({"restartPolicy": "Never", "containers": [container]}) == [
         (
             'containers[0].resizePolicy: Invalid value: "RestartContainer": '
             "must be 'NotRequired' when pod `restartPolicy` is 'Never'"

@@ -22,7 +22,9 @@ def text(one: Violation) -> str:
     return f"{one.path} {one.type}{value}: {one.rule}".rstrip(": ").removeprefix("spec.")
 
 
-def found(spec: dict[str, Any], meta: dict[str, Any] = META, *, is_template: bool = False) -> list[str]:
+def violations_of(
+    spec: dict[str, Any], meta: dict[str, Any] = META, *, is_template: bool = False
+) -> list[str]:
     pod = decode({"metadata": meta, "spec": {"containers": [MAIN], **spec}}, Pod)
     defaulted = pod if is_template else with_default_ports(with_defaults(pod))
     return [text(violation) for violation in pod_violations(defaulted, is_template=is_template)]
@@ -73,7 +75,7 @@ CONTAINERS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "wanted"), CONTAINERS)
 def test_containers_are_judged_as_the_api_server_does(spec: dict[str, Any], wanted: list[str]) -> None:
-    assert found(spec) == wanted
+    assert violations_of(spec) == wanted
 
 
 def affinity(*expressions: dict[str, Any], fields: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
@@ -130,7 +132,7 @@ PLACES: list[tuple[dict[str, Any], list[str]]] = [
 def test_wishes_for_a_place_are_judged_as_the_api_server_does(
     spec: dict[str, Any], wanted: list[str]
 ) -> None:
-    assert found(spec) == wanted
+    assert violations_of(spec) == wanted
 
 
 @pytest.mark.parametrize(
@@ -149,8 +151,8 @@ def test_wishes_for_a_place_are_judged_as_the_api_server_does(
     ],
 )
 def test_names_and_labels_in_a_spec_have_their_form(spec: dict[str, Any], path: str) -> None:
-    (one,) = found(spec)
-    assert one.startswith(f"{path} Invalid value")
+    (violation,) = violations_of(spec)
+    assert violation.startswith(f"{path} Invalid value")
 
 
 OTHERS: list[tuple[dict[str, Any], list[str]]] = [
@@ -181,13 +183,13 @@ OTHERS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "wanted"), OTHERS)
 def test_the_rest_of_a_spec_is_judged_as_the_api_server_does(spec: dict[str, Any], wanted: list[str]) -> None:
-    assert found(spec) == wanted
+    assert violations_of(spec) == wanted
 
 
 def test_a_template_needs_no_name_but_sound_labels() -> None:
-    assert found({}, {}, is_template=True) == []
-    (one,) = found({}, {"labels": {"a": "-"}}, is_template=True)
-    assert one.startswith("labels Invalid value -")
+    assert violations_of({}, {}, is_template=True) == []
+    (violation,) = violations_of({}, {"labels": {"a": "-"}}, is_template=True)
+    assert violation.startswith("labels Invalid value -")
 
 
 def metadata(**fields: Any) -> list[str]:

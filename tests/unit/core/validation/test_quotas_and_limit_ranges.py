@@ -9,18 +9,18 @@ from nodewright.formats.kubectl_yaml import read_yaml
 from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
 
 
-def shown(found: tuple[Violation, ...]) -> list[str]:
-    return [f"{one.path}: {one.type}: {one.value}: {one.rule}" for one in found]
+def violation_texts(found: tuple[Violation, ...]) -> list[str]:
+    return [f"{violation.path}: {violation.type}: {violation.value}: {violation.rule}" for violation in found]
 
 
 def of_quota(spec: str) -> list[str]:
     value = read_yaml(f"metadata: {{name: q}}\nspec: {spec}", "q")[0]
-    return shown(quota_violations(decode(value, ResourceQuota)))
+    return violation_texts(quota_violations(decode(value, ResourceQuota)))
 
 
 def of_range(items: str) -> list[str]:
     value = read_yaml(f"metadata: {{name: l}}\nspec: {{limits: [{items}]}}", "l")[0]
-    return shown(limit_range_violations(decode(value, LimitRange)))
+    return violation_texts(limit_range_violations(decode(value, LimitRange)))
 
 
 SOUND_QUOTAS = (

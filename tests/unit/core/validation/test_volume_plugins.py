@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.validation.test_pod_spec import found
+from tests.unit.core.validation.test_pod_spec import violations_of
 
 VOLUMES: list[tuple[dict[str, Any], list[str]]] = [
     (
@@ -157,19 +157,19 @@ SETTINGS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("source", "expected"), VOLUMES)
 def test_volumes_of_plugins_have_what_their_plugin_needs(source: dict[str, Any], expected: list[str]) -> None:
-    violations = found({"volumes": [{"name": "v", **source}]})
+    violations = violations_of({"volumes": [{"name": "v", **source}]})
     assert [violation.removeprefix("volumes[0].") for violation in violations] == expected
 
 
 @pytest.mark.parametrize(("spec", "expected"), SETTINGS)
 def test_settings_of_a_pod_are_in_their_ranges(spec: dict[str, Any], expected: list[str]) -> None:
-    assert found(spec) == expected
+    assert violations_of(spec) == expected
 
 
 def test_an_overridden_host_name_excludes_other_names_and_is_short() -> None:
     spec = {"hostnameOverride": "A" * 65, "setHostnameAsFQDN": True, "hostNetwork": True}
     field = "hostnameOverride"
-    *rules, name = found(spec)
+    *rules, name = violations_of(spec)
     assert rules == [
         f"{field} Forbidden: may not be specified when setHostnameAsFQDN is true",
         f"{field} Forbidden: may not be specified when hostNetwork is true",
@@ -184,7 +184,7 @@ def test_dns_settings_are_few_and_valid() -> None:
         "searches": ["a"] * 33,
         "options": [{"name": ""}],
     }
-    rules = [violation.rpartition(": ")[2] for violation in found({"dnsConfig": config})]
+    rules = [violation.rpartition(": ")[2] for violation in violations_of({"dnsConfig": config})]
     assert rules == [
         "must not have more than 3 nameservers",
         "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
@@ -201,7 +201,7 @@ def test_a_container_without_escalation_has_no_right_to_all() -> None:
     }
     rules = [
         violation.rpartition(": ")[2]
-        for violation in found({"containers": [{"name": "c", "securityContext": context}]})
+        for violation in violations_of({"containers": [{"name": "c", "securityContext": context}]})
     ]
     assert rules == [
         "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",

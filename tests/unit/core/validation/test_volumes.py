@@ -18,13 +18,13 @@ IDS = "must be between 0 and 2147483647, inclusive"
 MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
-def found(spec: dict[str, Any], name: str = "web") -> list[str]:
+def violation_texts(spec: dict[str, Any], name: str = "web") -> list[str]:
     pod = decode({"metadata": {"name": name}, "spec": {"containers": [MAIN], **spec}}, Pod)
     return [
-        f"{one.path.removeprefix('spec.')} {one.type}{'' if one.value is None else f' {one.value}'}: {one.rule}".rstrip(
+        f"{pod_violation.path.removeprefix('spec.')} {pod_violation.type}{'' if pod_violation.value is None else f' {pod_violation.value}'}: {pod_violation.rule}".rstrip(
             ": "
         )
-        for one in pod_violations(pod)
+        for pod_violation in pod_violations(pod)
     ]
 
 
@@ -141,7 +141,7 @@ VOLUMES: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "wanted"), VOLUMES)
 def test_volumes_are_judged_as_the_api_server_does(spec: dict[str, Any], wanted: list[str]) -> None:
-    assert found(spec) == wanted
+    assert violation_texts(spec) == wanted
 
 
 MOUNT = {"name": "v", "mountPath": "/x"}
@@ -170,7 +170,9 @@ MOUNTS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "wanted"), MOUNTS)
 def test_mounts_are_judged_as_the_api_server_does(spec: dict[str, Any], wanted: list[str]) -> None:
-    assert [one.rstrip() for one in found(spec)] == [one.rstrip() for one in wanted]
+    assert [violation_text.rstrip() for violation_text in violation_texts(spec)] == [
+        text.rstrip() for text in wanted
+    ]
 
 
 def env(**entry: Any) -> dict[str, Any]:
@@ -223,7 +225,7 @@ REFERENCES: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "wanted"), REFERENCES)
 def test_references_are_judged_as_the_api_server_does(spec: dict[str, Any], wanted: list[str]) -> None:
-    assert found(spec) == wanted
+    assert violation_texts(spec) == wanted
 
 
 def probe(**fields: Any) -> dict[str, Any]:
@@ -256,7 +258,7 @@ HANDLERS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "wanted"), HANDLERS)
 def test_probes_and_hooks_are_judged_as_the_api_server_does(spec: dict[str, Any], wanted: list[str]) -> None:
-    assert found(spec) == wanted
+    assert violation_texts(spec) == wanted
 
 
 def context(**fields: Any) -> dict[str, Any]:
@@ -296,4 +298,4 @@ SETTINGS: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("spec", "wanted"), SETTINGS)
 def test_settings_are_judged_as_the_api_server_does(spec: dict[str, Any], wanted: list[str]) -> None:
-    assert found(spec) == wanted
+    assert violation_texts(spec) == wanted

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.core.validation.test_pod_spec import MAIN, found
+from tests.unit.core.validation.test_pod_spec import MAIN, violations_of
 
 USER = "securityContext.windowsOptions.runAsUserName Invalid value"
 DOMAIN = "runAsUserName's Domain doesn't match the NetBios nor the DNS format"
@@ -27,13 +27,13 @@ USERS = [
 
 @pytest.mark.parametrize(("name", "rule"), USERS)
 def test_user_names_are_those_of_windows(name: str, rule: str) -> None:
-    texts = found({"securityContext": {"windowsOptions": {"runAsUserName": name}}})
+    texts = violations_of({"securityContext": {"windowsOptions": {"runAsUserName": name}}})
     assert texts == ([f"{USER} {name}: {rule}"] if rule else [])
 
 
 def test_account_specifications_are_named_and_small() -> None:
     def rules(**options: Any) -> list[str]:
-        texts = found({"containers": [{**MAIN, "securityContext": {"windowsOptions": options}}]})
+        texts = violations_of({"containers": [{**MAIN, "securityContext": {"windowsOptions": options}}]})
         return [text.removeprefix("containers[0].securityContext.windowsOptions.")[:64] for text in texts]
 
     assert rules(gmsaCredentialSpecName="web.example.com", gmsaCredentialSpec="a") == []
@@ -62,14 +62,14 @@ OF_CONTAINER = {
 @pytest.mark.parametrize("field", OF_POD)
 def test_windows_pods_have_no_settings_of_linux(field: str) -> None:
     spec = {"os": {"name": "windows"}, "securityContext": {field: OF_POD[field]}}
-    assert found(spec) == [f"securityContext.{field} Forbidden: {NOT}"]
+    assert violations_of(spec) == [f"securityContext.{field} Forbidden: {NOT}"]
 
 
 @pytest.mark.parametrize("field", OF_CONTAINER)
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
 def test_windows_containers_have_no_settings_of_linux(kind: str, field: str) -> None:
     container = {"name": "other", "securityContext": {field: OF_CONTAINER[field]}}
-    assert found({"os": {"name": "windows"}, kind: [container]}) == [
+    assert violations_of({"os": {"name": "windows"}, kind: [container]}) == [
         f"{kind}[0].securityContext.{field} Forbidden: {NOT}"
     ]
 
@@ -82,7 +82,7 @@ def test_linux_pods_have_no_settings_of_windows() -> None:
         "containers": [{**MAIN, "securityContext": context}],
     }
     rule = "Forbidden: windows options cannot be set for a linux pod"
-    assert found(spec) == [
+    assert violations_of(spec) == [
         f"securityContext.windowsOptions {rule}",
         f"containers[0].securityContext.windowsOptions {rule}",
     ]
@@ -93,7 +93,7 @@ def in_host(*, pod: bool | None, container: bool | None, network: bool = True) -
         return {} if value is None else {"securityContext": {"windowsOptions": {"hostProcess": value}}}
 
     containers = [{**MAIN, **context(container)}, {"name": "more"}]
-    return found({"hostNetwork": network, "containers": containers, **context(pod)})
+    return violations_of({"hostNetwork": network, "containers": containers, **context(pod)})
 
 
 def test_processes_of_the_host_are_all_containers_or_none() -> None:
@@ -127,7 +127,7 @@ SETTINGS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 def test_settings_of_the_kernel_are_judged_as_the_api_server_does(
     spec: dict[str, Any], context: dict[str, Any], wanted: list[str]
 ) -> None:
-    assert found({**spec, "securityContext": context}) == wanted
+    assert violations_of({**spec, "securityContext": context}) == wanted
 
 
 MASK = "containers[0].securityContext.procMount"
@@ -148,12 +148,12 @@ def test_proc_is_unmasked_only_for_users_of_their_own(
     mount: str, users: bool | None, wanted: list[str]
 ) -> None:
     container = {**MAIN, "securityContext": {"procMount": mount}}
-    assert found({"hostUsers": users, "containers": [container]}) == wanted
+    assert violations_of({"hostUsers": users, "containers": [container]}) == wanted
 
 
 def sleeping(seconds: int, **spec: Any) -> list[str]:
     hook = {"preStop": {"sleep": {"seconds": seconds}}}
-    return found({"containers": [{**MAIN, "lifecycle": hook}], **spec})
+    return violations_of({"containers": [{**MAIN, "lifecycle": hook}], **spec})
 
 
 def test_hooks_sleep_no_longer_than_the_pod_has_to_end() -> None:
@@ -173,7 +173,7 @@ def test_a_security_context_is_printed_with_all_fields_of_the_api_servers_type()
         "capabilities": {"add": ["CAP_SYS_ADMIN"]}, "allowPrivilegeEscalation": False,
         "seLinuxOptions": {"level": "s0"}, "windowsOptions": {"gmsaCredentialSpec": "a"},
     }  # fmt: skip
-    (text,) = found({"containers": [{**MAIN, "securityContext": context}]})
+    (text,) = violations_of({"containers": [{**MAIN, "securityContext": context}]})
     shown = {
         "Capabilities": {"Add": ["CAP_SYS_ADMIN"], "Drop": None}, "Privileged": None,
         "SELinuxOptions": {"User": "", "Role": "", "Type": "", "Level": "s0"},

@@ -48,16 +48,16 @@ def test_nodes_and_pods_that_differ_only_in_name_are_parsed_once_and_keep_their_
     tmp_path: Path,
 ) -> None:
     pods = several(POD, ["train-0", "train-1", "train-2"], milli="1000", more="")
-    found = fleet(tmp_path, several(NODE, ["node-0", "node-1"]), pods)
-    first, second = found.nodes
+    fleet_input = fleet(tmp_path, several(NODE, ["node-0", "node-1"]), pods)
+    first, second = fleet_input.nodes
     assert first.profile is second.profile
     assert second.labels["kubernetes.io/hostname"] == "node-1"
     assert second.source.endswith("nodes.yaml:9")
-    read = list(found.pods())
-    assert [one.full_name for one in read] == ["ml/train-0", "ml/train-1", "ml/train-2"]
+    read = list(fleet_input.pods())
+    assert [fleet_pod.full_name for fleet_pod in read] == ["ml/train-0", "ml/train-1", "ml/train-2"]
     assert read[0].pod is read[2].pod
     assert read[2].source.endswith("pods.yaml:25")
-    assert list(found.pods()) == read
+    assert list(fleet_input.pods()) == read
 
 
 def test_annotations_become_whole_devices_and_shares_are_accounted_for(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_annotations_become_whole_devices_and_shares_are_accounted_for(tmp_path:
         + POD.format(name="part", milli="460", more="")
     )
     whole, part = fleet(tmp_path, NODE.format(name="n1"), pods, "example.com/gpu-count").pods()
-    requests = [one.pod.spec.containers[0].resources.requests for one in (whole, part)]
+    requests = [fleet_pod.pod.spec.containers[0].resources.requests for fleet_pod in (whole, part)]
     assert {name: str(amount) for name, amount in requests[0].items() if "gpu" in name} == {
         "example.com/gpu-count": "1",
         "example.com/gpu-milli": "1k",
@@ -79,11 +79,11 @@ def test_annotations_become_whole_devices_and_shares_are_accounted_for(tmp_path:
 
 
 def test_an_annotation_that_is_not_a_resource_of_a_node_is_an_error(tmp_path: Path) -> None:
-    found = fleet(
+    fleet_input = fleet(
         tmp_path, NODE.format(name="n1"), POD.format(name="pod-1", milli="1", more=""), "example.com/tpu"
     )
     with pytest.raises(InputError, match=r"no node has this resource; .*example\.com/gpu-count"):
-        found.pods()
+        fleet_input.pods()
 
 
 def test_arrivals_and_run_times_come_from_annotations_and_order_the_pods(tmp_path: Path) -> None:
@@ -100,15 +100,15 @@ def test_arrivals_and_run_times_come_from_annotations_and_order_the_pods(tmp_pat
 def test_all_faults_of_nodes_and_pods_are_reported_together_with_their_lines(tmp_path: Path) -> None:
     bare = "apiVersion: v1\nkind: Node\nmetadata:\n  name: bare\nstatus:\n  capacity: {cpu: 1, memory: 1Gi}\n"
     wrong = POD.format(name="pod-1", milli="1", more=', nodewright.dev/runs: "-1s"').replace("1500m", "1GB2")
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as exception_info:
         fleet(
             tmp_path,
             bare + "---\n" + NODE.format(name="n1"),
             POD.format(name="p0", milli="1", more="") + "---\n" + wrong,
         )
-    told = [str(fault).replace(str(tmp_path), "") for fault in found.value.faults]
-    assert told[0].startswith("/nodes.yaml:5:1, Node bare: status.allocatable[cpu]: Required value")
-    assert any("/pods.yaml:23:28, Pod ml/pod-1: " in one and "requests[cpu]" in one for one in told)
+    texts = [str(fault).replace(str(tmp_path), "") for fault in exception_info.value.faults]
+    assert texts[0].startswith("/nodes.yaml:5:1, Node bare: status.allocatable[cpu]: Required value")
+    assert any("/pods.yaml:23:28, Pod ml/pod-1: " in text and "requests[cpu]" in text for text in texts)
 
 
 @pytest.mark.parametrize(
@@ -200,11 +200,11 @@ def test_a_dump_of_a_cluster_holds_nodes_and_pods_where_they_run(tmp_path: Path)
     ]
     dump = {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", **item} for item in items]}
     (tmp_path / "dump.json").write_text(json.dumps(dump))
-    found = load_fleet(FleetFiles(both=(str(tmp_path / "dump.json"),)))
-    pods: list[FleetPod] = list(found.pods())
+    fleet_input = load_fleet(FleetFiles(both=(str(tmp_path / "dump.json"),)))
+    pods: list[FleetPod] = list(fleet_input.pods())
     assert [(pod.name, pod.node) for pod in pods] == [("a", "n1"), ("b", "n1")]
     assert pods[0].pod is pods[1].pod
-    assert found.warnings == (
+    assert fleet_input.warnings == (
         "unknown fields of pods are ignored: spec.containers[0].newField",
         "1 terminated pods are ignored",
     )

@@ -60,12 +60,16 @@ def test_nodes_that_differ_only_in_name_and_labels_share_a_profile() -> None:
         read("n2", CLUSTER, KEEPING, labels={"zone": "b"}),
         read("n3", CLUSTER, CLUSTER),
     ]
-    found = assembled_nodes(nodes, NodeDefaults(rules=parse_shape_rules(["1x2x2x2"])))
-    first, second, third = found.nodes
+    result = assembled_nodes(nodes, NodeDefaults(rules=parse_shape_rules(["1x2x2x2"])))
+    first, second, third = result.nodes
     assert first.profile is second.profile
     assert first.profile is not third.profile
     assert first.labels == {"zone": "a"}
-    assert (found.configured_shapes, found.assumed_shapes, found.with_system_core) == ({"1x2x2x2": 3}, {}, 1)
+    assert (result.configured_shapes, result.assumed_shapes, result.with_system_core) == (
+        {"1x2x2x2": 3},
+        {},
+        1,
+    )
     assert (first.shape, first.source) == ("1x2x2x2 30Gi", "nodes.yaml:1")
 
 
@@ -92,9 +96,9 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)
 def test_impossible_nodes_are_reported_by_name(wrong: dict[str, str], rule: str) -> None:
     capacity = {**CLUSTER, "example.com/x": "2"}
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as exception_info:
         assembled_nodes([read("n1", capacity, {**capacity, **wrong}, source="nodes.yaml:1")], NodeDefaults())
-    assert str(found.value).removeprefix("error: ") == f"nodes.yaml:1, Node n1: {rule}"
+    assert str(exception_info.value).removeprefix("error: ") == f"nodes.yaml:1, Node n1: {rule}"
 
 
 def test_a_machine_with_more_cpus_than_linux_supports_is_an_error() -> None:

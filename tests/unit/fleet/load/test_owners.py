@@ -18,8 +18,8 @@ TEMPLATE: dict[str, Any] = {
 
 def owned(meta: dict[str, Any], owner: str) -> dict[str, Any]:
     kind, _, name = owner.partition("/")
-    one = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": owner, "controller": True}
-    return {**meta, "ownerReferences": [one]} if owner else meta
+    document = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": owner, "controller": True}
+    return {**meta, "ownerReferences": [document]} if owner else meta
 
 
 def a_node(name: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_controllers_create_the_pods_that_do_not_exist(
 
 def test_it_does_not_matter_in_which_file_they_are(tmp_path: Path) -> None:
     made = pods_of(tmp_path, [a_node("n0"), a_node("n1"), *TWO], [DEPLOYMENT, REPLICA_SET])
-    assert [one.name for one in made] == ["web-5d9-a", "web-5d9-b", "web-2"]
+    assert [fleet_pod.name for fleet_pod in made] == ["web-5d9-a", "web-5d9-b", "web-2"]
     path = tmp_path / "1.json"
     split = load_fleet(FleetFiles(both=(str(tmp_path / "0.json"),), pods=(str(path),)))
     assert [pod.name for pod in split.pods()] == ["web-5d9-a", "web-5d9-b", "web-2"]

@@ -61,8 +61,8 @@ def test_a_pod_is_selected_by_its_services_and_its_controller(
 
 def test_budgets_are_read_and_not_reported_as_ignored(tmp_path: Path) -> None:
     bounds = ("minAvailable: 2, selector: {matchLabels: {app: db}}", "maxUnavailable: 25%")
-    found = loaded(tmp_path, *map(BUDGET.format, bounds), SERVICE)
-    assert found.budgets == (
+    fleet_input = loaded(tmp_path, *map(BUDGET.format, bounds), SERVICE)
+    assert fleet_input.budgets == (
         DisruptionBudget(
             name="b", namespace="shop", selector={"matchLabels": {"app": "db"}}, min_available=IntOrPercent(2)
         ),
@@ -70,7 +70,7 @@ def test_budgets_are_read_and_not_reported_as_ignored(tmp_path: Path) -> None:
             name="b", namespace="shop", selector=None, max_unavailable=IntOrPercent(25, is_percent=True)
         ),
     )
-    assert not found.objects.manifests.skipped
+    assert not fleet_input.objects.manifests.skipped
 
 
 WRONG = [
@@ -95,7 +95,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("spec", "rule"), WRONG)
 def test_a_faulty_budget_is_reported_with_its_location(tmp_path: Path, spec: str, rule: str) -> None:
-    with pytest.raises(InputError) as found:
+    with pytest.raises(InputError) as exception_info:
         loaded(tmp_path, BUDGET.format(spec))
-    assert rule in str(found.value)
-    assert "all.yaml:6" in str(found.value)
+    assert rule in str(exception_info.value)
+    assert "all.yaml:6" in str(exception_info.value)

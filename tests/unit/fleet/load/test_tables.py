@@ -31,9 +31,12 @@ def fleet(tmp_path: Path, nodes: str, pods: str) -> FleetInput:
 
 
 def test_an_openb_trace_is_read_with_its_times_devices_and_models(tmp_path: Path) -> None:
-    found = fleet(tmp_path, OPENB_NODES, OPENB_PODS)
-    assert [node.shape for node in found.nodes] == ["1x1x16x2 256Gi", "2x1x24x2 384Gi, 8 nvidia.com/gpu"]
-    pods = list(found.pods())
+    fleet_input = fleet(tmp_path, OPENB_NODES, OPENB_PODS)
+    assert [node.shape for node in fleet_input.nodes] == [
+        "1x1x16x2 256Gi",
+        "2x1x24x2 384Gi, 8 nvidia.com/gpu",
+    ]
+    pods = list(fleet_input.pods())
     assert [(pod.name, pod.arrives_s, pod.runs_s, pod.gpu_milli) for pod in pods] == [
         ("p1", 10, 20, 460),
         ("p2", 10, None, 0),
@@ -54,10 +57,10 @@ def test_an_openb_trace_is_read_with_its_times_devices_and_models(tmp_path: Path
 
 
 def test_our_own_tables_are_read_row_by_row(tmp_path: Path) -> None:
-    found = fleet(tmp_path, NODES, PODS)
-    first, second = found.nodes
+    fleet_input = fleet(tmp_path, NODES, PODS)
+    first, second = fleet_input.nodes
     assert (first.labels["disk"], first.taints[0].effect, second.taints) == ("ssd", "NoSchedule", ())
-    pods = list(found.pods())
+    pods = list(fleet_input.pods())
     assert [(pod.name, pod.arrives_s, pod.runs_s, pod.has_controller) for pod in pods] == [
         ("a", 0, 60, False),
         ("b", 5, None, True),
@@ -70,10 +73,10 @@ def test_our_own_tables_are_read_row_by_row(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_lazily(tmp_path: Path) -> None:
-    found = fleet(tmp_path, NODES, PODS + "broken\n")
-    assert [pod.name for pod in islice(found.pods(), 3)] == ["a", "b", "c"]
+    fleet_input = fleet(tmp_path, NODES, PODS + "broken\n")
+    assert [pod.name for pod in islice(fleet_input.pods(), 3)] == ["a", "b", "c"]
     with pytest.raises(InputError, match=r"pods.csv.gz:6: must have 9 columns, has 1"):
-        list(found.pods())
+        list(fleet_input.pods())
 
 
 FAULTS = [

@@ -30,15 +30,17 @@ def whole(value: object, name: str) -> object:
 def test_chunks_with_restored_names_are_the_documents_of_the_text(pods: list[tuple[str, str]]) -> None:
     text = "---\n".join(POD.format(name=name, value=value) for name, value in pods)
     wanted = read_documents(text, "pods.yaml")
-    found = list(yaml_chunks(text, "pods.yaml", 10**6) or ())
-    assert [whole(one.value, one.name) for one in found] == [one.value for one in wanted]
+    result = list(yaml_chunks(text, "pods.yaml", 10**6) or ())
+    assert [whole(yaml_chunk.value, yaml_chunk.name) for yaml_chunk in result] == [
+        yaml_document.value for yaml_document in wanted
+    ]
 
 
 def test_documents_that_differ_only_in_their_names_share_one_value() -> None:
     text = "---\n".join(f"kind: Pod\nmetadata:\n  name: web-{number}\n" for number in range(3))
-    found = list(yaml_chunks(text, "pods.yaml", 10**6) or ())
-    assert [one.name for one in found] == ["web-0", "web-1", "web-2"]
-    assert found[0].value is found[1].value is found[2].value
+    result = list(yaml_chunks(text, "pods.yaml", 10**6) or ())
+    assert [yaml_chunk.name for yaml_chunk in result] == ["web-0", "web-1", "web-2"]
+    assert result[0].value is result[1].value is result[2].value
 
 
 @pytest.mark.parametrize(

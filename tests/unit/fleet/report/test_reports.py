@@ -82,7 +82,7 @@ def test_tables_show_placements_and_reasons(
 def test_a_document_and_columns_hold_every_pod(manifests: tuple[FleetSummary, FleetResult]) -> None:
     document = json.loads(as_json(fleet_report(*manifests, ASSUMED)))
     assert document["counts"] == {"nodes": 9, "pods": 33, "running": 29, "waiting": 4}
-    by_name = {one["name"]: one for one in document["pods"]}
+    by_name = {pod["name"]: pod for pod in document["pods"]}
     assert by_name["train-0"] == {
         "namespace": "ml",
         "name": "train-0",
@@ -143,19 +143,22 @@ def test_unschedulable_pods_are_reported_on_arrival() -> None:
     small = [
         (node, {"cpu": 8000, "memory": 1 << 40, "pods": 9}) for node in fleet.nodes if "gpu" not in node.name
     ]
-    told: list[UnschedulablePod] = []
-    pods: list[FleetPod] = list(report_unschedulable(fleet.pods(), small, told.append))
+    unschedulable_pods: list[UnschedulablePod] = []
+    pods: list[FleetPod] = list(report_unschedulable(fleet.pods(), small, unschedulable_pods.append))
     assert len(pods) == 33
-    texts = [unschedulable_text(one).replace(f"{EXAMPLE}/", "") for one in told]
+    texts = [
+        unschedulable_text(unschedulable_pod).replace(f"{EXAMPLE}/", "")
+        for unschedulable_pod in unschedulable_pods
+    ]
     assert texts == [
         "data/search-0 (pods.yaml:17): no node can ever hold it: cpu: 10 requested, at most 8 allocatable on a node",
         "ml/train-0 (pods.yaml:32): no node can ever hold it: cpu: 12 requested, at most 8 allocatable on a node",
         "data/giant (pods.yaml:61): no node can ever hold it: cpu: 80 requested, at most 8 allocatable on a node",
     ]
     nobody = [(node, has) for node, has in small if "compute" not in node.name]
-    told.clear()
-    list(report_unschedulable(fleet.pods(), nobody, told.append))
-    assert unschedulable_text(told[0]).endswith("no node matches by labels and taints")
+    unschedulable_pods.clear()
+    list(report_unschedulable(fleet.pods(), nobody, unschedulable_pods.append))
+    assert unschedulable_text(unschedulable_pods[0]).endswith("no node matches by labels and taints")
 
 
 def test_a_synthetic_fleet_is_deterministic_and_readable(tmp_path: Path) -> None:
@@ -172,9 +175,9 @@ def test_a_synthetic_fleet_is_deterministic_and_readable(tmp_path: Path) -> None
 
 def test_points_of_a_sweep_are_all_combinations() -> None:
     axes = (SweepAxis("a.b", (1, 2)), SweepAxis("c", (True,)))
-    found = sweep_points(axes)
-    assert [one.name for one in found] == ["a.b=1, c=true", "a.b=2, c=true"]
+    result = sweep_points(axes)
+    assert [sweep_point.name for sweep_point in result] == ["a.b=1, c=true", "a.b=2, c=true"]
     base = {"a": {"x": 0}, "d": 1}
-    assert found[1].configuration(base) == {"a": {"x": 0, "b": 2}, "c": True, "d": 1}
+    assert result[1].configuration(base) == {"a": {"x": 0, "b": 2}, "c": True, "d": 1}
     assert base == {"a": {"x": 0}, "d": 1}
     assert sweep_points(()) != ()

@@ -57,7 +57,7 @@ def test_pods_whose_budget_is_used_up_by_those_before_them_are_violations() -> N
     assert DisruptionBudgets([]).violating_uids(tenants, []) == frozenset()
 
 
-def gone(*budgets: DisruptionBudget) -> list[str]:
+def preempted_pods(*budgets: DisruptionBudget) -> list[str]:
     """Who makes way for a pod that needs half of one of two nodes, each filled by two that are alike."""
     pods = [
         *some_pods(2, a_template("cpu=3 memory=1Gi", DB), "db", node="n0"),
@@ -69,15 +69,15 @@ def gone(*budgets: DisruptionBudget) -> list[str]:
 
 
 def test_a_node_where_no_budget_is_violated_is_better_than_one_with_pods_of_less_priority() -> None:
-    assert gone() == ["db1"]
+    assert preempted_pods() == ["db1"]
     # One may go: were that the first, the second would be a violation, so it is the second that is spared first.
-    assert gone(budget(min_available=ONE)) == ["db0"]
-    assert gone(budget(min_available=IntOrPercent(2))) == ["web1"]
+    assert preempted_pods(budget(min_available=ONE)) == ["db0"]
+    assert preempted_pods(budget(min_available=IntOrPercent(2))) == ["web1"]
 
 
 def test_where_every_node_has_violations_priority_counts_again() -> None:
     web = budget(selector={"matchLabels": {"app": "web"}}, min_available=IntOrPercent(2))
-    assert gone(budget(min_available=IntOrPercent(2)), web) == ["db1"]
+    assert preempted_pods(budget(min_available=IntOrPercent(2)), web) == ["db1"]
 
 
 def test_pods_without_violations_are_preempted_before_less_important_ones_with_violations() -> None:

@@ -33,10 +33,10 @@ def fragmenting_pods(seed: int, count: int = 60) -> list[FleetPod]:
 def test_no_kubelet_rejects_a_pod_that_it_was_asked_about(seed: int, is_exhaustive: bool) -> None:
     pods = fragmenting_pods(seed)
     alone = run(some_nodes(4, SINGLE), pods, Options(exhaustive=is_exhaustive))
-    asked = run(some_nodes(4, SINGLE), pods, Options(exhaustive=is_exhaustive, extender=True))
+    fleet_result = run(some_nodes(4, SINGLE), pods, Options(exhaustive=is_exhaustive, extender=True))
     assert sum(refusal.count for refusal in alone.refusals) > 0
-    assert sum(refusal.count for refusal in asked.refusals) == 0
-    assert all(pod.outcome is PodOutcome.ENDED for pod in asked.pods)
+    assert sum(refusal.count for refusal in fleet_result.refusals) == 0
+    assert all(pod.outcome is PodOutcome.ENDED for pod in fleet_result.pods)
 
 
 def test_it_takes_a_node_that_is_second_best_by_amounts() -> None:
@@ -54,7 +54,7 @@ def test_pods_are_preempted_only_where_that_makes_room() -> None:
         1, a_template("cpu=6 memory=64Mi", priority=9), "urgent", has_controller=True, arrives_s=1
     )
     alone = run(some_nodes(1, SINGLE), [*low, *urgent])
-    asked = run(some_nodes(1, SINGLE), [*low, *urgent], Options(extender=True))
+    fleet_result = run(some_nodes(1, SINGLE), [*low, *urgent], Options(extender=True))
     assert alone.pods[3].refusals > 0
-    assert [pod.outcome for pod in asked.pods[:3]] == [PodOutcome.RUNNING] * 3
-    assert asked.pods[3].outcome is PodOutcome.WAITING
+    assert [pod.outcome for pod in fleet_result.pods[:3]] == [PodOutcome.RUNNING] * 3
+    assert fleet_result.pods[3].outcome is PodOutcome.WAITING

@@ -43,8 +43,8 @@ def required(key: str, operator: str, *values: str) -> dict[str, Any]:
 def test_static_filters_reject_a_node_regardless_of_its_pods(
     spec: dict[str, Any], node: dict[str, Any], filter_name: str | None
 ) -> None:
-    found = static_filter_status(a_shape(**spec), a_node_slot(0, **node))
-    assert (found and found.plugin) == filter_name
+    filter_status = static_filter_status(a_shape(**spec), a_node_slot(0, **node))
+    assert (filter_status and filter_status.plugin) == filter_name
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,9 @@ def test_a_loop_ends_when_the_node_changes() -> None:
     late = some_pods(1, a_template("cpu=2 memory=1Gi", priority=1), "q", has_controller=True, arrives_s=1)
     happened: list[FleetEvent] = []
     run(some_nodes(1, node), [*there, *late], Options(preemption=False), sink=happened.append)
-    assert [(one.at_s, one.kind.value) for one in happened if one.pod == 2] == [
+    assert [
+        (fleet_event.at_s, fleet_event.kind.value) for fleet_event in happened if fleet_event.pod == 2
+    ] == [
         (1, "refused"),
         (1, "looping"),
         (5, "placed"),
@@ -124,17 +126,20 @@ def test_a_pod_that_requires_one_node_is_tried_only_there() -> None:
     nodes = some_nodes(3)
     fits, wide = a_template("cpu=2 memory=1Gi"), a_template("cpu=9 memory=1Gi")
     pods = [
-        one for pod in (fits, wide) for node in "012" for one in some_pods(1, pod, required_node=f"n{node}")
+        some_pod
+        for pod in (fits, wide)
+        for node in "012"
+        for some_pod in some_pods(1, pod, required_node=f"n{node}")
     ]
     result = run(nodes, pods)
-    assert [one.node for one in result.pods] == [0, 1, 2, -1, -1, -1]
+    assert [pod.node for pod in result.pods] == [0, 1, 2, -1, -1, -1]
     assert {(rejection.plugin, rejection.nodes) for rejection in result.pods[3].filter_rejections} == {
         ("NodeAffinity", 2),
         ("NodeResourcesFit", 1),
     }
     cordoned = some_nodes(1, unschedulable=True)
-    assert [one.node for one in run(cordoned, some_pods(1, fits, required_node="n0")).pods] == [0]
-    assert [one.node for one in run(cordoned, some_pods(1, fits)).pods] == [-1]
+    assert [pod.node for pod in run(cordoned, some_pods(1, fits, required_node="n0")).pods] == [0]
+    assert [pod.node for pod in run(cordoned, some_pods(1, fits)).pods] == [-1]
 
 
 def test_a_loop_of_a_pod_that_requires_one_node_is_reported() -> None:

@@ -36,12 +36,12 @@ def test_events_of_a_synthetic_fleet_are_unchanged(
             csv.writer(file).writerows([header, *rows])
     furniture = NodeDefaults(configuration={**DEFAULT_CONFIGURATION, **settings})
     fleet = load_fleet(FleetFiles(nodes=(str(paths[0]),), pods=(str(paths[1]),), node_defaults=furniture))
-    told = sha256()
+    result = sha256()
 
     def hear(one: FleetEvent) -> None:
         cpus = [str(held.cpus) for held in one.placement.containers]
         reasons = [type(reason).__name__ for reason in one.because]
-        told.update(f"{one.at_s} {one.kind} {one.pod} {one.node} {cpus} {reasons}\n".encode())
+        result.update(f"{one.at_s} {one.kind} {one.pod} {one.node} {cpus} {reasons}\n".encode())
 
     run(fleet.nodes, fleet.pods(), Options(scores=scores), sink=hear)
-    assert told.hexdigest()[:16] == digest
+    assert result.hexdigest()[:16] == digest

@@ -68,17 +68,17 @@ def test_selected_pods_without_constraints_are_spread_over_nodes_and_zones() -> 
         [a_node_slot(at, {ZONE: zone}) for at, zone in enumerate(ZONES)],
         [(a_shape(0, "", MEANT), "0000111223")],
     )
-    said = shape_with(soft(HOSTNAME, 3), soft(ZONE, 5))
-    assert InterPodView(meant, board).spread_scores(board.nodes) == InterPodView(said, board).spread_scores(
-        board.nodes
-    )
+    pod_shape = shape_with(soft(HOSTNAME, 3), soft(ZONE, 5))
+    assert InterPodView(meant, board).spread_scores(board.nodes) == InterPodView(
+        pod_shape, board
+    ).spread_scores(board.nodes)
     assert PodShape(9, wanted, "default").topology_spreads == ()
 
 
 def test_nodes_without_the_label_are_not_scored() -> None:
     board = zones("0", ("z1", "z1", "z2", ""))
-    found = InterPodView(shape_with(soft("zone")), board).spread_scores(board.nodes)
-    assert found == [0, 0, 100, 0]
+    spread_scores = InterPodView(shape_with(soft("zone")), board).spread_scores(board.nodes)
+    assert spread_scores == [0, 0, 100, 0]
 
 
 HARD = [
@@ -201,7 +201,7 @@ def test_nodes_near_preferred_pods_score_higher(
 
 
 def test_mismatch_label_keys_separate_revisions() -> None:
-    one = term("foo", "", mismatchLabelKeys=["revision"])
+    result = term("foo", "", mismatchLabelKeys=["revision"])
     seats = [a_node_slot(0, {"zone": "z1"}), a_node_slot(1, {"zone": "z2"})]
     board = a_cluster_view(
         seats,
@@ -210,7 +210,7 @@ def test_mismatch_label_keys_separate_revisions() -> None:
             (a_shape(1, "", {"foo": "", "revision": "2"}), "1"),
         ],
     )
-    around = InterPodView(a_shape(2, "", {"foo": "", "revision": "2"}, **affinity(FAR, one)), board)
+    around = InterPodView(a_shape(2, "", {"foo": "", "revision": "2"}, **affinity(FAR, result)), board)
     assert [around.filter_status(seat) is None for seat in seats] == [False, True]
 
 

@@ -28,7 +28,9 @@ def played(
 
 def test_the_pod_that_exceeds_its_requests_is_evicted() -> None:
     happened, result = played()
-    assert [(one.at_s, one.kind, one.pod) for one in happened[2:]] == [(60, FleetEventKind.EVICTED, 1)]
+    assert [(fleet_event.at_s, fleet_event.kind, fleet_event.pod) for fleet_event in happened[2:]] == [
+        (60, FleetEventKind.EVICTED, 1)
+    ]
     assert [pod.outcome for pod in result.pods] == [PodOutcome.RUNNING, PodOutcome.EVICTED]
     assert result.evictions == 1
 

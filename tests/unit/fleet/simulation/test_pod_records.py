@@ -35,12 +35,12 @@ def test_numbers_are_the_same() -> None:
 
 def test_running_and_waiting_pods_at_the_end_have_records() -> None:
     forever = [FleetPod(name=f"q{number}", pod=BIG, arrives_s=500) for number in range(6)]
-    found = run(NODES, [*PODS, *forever], FORGETFUL)
-    assert [(pod.pod.name, str(pod.outcome)) for pod in found.pods] == [
+    fleet_result = run(NODES, [*PODS, *forever], FORGETFUL)
+    assert [(pod.pod.name, str(pod.outcome)) for pod in fleet_result.pods] == [
         *((f"q{number}", "running") for number in range(4)),
         *((f"q{number}", "waiting") for number in (4, 5)),
     ]
-    assert found.finished_pods.outcomes == {PodOutcome.ENDED: 400}
+    assert fleet_result.finished_pods.outcomes == {PodOutcome.ENDED: 400}
 
 
 def test_records_are_kept_only_for_running_and_waiting_pods() -> None:
@@ -50,10 +50,10 @@ def test_records_are_kept_only_for_running_and_waiting_pods() -> None:
         seen.append(progress)
         return progress.arrived < 60
 
-    found = run(NODES, PODS[:80], FORGETFUL, watch=watch)
+    fleet_result = run(NODES, PODS[:80], FORGETFUL, watch=watch)
     last = seen[-1]
-    assert not found.complete
-    assert len(found.pods) == last.running + last.waiting < last.arrived
+    assert not fleet_result.complete
+    assert len(fleet_result.pods) == last.running + last.waiting < last.arrived
 
 
 def test_an_interrupted_run_keeps_the_counts_of_finished_pods(tmp_path: Path) -> None:

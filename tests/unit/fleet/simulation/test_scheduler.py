@@ -135,6 +135,6 @@ def test_a_prefer_no_schedule_taint_outweighs_a_preferred_label() -> None:
 def test_spreading_weighs_as_much_as_all_preferred_labels(second: dict[str, str], best: int) -> None:
     # 2 * 100 + 2 * 0 against 2 * 0 + 2 * 100, and the first is taken; with a label, 2 * 50 + 2 * 100.
     seats = [a_node_slot(0, {"zone": "a", **FOO, **KEY}), a_node_slot(1, {"zone": "b", **second})]
-    wished = preferring((1, having("foo", "bar")), (1, having("key", "value")))
+    result = preferring((1, having("foo", "bar")), (1, having("key", "value")))
     board = a_cluster_view(seats, [(a_shape(0, "", WEB), "0")])
-    assert chosen(a_shape(1, "", WEB, topologySpreadConstraints=[SOFT], **wished), seats, board) == best
+    assert chosen(a_shape(1, "", WEB, topologySpreadConstraints=[SOFT], **result), seats, board) == best

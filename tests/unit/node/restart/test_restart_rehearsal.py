@@ -45,8 +45,8 @@ WEB, DB = a_guaranteed_pod("web", "2/1Gi"), a_guaranteed_pod("db", "5/1Gi")
 def rehearsed(profile: NodeProfile, pods: Sequence[Pod], parts: NodeParts, **stored: Any) -> RestartRehearsal:
     """How these parts start on what a node of the profile has written with these pods on it."""
     node = Node.from_profile(profile)
-    for one in pods:
-        node = node.admit(one).node
+    for each in pods:
+        node = node.admit(each).node
     files = written_state_files(node.state)
     there = node.pods
     what = AllThatRuns(pods=there, containers=running_containers(there), held=state_as_written(files, parts))
@@ -131,12 +131,15 @@ def test_the_proposed_reserved_memory_is_near_to_the_configured_one(
     given: list[dict[str, Any]], right: str
 ) -> None:
     kubelet = {"memoryManagerPolicy": "Static", "systemReserved": {"memory": "2Gi"}, "reservedMemory": given}
-    found = rehearsed(a_profile(), [WEB], parts(**kubelet))
-    assert found.remedy is not None
-    assert found.remedy.reserved_memory is not None
-    shown = " ".join(f"{one.numa_node}:{one.limits['memory']}" for one in found.remedy.reserved_memory)
+    restart_rehearsal = rehearsed(a_profile(), [WEB], parts(**kubelet))
+    assert restart_rehearsal.remedy is not None
+    assert restart_rehearsal.remedy.reserved_memory is not None
+    shown = " ".join(
+        f"{memory_reservation.numa_node}:{memory_reservation.limits['memory']}"
+        for memory_reservation in restart_rehearsal.remedy.reserved_memory
+    )
     assert shown == right
-    assert found.remedy.delete == (StateFile.MEMORY,)
+    assert restart_rehearsal.remedy.delete == (StateFile.MEMORY,)
 
 
 def test_without_reservations_no_reserved_memory_is_proposed() -> None:

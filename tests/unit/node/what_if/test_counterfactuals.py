@@ -20,12 +20,12 @@ CRITICAL = 2_000_000_000
 
 def others(profile: NodeProfile, asking: Pod, *before: Pod, budget: int = 5_000) -> Counterfactuals:
     node = Node.from_profile(profile)
-    for one in before:
-        node = node.admit(one).node
+    for each in before:
+        node = node.admit(each).node
     return node.explain(asking, budget=budget).counterfactuals
 
 
-def told(profile: NodeProfile, asking: Pod, *before: Pod) -> dict[str, str]:
+def suggestion_texts(profile: NodeProfile, asking: Pod, *before: Pod) -> dict[str, str]:
     return {
         suggestion.kind: suggestion_text(suggestion)
         for suggestion in others(profile, asking, *before).suggestions
@@ -43,7 +43,7 @@ def test_an_admitted_pod_has_no_suggestions() -> None:
 def test_cpus_on_two_numa_nodes_get_suggestions_for_pod_and_node() -> None:
     """CPU 0 is reserved; 1-2 and 4-6 are taken, so 3 and 7 are free."""
     pods = [a_guaranteed_pod("a", "2/1Gi"), a_guaranteed_pod("b", "3/1Gi")]
-    suggestions = told(a_profile(**RESTRICTED), a_guaranteed_pod("web", "2/1Gi"), *pods)
+    suggestions = suggestion_texts(a_profile(**RESTRICTED), a_guaranteed_pod("web", "2/1Gi"), *pods)
     assert suggestions == {
         "fewer CPUs": "container main: 1 CPU instead of 2",
         "not Guaranteed": (
@@ -83,7 +83,7 @@ def test_all_fractional_containers_are_rounded_to_whole_cores() -> None:
     asking = pod(
         container("app", "3/1Gi", "3/1Gi"), container("log", "1/1Gi", "1/1Gi"), name="web", uid="web"
     )
-    suggestions = told(profile, asking)
+    suggestions = suggestion_texts(profile, asking)
     assert (
         suggestions["whole cores"] == "container app: 4 CPUs instead of 3; container log: 2 CPUs instead of 1"
     )
@@ -95,10 +95,10 @@ def test_fractional_cpu_requests_are_reduced_in_thousandths() -> None:
     """3 of 8 CPUs are left. A whole number would be pinned, which is another matter."""
     profile = a_profile(**STATIC_CPUS)
     other_pod = a_pod("a", "cpu=4 memory=1Gi")
-    assert told(profile, a_pod("web", "4500m/1Gi"), other_pod)["fewer CPUs"] == (
+    assert suggestion_texts(profile, a_pod("web", "4500m/1Gi"), other_pod)["fewer CPUs"] == (
         "container main: 3 CPUs instead of 4.5"
     )
-    assert told(profile, a_guaranteed_pod("web", "4500m/1Gi"), other_pod)["fewer CPUs"] == (
+    assert suggestion_texts(profile, a_guaranteed_pod("web", "4500m/1Gi"), other_pod)["fewer CPUs"] == (
         "container main: 2.999 CPUs instead of 4.5"
     )
 
@@ -109,18 +109,20 @@ def test_memory_is_reduced_to_the_free_memory_of_one_numa_node() -> None:
         **STATIC_CPUS, **STATIC_MEMORY, topologyManagerPolicy="single-numa-node", topologyManagerScope="pod"
     )
     other_pod = a_guaranteed_pod("a", "1/2560Mi")
-    suggestions = told(profile, a_guaranteed_pod("web", "1/4200Mi"), other_pod)
+    suggestions = suggestion_texts(profile, a_guaranteed_pod("web", "1/4200Mi"), other_pod)
     assert suggestions["less memory"] == "container main: memory 4Gi instead of 4200Mi"
     assert "fewer CPUs" not in suggestions
 
 
 def test_memory_without_a_memory_manager_is_reduced_to_the_nodes_free_memory() -> None:
-    suggestions = told(a_profile(), a_pod("web", "1/9Gi"))
+    suggestions = suggestion_texts(a_profile(), a_pod("web", "1/9Gi"))
     assert suggestions == {"less memory": "container main: memory 8Gi instead of 9Gi"}
 
 
 def test_an_inexact_amount_is_rewritten_as_an_integer() -> None:
-    suggestions = told(a_profile(**STATIC_CPUS, **STATIC_MEMORY), a_guaranteed_pod("web", "1/1.5Gi"))
+    suggestions = suggestion_texts(
+        a_profile(**STATIC_CPUS, **STATIC_MEMORY), a_guaranteed_pod("web", "1/1.5Gi")
+    )
     assert suggestions["the same in whole bytes"] == "container main: memory written as 1536Mi"
 
 
@@ -129,10 +131,10 @@ def test_devices_and_extended_resources_are_reduced_to_the_free_number() -> None
     asking = a_guaranteed_pod("web", "cpu=1 memory=1Gi example.com/gpu=3")
     profile = a_profile(devices=gpus, **RESTRICTED)
     other_pod = a_guaranteed_pod("a", "cpu=1 memory=1Gi example.com/gpu=1")
-    suggestions = told(profile, asking, other_pod)
+    suggestions = suggestion_texts(profile, asking, other_pod)
     assert suggestions["fewer example.com/gpu"] == "container main: example.com/gpu 1 instead of 3"
     licences = with_facts(a_profile(), extended_resources={"example.com/licence": amount("4")})
-    suggestions = told(licences, a_guaranteed_pod("web", "cpu=1 example.com/licence=9"))
+    suggestions = suggestion_texts(licences, a_guaranteed_pod("web", "cpu=1 example.com/licence=9"))
     assert suggestions["fewer example.com/licence"] == "container main: example.com/licence 4 instead of 9"
 
 
@@ -142,12 +144,14 @@ def amount(text: str) -> Any:
 
 def test_pod_level_requests_are_reduced() -> None:
     asking = pod(container("app"), name="web", uid="web", whole="9/1Gi")
-    assert told(a_profile(), asking)["fewer CPUs"] == "the pod-level resources: 8 CPUs instead of 9"
+    assert (
+        suggestion_texts(a_profile(), asking)["fewer CPUs"] == "the pod-level resources: 8 CPUs instead of 9"
+    )
     pinned = a_profile(
         **RESTRICTED, topologyManagerScope="pod", featureGates={"PodLevelResourceManagers": True}
     )
     pods = [a_guaranteed_pod("a", "2/1Gi"), a_guaranteed_pod("b", "3/1Gi")]
-    suggestions = told(pinned, pod(container("app"), name="web", uid="web", whole="2/1Gi"), *pods)
+    suggestions = suggestion_texts(pinned, pod(container("app"), name="web", uid="web", whole="2/1Gi"), *pods)
     assert suggestions["fewer CPUs"] == "the pod-level resources: 1 CPU instead of 2"
     assert suggestions["not Guaranteed"].startswith("the pod-level resources: no CPU limit")
 
@@ -156,12 +160,12 @@ def test_a_container_request_stays_within_the_pod_level() -> None:
     """The pod's own 2 CPUs could go to 1, but a container asks for 2: the API server would refuse it."""
     asking = pod(container("app", "2/1Gi"), name="web", uid="web", whole="2/1Gi")
     other_pod = a_pod("a", "7/1Gi")
-    assert "fewer CPUs" not in told(a_profile(), asking, other_pod)
+    assert "fewer CPUs" not in suggestion_texts(a_profile(), asking, other_pod)
 
 
 def test_a_suggestion_names_the_preempted_pods() -> None:
     asking = a_pod("vip", "9/1Gi", priority=CRITICAL)
-    suggestions = told(a_profile(), asking, a_pod("a", "2/1Gi"))
+    suggestions = suggestion_texts(a_profile(), asking, a_pod("a", "2/1Gi"))
     assert suggestions["fewer CPUs"] == "container main: 8 CPUs instead of 9 (preempts default/a)"
 
 
@@ -193,39 +197,41 @@ LABELS = [
 @pytest.mark.parametrize(("expression", "text"), LABELS)
 def test_the_missing_label_is_suggested(expression: tuple[str, str, str], text: str) -> None:
     profile = with_facts(a_profile(), labels={"zone": "a", "gen": "5"})
-    assert told(profile, a_pod("web", **affinity(expression))) == {"labels of the node": text}
+    assert suggestion_texts(profile, a_pod("web", **affinity(expression))) == {"labels of the node": text}
 
 
 @pytest.mark.parametrize(("spec", "kind", "text"), PLACES)
 def test_the_labels_of_a_node_selector_are_suggested(spec: dict[str, Any], kind: str, text: str) -> None:
     profile = with_facts(a_profile(), labels={"zone": "a"})
-    assert told(profile, a_pod("web", **spec)) == {kind: text}
+    assert suggestion_texts(profile, a_pod("web", **spec)) == {kind: text}
 
 
 def test_terms_that_no_label_satisfies_have_no_suggestion() -> None:
     unreadable = affinity(("zone", "Gt", "x"))
-    assert told(a_profile(), a_pod("web", **unreadable)) == {}
+    assert suggestion_texts(a_profile(), a_pod("web", **unreadable)) == {}
 
 
 def test_the_term_with_the_fewest_labels_is_suggested() -> None:
     many = {"matchExpressions": [{"key": key, "operator": "Exists"} for key in ("a", "b")]}
-    one = {"matchExpressions": [{"key": "c", "operator": "Exists"}]}
+    document = {"matchExpressions": [{"key": "c", "operator": "Exists"}]}
     field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["other"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [many, field, one]}}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [many, field, document]}
+    }
     asking = a_pod("web", affinity={"nodeAffinity": required})
-    assert told(a_profile(), asking) == {"labels of the node": "the node with the label c"}
+    assert suggestion_texts(a_profile(), asking) == {"labels of the node": "the node with the label c"}
 
 
 def test_tolerating_or_removing_a_taint_is_suggested() -> None:
     taints = (Taint(key="dedicated", value="db", effect="NoExecute"), Taint(key="bad", effect="NoExecute"))
-    assert told(with_facts(a_profile(), taints=taints), a_pod("web")) == {
+    assert suggestion_texts(with_facts(a_profile(), taints=taints), a_pod("web")) == {
         "a toleration": "a toleration for dedicated=db:NoExecute, bad:NoExecute",
         "taints of the node": "the node without the taint dedicated=db:NoExecute, bad:NoExecute",
     }
 
 
 def test_a_larger_max_pods_is_suggested() -> None:
-    suggestions = told(a_profile(maxPods=1), a_pod("web"), a_pod("a"))
+    suggestions = suggestion_texts(a_profile(maxPods=1), a_pod("web"), a_pod("a"))
     assert suggestions == {
         "a pod that leaves": "without the pod default/a (nothing requested)",
         "maxPods": "maxPods: 2 instead of 1",
@@ -234,16 +240,16 @@ def test_a_larger_max_pods_is_suggested() -> None:
 
 def test_allowing_a_sysctl_is_suggested_except_with_the_host_network() -> None:
     sysctl: dict[str, Any] = {"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}}
-    assert told(a_profile(), a_pod("web", **sysctl)) == {
+    assert suggestion_texts(a_profile(), a_pod("web", **sysctl)) == {
         "allowedUnsafeSysctls": "allowedUnsafeSysctls with net.core.somaxconn"
     }
     allowed = a_profile(allowedUnsafeSysctls=["net.core.somaxconn"])
-    assert told(allowed, a_pod("web", hostNetwork=True, **sysctl)) == {}
+    assert suggestion_texts(allowed, a_pod("web", hostNetwork=True, **sysctl)) == {}
 
 
 def test_removing_the_holder_of_a_port_is_suggested() -> None:
     ports = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]}]
-    suggestions = told(a_profile(), a_pod("web", containers=ports), a_pod("a", containers=ports))
+    suggestions = suggestion_texts(a_profile(), a_pod("web", containers=ports), a_pod("a", containers=ports))
     assert suggestions == {"a pod that leaves": "without the pod default/a (nothing requested)"}
 
 
@@ -301,5 +307,5 @@ def test_more_huge_pages_on_one_numa_node(
     """Of 4 GiB on each NUMA node; `before` pages are used by another pod; the fewest added pages are suggested."""
     profile = with_huge_pages(a_profile(**kubelet), *pages)
     earlier = [dpdk_pod("earlier", before)] if before else []
-    suggestions = told(profile, dpdk_pod("dpdk", requested), *earlier)
+    suggestions = suggestion_texts(profile, dpdk_pod("dpdk", requested), *earlier)
     assert suggestions.get("more hugepages-1Gi", "").partition(" (")[0] == (suggestion or "")

@@ -24,8 +24,8 @@ ALIGNED = {**STATIC_CPUS, **STATIC_MEMORY, "topologyManagerPolicy": "single-numa
 
 def explained(profile: NodeProfile, asking: Pod, *before: Pod) -> Explanation:
     node = Node.from_profile(profile)
-    for one in before:
-        node = node.admit(one).node
+    for each in before:
+        node = node.admit(each).node
     return node.explain(asking)
 
 
@@ -49,9 +49,9 @@ def test_an_explanation_has_the_decision_of_the_step() -> None:
 def test_each_managers_hints_and_holders_are_shown() -> None:
     old = a_guaranteed_pod("old", "cpu=2 memory=1Gi example.com/gpu=1")
     web = a_guaranteed_pod("web", "cpu=2 memory=1Gi example.com/gpu=1 example.com/any=1")
-    found = explained(a_profile(devices=GPUS, **ALIGNED), web, old)
-    seen = views(found)
-    assert found.rounds[0].hint == Hint(NUMASet.of(1), preferred=True)
+    explanation = explained(a_profile(devices=GPUS, **ALIGNED), web, old)
+    seen = views(explanation)
+    assert explanation.rounds[0].hint == Hint(NUMASet.of(1), preferred=True)
     assert {name: one.requested for name, one in seen.items()} == {
         "example.com/any": 1,
         "example.com/gpu": 1,
@@ -69,7 +69,7 @@ def test_each_managers_hints_and_holders_are_shown() -> None:
     assert [(holder.pod, holder.size) for holder in memory[0].holders] == [("default/old", 1 << 30)]
     assert seen["example.com/any"].no_hint_reason == "nowhere"
     assert seen["cpu"].enough_if_empty == 1
-    assert found.combinations == 2, "memory alone leaves a choice between two single NUMA nodes"
+    assert explanation.combinations == 2, "memory alone leaves a choice between two single NUMA nodes"
 
 
 SILENT: list[tuple[dict[str, Any], Pod, dict[str, str]]] = [
@@ -94,8 +94,8 @@ SILENT: list[tuple[dict[str, Any], Pod, dict[str, str]]] = [
 @pytest.mark.parametrize(("config", "asking", "silent"), SILENT)
 def test_a_missing_hint_has_its_reason(config: dict[str, Any], asking: Pod, silent: dict[str, str]) -> None:
     seen = views(explained(a_profile(**config), asking))
-    found = {name: one.no_hint_reason for name, one in seen.items() if one.no_hint_reason is not None}
-    assert found == {"devices": "nothing asked", **silent}
+    document = {name: one.no_hint_reason for name, one in seen.items() if one.no_hint_reason is not None}
+    assert document == {"devices": "nothing asked", **silent}
 
 
 def test_under_policy_none_no_hints_are_generated() -> None:

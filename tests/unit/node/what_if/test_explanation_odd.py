@@ -29,10 +29,10 @@ def test_a_crash_over_a_huge_page_size_is_a_defect() -> None:
     nodes = tuple(replace(node, hugepages=()) for node in profile.spec.machine_info.topology)
     bare = replace(profile.spec.machine_info, topology=nodes)
     profile = replace(profile, spec=replace(profile.spec, machine_info=bare))
-    found = explained(profile, a_guaranteed_pod("web", "cpu=1 memory=1Gi hugepages-1Gi=1Gi"))
-    assert [type(defect.reason) for defect in found.defects] == [MemoryTypeMissing]
-    assert found.rounds[0].hint is None
-    text = explanation_text([PodExplanation(explanation=found)])
+    explanation = explained(profile, a_guaranteed_pod("web", "cpu=1 memory=1Gi hugepages-1Gi=1Gi"))
+    assert [type(defect.reason) for defect in explanation.defects] == [MemoryTypeMissing]
+    assert explanation.rounds[0].hint is None
+    text = explanation_text([PodExplanation(explanation=explanation)])
     assert "refused (KubeletCrashes)" in text
     assert "    container main\n" in text
 
@@ -47,9 +47,11 @@ def test_many_fractional_containers_are_rounded_in_one_direction() -> None:
     smt = Node.open("2s-1n-4c-smt2").config.parts.machine
     profile = replace(profile, spec=replace(profile.spec, machine_info=smt))
     seven = [container(f"c{at}", "1/64Mi", "1/64Mi") for at in range(7)]
-    found = explained(profile, pod(*seven, name="web", uid="web"))
+    explanation = explained(profile, pod(*seven, name="web", uid="web"))
     (whole,) = [
-        suggestion for suggestion in found.counterfactuals.suggestions if suggestion.kind == "whole cores"
+        suggestion
+        for suggestion in explanation.counterfactuals.suggestions
+        if suggestion.kind == "whole cores"
     ]
     assert isinstance(whole.change, RequestsChanged)
     assert {amount.now for amount in whole.change.amounts} == {2000}

@@ -53,11 +53,13 @@ def faults(error: InputError) -> list[str]:
 
 def test_zones_are_numa_nodes_with_costs_and_amounts(tmp_path: Path) -> None:
     socket = {"name": "socket-0", "type": "Socket"}
-    found = read_topology(a_file(tmp_path, an_object(a_zone(1), socket, a_zone(0))), "")
-    assert [zone.numa_node for zone in found.zones] == [0, 1]
-    assert found.zones[1] == NUMAZone(numa_node=1, costs={0: 11, 1: 21}, resources={"cpu": TWELVE})
+    resource_topology = read_topology(a_file(tmp_path, an_object(a_zone(1), socket, a_zone(0))), "")
+    assert [zone.numa_node for zone in resource_topology.zones] == [0, 1]
+    assert resource_topology.zones[1] == NUMAZone(
+        numa_node=1, costs={0: 11, 1: 21}, resources={"cpu": TWELVE}
+    )
     assert TWELVE.used == 2
-    assert (found.name, found.policy, found.scope) == ("n1", "", "")
+    assert (resource_topology.name, resource_topology.policy, resource_topology.scope) == ("n1", "", "")
 
 
 @pytest.mark.parametrize(
@@ -85,8 +87,10 @@ def test_zones_are_numa_nodes_with_costs_and_amounts(tmp_path: Path) -> None:
 def test_policies_are_read_from_attributes_or_from_the_older_field(
     tmp_path: Path, told: dict[str, Any], expected: tuple[str, str]
 ) -> None:
-    found = read_topology(a_file(tmp_path, an_object(a_zone(0), version="v1alpha1", **told)), "n1")
-    assert (found.policy, found.scope) == expected
+    resource_topology = read_topology(
+        a_file(tmp_path, an_object(a_zone(0), version="v1alpha1", **told)), "n1"
+    )
+    assert (resource_topology.policy, resource_topology.scope) == expected
 
 
 def test_the_object_of_the_node_is_found_in_a_list(tmp_path: Path) -> None:
@@ -128,10 +132,17 @@ def test_a_node_object_has_name_amounts_labels_taints_and_version(tmp_path: Path
             "nodeInfo": {"kubeletVersion": "v1.36.2+k3s1", "architecture": "arm64"},
         },
     }
-    found = read_node(a_file(tmp_path, document))
-    assert (found.name, found.version, found.architecture) == ("n1", "v1.36.2+k3s1", "arm64")
-    assert (found.labels, found.taints[0].key) == ({"a": "b"}, "k")
-    assert (found.capacity["cpu"], found.allocatable["cpu"]) == (Quantity.parse("4"), Quantity.parse("3920m"))
+    reported_node = read_node(a_file(tmp_path, document))
+    assert (reported_node.name, reported_node.version, reported_node.architecture) == (
+        "n1",
+        "v1.36.2+k3s1",
+        "arm64",
+    )
+    assert (reported_node.labels, reported_node.taints[0].key) == ({"a": "b"}, "k")
+    assert (reported_node.capacity["cpu"], reported_node.allocatable["cpu"]) == (
+        Quantity.parse("4"),
+        Quantity.parse("3920m"),
+    )
 
 
 def test_other_documents_than_a_node_are_rejected(tmp_path: Path) -> None:

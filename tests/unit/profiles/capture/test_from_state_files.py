@@ -87,8 +87,8 @@ def captured(
 
 
 def test_containers_hold_cpus_memory_and_devices_of_all_files(tmp_path: Path) -> None:
-    found = captured(tmp_path, ONE)
-    assert found.allocations[0] == ContainerAllocation(
+    captured_allocations = captured(tmp_path, ONE)
+    assert captured_allocations.allocations[0] == ContainerAllocation(
         pod="default/one",
         container="app",
         cpus="1-2",
@@ -98,8 +98,8 @@ def test_containers_hold_cpus_memory_and_devices_of_all_files(tmp_path: Path) ->
 
 
 def test_held_devices_have_the_numa_nodes_of_the_checkpoint(tmp_path: Path) -> None:
-    found = captured(tmp_path, ONE)
-    assert found.devices == {
+    captured_allocations = captured(tmp_path, ONE)
+    assert captured_allocations.devices == {
         "a.b/gpu": (
             Device(id="g0", numa_nodes=(0,)),
             Device(id="g1", numa_nodes=(0, 1)),
@@ -108,19 +108,19 @@ def test_held_devices_have_the_numa_nodes_of_the_checkpoint(tmp_path: Path) -> N
         ),
         "a.b/nic": (Device(id="n0"),),
     }
-    (unknown, _) = found.not_judged
+    (unknown, _) = captured_allocations.not_judged
     assert (unknown.part, unknown.names) == (NodePart.DEVICES, ("a.b/gpu", "a.b/nic"))
 
 
 def test_unknown_uids_get_placeholders_and_terminated_pods_do_not(
     tmp_path: Path,
 ) -> None:
-    found = captured(tmp_path, ONE)
-    assert [one.full_name for one in found.pods] == ["default/one", "unknown/u2"]
-    asked = found.pods[1].spec.containers[0].resources.requests
-    assert {name: str(amount) for name, amount in asked.items()} == {"cpu": "1", "a.b/gpu": "1"}
-    assert found.warnings == (PodsUndescribed(uids=("u2",)),)
-    assert found.not_judged[1].names == ("unknown/u2",)
+    captured_allocations = captured(tmp_path, ONE)
+    assert [pod.full_name for pod in captured_allocations.pods] == ["default/one", "unknown/u2"]
+    requests = captured_allocations.pods[1].spec.containers[0].resources.requests
+    assert {name: str(amount) for name, amount in requests.items()} == {"cpu": "1", "a.b/gpu": "1"}
+    assert captured_allocations.warnings == (PodsUndescribed(uids=("u2",)),)
+    assert captured_allocations.not_judged[1].names == ("unknown/u2",)
 
 
 def test_pods_that_a_complete_list_does_not_have_are_removed(tmp_path: Path) -> None:
@@ -143,33 +143,38 @@ def test_a_pod_with_only_a_pod_level_allocation_gets_a_placeholder_too(tmp_path:
     (tmp_path / "device-plugins").mkdir()
     (tmp_path / "config.yaml").write_text(CONFIG)
     (tmp_path / "cpu_manager_state").write_bytes(cpu_state_file(CPUS, "static", pod_level=True))
-    found = allocations_from_state_files(read_kubelet_root(tmp_path), NodePods(node="n"))
-    assert [one.full_name for one in found.pods] == ["unknown/u1", "unknown/u2", "unknown/u3"]
-    assert found.allocations[-1] == ContainerAllocation(pod="unknown/u3", container="", cpus="4-5")
+    captured_allocations = allocations_from_state_files(read_kubelet_root(tmp_path), NodePods(node="n"))
+    assert [pod.full_name for pod in captured_allocations.pods] == ["unknown/u1", "unknown/u2", "unknown/u3"]
+    assert captured_allocations.allocations[-1] == ContainerAllocation(
+        pod="unknown/u3", container="", cpus="4-5"
+    )
 
 
 def test_allocations_of_containers_that_the_pod_does_not_have_are_left_out(tmp_path: Path) -> None:
     other = pod(container("renamed", "2/1Gi", "2/1Gi"), name="one", uid="u1")
-    found = captured(tmp_path, other)
-    assert found.warnings[1] == ContainersStale(names=("default/one, container app",))
-    assert [allocation.pod for allocation in found.allocations] == ["unknown/u2"]
+    captured_allocations = captured(tmp_path, other)
+    assert captured_allocations.warnings[1] == ContainersStale(names=("default/one, container app",))
+    assert [allocation.pod for allocation in captured_allocations.allocations] == ["unknown/u2"]
 
 
 def test_devices_with_an_unreadable_response_have_no_allocation(tmp_path: Path) -> None:
     lost = DeviceCheckpoint((entry("u1", "app", {0: ("g0",)}, b"\x07"),), {"a.b/gpu": ("g0",)})
-    found = captured(tmp_path, ONE, devices=lost)
-    assert found.allocations[0].devices == {}
-    assert found.warnings[0] == DeviceEntriesUnreadable(names=("u1, container app, a.b/gpu",))
+    captured_allocations = captured(tmp_path, ONE, devices=lost)
+    assert captured_allocations.allocations[0].devices == {}
+    assert captured_allocations.warnings[0] == DeviceEntriesUnreadable(names=("u1, container app, a.b/gpu",))
     because = "responses of plugins in the checkpoint cannot be decoded; the checkpoint has the NUMA nodes only of devices that pods hold"
-    assert found.not_judged[0].because == because
+    assert captured_allocations.not_judged[0].because == because
 
 
 def test_a_corrupt_device_checkpoint_leaves_all_devices_unknown(tmp_path: Path) -> None:
     (tmp_path / "device-plugins").mkdir()
     (tmp_path / "device-plugins" / "kubelet_internal_checkpoint").write_bytes(b"{")
-    found = allocations_from_state_files(read_kubelet_root(tmp_path), NodePods(node="n"))
-    assert isinstance(found.warnings[0], DeviceCheckpointCorrupt)
-    assert [(one.part, one.names) for one in found.not_judged] == [(NodePart.DEVICES, ())]
+    captured_allocations = allocations_from_state_files(read_kubelet_root(tmp_path), NodePods(node="n"))
+    assert isinstance(captured_allocations.warnings[0], DeviceCheckpointCorrupt)
+    assert [
+        (unknown_node_part.part, unknown_node_part.names)
+        for unknown_node_part in captured_allocations.not_judged
+    ] == [(NodePart.DEVICES, ())]
 
 
 def test_all_files_that_prevent_a_start_are_reported(tmp_path: Path) -> None:

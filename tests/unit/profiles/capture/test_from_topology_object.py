@@ -85,31 +85,33 @@ def test_without_zones_reserved_memory_implies_the_number_of_numa_nodes() -> Non
 
 
 def test_devices_have_the_place_of_their_zone_or_none() -> None:
-    told = topology(
+    resource_topology = topology(
         NUMAZone(numa_node=0, resources={"a.b/gpu": ZoneResource(capacity=1, allocatable=1, available=1)})
     )
-    devices, advertised, open_places = zone_devices(told, a_node(cpu="4", a_b__gpu="2"))
+    devices, advertised, open_places = zone_devices(resource_topology, a_node(cpu="4", a_b__gpu="2"))
     assert (list(advertised), open_places) == (["a-b/gpu"], ("a-b/gpu",))
     assert devices == {"a.b/gpu": (Device(id="node-0/0", numa_nodes=(0,)),)}
     node = ReportedNode(name="n", capacity={"a.b/gpu": Quantity.parse("2")})
-    devices, advertised, open_places = zone_devices(told, node)
+    devices, advertised, open_places = zone_devices(resource_topology, node)
     assert devices["a.b/gpu"][1] == Device(id="anywhere/0")
     assert (advertised, open_places) == ({}, ())
 
 
 def test_devices_of_several_numa_nodes_count_twice_and_may_be_anywhere() -> None:
     both = {"a.b/gpu": ZoneResource(capacity=1, allocatable=1, available=1)}
-    told = topology(NUMAZone(numa_node=0, resources=both), NUMAZone(numa_node=1, resources=both))
+    resource_topology = topology(NUMAZone(numa_node=0, resources=both), NUMAZone(numa_node=1, resources=both))
     devices, _, open_places = zone_devices(
-        told, ReportedNode(name="n", capacity={"a.b/gpu": Quantity.parse("1")})
+        resource_topology, ReportedNode(name="n", capacity={"a.b/gpu": Quantity.parse("1")})
     )
     assert (devices["a.b/gpu"], open_places) == ((Device(id="anywhere/0"),), ("a.b/gpu",))
 
 
 def place(zones: tuple[NUMAZone, ...], *pods: Any, kubelet: KubeletConfiguration = STATIC) -> Any:
-    told = topology(*zones)
-    devices, _, _ = zone_devices(told, None)
-    return zone_allocations(pods, told, kubelet, assumed_machine(told, None, kubelet), devices)
+    resource_topology = topology(*zones)
+    devices, _, _ = zone_devices(resource_topology, None)
+    return zone_allocations(
+        pods, resource_topology, kubelet, assumed_machine(resource_topology, None, kubelet), devices
+    )
 
 
 def test_pods_are_assigned_to_the_zones_whose_usage_they_account_for() -> None:
@@ -137,16 +139,16 @@ def test_memory_and_devices_are_placed_too_and_init_containers_are_not() -> None
             },
         ),
     )
-    asked = {"cpu": "2", "memory": "1Gi", "a.b/gpu": "1"}
+    document = {"cpu": "2", "memory": "1Gi", "a.b/gpu": "1"}
     full = pod(
-        container("app", asked, asked),
+        container("app", document, document),
         init=(container("init", "3/1Gi", "3/1Gi"), sidecar("side", "1/1Gi", "1/1Gi")),
         name="full",
         uid="full",
     )
-    found = place(zones, full, kubelet=BOTH)
+    result = place(zones, full, kubelet=BOTH)
     memory = (MemoryBlock(numa_nodes=(1,), type="memory", size=GIB),)
-    assert [(one.container, one.cpus, one.memory, one.devices) for one in found] == [
+    assert [(each.container, each.cpus, each.memory, each.devices) for each in result] == [
         ("side", "4", memory, {}),
         ("app", "5-6", memory, {"a.b/gpu": ("node-1/0",)}),
     ]
@@ -176,9 +178,9 @@ def test_a_search_stops_after_its_limit() -> None:
 
 
 def test_a_machine_with_other_numa_nodes_than_the_zones_has_no_allocations() -> None:
-    told = topology(zone(0, cpu=(4, 3, 3)))
+    resource_topology = topology(zone(0, cpu=(4, 3, 3)))
     other = assumed_machine(topology(zone(1, cpu=(4, 3, 3))), None, STATIC)
-    assert zone_allocations((), told, STATIC, other, {}) is None
+    assert zone_allocations((), resource_topology, STATIC, other, {}) is None
 
 
 TWO_NUMA_NODES = KubeletConfiguration(

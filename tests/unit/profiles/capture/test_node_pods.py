@@ -46,10 +46,10 @@ def names(pods: NodePods) -> list[str]:
 
 def test_terminated_pods_and_pods_of_other_nodes_are_left_out(tmp_path: Path) -> None:
     done = a_pod("done", status={"phase": "Succeeded"})
-    found = read(tmp_path, a_pod("web"), done, a_pod("far", "n2"), a_pod("pending", ""))
-    assert names(found) == ["default/web"]
-    assert found.ended == {"u-done"}
-    assert found.warnings == (PodsOfOtherNodes(count=2, node="n1"), PodsEnded(names=("default/done",)))
+    node_pods = read(tmp_path, a_pod("web"), done, a_pod("far", "n2"), a_pod("pending", ""))
+    assert names(node_pods) == ["default/web"]
+    assert node_pods.ended == {"u-done"}
+    assert node_pods.warnings == (PodsOfOtherNodes(count=2, node="n1"), PodsEnded(names=("default/done",)))
 
 
 def test_pods_are_in_the_order_in_which_they_started(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_pods_are_in_the_order_in_which_they_started(tmp_path: Path) -> None:
 
 def test_a_mirror_pod_has_the_uid_of_the_static_pod(tmp_path: Path) -> None:
     annotations = {"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.source": "file"}
-    found = read(tmp_path, a_pod("proxy", metadata={"annotations": annotations}))
-    assert [pod.uid for pod in found.pods] == [HASH]
+    node_pods = read(tmp_path, a_pod("proxy", metadata={"annotations": annotations}))
+    assert [pod.uid for pod in node_pods.pods] == [HASH]
 
 
 def test_the_output_of_the_kubelets_pods_endpoint_is_read_too(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_without_a_name_there_must_be_one_node(tmp_path: Path) -> None:
 
 def test_containers_are_known_by_the_runtimes_ids(tmp_path: Path) -> None:
     statuses = [{"name": "app", "containerID": "containerd://abc"}, {"name": "waiting"}]
-    found = read(tmp_path, a_pod("web", status={"containerStatuses": statuses}))
-    assert found.container_names == {"abc": ContainerName("u-web", "app")}
+    node_pods = read(tmp_path, a_pod("web", status={"containerStatuses": statuses}))
+    assert node_pods.container_names == {"abc": ContainerName("u-web", "app")}
 
 
 def test_pods_that_are_not_admitted_are_left_out_and_resized_ones_have_their_allocated_resources(
@@ -93,15 +93,15 @@ def test_pods_that_are_not_admitted_are_left_out_and_resized_ones_have_their_all
     pods = read(tmp_path, a_pod("big"), a_pod("holds"), a_pod("new"), a_pod("same"))
     one, two = (ResourceRequirements(requests=amounts({"cpu": count})) for count in ("1", "2"))
     allocated = {"u-big": PodResourceInfo({"app": two}), "u-same": PodResourceInfo({"app": one, "gone": two})}
-    found = admitted_pods(pods, allocated, ["u-holds"])
+    node_pods = admitted_pods(pods, allocated, ["u-holds"])
     assert {
-        pod.metadata.name: str(pod.spec.containers[0].resources.requests["cpu"]) for pod in found.pods
+        pod.metadata.name: str(pod.spec.containers[0].resources.requests["cpu"]) for pod in node_pods.pods
     } == {
         "big": "2",
         "holds": "1",
         "same": "1",
     }
-    assert found.warnings == (
+    assert node_pods.warnings == (
         PodsNotAdmitted(names=("default/new",)),
         PodsBeingResized(names=("default/big",)),
     )
@@ -110,13 +110,15 @@ def test_pods_that_are_not_admitted_are_left_out_and_resized_ones_have_their_all
 def test_pod_level_allocations_count_only_for_pods_with_pod_level_resources() -> None:
     asked, given = (ResourceRequirements(limits=amounts({"cpu": count})) for count in ("1", "2"))
     pods = NodePods(node="n", pods=(placeholder_pod("u", PodResourceInfo({"c": asked}, asked)),))
-    (found,) = admitted_pods(pods, {"u": PodResourceInfo({}, given)}, ()).pods
-    assert found.spec.resources == given
+    (pod,) = admitted_pods(pods, {"u": PodResourceInfo({}, given)}, ()).pods
+    assert pod.spec.resources == given
 
 
 def test_a_placeholder_has_the_known_containers() -> None:
-    one = ResourceRequirements(requests=amounts({"cpu": "1"}))
-    pod = placeholder_pod("u", PodResourceInfo({"b": one, "a": one}), {"a"})
+    resource_requirements = ResourceRequirements(requests=amounts({"cpu": "1"}))
+    pod = placeholder_pod(
+        "u", PodResourceInfo({"b": resource_requirements, "a": resource_requirements}), {"a"}
+    )
     assert pod.full_name == "unknown/u"
     assert [each.name for each in pod.spec.containers] == ["b"]
     assert [each.name for each in pod.spec.init_containers] == ["a"]
@@ -125,9 +127,9 @@ def test_a_placeholder_has_the_known_containers() -> None:
 def test_fields_of_later_releases_are_ignored_with_a_warning(tmp_path: Path) -> None:
     later = a_pod("later", status={"warp": 9})
     later["spec"]["warpCore"] = True
-    found = read(tmp_path, later)
-    assert names(found) == ["default/later"]
-    assert found.warnings == (UnknownPodFields(names=("spec.warpCore", "status.warp")),)
+    node_pods = read(tmp_path, later)
+    assert names(node_pods) == ["default/later"]
+    assert node_pods.warnings == (UnknownPodFields(names=("spec.warpCore", "status.warp")),)
 
 
 def test_pods_that_an_api_server_would_reject_are_rejected(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ spec:
 
 
 def uids(pods: tuple[Pod, ...]) -> list[str]:
-    return [one.uid for one in pods]
+    return [pod.uid for pod in pods]
 
 
 def test_a_manifest_becomes_a_pod_of_the_node(tmp_path: Path) -> None:
@@ -32,12 +32,12 @@ def test_a_manifest_becomes_a_pod_of_the_node(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("- buy milk")
     (tmp_path / "two.yaml").write_text(f"{MANIFEST}---\n{MANIFEST.replace('proxy}', 'other}')}")
     (tmp_path / "below").mkdir()
-    found = read_static_pods(tmp_path, "Node-1")
-    assert [one.full_name for one in found.pods] == ["default/proxy-node-1"]
-    assert found.pods[0].spec.node_name == "Node-1"
-    assert found.pods[0].spec.tolerations[-1] == Toleration(operator="Exists", effect="NoExecute")
-    assert found.pods[0].metadata.annotations == {"kubernetes.io/config.source": "file"}
-    assert found.ignored_files == ("notes.txt", "two.yaml")
+    static_pods = read_static_pods(tmp_path, "Node-1")
+    assert [pod.full_name for pod in static_pods.pods] == ["default/proxy-node-1"]
+    assert static_pods.pods[0].spec.node_name == "Node-1"
+    assert static_pods.pods[0].spec.tolerations[-1] == Toleration(operator="Exists", effect="NoExecute")
+    assert static_pods.pods[0].metadata.annotations == {"kubernetes.io/config.source": "file"}
+    assert static_pods.ignored_files == ("notes.txt", "two.yaml")
 
 
 def test_static_pods_are_read_from_one_file_but_not_from_a_missing_directory(tmp_path: Path) -> None:

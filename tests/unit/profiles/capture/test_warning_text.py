@@ -74,14 +74,14 @@ def test_each_warning_is_a_sentence(remark: warnings.CaptureWarning, said: str) 
 
 @pytest.mark.parametrize("part", NodePart)
 def test_each_unknown_part_has_a_sentence(part: NodePart) -> None:
-    said = not_judged_sentence(UnknownNodePart(part=part, names=("a",), because="nobody said"))
-    assert said.startswith("not judged: ")
-    assert said.endswith(" (a): nobody said")
+    text = not_judged_sentence(UnknownNodePart(part=part, names=("a",), because="nobody said"))
+    assert text.startswith("not judged: ")
+    assert text.endswith(" (a): nobody said")
 
 
 def test_a_broken_file_has_our_sentence_and_the_kubelets_message() -> None:
     torn = StateFileDamaged(file=StateFile.CPU, path="f", tried=TORN.tried)
-    (said,) = broken_state_text([torn])
-    assert said.startswith(
+    (text,) = broken_state_text([torn])
+    assert text.startswith(
         "f: damaged: unexpected end of JSON input: the kubelet does not start with it: could not"
     )

@@ -13,7 +13,7 @@ from nodewright.profiles.machine.missing_facts import MachineFact
 SNC = catalogue()["xeon-8480-2s-snc4"].machine
 
 
-def written(tmp_path: Path, document: object) -> Path:
+def write_document(tmp_path: Path, document: object) -> Path:
     file = tmp_path / "machine.json"
     file.write_text(json.dumps(document))
     return file
@@ -26,10 +26,10 @@ def described(**more: Any) -> dict[str, Any]:
 
 def test_a_machine_info_is_taken_as_it_is(tmp_path: Path) -> None:
     document = described(timestamp="2026-01-01T00:00:00Z", cpu_frequency_khz=3_000_000, swap_capacity=4096)
-    found = capture_machine_info(written(tmp_path, document))
-    assert found.profile.spec.machine_info == SNC
-    assert found.profile.spec.swap_bytes == 4096
-    assert MachineFact.SWAP not in {lack.fact for lack in found.missing}
+    captured_machine = capture_machine_info(write_document(tmp_path, document))
+    assert captured_machine.profile.spec.machine_info == SNC
+    assert captured_machine.profile.spec.swap_bytes == 4096
+    assert MachineFact.SWAP not in {lack.fact for lack in captured_machine.missing}
 
 
 def test_nulls_are_empty_as_go_writes_them(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_nulls_are_empty_as_go_writes_them(tmp_path: Path) -> None:
         "num_cores": 1,
         "topology": [{"node_id": 0, "cores": [{"thread_ids": [0], "uncore_caches": None}]}],
     }
-    found = capture_machine_info(written(tmp_path, document))
-    assert found.profile.spec.machine_info.topology[0].cores[0].uncore_caches == ()
-    assert MachineFact.SWAP in {lack.fact for lack in found.missing}
+    captured_machine = capture_machine_info(write_document(tmp_path, document))
+    assert captured_machine.profile.spec.machine_info.topology[0].cores[0].uncore_caches == ()
+    assert MachineFact.SWAP in {lack.fact for lack in captured_machine.missing}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_nulls_are_empty_as_go_writes_them(tmp_path: Path) -> None:
 )
 def test_an_invalid_machine_info_is_an_error(document: object, rule: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rule):
-        capture_machine_info(written(tmp_path, document))
+        capture_machine_info(write_document(tmp_path, document))
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

@@ -80,34 +80,39 @@ def test_nodes_and_cpus_come_in_the_order_of_their_names(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_copy_has_all_facts_except_those_of_the_running_system(name: str, tmp_path: Path) -> None:
-    found = captured(name, tmp_path)
-    assert [lack.fact for lack in found.missing] == [
+    captured_machine = captured(name, tmp_path)
+    assert [lack.fact for lack in captured_machine.missing] == [
         MachineFact.PAGE_SIZE,
         MachineFact.ROOT_FS,
         MachineFact.KUBELET_CONFIGURATION,
     ]
-    assert (found.profile.spec.cgroup_version, found.profile.spec.swap_bytes) == (2, 0)
-    assert 0 < found.profile.spec.pid_max <= 32768
+    assert (captured_machine.profile.spec.cgroup_version, captured_machine.profile.spec.swap_bytes) == (2, 0)
+    assert 0 < captured_machine.profile.spec.pid_max <= 32768
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lscpu_tells_the_same_cores_as_sysfs(name: str, tmp_path: Path) -> None:
     """`lscpu -e -J` beside the dump: the same CPUs, cores, sockets, NUMA nodes that have CPUs, and L3 groups."""
     files = [DUMPS / f"{name}.lscpu-e.json", DUMPS / f"{name}.lscpu.json"]
-    said = capture_lscpu(files).profile.spec.machine_info
+    machine_info = capture_lscpu(files).profile.spec.machine_info
     seen = captured(name, tmp_path).profile.spec.machine_info
-    assert groups(said) == groups(seen)
-    assert said.num_cores == seen.num_cores
+    assert groups(machine_info) == groups(seen)
+    assert machine_info.num_cores == seen.num_cores
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "offline"])
 def test_the_summary_of_lscpu_is_enough_for_regular_machines(name: str, tmp_path: Path) -> None:
-    said = capture_lscpu([DUMPS / f"{name}.lscpu.json"]).profile.spec.machine_info
+    machine_info = capture_lscpu([DUMPS / f"{name}.lscpu.json"]).profile.spec.machine_info
     seen = captured(name, tmp_path).profile.spec.machine_info
     if name == "dies":  # one NUMA node: which CPUs share a core is assumed, here wrongly
-        assert [core.thread_ids for core in said.topology[0].cores] == [(0, 4), (1, 5), (2, 6), (3, 7)]
+        assert [core.thread_ids for core in machine_info.topology[0].cores] == [
+            (0, 4),
+            (1, 5),
+            (2, 6),
+            (3, 7),
+        ]
     else:
-        assert groups(said) == groups(seen)
+        assert groups(machine_info) == groups(seen)
 
 
 def groups(machine: MachineInfo) -> list[object]:
@@ -127,10 +132,10 @@ def groups(machine: MachineInfo) -> list[object]:
 def test_a_kubelet_on_cgroup_v1_has_fail_cgroup_v1_disabled(tmp_path: Path) -> None:
     files = files_from_dump((DUMPS / "offline.txt").read_text())
     on_v1 = {place.replace("cgroup.controllers", "cpu/tasks"): text for place, text in files.items()}
-    found = capture_copy(write_machine_files(on_v1, tmp_path))
-    assert found.profile.spec.cgroup_version == 1
-    assert found.profile.spec.kubelet_configuration == {"failCgroupV1": False}
-    assert [lack.substitute for lack in found.missing if lack.fact is MachineFact.KUBELET_CONFIGURATION] == [
-        "failCgroupV1: false"
-    ]
+    captured_machine = capture_copy(write_machine_files(on_v1, tmp_path))
+    assert captured_machine.profile.spec.cgroup_version == 1
+    assert captured_machine.profile.spec.kubelet_configuration == {"failCgroupV1": False}
+    assert [
+        lack.substitute for lack in captured_machine.missing if lack.fact is MachineFact.KUBELET_CONFIGURATION
+    ] == ["failCgroupV1: false"]
     assert capture_copy(tmp_path, {"maxPods": 9}).profile.spec.kubelet_configuration == {"maxPods": 9}

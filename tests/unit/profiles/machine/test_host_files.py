@@ -32,21 +32,21 @@ def test_this_machine_agrees_with_what_python_knows_of_it() -> None:
 
 def test_the_kubelets_file_system_is_that_of_the_nearest_directory_there_is(tmp_path: Path) -> None:
     room = os.statvfs(tmp_path)
-    found = host_facts.this_host(tmp_path / "not" / "yet")
-    assert found.root_fs_capacity == room.f_frsize * room.f_blocks
+    result = host_facts.this_host(tmp_path / "not" / "yet")
+    assert result.root_fs_capacity == room.f_frsize * room.f_blocks
 
 
 def test_images_on_another_file_system_are_told_apart(tmp_path: Path) -> None:
     # /proc is a file system of its own wherever tests run.
-    found = host_facts.this_host(tmp_path, (tmp_path / "none", tmp_path, Path("/proc")))
-    assert found.image_fs == ImageFS()
+    result = host_facts.this_host(tmp_path, (tmp_path / "none", tmp_path, Path("/proc")))
+    assert result.image_fs == ImageFS()
     assert host_facts.this_host(tmp_path, (tmp_path,)).image_fs is None
 
 
 def test_directories_that_may_not_be_looked_at_count_as_missing(tmp_path: Path) -> None:
     unspeakable = tmp_path / ("x" * 5000)
-    found = host_facts.this_host(unspeakable, (unspeakable,))
-    assert (found.root_fs_capacity > 0, found.image_fs) == (True, None)
+    result = host_facts.this_host(unspeakable, (unspeakable,))
+    assert (result.root_fs_capacity > 0, result.image_fs) == (True, None)
 
 
 def test_processors_are_named_as_kubernetes_names_them() -> None:

@@ -26,14 +26,14 @@ REGULAR = {
 def summary(tmp_path: Path, **changes: str | None) -> Path:
     fields = REGULAR | {f"{key.replace('_', ' ')}:": value for key, value in changes.items()}
     entries = [{"field": key, "data": value} for key, value in fields.items() if value is not None]
-    return written(tmp_path, "summary.json", {"lscpu": entries})
+    return write_document(tmp_path, "summary.json", {"lscpu": entries})
 
 
 def rows(tmp_path: Path, *cpus: dict[str, Any]) -> Path:
-    return written(tmp_path, "rows.json", {"cpus": list(cpus)})
+    return write_document(tmp_path, "rows.json", {"cpus": list(cpus)})
 
 
-def written(tmp_path: Path, name: str, document: object) -> Path:
+def write_document(tmp_path: Path, name: str, document: object) -> Path:
     file = tmp_path / name
     file.write_text(json.dumps(document))
     return file
@@ -75,9 +75,9 @@ def test_on_one_numa_node_the_siblings_are_assumed_with_a_warning(tmp_path: Path
         "Socket(s)": "1",
         "Core(s)_per_socket": "4",
     }
-    found = capture_lscpu([summary(tmp_path, **changes)])
-    assert threads(found.profile.spec.machine_info) == [[(0, 4), (1, 5), (2, 6), (3, 7)]]
-    (lack,) = (lack for lack in found.missing if lack.fact is MachineFact.SIBLINGS)
+    captured_machine = capture_lscpu([summary(tmp_path, **changes)])
+    assert threads(captured_machine.profile.spec.machine_info) == [[(0, 4), (1, 5), (2, 6), (3, 7)]]
+    (lack,) = (lack for lack in captured_machine.missing if lack.fact is MachineFact.SIBLINGS)
     assert lack.substitute == "0,4"
 
 
@@ -89,15 +89,15 @@ def test_without_nodes_each_socket_is_one_and_offline_cpus_count(tmp_path: Path)
         "Socket(s)": "-",
         "Core(s)_per_socket": None,
     }
-    found = capture_lscpu([summary(tmp_path, **changes)])
-    assert found.profile.spec.machine_info.num_cores == 10
-    assert [node.node_id for node in found.profile.spec.machine_info.topology] == [0]
-    assert MachineFact.NUMA_NODES in {lack.fact for lack in found.missing}
+    captured_machine = capture_lscpu([summary(tmp_path, **changes)])
+    assert captured_machine.profile.spec.machine_info.num_cores == 10
+    assert [node.node_id for node in captured_machine.profile.spec.machine_info.topology] == [0]
+    assert MachineFact.NUMA_NODES in {lack.fact for lack in captured_machine.missing}
 
 
 def test_facts_that_lscpu_does_not_report_are_missing(tmp_path: Path) -> None:
-    found = capture_lscpu([summary(tmp_path)], {"maxPods": 10})
-    assert {lack.fact for lack in found.missing} == {
+    captured_machine = capture_lscpu([summary(tmp_path)], {"maxPods": 10})
+    assert {lack.fact for lack in captured_machine.missing} == {
         MachineFact.MEMORY,
         MachineFact.HUGE_PAGES,
         MachineFact.DISTANCES,
@@ -107,8 +107,11 @@ def test_facts_that_lscpu_does_not_report_are_missing(tmp_path: Path) -> None:
         MachineFact.ROOT_FS,
         MachineFact.SWAP,
     }
-    assert found.profile.spec.labels == {"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}
-    assert found.profile.spec.kubelet_configuration == {"maxPods": 10}
+    assert captured_machine.profile.spec.labels == {
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "arm64",
+    }
+    assert captured_machine.profile.spec.kubelet_configuration == {"maxPods": 10}
 
 
 def test_nested_fields_of_newer_releases_are_read(tmp_path: Path) -> None:
@@ -123,7 +126,7 @@ def test_nested_fields_of_newer_releases_are_read(tmp_path: Path) -> None:
             {"field": "NUMA:", "children": [{"field": "NUMA node0 CPU(s):", "data": "0,1"}]},
         ]
     }
-    (node,) = machine(written(tmp_path, "nested.json", nested)).topology
+    (node,) = machine(write_document(tmp_path, "nested.json", nested)).topology
     assert [core.uncore_caches[0].size for core in node.cores] == [8 << 20, 8 << 20]
 
 
@@ -160,10 +163,10 @@ def test_a_summary_that_does_not_add_up_is_an_error(
     ],
 )
 def test_sizes_of_caches_are_read_as_lscpu_writes_them(text: str, size: int, tmp_path: Path) -> None:
-    found = machine(summary(tmp_path, L3_cache=text))
+    machine_info = machine(summary(tmp_path, L3_cache=text))
     sizes = {
         cache.size
-        for node in found.topology
+        for node in machine_info.topology
         for cache in (*node.caches, *(cache for core in node.cores for cache in core.uncore_caches))
     }
     assert sizes == ({size} if size else set())
@@ -183,11 +186,11 @@ ROW: dict[str, Any] = {
 
 def test_rows_tell_cores_sockets_nodes_and_l3_groups(tmp_path: Path) -> None:
     listed = [ROW | {"cpu": cpu, "core": cpu // 2, "l1d:l1i:l2:l3": f"0:0:0:{cpu // 4}"} for cpu in range(8)]
-    found = capture_lscpu([rows(tmp_path, *listed)])
-    (node,) = found.profile.spec.machine_info.topology
+    captured_machine = capture_lscpu([rows(tmp_path, *listed)])
+    (node,) = captured_machine.profile.spec.machine_info.topology
     assert [core.thread_ids for core in node.cores] == [(0, 1), (2, 3), (4, 5), (6, 7)]
     assert [core.uncore_caches[0].id for core in node.cores] == [0, 0, 1, 1]
-    assert MachineFact.CACHE_SIZES in {lack.fact for lack in found.missing}
+    assert MachineFact.CACHE_SIZES in {lack.fact for lack in captured_machine.missing}
 
 
 def test_sizes_come_from_the_table_of_caches(tmp_path: Path) -> None:
@@ -195,8 +198,8 @@ def test_sizes_come_from_the_table_of_caches(tmp_path: Path) -> None:
     caches = {
         "caches": [{"name": "L2", "one-size": "1M"}, {"name": "L3", "one-size": "8M", "all-size": "16M"}]
     }
-    found = machine(rows(tmp_path, *listed), written(tmp_path, "caches.json", caches))
-    assert [core.uncore_caches[0].size for core in found.topology[0].cores] == [8 << 20] * 2
+    machine_info = machine(rows(tmp_path, *listed), write_document(tmp_path, "caches.json", caches))
+    assert [core.uncore_caches[0].size for core in machine_info.topology[0].cores] == [8 << 20] * 2
 
 
 def test_numbers_may_be_texts_and_unknown_ones_dashes(tmp_path: Path) -> None:
@@ -204,10 +207,10 @@ def test_numbers_may_be_texts_and_unknown_ones_dashes(tmp_path: Path) -> None:
         {"cpu": "0", "node": "-", "socket": "-", "core": "0", "l1d:l1i:l2": "0:0:0", "online": "yes"},
         {"cpu": "1", "node": "-", "socket": "-", "core": "-", "l1d:l1i:l2": "-", "online": "no"},
     ]
-    found = capture_lscpu([rows(tmp_path, *listed)])
-    assert found.profile.spec.machine_info.num_cores == 2
-    assert threads(found.profile.spec.machine_info) == [[(0,)]]
-    assert MachineFact.NUMA_NODES in {lack.fact for lack in found.missing}
+    captured_machine = capture_lscpu([rows(tmp_path, *listed)])
+    assert captured_machine.profile.spec.machine_info.num_cores == 2
+    assert threads(captured_machine.profile.spec.machine_info) == [[(0,)]]
+    assert MachineFact.NUMA_NODES in {lack.fact for lack in captured_machine.missing}
 
 
 @pytest.mark.parametrize(
@@ -229,7 +232,7 @@ def test_invalid_rows_are_an_error(listed: list[dict[str, Any]], rule: str, tmp_
 @pytest.mark.parametrize("document", [[], {}, {"lscpu": 3}, "text", {"blockdevices": []}])
 def test_another_document_is_an_error(document: object, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must be the output of `lscpu -e -J` or `lscpu -J`"):
-        machine(written(tmp_path, "other.json", document))
+        machine(write_document(tmp_path, "other.json", document))
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

@@ -47,13 +47,13 @@ def test_without_numa_nodes_each_socket_is_one_and_offline_cpus_count(tmp_path: 
         files[f"{CPU}/online"] = "0-10\n"
         files[f"{CPU}/cpu11/uevent"] = ""
 
-    found = read(tmp_path, SMALL, change)
-    machine = found.profile.spec.machine_info
+    captured_machine = read(tmp_path, SMALL, change)
+    machine = captured_machine.profile.spec.machine_info
     assert machine.num_cores == 12
     assert [node.node_id for node in machine.topology] == [0, 1]
     assert sum(len(core.thread_ids) for node in machine.topology for core in node.cores) == 11
     assert not any(node.memory or node.distances or node.hugepages for node in machine.topology)
-    assert facts(found) == {MachineFact.NUMA_NODES}
+    assert facts(captured_machine) == {MachineFact.NUMA_NODES}
 
 
 def test_a_copy_without_links_is_read_through_cpulist(tmp_path: Path) -> None:
@@ -61,20 +61,20 @@ def test_a_copy_without_links_is_read_through_cpulist(tmp_path: Path) -> None:
         for path in [path for path, text in files.items() if text.startswith("->")]:
             del files[path]
 
-    found = read(tmp_path, SMALL, change)
-    assert found.profile.spec.machine_info.num_cores == 12
-    assert facts(found) == {MachineFact.NODE_CPUS}
+    captured_machine = read(tmp_path, SMALL, change)
+    assert captured_machine.profile.spec.machine_info.num_cores == 12
+    assert facts(captured_machine) == {MachineFact.NODE_CPUS}
 
 
 def test_cores_after_the_first_unreadable_cache_have_none(tmp_path: Path) -> None:
     def change(files: Files) -> None:
         del files[f"{CPU}/cpu1/cache/index3/id"]
 
-    found = read(tmp_path, GROUPS, change)
-    first = found.profile.spec.machine_info.topology[0]
+    captured_machine = read(tmp_path, GROUPS, change)
+    first = captured_machine.profile.spec.machine_info.topology[0]
     assert [bool(core.uncore_caches) for core in first.cores] == [True] + [False] * 3
-    assert all(core.uncore_caches for core in found.profile.spec.machine_info.topology[1].cores)
-    (lack,) = (lack for lack in found.missing if lack.fact is MachineFact.CACHES)
+    assert all(core.uncore_caches for core in captured_machine.profile.spec.machine_info.topology[1].cores)
+    (lack,) = (lack for lack in captured_machine.missing if lack.fact is MachineFact.CACHES)
     assert (lack.place, lack.substitute) == ("node0", "cpu1")
 
 
@@ -89,13 +89,15 @@ def test_a_malformed_cache_file_ends_the_caches_of_the_numa_node(
         path = f"{CPU}/cpu0/cache/index3/{name}"
         files.pop(path) if text is None else files.update({path: text})
 
-    found = read(tmp_path, GROUPS, change)
-    assert not any(core.uncore_caches for core in found.profile.spec.machine_info.topology[0].cores)
+    captured_machine = read(tmp_path, GROUPS, change)
+    assert not any(
+        core.uncore_caches for core in captured_machine.profile.spec.machine_info.topology[0].cores
+    )
 
 
 def test_missing_caches_are_left_out(tmp_path: Path) -> None:
-    found = read(tmp_path, GROUPS, lambda files: without(files, "/cache/"))
-    cores = [core for node in found.profile.spec.machine_info.topology for core in node.cores]
+    captured_machine = read(tmp_path, GROUPS, lambda files: without(files, "/cache/"))
+    cores = [core for node in captured_machine.profile.spec.machine_info.topology for core in node.cores]
     assert not any(core.uncore_caches for core in cores)
 
 
@@ -104,17 +106,17 @@ def test_a_cpu_without_topology_is_left_out(tmp_path: Path) -> None:
         del files[f"{CPU}/cpu0/topology/core_id"]
         del files[f"{CPU}/cpu1/topology/physical_package_id"]
 
-    found = read(tmp_path, SMALL, change)
-    assert found.profile.spec.machine_info.num_cores == 10
-    assert facts(found) == {MachineFact.TOPOLOGY}
+    captured_machine = read(tmp_path, SMALL, change)
+    assert captured_machine.profile.spec.machine_info.num_cores == 10
+    assert facts(captured_machine) == {MachineFact.TOPOLOGY}
 
 
 def test_without_cpuinfo_cores_and_sockets_are_counted_by_sysfs(tmp_path: Path) -> None:
-    found = read(tmp_path, SMALL, lambda files: without(files, "proc/cpuinfo"))
-    machine = found.profile.spec.machine_info
+    captured_machine = read(tmp_path, SMALL, lambda files: without(files, "proc/cpuinfo"))
+    machine = captured_machine.profile.spec.machine_info
     # Pairs of core and socket: here the number is the true one, where /proc/cpuinfo counts 3.
     assert (machine.num_physical_cores, machine.num_sockets) == (6, 2)
-    assert facts(found) == {MachineFact.CPUINFO}
+    assert facts(captured_machine) == {MachineFact.CPUINFO}
 
 
 def test_properties_that_a_cpu_lacks_count_as_zero(tmp_path: Path) -> None:
@@ -138,8 +140,8 @@ def test_other_missing_files_are_reported(tmp_path: Path) -> None:
         ):
             without(files, part)
 
-    found = read(tmp_path, SMALL, change)
-    assert facts(found) == {
+    captured_machine = read(tmp_path, SMALL, change)
+    assert facts(captured_machine) == {
         MachineFact.ONLINE,
         MachineFact.NODE_MEMORY,
         MachineFact.DISTANCES,
@@ -148,22 +150,22 @@ def test_other_missing_files_are_reported(tmp_path: Path) -> None:
         MachineFact.PID_MAX,
         MachineFact.CGROUP_VERSION,
     }
-    assert found.profile.spec.machine_info.topology[0].distances == ()
-    assert found.profile.spec.cgroup_version == 2
+    assert captured_machine.profile.spec.machine_info.topology[0].distances == ()
+    assert captured_machine.profile.spec.cgroup_version == 2
 
 
 def test_cpuinfo_alone_makes_a_machine(tmp_path: Path) -> None:
     text = "processor : 0\nphysical id : 0\ncore id : 0\n\nprocessor : 1\nphysical id : 0\ncore id : 0\n\nHardware : x\n"
-    found = capture_copy(
+    captured_machine = capture_copy(
         write_machine_files(
             {"proc/cpuinfo": text, "proc/meminfo": "MemTotal: 8 kB\nSwapTotal: 4 kB"}, tmp_path
         )
     )
-    (node,) = found.profile.spec.machine_info.topology
+    (node,) = captured_machine.profile.spec.machine_info.topology
     assert [core.thread_ids for core in node.cores] == [(0, 1)]
-    assert found.profile.spec.machine_info.memory_capacity == 8192
-    assert found.profile.spec.swap_bytes == 4096
-    assert MachineFact.TOPOLOGY in facts(found)
+    assert captured_machine.profile.spec.machine_info.memory_capacity == 8192
+    assert captured_machine.profile.spec.swap_bytes == 4096
+    assert MachineFact.TOPOLOGY in facts(captured_machine)
 
 
 def test_zeros_that_tar_pads_files_with_are_ignored(tmp_path: Path) -> None:
@@ -180,9 +182,9 @@ def test_a_copy_of_sys_itself_is_accepted(tmp_path: Path) -> None:
         for path, text in machine_files(SMALL).items()
         if path.startswith("sys/")
     }
-    found = capture_copy(write_machine_files(files, tmp_path))
-    assert found.profile.spec.machine_info.num_cores == 12
-    assert {MachineFact.MEMORY, MachineFact.SWAP, MachineFact.CPUINFO} <= facts(found)
+    captured_machine = capture_copy(write_machine_files(files, tmp_path))
+    assert captured_machine.profile.spec.machine_info.num_cores == 12
+    assert {MachineFact.MEMORY, MachineFact.SWAP, MachineFact.CPUINFO} <= facts(captured_machine)
 
 
 @pytest.mark.parametrize(
@@ -200,9 +202,9 @@ def test_the_cgroup_version_is_the_kubelets(
             for path in directories
         )
 
-    found = read(tmp_path, SMALL, change)
-    assert found.profile.spec.cgroup_version == version
-    assert (MachineFact.CGROUP_HYBRID in facts(found)) is hybrid
+    captured_machine = read(tmp_path, SMALL, change)
+    assert captured_machine.profile.spec.cgroup_version == version
+    assert (MachineFact.CGROUP_HYBRID in facts(captured_machine)) is hybrid
 
 
 # ---------------------------------------------------------------- what must not be

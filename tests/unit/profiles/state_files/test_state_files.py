@@ -149,8 +149,8 @@ def test_invalid_cpu_sets_are_reported(entries: str, reason: StateCPUsUnreadable
 
 def test_pods_that_were_read_before_a_broken_set_are_kept_as_the_kubelet_does() -> None:
     content = UNSUMMED % '{},"podEntries":{"p":{"cpuSet":"1"},"q":{"cpuSet":"x"},"r":{"cpuSet":"2"}}'
-    found = read_cpu_state(content.encode(), POD_LEVEL)
-    assert found == Granted(CPUState(CPUSet.of(0), {}, {"p": CPUSet.of(1)}))
+    cpu_state = read_cpu_state(content.encode(), POD_LEVEL)
+    assert cpu_state == Granted(CPUState(CPUSet.of(0), {}, {"p": CPUSet.of(1)}))
 
 
 def test_nulls_count_as_absent() -> None:

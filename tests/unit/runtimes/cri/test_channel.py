@@ -112,7 +112,10 @@ def test_answers_that_are_no_messages_are_errors_and_not_the_end(tmp_path: Path)
             with pytest.raises(HostError, match="not a valid VersionResponse"):
                 await channel.call(VERSION, cri.VersionRequest(), "")
             with pytest.raises(HostError, match="not a valid ContainerEventResponse"):
-                [one async for one in channel.stream(GET_CONTAINER_EVENTS, cri.GetEventsRequest())]
+                [
+                    event_response
+                    async for event_response in channel.stream(GET_CONTAINER_EVENTS, cri.GetEventsRequest())
+                ]
         finally:
             await channel.close()
             await server.stop(None)

@@ -99,11 +99,11 @@ def test_of_ports_with_one_name_the_first_counts() -> None:
     sandbox = PodSandboxConfig(
         pod=a_pod(Container(name="app", ports=ports)), attempt=0, cgroup_parent="", log_directory=""
     )
-    found = [
+    rows = [
         (mapping.container_port, mapping.host_port, mapping.protocol)
         for mapping in sandbox_config(sandbox, "").port_mappings
     ]
-    assert found == [(80, 8080, cri.TCP), (53, 0, cri.UDP)]
+    assert rows == [(80, 8080, cri.TCP), (53, 0, cri.UDP)]
 
 
 def test_a_containers_config_is_complete() -> None:
@@ -153,11 +153,21 @@ def test_settings_become_the_runtimes_amounts() -> None:
         huge_pages=(HugePageCeiling(Bytes(2 << 20), Bytes(4 << 20), AmountOrigin.LIMIT),),
         unified=(MemoryProtection("memory.min", Bytes(4096), AmountOrigin.REQUEST),),
     )
-    found = linux_container_resources(settings)
-    assert (found.cpu_shares, found.cpu_quota, found.cpu_period) == (512, 50_000, 100_000)
-    assert (found.memory_limit_in_bytes, found.cpuset_cpus, found.cpuset_mems) == (1 << 30, "2-3", "1")
-    assert [(limit.page_size, limit.limit) for limit in found.hugepage_limits] == [("2MB", 4 << 20)]
-    assert dict(found.unified) == {"memory.min": "4096"}
+    container_resources = linux_container_resources(settings)
+    assert (
+        container_resources.cpu_shares,
+        container_resources.cpu_quota,
+        container_resources.cpu_period,
+    ) == (512, 50_000, 100_000)
+    assert (
+        container_resources.memory_limit_in_bytes,
+        container_resources.cpuset_cpus,
+        container_resources.cpuset_mems,
+    ) == (1 << 30, "2-3", "1")
+    assert [(limit.page_size, limit.limit) for limit in container_resources.hugepage_limits] == [
+        ("2MB", 4 << 20)
+    ]
+    assert dict(container_resources.unified) == {"memory.min": "4096"}
     assert linux_container_resources(ContainerSettings()) == cri.LinuxContainerResources()
 
 
@@ -179,28 +189,35 @@ def test_a_containers_own_rights_come_before_the_pods() -> None:
         "seccompProfile": {"type": "Localhost", "localhostProfile": "mine.json"},
         "appArmorProfile": {"type": "Localhost", "localhostProfile": "armour"},
     }
-    found = rights(a_pod(Container(name="app", security_context=own), security_context=of_pod))
-    assert (found.run_as_user.value, found.run_as_group.value) == (7, 1001)
-    assert (found.readonly_rootfs, found.no_new_privs, found.privileged) == (True, True, False)
-    assert list(found.supplemental_groups) == [2000, 3000]
-    assert found.supplemental_groups_policy == cri.Strict
-    assert list(found.capabilities.add_capabilities) == ["NET_ADMIN"]
-    assert found.seccomp.localhost_ref == "/seccomp/mine.json"
-    assert (found.apparmor.localhost_ref, found.apparmor_profile) == ("armour", "localhost/armour")
-    assert found.selinux_options.level == "s0"
-    assert "/proc/kcore" in found.masked_paths
+    security_context = rights(a_pod(Container(name="app", security_context=own), security_context=of_pod))
+    assert (security_context.run_as_user.value, security_context.run_as_group.value) == (7, 1001)
+    assert (security_context.readonly_rootfs, security_context.no_new_privs, security_context.privileged) == (
+        True,
+        True,
+        False,
+    )
+    assert list(security_context.supplemental_groups) == [2000, 3000]
+    assert security_context.supplemental_groups_policy == cri.Strict
+    assert list(security_context.capabilities.add_capabilities) == ["NET_ADMIN"]
+    assert security_context.seccomp.localhost_ref == "/seccomp/mine.json"
+    assert (security_context.apparmor.localhost_ref, security_context.apparmor_profile) == (
+        "armour",
+        "localhost/armour",
+    )
+    assert security_context.selinux_options.level == "s0"
+    assert "/proc/kcore" in security_context.masked_paths
 
 
 def test_without_a_security_context_the_image_user_runs_unconfined() -> None:
-    found = rights(a_pod(), (None, "somebody"))
-    assert (found.run_as_username, found.HasField("run_as_user")) == ("somebody", False)
-    assert found.seccomp.profile_type == cri.SecurityProfile.Unconfined
+    security_context = rights(a_pod(), (None, "somebody"))
+    assert (security_context.run_as_username, security_context.HasField("run_as_user")) == ("somebody", False)
+    assert security_context.seccomp.profile_type == cri.SecurityProfile.Unconfined
     assert rights(a_pod(), (33, "")).run_as_user.value == 33
 
 
 def test_nothing_is_hidden_of_proc_where_it_is_unmasked() -> None:
-    found = rights(a_pod(Container(name="app", security_context={"procMount": "Unmasked"})))
-    assert not [*found.masked_paths, *found.readonly_paths]
+    security_context = rights(a_pod(Container(name="app", security_context={"procMount": "Unmasked"})))
+    assert not [*security_context.masked_paths, *security_context.readonly_paths]
 
 
 NOT_ROOT = [
@@ -233,9 +250,13 @@ def test_a_sandbox_has_the_pods_rights() -> None:
         run_as_user=1, run_as_group=2, sysctls=(Sysctl("kernel.msgmax", "1"),), se_linux_options={"user": "u"}
     )
     pod = a_pod(privileged, security_context=of_pod)
-    found = sandbox_security(pod)
-    assert (found.privileged, found.run_as_user.value, found.run_as_group.value) == (True, 1, 2)
-    assert found.selinux_options.user == "u"
+    security_context = sandbox_security(pod)
+    assert (
+        security_context.privileged,
+        security_context.run_as_user.value,
+        security_context.run_as_group.value,
+    ) == (True, 1, 2)
+    assert security_context.selinux_options.user == "u"
     sandbox = PodSandboxConfig(pod=pod, attempt=0, cgroup_parent="", log_directory="")
     assert dict(sandbox_config(sandbox, "").linux.sysctls) == {"kernel.msgmax": "1"}
 
@@ -251,8 +272,8 @@ NAMESPACES = [
 
 @pytest.mark.parametrize(("spec", "expected"), NAMESPACES)
 def test_what_a_pod_shares_with_its_host(spec: dict[str, bool], expected: tuple[int, int, int]) -> None:
-    found = namespaces(a_pod(**spec))
-    assert (found.network, found.pid, found.ipc) == expected
+    namespace_option = namespaces(a_pod(**spec))
+    assert (namespace_option.network, namespace_option.pid, namespace_option.ipc) == expected
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,13 @@ def test_a_runtime_that_does_everything_lacks_nothing(tmp_path: Path) -> None:
     server.news = asyncio.Queue()
     linux = cri.LinuxRuntimeConfiguration(cgroup_driver=cri.SYSTEMD)
     server.answers["RuntimeConfig"] = cri.RuntimeConfigResponse(linux=linux)
-    found = facts_of(server, tmp_path)
-    assert (found.unimplemented_calls, found.limitations, found.cgroup_driver, found.has_events) == (
+    runtime_facts = facts_of(server, tmp_path)
+    assert (
+        runtime_facts.unimplemented_calls,
+        runtime_facts.limitations,
+        runtime_facts.cgroup_driver,
+        runtime_facts.has_events,
+    ) == (
         (),
         (),
         "systemd",
@@ -43,22 +48,25 @@ def test_a_runtime_that_does_everything_lacks_nothing(tmp_path: Path) -> None:
 
 
 def test_unsupported_calls_are_limitations(tmp_path: Path) -> None:
-    found = facts_of(FakeCRIServer(), tmp_path)
-    assert found.unimplemented_calls == ("RuntimeConfig", "GetContainerEvents")
-    assert [limitation.partition(":")[0] for limitation in found.limitations] == [
+    runtime_facts = facts_of(FakeCRIServer(), tmp_path)
+    assert runtime_facts.unimplemented_calls == ("RuntimeConfig", "GetContainerEvents")
+    assert [limitation.partition(":")[0] for limitation in runtime_facts.limitations] == [
         "RuntimeConfig",
         "GetContainerEvents",
     ]
-    assert not found.has_events
+    assert not runtime_facts.has_events
 
 
 def test_what_is_made_up_for_is_not(tmp_path: Path) -> None:
     server = FakeCRIServer("containerd")
     runc = '{"containerd": {"runtimes": {"runc": {"options": {"SystemdCgroup": false}}}}}'
     server.answers["Status"] = cri.StatusResponse(info={"config": runc})
-    found = facts_of(server, tmp_path)
-    assert (found.unimplemented_calls, found.limitations) == (("RuntimeConfig", "GetContainerEvents"), ())
-    assert (found.cgroup_driver, found.has_events) == ("cgroupfs", True)
+    runtime_facts = facts_of(server, tmp_path)
+    assert (runtime_facts.unimplemented_calls, runtime_facts.limitations) == (
+        ("RuntimeConfig", "GetContainerEvents"),
+        (),
+    )
+    assert (runtime_facts.cgroup_driver, runtime_facts.has_events) == ("cgroupfs", True)
 
 
 def test_another_cri_is_refused(tmp_path: Path) -> None:
@@ -123,18 +131,18 @@ def test_a_runtime_class_is_the_runtimes_own_handler(tmp_path: Path) -> None:
     server.answers["ListPodSandbox"] = cri.ListPodSandboxResponse()
     server.answers["RunPodSandbox"] = cri.RunPodSandboxResponse(pod_sandbox_id="s1")
     handlers: dict[str, str] = {}
-    wish = PodSandboxConfig(pod=POD, attempt=0, cgroup_parent="/x", log_directory="/y")
+    pod_sandbox_config = PodSandboxConfig(pod=POD, attempt=0, cgroup_parent="/x", log_directory="/y")
 
     async def run() -> None:
         async with cri_endpoint(server, tmp_path / "cri.sock") as endpoint:
             runtime = CRIRuntime(CRIChannel(endpoint), handlers=lambda: handlers)
             with pytest.raises(HostError, match=r'runtimeclass\.node\.k8s\.io "small" not found'):
-                await runtime.run_sandbox(wish)
+                await runtime.run_sandbox(pod_sandbox_config)
             handlers["small"] = "kata"
-            assert await runtime.run_sandbox(wish) == "s1"
+            assert await runtime.run_sandbox(pod_sandbox_config) == "s1"
             await runtime.close()
 
     asyncio.run(run())
-    asked = server.asked[-1]
-    assert isinstance(asked, cri.RunPodSandboxRequest)
-    assert asked.runtime_handler == "kata"
+    message = server.asked[-1]
+    assert isinstance(message, cri.RunPodSandboxRequest)
+    assert message.runtime_handler == "kata"

@@ -50,9 +50,9 @@ def test_a_container_leaves_its_last_word_or_else_its_log(tmp_path: Path) -> Non
     assert container_facts(exited(path, log), SANDBOX, "").message == "one\ntwo\n"
     assert container_facts(exited(path, log, exit_code=0), SANDBOX, "").message == ""
     path.write_text("x" * 5000 + "the end")
-    said = container_facts(exited(path, log, message="OCI says no"), SANDBOX, "")
-    assert said.message == "OCI says no: " + "x" * 4089 + "the end"
-    assert said.reason == "Error"
+    container_status = container_facts(exited(path, log, message="OCI says no"), SANDBOX, "")
+    assert container_status.message == "OCI says no: " + "x" * 4089 + "the end"
+    assert container_status.reason == "Error"
 
 
 def test_of_a_log_the_last_lines_count(tmp_path: Path) -> None:
@@ -66,14 +66,14 @@ def test_of_a_log_the_last_lines_count(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_termination_message_is_reported(tmp_path: Path) -> None:
-    said = container_facts(exited(tmp_path, tmp_path / "0.log"), SANDBOX, "").message
-    assert said.startswith(f"Error on reading termination log {tmp_path}: ")
+    message = container_facts(exited(tmp_path, tmp_path / "0.log"), SANDBOX, "").message
+    assert message.startswith(f"Error on reading termination log {tmp_path}: ")
 
 
 def test_a_fifo_in_place_of_a_termination_message_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
-    said = container_facts(exited(tmp_path / "log", tmp_path / "0.log"), SANDBOX, "").message
-    assert said.endswith("is not a regular file: '" + str(tmp_path / "log") + "'")
+    message = container_facts(exited(tmp_path / "log", tmp_path / "0.log"), SANDBOX, "").message
+    assert message.endswith("is not a regular file: '" + str(tmp_path / "log") + "'")
 
 
 @pytest.mark.parametrize("own", ["", "the end"])
@@ -109,7 +109,10 @@ def test_a_sandbox_is_ready_once_it_has_an_address_or_needs_none() -> None:
     on_host = cri.PodSandboxStatus()
     on_host.linux.namespaces.options.network = cri.NODE
     with_one = cri.PodSandboxStatus(network=cri.PodSandboxNetworkStatus(ip="10.0.0.2"))
-    assert [sandbox_facts(listed, one).is_ready for one in (None, without, on_host, with_one)] == [
+    assert [
+        sandbox_facts(listed, pod_sandbox_status).is_ready
+        for pod_sandbox_status in (None, without, on_host, with_one)
+    ] == [
         False,
         False,
         True,
@@ -130,8 +133,8 @@ def test_verbose_info_may_have_any_content(text: str) -> None:
 
 def test_runtimes_of_both_drivers_have_none_in_common() -> None:
     both = '{"containerd": {"runtimes": {"a": {"options": {"SystemdCgroup": true}}, "b": {"options": null}}}}'
-    one = '{"containerd": {"runtimes": {"b": {"options": {"SystemdCgroup": false}}}}}'
-    assert (cgroup_driver({"config": both}), cgroup_driver({"config": one})) == ("", "cgroupfs")
+    text = '{"containerd": {"runtimes": {"b": {"options": {"SystemdCgroup": false}}}}}'
+    assert (cgroup_driver({"config": both}), cgroup_driver({"config": text})) == ("", "cgroupfs")
 
 
 def test_an_unreported_amount_is_not_zero() -> None:

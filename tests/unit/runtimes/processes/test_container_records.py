@@ -71,7 +71,7 @@ def a_wish(**more: Any) -> ContainerConfig:
     )
 
 
-def kept(config: ContainerConfig) -> ContainerRecord:
+def record_of(config: ContainerConfig) -> ContainerRecord:
     return container_record(config, "u_0", "/g", "", "")
 
 
@@ -100,13 +100,13 @@ def test_a_volume_at_the_path_of_the_termination_log_is_not_read() -> None:
     ],
 )
 def test_signals_are_known_by_their_names(name: str, number: int) -> None:
-    assert kept(a_wish(stop_signal=name)).stop_signal == number
+    assert record_of(a_wish(stop_signal=name)).stop_signal == number
 
 
 @pytest.mark.parametrize("name", ["INT", "SIGNONE", "SIG_IGN", "SIGINT+1", "SIGRTMAX+1", "SIGRTMIN-", "9"])
 def test_a_signal_that_there_is_not_is_refused(name: str) -> None:
     with pytest.raises(HostError, match="there is no such signal"):
-        kept(a_wish(stop_signal=name))
+        record_of(a_wish(stop_signal=name))
 
 
 @pytest.mark.parametrize(
@@ -139,5 +139,10 @@ def test_a_signal_that_there_is_not_is_refused(name: str) -> None:
 def test_an_end_has_a_reason(
     started: StartRecord | None, ended: ExitRecord | None, said: tuple[object, ...]
 ) -> None:
-    found = container_facts(ContainerId("u", "app", 0), RECORD, started, ended)
-    assert (found.phase, found.exit_code, found.reason, found.started_ns) == said
+    container_status = container_facts(ContainerId("u", "app", 0), RECORD, started, ended)
+    assert (
+        container_status.phase,
+        container_status.exit_code,
+        container_status.reason,
+        container_status.started_ns,
+    ) == said

@@ -45,8 +45,8 @@ def test_long_lines_come_in_parts(tmp_path: Path, said: list[bytes], parts: list
     for chunk in said:
         log.append("stdout", chunk)
     log.close()
-    found = [line.split(" ") for line in lines(tmp_path / "0.log")]
-    assert [f"{tag} {len(text)}" for _, tag, text in found] == parts
+    texts = [line.split(" ") for line in lines(tmp_path / "0.log")]
+    assert [f"{tag} {len(text)}" for _, tag, text in texts] == parts
 
 
 def test_a_reopened_log_continues_in_the_file_of_its_name(tmp_path: Path) -> None:

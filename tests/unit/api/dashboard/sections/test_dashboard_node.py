@@ -53,38 +53,40 @@ def test_holdings_are_shown() -> None:
             **STATIC_MEMORY,
         )
     )
-    asked = {"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}
-    for pod in (a_guaranteed_pod("db", asked), a_pod("web", "cpu=1")):
+    document = {"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}
+    for pod in (a_guaranteed_pod("db", document), a_pod("web", "cpu=1")):
         node = node.admit(pod).node
-    found = holdings_section(node.state)
-    (cpus,) = found["cpus"]
-    (block,) = found["blocks"]
+    result = holdings_section(node.state)
+    (cpus,) = result["cpus"]
+    (block,) = result["blocks"]
     assert (cpus["pod"], cpus["container"], block["pod"]) == ("db", "main", "db")
     assert block["bytes"] == 1 << 30
-    assert (found["reservedCPUs"], CPUSet.parse(found["sharedCPUs"]) & CPUSet.parse(cpus["cpus"])) == (
+    assert (result["reservedCPUs"], CPUSet.parse(result["sharedCPUs"]) & CPUSet.parse(cpus["cpus"])) == (
         "0",
         CPUSet(),
     )
-    held = {one["id"]: one["pod"] for one in found["devices"]}
+    held = {device["id"]: device["pod"] for device in result["devices"]}
     assert sorted(held) == ["gpu-0", "gpu-1", "gpu-2"]
     assert list(held.values()).count("db") == 1
-    memory = {one["numa"]: one["kinds"][0] for one in found["memory"]}
+    memory = {each["numa"]: each["kinds"][0] for each in result["memory"]}
     (numa,) = block["numa"]
     assert memory[numa]["free"] == memory[numa]["allocatable"] - (1 << 30)
 
 
 def test_without_managers_nothing_is_anybodys_own() -> None:
-    found = holdings_section(Node.from_profile(a_profile()).admit(a_guaranteed_pod("db", "2/1Gi")).node.state)
-    assert found["sharedCPUs"] is None
-    assert found["cpus"] == found["blocks"] == found["memory"] == []
+    result = holdings_section(
+        Node.from_profile(a_profile()).admit(a_guaranteed_pod("db", "2/1Gi")).node.state
+    )
+    assert result["sharedCPUs"] is None
+    assert result["cpus"] == result["blocks"] == result["memory"] == []
 
 
 def test_resources_show_requests() -> None:
     state = Node.from_profile(a_profile()).admit(a_pod("web", "cpu=1500m memory=1Gi")).node.state
-    found = {one["name"]: one for one in resources_section(state)}
-    assert found["cpu"]["texts"] == ["1.5", "8", "6.5"]
-    assert found["memory"]["requested"] == 1 << 30
-    assert found["pods"]["requested"] == 1
+    document = {item["name"]: item for item in resources_section(state)}
+    assert document["cpu"]["texts"] == ["1.5", "8", "6.5"]
+    assert document["memory"]["requested"] == 1 << 30
+    assert document["pods"]["requested"] == 1
 
 
 def test_marks_are_the_least_that_are_free_and_stay() -> None:
