@@ -27,7 +27,7 @@ FIGURES = ROOT / "docs" / "figures" / "agent-idle.json"
 GUIDE = ROOT / "docs" / "guide" / "agent.md"
 TARGETS = {"rssMiB": 60, "cpuPercent": 0.5}
 SETTLED_S = 15.0
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 def main() -> int:

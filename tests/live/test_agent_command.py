@@ -43,7 +43,7 @@ systemReserved: {cpu: 500m}
 """
 
 
-def until(holds: Callable[[], bool], limit_s: float = 20) -> None:
+def until(holds: Callable[[], bool], limit_s: float = 60) -> None:
     deadline = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < deadline
