@@ -38,7 +38,7 @@ spec:
 """
 
 
-def until(holds: Callable[[], bool], limit_s: float = 20) -> None:
+def until(holds: Callable[[], bool], limit_s: float = 60) -> None:
     deadline = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < deadline

@@ -40,7 +40,7 @@ spec:
   containers:
     - {name: main, image: none, command: [sleep, "1000"], resources: {limits: {example.com/gpu: 1}}}
 """
-ROUNDS, PATIENCE_S = 40, 20.0
+ROUNDS, PATIENCE_S = 40, 60.0
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HELLO = bytes.fromhex("16030100c8010000c40303")
 

@@ -40,7 +40,7 @@ def listening(path: Path, answer: Callable[[socket.socket], None]) -> Iterator[N
             thread.join(5)
 
 
-def lister_output(path: Path, limit_s: float = 3) -> str:
+def lister_output(path: Path, limit_s: float = 30) -> str:
     with pytest.raises(HostError) as caught:
         PodResourcesClient(path, limit_s).pods()
     assert caught.value.place == str(path)
