@@ -3,18 +3,18 @@
 The pods of a template differ in their names, their nodes and the name of the volume with their token.
 """
 
-import re
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from nodewright.formats.schema import CheckedDocument, checked
+from nodewright.patterns import lazy_pattern
 
 _MAX_KEPT = 4096
 _WORTH_COMPILING = 100
 """Number of objects of a kind."""
-_TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
+_TOKEN_VOLUME = lazy_pattern(r"kube-api-access-[a-z0-9]{5}")
 """The name that the API server's plugin ServiceAccount generates.
 
 Follows: v1.36, plugin/pkg/admission/serviceaccount/admission.go, ServiceAccountVolumeName.

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +10,11 @@ import msgspec
 
 from nodewright.errors import JSON_ERRORS, Fault, InputError
 from nodewright.formats.kubectl_yaml import MAX_DEPTH, YAMLDocument, as_integer_if_whole, read_documents
+from nodewright.patterns import lazy_pattern
 
 JSON_BLANKS = " \t\r\n"
-_ESCAPED_COLON = re.compile(rb"\\u003[aA]")
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_ESCAPED_COLON = lazy_pattern(rb"\\u003[aA]")
+_ESCAPED_SURROGATE = lazy_pattern(r"\\u[dD][89a-fA-F]")
 
 
 class NotJSONError(Exception):

@@ -28,6 +28,7 @@ from yaml.events import (
 )
 
 from nodewright.errors import Fault, InputError
+from nodewright.patterns import lazy_pattern
 from nodewright.values.units import INT64_MAX, INT64_MIN
 
 _CONSTANTS: dict[str, bool | None] = {
@@ -44,9 +45,11 @@ _NOT_FINITE = frozenset(
     )
     for word in words
 )
-_INTEGER = re.compile(r"([+-]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
+_INTEGER = lazy_pattern(
+    r"([+-]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII
+)
 _BASES = (16, 2, 8, 10)
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_FLOAT = lazy_pattern(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _UINT64_MAX = 2**64 - 1
 _MIN_PLAIN_FLOAT, _PLAIN_FLOAT = 1e-6, 1e21  # beyond, Go writes floats with an exponent
 

@@ -4,7 +4,6 @@ A list of 100,000 pods takes ten times the memory of its text once all of it is 
 sought first; each item is decoded when it is needed, and dropped again.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -19,11 +18,12 @@ from nodewright.formats.json_documents import (
     quick_json_value,
 )
 from nodewright.formats.kubectl_yaml import MAX_DEPTH, YAMLDocument
+from nodewright.patterns import lazy_pattern
 
 NoteProgress: TypeAlias = Callable[[str], None]
 """Receives a line about how far the work is."""
 ReadWhole: TypeAlias = Callable[[], Sequence[YAMLDocument]]
-_GAP = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
+_GAP = lazy_pattern(rb"[ \t\r\n]*,[ \t\r\n]*")
 _DEPTH_OF_ITEMS = 2
 """An item is nested in its list, and the list in its document."""
 

@@ -1,6 +1,5 @@
 """Finds the line and column of a field in a manifest; computed only for fields with faults."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,8 +22,9 @@ from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import decode_text
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES, Loader
 from nodewright.formats.large_lists import ListItems
+from nodewright.patterns import lazy_pattern
 
-_STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+_STEP = lazy_pattern(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 class ObjectLocation(msgspec.Struct, frozen=True):

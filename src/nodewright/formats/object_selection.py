@@ -1,6 +1,5 @@
 """Which objects of manifests are read: those that a label selector chooses, and pods of which custom resources."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -8,11 +7,12 @@ import msgspec
 
 from nodewright.errors import Fault, InputError
 from nodewright.formats.custom_kinds import CustomKind
+from nodewright.patterns import lazy_pattern
 
-_PARTS = re.compile(r",(?![^(]*\))")
-_SET = re.compile(r"(?P<key>[^\s,()!=]+)\s+(?P<operator>in|notin)\s+\((?P<values>[^()]*)\)")
-_EQUALITY = re.compile(r"(?P<key>[^\s,()!=]+)\s*(?P<operator>==|=|!=)\s*(?P<values>[^\s,()!=]*)")
-_EXISTENCE = re.compile(r"(?P<operator>!?)(?P<key>[^\s,()!=]+)")
+_PARTS = lazy_pattern(r",(?![^(]*\))")
+_SET = lazy_pattern(r"(?P<key>[^\s,()!=]+)\s+(?P<operator>in|notin)\s+\((?P<values>[^()]*)\)")
+_EQUALITY = lazy_pattern(r"(?P<key>[^\s,()!=]+)\s*(?P<operator>==|=|!=)\s*(?P<values>[^\s,()!=]*)")
+_EXISTENCE = lazy_pattern(r"(?P<operator>!?)(?P<key>[^\s,()!=]+)")
 
 
 class LabelRequirement(NamedTuple):

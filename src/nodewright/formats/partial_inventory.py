@@ -23,8 +23,9 @@ from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.object_location import ObjectLocation, with_type_meta
 from nodewright.formats.object_selection import ALL_OBJECTS, ObjectSelection
+from nodewright.patterns import lazy_pattern
 
-_MARK = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_MARK = lazy_pattern(r"^---(?=\s|$)", re.MULTILINE)
 _MAX_PARTS = 2_000
 """A broken file of more documents is left out as a whole: to parse each alone takes longer than a user waits."""
 

@@ -27,10 +27,11 @@ from yaml.events import (
 
 from nodewright.formats.documents import parse_documents
 from nodewright.formats.kubectl_yaml import Loader, resolve
+from nodewright.patterns import lazy_pattern
 
-STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
-_OTHER_BREAKS = re.compile("[\x85\u2028\u2029]|\r(?!\n)")
+STEP = lazy_pattern(r"\[([^\]]*)\]|([^.\[\]]+)")
+_PLAIN = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+_OTHER_BREAKS = lazy_pattern("[\x85\u2028\u2029]|\r(?!\n)")
 _INDENT = 2
 
 

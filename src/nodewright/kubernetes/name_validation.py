@@ -2,6 +2,8 @@
 
 import re
 
+from nodewright.patterns import lazy_pattern
+
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _KEY = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -9,12 +11,12 @@ _VALUE = f"({_KEY})?"
 
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
-_LABEL_RE = re.compile(_LABEL, re.ASCII)
-_SUBDOMAIN_RE = re.compile(_SUBDOMAIN, re.ASCII)
-_KEY_RE = re.compile(_KEY, re.ASCII)
-_VALUE_RE = re.compile(_VALUE, re.ASCII)
-_PATH_RE = re.compile(_PATH, re.ASCII)
-_PORT_RE = re.compile(r"[-a-z0-9]+", re.ASCII)
+_LABEL_RE = lazy_pattern(_LABEL, re.ASCII)
+_SUBDOMAIN_RE = lazy_pattern(_SUBDOMAIN, re.ASCII)
+_KEY_RE = lazy_pattern(_KEY, re.ASCII)
+_VALUE_RE = lazy_pattern(_VALUE, re.ASCII)
+_PATH_RE = lazy_pattern(_PATH, re.ASCII)
+_PORT_RE = lazy_pattern(r"[-a-z0-9]+", re.ASCII)
 
 _LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
@@ -158,7 +160,7 @@ def is_label_value(text: str) -> bool:
 
 # ---------------------------------------------------------------- keys, variables, ports, headers, addresses
 
-_CONFIG_KEY_RE = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
+_CONFIG_KEY_RE = lazy_pattern(r"[-._a-zA-Z0-9]+", re.ASCII)
 _NO_CONFIG_KEY = _shape(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
     _CONFIG_KEY_RE.pattern,
@@ -166,8 +168,8 @@ _NO_CONFIG_KEY = _shape(
     "KEY_NAME",
     "key-name",
 )
-_PRINTABLE_RE = re.compile(r"[ -<>-~]*", re.ASCII)
-_HEADER_RE = re.compile(r"[-A-Za-z0-9]+", re.ASCII)
+_PRINTABLE_RE = lazy_pattern(r"[ -<>-~]*", re.ASCII)
+_HEADER_RE = lazy_pattern(r"[-A-Za-z0-9]+", re.ASCII)
 _NO_HEADER = _shape(
     "a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER_RE.pattern, "X-Header-Name"
 )

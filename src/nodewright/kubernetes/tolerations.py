@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 
 from nodewright.kubernetes.objects import Taint, Toleration
+from nodewright.patterns import lazy_pattern
 from nodewright.values.units import fits_int64
 
-_DECIMAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+_DECIMAL = lazy_pattern(r"0|-?[1-9][0-9]*", re.ASCII)
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:

@@ -13,11 +13,12 @@ from nodewright.lint.lint_model import FieldViolation, LintRule, PodSubject, Sub
 from nodewright.lint.lint_report import LintFinding, finding_text, fix_text
 from nodewright.lint.rules import RULES_BY_ID, UNUSED_IGNORE, RuleSelection, applies, rule_violations
 from nodewright.output.sarif import SourcePosition
+from nodewright.patterns import lazy_pattern
 
 ANNOTATION = "nodewright.dev/ignore"
-_COMMENT = re.compile(r"(?:^|\s)#\s*nodewright:\s*ignore\s+(NW\d+(?:\s*,\s*NW\d+)*)(.*)$", re.MULTILINE)
-_RULE = re.compile(r"NW\d+")
-_DOCUMENT = re.compile(r"---(\s|$)|\.\.\.(\s|$)|%")
+_COMMENT = lazy_pattern(r"(?:^|\s)#\s*nodewright:\s*ignore\s+(NW\d+(?:\s*,\s*NW\d+)*)(.*)$", re.MULTILINE)
+_RULE = lazy_pattern(r"NW\d+")
+_DOCUMENT = lazy_pattern(r"---(\s|$)|\.\.\.(\s|$)|%")
 
 
 class IgnoreDirective(msgspec.Struct, frozen=True):

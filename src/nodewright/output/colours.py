@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TextIO
 
+from nodewright.patterns import lazy_pattern
+
 _RED, _GREEN, _YELLOW, _CYAN, _BOLD = "31", "32", "33", "36", "1"
 _BY_WORD = {
     "error": _RED,
@@ -24,7 +26,7 @@ _BY_WORD = {
     "Done": _GREEN,
 }
 _VERDICTS = "admitted|refused|rejected|undecided|Deferred|Infeasible|Done"
-_WORDS = re.compile(
+_WORDS = lazy_pattern(
     r"^(?P<message>error|Error|warning)(?=: )"
     r"|(?<=\d: )(?P<severity>error|warning|info)(?=: )"
     rf"|(?<=: )(?P<verdict>{_VERDICTS})(?= now\b| \(|$)"
@@ -32,7 +34,7 @@ _WORDS = re.compile(
     r"|(?P<header>^[A-Z][A-Z0-9_]*(?: [A-Z0-9_]+)*(?: {2,}[A-Z][A-Z0-9_]*(?: [A-Z0-9_]+)*)+$)",
     re.MULTILINE,
 )
-_DIFF_LINES = re.compile(r"^(?:(?P<old>-.*)|(?P<new>\+.*)|(?P<place>@@.*))$", re.MULTILINE)
+_DIFF_LINES = lazy_pattern(r"^(?:(?P<old>-.*)|(?P<new>\+.*)|(?P<place>@@.*))$", re.MULTILINE)
 
 
 class ColourMode(StrEnum):

@@ -3,15 +3,15 @@
 The texts of others become data of a command: they cannot end it, nor begin another one.
 """
 
-import re
 from typing import Literal
 
 import msgspec
 
 from nodewright.output.sarif import SARIFLevel, SourcePosition
+from nodewright.patterns import lazy_pattern
 from nodewright.printable import printable
 
-_LEGACY_COMMANDS = re.compile(r"##(?=\w*\[)")
+_LEGACY_COMMANDS = lazy_pattern(r"##(?=\w*\[)")
 COMMAND_BY_LEVEL: dict[SARIFLevel, Literal["error", "warning", "notice"]] = {
     SARIFLevel.ERROR: "error",
     SARIFLevel.WARNING: "warning",

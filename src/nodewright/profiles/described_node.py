@@ -11,6 +11,7 @@ from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import Device, NodeProfile, NodeProfileSpec, kubelet_labels
 from nodewright.kubernetes.objects import ObjectMeta
 from nodewright.kubernetes.resource_names import is_extended
+from nodewright.patterns import lazy_pattern
 from nodewright.profiles.catalogue import catalogue
 from nodewright.profiles.machine_shapes import parse_shape_rules, resized, shape_machine
 from nodewright.profiles.node_lookup import DEFAULT_PID_MAX, DEFAULT_ROOT_FS_BYTES, catalogue_profile
@@ -18,8 +19,10 @@ from nodewright.profiles.node_lookup import DEFAULT_PID_MAX, DEFAULT_ROOT_FS_BYT
 _BYTES_OF_A_CPU = 4 << 30
 _MAX_DEVICES = 4096
 _OPTION = "--shape"
-_DEVICES = re.compile(r"(?P<resource>[^=@]+)=(?P<count>[0-9]{1,6})(?:@(?P<place>numa|[0-9]{1,4}))?", re.ASCII)
-_NODE_OBJECT = re.compile(rb"""["']?kind["']?\s*:\s*["']?Node["']?\s*[,}\r\n]""")
+_DEVICES = lazy_pattern(
+    r"(?P<resource>[^=@]+)=(?P<count>[0-9]{1,6})(?:@(?P<place>numa|[0-9]{1,4}))?", re.ASCII
+)
+_NODE_OBJECT = lazy_pattern(rb"""["']?kind["']?\s*:\s*["']?Node["']?\s*[,}\r\n]""")
 
 
 def shape_profile(shape: str, memory_bytes: int | None = None) -> NodeProfile:

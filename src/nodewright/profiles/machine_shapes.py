@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from nodewright.errors import Fault, InputError
 from nodewright.hardware.machine_info import Core, HugePages, MachineInfo, NUMANode
 from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.patterns import lazy_pattern
 from nodewright.profiles.catalogue import catalogue
 
 SOURCE = "--shapes"
 _PAGE_BYTES = 4096
-_TOPOLOGY = re.compile(r"([1-9]\d{0,2})x([1-9]\d{0,2})x([1-9]\d{0,3})x([1-9])", re.ASCII)
-_BY_SIZE = re.compile(r"([1-9]\d{0,4})=(.+)", re.ASCII)
-_BY_LABEL = re.compile(r"label:([^=]+)(?:=([^:]*):(.+))?", re.ASCII)
+_TOPOLOGY = lazy_pattern(r"([1-9]\d{0,2})x([1-9]\d{0,2})x([1-9]\d{0,3})x([1-9])", re.ASCII)
+_BY_SIZE = lazy_pattern(r"([1-9]\d{0,4})=(.+)", re.ASCII)
+_BY_LABEL = lazy_pattern(r"label:([^=]+)(?:=([^:]*):(.+))?", re.ASCII)
 MAX_CPUS = 8192
 """No machine has more under Linux; a label can ask for any number."""
 _ONE_SOCKET_CPUS = 32

@@ -4,9 +4,10 @@ import re
 
 import msgspec
 
+from nodewright.patterns import lazy_pattern
 from nodewright.releases.release_table import NEWEST, RELEASE_TABLES, ReleaseTable
 
-_SHAPE = re.compile(
+_SHAPE = lazy_pattern(
     r"v?(?P<major>[0-9]{1,9})\.(?P<minor>[0-9]{1,9})(?:\.(?P<patch>[0-9]{1,9}))?(?P<rest>(?:[-+][0-9A-Za-z.+-]*)?)",
     re.ASCII,
 )

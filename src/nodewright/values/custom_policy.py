@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
+from nodewright.patterns import lazy_pattern
+
+_NAME = lazy_pattern(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import re
 from functools import total_ordering
 
+from nodewright.patterns import lazy_pattern
 from nodewright.values.units import INT64_MAX, INT64_MIN
 
 _UNITS_NS = {
@@ -16,7 +17,7 @@ _UNITS_NS = {
     "h": 3600 * 10**9,
 }
 _MOST_DIGITS = 19  # as many as 2**63 has
-_PART = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)", re.ASCII)
+_PART = lazy_pattern(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)", re.ASCII)
 
 
 class DurationError(ValueError):

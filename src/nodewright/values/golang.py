@@ -5,6 +5,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
+from nodewright.patterns import lazy_pattern
+
 _SHORT_ESCAPES = {
     "\a": "\\a",
     "\b": "\\b",
@@ -16,16 +18,16 @@ _SHORT_ESCAPES = {
     '"': '\\"',
     "\\": "\\\\",
 }
-_DECIMAL_FLOAT = re.compile(
+_DECIMAL_FLOAT = lazy_pattern(
     r"[+-]?(?:[0-9]+(?:_[0-9]+)*(?:\.(?:[0-9]+(?:_[0-9]+)*)?)?|\.[0-9]+(?:_[0-9]+)*)"
     r"(?:[eE][+-]?[0-9]+(?:_[0-9]+)*)?",
     re.ASCII,
 )
-_HEX_FLOAT = re.compile(
+_HEX_FLOAT = lazy_pattern(
     r"[+-]?0[xX]_?(?:[0-9a-fA-F_]+\.?[0-9a-fA-F_]*|\.[0-9a-fA-F_]+)[pP][+-]?[0-9]+", re.ASCII
 )
-_SPECIAL_FLOAT = re.compile(r"nan|[+-]?inf(?:inity)?", re.ASCII | re.IGNORECASE)
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_SPECIAL_FLOAT = lazy_pattern(r"nan|[+-]?inf(?:inity)?", re.ASCII | re.IGNORECASE)
+_INTEGER = lazy_pattern(r"[+-]?[0-9]+", re.ASCII)
 _LONGEST_NUMBER = 400  # far beyond any real setting; keeps conversions cheap
 
 

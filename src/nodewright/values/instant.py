@@ -1,9 +1,10 @@
 """Timestamps as Kubernetes writes them (`2026-01-31T12:00:00Z`), in whole nanoseconds since 1970."""
 
-import re
 from functools import lru_cache, total_ordering
 
-_TEXT = re.compile(
+from nodewright.patterns import lazy_pattern
+
+_TEXT = lazy_pattern(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})"
     r"(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )

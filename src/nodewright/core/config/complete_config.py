@@ -26,6 +26,7 @@ from nodewright.kubernetes.kubelet_configuration import (
     LoggingConfiguration,
 )
 from nodewright.kubernetes.reservations import parse_reservations
+from nodewright.patterns import lazy_pattern
 from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates, ResolvedGates, resolve_gates
 from nodewright.releases.release_table import NEWEST, ReleaseTable
 from nodewright.values.duration import Duration
@@ -196,7 +197,7 @@ def startup_faults(
     )
 
 
-_PERCENTAGE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_PERCENTAGE = lazy_pattern(r"[+-]?[0-9]+", re.ASCII)
 
 
 def _qos_reserved(config: KubeletConfiguration) -> Iterator[ConfigFault]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
+from nodewright.patterns import lazy_pattern
 from nodewright.releases.feature_gates import FeatureGates
 from nodewright.releases.release_rules import ReleaseRules
 from nodewright.values.duration import Duration
@@ -112,8 +113,8 @@ def _pulls(config: KubeletConfiguration) -> Iterator[ConfigFault]:
         yield _invalid("maxParallelImagePulls", text, parallel)
 
 
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_NAME = lazy_pattern(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+_DOMAIN = lazy_pattern(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -301,7 +302,7 @@ def _field(path: str, value: str | int, rule: str) -> ConfigFault:
     return _fault(path, f"{path}: Invalid value: {value_text}: {rule}", value)
 
 
-_SCHEME = re.compile(r"([A-Za-z][-A-Za-z0-9+.]*):", re.ASCII)
+_SCHEME = lazy_pattern(r"([A-Za-z][-A-Za-z0-9+.]*):", re.ASCII)
 
 
 def _tracing(config: KubeletConfiguration, gates: FeatureGates) -> Iterator[ConfigFault]:

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 
 from nodewright.kubernetes.name_validation import is_label_key, is_label_value
 from nodewright.kubernetes.objects import NodeSelectorRequirement, NodeSelectorTerm, PodSpec
+from nodewright.patterns import lazy_pattern
 from nodewright.reasons.predicates import LabelMissing, NodeAffinityMismatch, RequirementUnmet, TermUnmet
 from nodewright.values.units import fits_int64
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
+_INTEGER = lazy_pattern(r"[+-]?[0-9]{1,4000}", re.ASCII)
 
 
 def affinity_mismatch(spec: PodSpec, node: str, labels: Mapping[str, str]) -> NodeAffinityMismatch | None:

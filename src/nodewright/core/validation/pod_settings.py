@@ -29,10 +29,11 @@ from nodewright.kubernetes.name_validation import (
 from nodewright.kubernetes.objects import PodSpec
 from nodewright.kubernetes.pod_spec_fields import PodDNSConfig, PodSecurityContext, Sysctl
 from nodewright.kubernetes.sysctl_names import dotted_sysctl, sysctl_namespace
+from nodewright.patterns import lazy_pattern
 
 _MAX_ID = 2**31 - 1
 _SYSCTL = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
-_SYSCTL_RE = re.compile(_SYSCTL.replace("$", r"\Z"), re.ASCII)
+_SYSCTL_RE = lazy_pattern(_SYSCTL.replace("$", r"\Z"), re.ASCII)
 _MAX_SYSCTL_BYTES = 253
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _LABEL_CHANGE_POLICIES = ("Recursive",)

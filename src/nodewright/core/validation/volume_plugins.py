@@ -14,6 +14,7 @@ from nodewright.core.validation.violation import (
     required,
 )
 from nodewright.kubernetes.name_validation import dns1123_label_errors, dns1123_subdomain_errors
+from nodewright.patterns import lazy_pattern
 
 Rule: TypeAlias = Callable[[Mapping[str, Any], str], Iterator[Violation]]
 """The violations in a source at a path."""
@@ -24,9 +25,9 @@ SECOND_SOURCE_PATHS = {"downwardAPI": "downwarAPI", "cephfs": "cephFS"}
 _PARTITION_RULE = "must be between 1 and 255, inclusive"
 _LUN_RULE = "must be between 0 and 255, inclusive"
 _ISCSI_NAMES = {
-    "iqn": re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-zA-Z0-9.-]+:[^,;*&$|\s]+\Z"),
-    "eui": re.compile(r"\Aeui.[a-zA-Z0-9]{16}\Z"),
-    "naa": re.compile(r"\Anaa.[a-zA-Z0-9]{32}\Z"),
+    "iqn": lazy_pattern(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-zA-Z0-9.-]+:[^,;*&$|\s]+\Z"),
+    "eui": lazy_pattern(r"\Aeui.[a-zA-Z0-9]{16}\Z"),
+    "naa": lazy_pattern(r"\Anaa.[a-zA-Z0-9]{32}\Z"),
 }
 _DISK_KINDS = ("Dedicated", "Managed", "Shared")
 _CACHING_MODES = ("None", "ReadOnly", "ReadWrite")

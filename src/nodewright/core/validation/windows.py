@@ -1,6 +1,5 @@
 """Validation of what only Windows pods may set, and of what they must not set."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,15 +13,16 @@ from nodewright.core.validation.violation import (
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
 from nodewright.kubernetes.objects import PodSpec
 from nodewright.kubernetes.pod_spec_fields import PodSecurityContext
+from nodewright.patterns import lazy_pattern
 
 Options = Mapping[str, Any] | None
 """The field `windowsOptions` of a security context."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_NETBIOS = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
+_CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
+_NETBIOS = lazy_pattern(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
 _DNS_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-_DNS = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
-_USER_CHARACTERS = re.compile(r'["/\\:;|=,+*?<>@\[\]]')
+_DNS = lazy_pattern(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
+_USER_CHARACTERS = lazy_pattern(r'["/\\:;|=,+*?<>@\[\]]')
 _MAX_SPEC_KIB, _MAX_DOMAIN_BYTES, _MAX_USER_BYTES = 64, 256, 104
 _NOT_FOR_WINDOWS = "cannot be set for a windows pod"
 _OF_CONTAINERS = (
