@@ -1,8 +1,6 @@
 """What always holds of timelines, whatever grows."""
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,7 +68,7 @@ def test_a_timeline_is_the_same_each_time_and_in_order(
 
 @given(setting=settings(), until_lost=st.booleans())
 def test_checks_that_are_skipped_change_nothing(setting: TimelineSetup, until_lost: bool) -> None:
-    each_check = dataclasses.replace(KUBELET, fixed_interval_ns=None)
+    each_check = replace(KUBELET, fixed_interval_ns=None)
     run = simulated_timeline(setting, KUBELET, until_lost=until_lost)
     assert run == simulated_timeline(setting, each_check, until_lost=until_lost)
 
@@ -88,8 +86,7 @@ def test_with_more_growth_thresholds_are_never_crossed_later(
     assert slow is None or (fast is not None and fast <= slow)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording(EvictionPolicy):
+class Recording(EvictionPolicy, frozen=True, kw_only=True):
     """A policy with what it has read, the last summary of each check."""
 
     read: dict[int, StatsSummary]

@@ -3,8 +3,8 @@
 import copy
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 import msgspec
@@ -86,17 +86,31 @@ class CheckedDocument(msgspec.Struct, frozen=True):
         return valid_document
 
 
-class SchemaType(msgspec.Struct, frozen=True, eq=False):
-    """A type: a scalar (`accepts`, `expected`), a list or mapping of `item`, or a structure of `fields`."""
+class SchemaType:
+    """A type: a scalar (`accepts`, `expected`), a list or mapping of `item`, or a structure of `fields`.
 
-    expected: str
-    accepts: frozenset[type] = frozenset()
-    """Python types of values that need no further check."""
-    kind: str = ""
-    item: "SchemaType | None" = None
-    fields: Mapping[str, "SchemaType"] | None = None
+    `accepts` are Python types of values that need no further check.
+    """
+
     required: tuple[str, ...] = ()
     is_open: bool = False
+
+    def __init__(
+        self,
+        expected: str,
+        accepts: frozenset[type] = frozenset(),
+        kind: str = "",
+        item: "SchemaType | None" = None,
+    ) -> None:
+        self.expected = expected
+        self.accepts = accepts
+        self.kind = kind
+        self.item = item
+
+    @cached_property
+    def fields(self) -> Mapping[str, "SchemaType"] | None:
+        """The types of a structure's fields; None for all other types."""
+        return None
 
     def empty_value(self) -> Any:
         """The emptiest value of this type."""
@@ -109,6 +123,23 @@ class SchemaType(msgspec.Struct, frozen=True, eq=False):
             "condition": NodeCondition.MEMORY_PRESSURE.value,
         }
         return plain.get(self.kind, "")
+
+
+class _Structure(SchemaType):
+    """A structure: the types of its fields are described when a document with such a structure is checked."""
+
+    def __init__(
+        self, kinds: Mapping[str, str], type_named: Callable[[str], SchemaType], *, is_open: bool
+    ) -> None:
+        super().__init__("a mapping")
+        self.required = tuple(field for field, kind in kinds.items() if kind.endswith("!"))
+        self.is_open = is_open
+        self._kinds = kinds
+        self._type_named = type_named
+
+    @cached_property
+    def fields(self) -> Mapping[str, SchemaType]:
+        return {field: self._type_named(kind.removesuffix("!")) for field, kind in self._kinds.items()}
 
 
 class _SchemaFault(msgspec.Struct, frozen=True):
@@ -332,40 +363,37 @@ def _path_text(path: Path) -> str:
 # ------------------------------------------------------------ reading the tables
 
 
-@cache
 def schema_type(name: str) -> SchemaType:
     """The type of that name in the schema tables."""
-    return _SchemaTables().type_named(name)
+    return _tables().type_named(name)
+
+
+@cache
+def _tables() -> "_SchemaTables":
+    return _SchemaTables()
 
 
 class _SchemaTables:
-    """The types that the tables describe. Types may contain themselves, so each is created once."""
+    """The types that the tables describe: each is created once, when a document is compared with what contains it."""
 
     def __init__(self) -> None:
-        self._lines = {**_table(KUBERNETES), **_table(NODEWRIGHT)}
+        self._lines = {**table_lines(KUBERNETES), **table_lines(NODEWRIGHT)}
         self._types: dict[str, SchemaType] = dict(_SCALARS)
 
     def type_named(self, name: str) -> SchemaType:
-        if name in self._types:
-            return self._types[name]
-        if name.startswith("["):
-            schema = SchemaType("a list", kind="list", item=self.type_named(name[1:-1]))
-        elif name.startswith("{"):
-            schema = SchemaType("a mapping", kind="map", item=self.type_named(name[1:-1]))
-        else:
-            fields: dict[str, SchemaType] = {}
-            entries = list(self._entries(name))
-            typed_fields = [entry.split(" ") for entry in entries if entry != "..."]
-            schema = SchemaType(
-                "a mapping",
-                fields=fields,
-                required=tuple(field for field, kind in typed_fields if kind.endswith("!")),
-                is_open="..." in entries,
-            )
-            self._types[name] = schema
-            fields.update((field, self.type_named(kind.removesuffix("!"))) for field, kind in typed_fields)
-        self._types[name] = schema
+        schema = self._types.get(name)
+        if schema is None:
+            schema = self._types[name] = self._described(name)
         return schema
+
+    def _described(self, name: str) -> SchemaType:
+        if name.startswith("["):
+            return SchemaType("a list", kind="list", item=self.type_named(name[1:-1]))
+        if name.startswith("{"):
+            return SchemaType("a mapping", kind="map", item=self.type_named(name[1:-1]))
+        entries = list(self._entries(name))
+        kinds = dict(entry.split(" ") for entry in entries if entry != "...")
+        return _Structure(kinds, self.type_named, is_open="..." in entries)
 
     def _entries(self, name: str) -> Iterator[str]:
         for entry in self._lines[name].split(", "):
@@ -375,7 +403,8 @@ class _SchemaTables:
                 yield entry
 
 
-def _table(name: str) -> dict[str, str]:
+def table_lines(name: str) -> dict[str, str]:
+    """The names and fields of the types in a table, as its file has them."""
     # importlib.resources takes long to import.
     text = pathlib.Path(__file__).with_name("data").joinpath(f"fields/{name}.txt").read_text("utf-8")
     lines = "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))

@@ -4,7 +4,6 @@ Each signal has the resource that it observes, the node condition for pressure, 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isfinite
 from typing import TypeAlias, TypeVar
@@ -37,8 +36,7 @@ class Signal(StrEnum):
     PID_AVAILABLE = "pid.available"
 
 
-@dataclass(frozen=True, slots=True)
-class ThresholdValue:
+class ThresholdValue(msgspec.Struct, frozen=True, eq=False):
     """An amount, or a fraction of the capacity.
 
     Units: `fraction` is a 32-bit float, as the kubelet computes it: 10 % is a little more than a tenth.
@@ -46,8 +44,16 @@ class ThresholdValue:
 
     quantity: Quantity | None = None
     fraction: float = 0.0
-    text: str = field(default="", compare=False)
-    """The text in the configuration."""
+    text: str = ""
+    """The text in the configuration, which does not distinguish values."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ThresholdValue):
+            return NotImplemented
+        return (self.quantity, self.fraction) == (other.quantity, other.fraction)
+
+    def __hash__(self) -> int:
+        return hash((self.quantity, self.fraction))
 
     def of(self, capacity: Quantity) -> Quantity:
         """The value as an amount.

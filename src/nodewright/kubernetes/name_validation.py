@@ -160,18 +160,20 @@ def is_label_value(text: str) -> bool:
 
 # ---------------------------------------------------------------- keys, variables, ports, headers, addresses
 
-_CONFIG_KEY_RE = lazy_pattern(r"[-._a-zA-Z0-9]+", re.ASCII)
+_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
+_CONFIG_KEY_RE = lazy_pattern(_CONFIG_KEY, re.ASCII)
 _NO_CONFIG_KEY = _shape(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-    _CONFIG_KEY_RE.pattern,
+    _CONFIG_KEY,
     "key.name",
     "KEY_NAME",
     "key-name",
 )
 _PRINTABLE_RE = lazy_pattern(r"[ -<>-~]*", re.ASCII)
-_HEADER_RE = lazy_pattern(r"[-A-Za-z0-9]+", re.ASCII)
+_HEADER = r"[-A-Za-z0-9]+"
+_HEADER_RE = lazy_pattern(_HEADER, re.ASCII)
 _NO_HEADER = _shape(
-    "a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER_RE.pattern, "X-Header-Name"
+    "a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER, "X-Header-Name"
 )
 _UNDERSCORED = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SEARCH = rf"{_UNDERSCORED}(\.{_UNDERSCORED})*"

@@ -6,7 +6,6 @@ that are not printable are written as escapes of the format (kubectl leaves DEL,
 
 import json
 import sys
-from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
@@ -70,7 +69,7 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, Pod):
         meta = value.metadata
         return {"namespace": meta.namespace or "default", "name": meta.name, "uid": meta.uid}
-    if isinstance(value, msgspec.Struct) or (is_dataclass(value) and not isinstance(value, type)):
+    if isinstance(value, msgspec.Struct):
         return fact_document(value)
     return value
 
@@ -86,12 +85,9 @@ def _report_object(report: Report) -> dict[str, Any]:
     return document
 
 
-def fact_document(fact: Any) -> dict[str, Any]:
+def fact_document(fact: msgspec.Struct) -> dict[str, Any]:
     """A fact as a mapping: its type, then its fields in camel case without those that are None."""
-    names = (
-        fact.__struct_fields__ if isinstance(fact, msgspec.Struct) else [field.name for field in fields(fact)]
-    )
-    values = {fact_field_name(name): getattr(fact, name) for name in names}
+    values = {fact_field_name(name): getattr(fact, name) for name in fact.__struct_fields__}
     return {
         "type": type(fact).__name__,
         **{name: plain_value(value) for name, value in values.items() if value is not None},

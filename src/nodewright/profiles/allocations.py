@@ -1,7 +1,6 @@
 """Validates and reads the allocations of a NodeProfile (`spec.allocations`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -91,30 +90,23 @@ class _Holder(msgspec.Struct, frozen=True):
         return any(init.name == self.container and not init.is_sidecar for init in inits)
 
 
-@dataclass(slots=True)
 class _AllocationCheck:
     """Checks allocations in order, and records the holder of each CPU and device."""
 
-    spec: NodeProfileSpec
-    pods: dict[str, Pod] = field(init=False)
-    cpus: CPUSet = field(init=False)
-    memory_types: dict[int, set[str]] = field(init=False)
-    """The memory types of each NUMA node."""
-    cpu_holders: list[tuple[_Holder, CPUSet]] = field(default_factory=list)
-    held_cpus: CPUSet = field(default_factory=CPUSet)
-    """The CPUs of all holders."""
-    device_holders: dict[tuple[str, str], list[_Holder]] = field(default_factory=dict)
-    containers: set[tuple[str, str]] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        topology = self.spec.machine_info.topology
-        self.pods = _by_reference(self.spec.pods)
+    def __init__(self, spec: NodeProfileSpec) -> None:
+        self.spec = spec
+        topology = spec.machine_info.topology
+        self.pods = _by_reference(spec.pods)
         self.cpus = CPUSet.from_possible_ids(
             cpu for node in topology for core in node.cores for cpu in core.thread_ids
         )
         self.memory_types = {
             node.node_id: {MEMORY, *(huge_pages_name(pages) for pages in node.hugepages)} for node in topology
         }
+        self.cpu_holders: list[tuple[_Holder, CPUSet]] = []
+        self.held_cpus = CPUSet()
+        self.device_holders: dict[tuple[str, str], list[_Holder]] = {}
+        self.containers: set[tuple[str, str]] = set()
 
     def faults(self, allocations: Sequence[ContainerAllocation]) -> Iterator[Fault]:
         """All faults of the allocations, in their order."""

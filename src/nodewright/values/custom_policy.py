@@ -1,23 +1,23 @@
 """Custom policies in place of the kubelet's, and the errors when they fail or break a rule."""
 
 import re
-from dataclasses import dataclass, field
 from typing import ClassVar
+
+import msgspec
 
 from nodewright.patterns import lazy_pattern
 
 _NAME = lazy_pattern(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CustomPolicy:
+class CustomPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """A custom policy and its name. Its kinds are defined beside what they decide.
 
     Errors: ValueError for a name that the kubelet uses, or that is invalid.
     """
 
     name: str
-    description: str = field(default="", compare=False)
+    description: str = ""
     """A one-line description."""
 
     kind: ClassVar[str]

@@ -111,11 +111,7 @@ def parse_float32(text: str) -> float:
     >>> parse_float32("33.3")
     33.29999923706055
     """
-    if _SPECIAL_FLOAT.fullmatch(text):
-        return float(text)
-    if _HEX_FLOAT.fullmatch(text) and len(text) <= _LONGEST_NUMBER and "__" not in text:
-        number = _hex(text)
-    elif _DECIMAL_FLOAT.fullmatch(text) and len(text) <= _LONGEST_NUMBER:
+    if _DECIMAL_FLOAT.fullmatch(text) and len(text) <= _LONGEST_NUMBER:
         number = float(text)
         # Rounding twice is wrong only if the first rounding ends halfway between two 32-bit floats.
         (bits,) = struct.unpack("<q", struct.pack("<d", number))
@@ -124,6 +120,10 @@ def parse_float32(text: str) -> float:
             if exact != rounded_once:
                 away = (exact > rounded_once) == (number > 0)
                 (number,) = struct.unpack("<d", struct.pack("<q", bits + (1 if away else -1)))
+    elif _SPECIAL_FLOAT.fullmatch(text):
+        return float(text)
+    elif _HEX_FLOAT.fullmatch(text) and len(text) <= _LONGEST_NUMBER and "__" not in text:
+        number = _hex(text)
     else:
         raise NumberError(f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
     rounded = float32(number)

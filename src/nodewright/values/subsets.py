@@ -9,7 +9,6 @@ The search does not enumerate all sets.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, combinations
 from typing import Protocol
 
@@ -206,11 +205,13 @@ NUMADistances = Mapping[int, Sequence[int]]
 DEFAULT_STEP_BUDGET = 20_000
 
 
-@dataclass(slots=True)
 class StepBudget:
     """The remaining steps of a search."""
 
-    remaining_steps: int = DEFAULT_STEP_BUDGET
+    __slots__ = ("remaining_steps",)
+
+    def __init__(self, remaining_steps: int = DEFAULT_STEP_BUDGET) -> None:
+        self.remaining_steps = remaining_steps
 
     @property
     def is_exhausted(self) -> bool:

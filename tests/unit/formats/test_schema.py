@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.formats.schema import checked, schema_faults
+from nodewright.formats.schema import KUBERNETES, NODEWRIGHT, checked, schema_faults, schema_type, table_lines
 from nodewright.kubernetes.node_profile import NodeProfileSpec
 
 
@@ -133,3 +133,19 @@ def test_a_document_without_nulls_is_known_as_one(spec: dict[str, Any], *, may_h
 def test_every_field_of_a_profile_can_be_read(field: str) -> None:
     (fault,) = schema_faults({"spec": {field: -1.5}}, "NodeProfile") or (None,)
     assert fault is None or "unknown field" not in fault.rule
+
+
+def test_every_type_of_the_tables_is_described_down_to_its_scalars() -> None:
+    described: set[str] = set()
+    waiting = [schema_type(name) for table in (KUBERNETES, NODEWRIGHT) for name in table_lines(table)]
+    seen = {id(schema) for schema in waiting}
+    assert len(waiting) > 200
+    while waiting:
+        schema = waiting.pop()
+        described.add(schema.kind)
+        assert not schema.required or set(schema.required) <= set(schema.fields or {})
+        for part in (schema.item, *(schema.fields or {}).values()):
+            if part is not None and id(part) not in seen:
+                seen.add(id(part))
+                waiting.append(part)
+    assert described >= {"", "list", "map", "str", "bool", "int32", "int64", "quantity", "time", "any"}

@@ -1,8 +1,10 @@
 """The CPU topology of a machine: cores, caches, sockets and NUMA nodes as bit masks."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from nodewright.hardware.machine_info import Core, MachineInfo
 from nodewright.reasons.cpu_start import (
@@ -40,8 +42,7 @@ class TopologyPart(NamedTuple):
 TopologyParts: TypeAlias = tuple[TopologyPart, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CPUTopology:
+class CPUTopology(msgspec.Struct, frozen=True, eq=False):
     """The machine's CPUs. The counts are the kubelet's and may differ from `cpu_info` on irregular machines.
 
     Follows: v1.36, cpumanager/topology/topology.go, CPUTopology and CPUDetails.
@@ -55,28 +56,29 @@ class CPUTopology:
     cpu_info: tuple[CPUInfo, ...]
     """One entry per CPU, ascending."""
 
-    cpus: CPUSet = field(init=False, compare=False, repr=False)
-    in_core: Mapping[int, Mask] = field(init=False, compare=False, repr=False)
-    in_socket: Mapping[int, Mask] = field(init=False, compare=False, repr=False)
-    in_numa: Mapping[int, Mask] = field(init=False, compare=False, repr=False)
-    in_uncore_cache: Mapping[int, Mask] = field(init=False, compare=False, repr=False)
-    sockets: TopologyParts = field(init=False, compare=False, repr=False)
-    numa_nodes: TopologyParts = field(init=False, compare=False, repr=False)
-    sockets_in_numa: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
-    numa_in_socket: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
-    cores_in_socket: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
-    cores_in_numa: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
-    cores_in_uncore_cache: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
-    uncore_caches_in_numa: Mapping[int, TopologyParts] = field(init=False, compare=False, repr=False)
-    numa_ids: NUMASet = field(init=False, compare=False, repr=False)
+    # Derived from these, whatever is passed.
+    cpus: CPUSet = CPUSet()
+    in_core: Mapping[int, Mask] = {}
+    in_socket: Mapping[int, Mask] = {}
+    in_numa: Mapping[int, Mask] = {}
+    in_uncore_cache: Mapping[int, Mask] = {}
+    sockets: TopologyParts = ()
+    numa_nodes: TopologyParts = ()
+    sockets_in_numa: Mapping[int, TopologyParts] = {}
+    numa_in_socket: Mapping[int, TopologyParts] = {}
+    cores_in_socket: Mapping[int, TopologyParts] = {}
+    cores_in_numa: Mapping[int, TopologyParts] = {}
+    cores_in_uncore_cache: Mapping[int, TopologyParts] = {}
+    uncore_caches_in_numa: Mapping[int, TopologyParts] = {}
+    numa_ids: NUMASet = NUMASet()
     """The NUMA nodes that have CPUs."""
-    cpus_by_numa: tuple[tuple[int, Mask], ...] = field(init=False, compare=False, repr=False)
+    cpus_by_numa: tuple[tuple[int, Mask], ...] = ()
     """Each of these NUMA nodes, as a set of one, and its CPUs, by number."""
-    smallest_core: int = field(init=False, compare=False, repr=False)
+    smallest_core: int = 0
     """CPUs of the smallest core, as of the smallest socket and NUMA node: with fewer missing, none is taken whole."""
-    smallest_socket: int = field(init=False, compare=False, repr=False)
-    smallest_numa_node: int = field(init=False, compare=False, repr=False)
-    numa_sizes: tuple[int, ...] = field(init=False, compare=False, repr=False)
+    smallest_socket: int = 0
+    smallest_numa_node: int = 0
+    numa_sizes: tuple[int, ...] = ()
     """The number of CPUs of each NUMA node, descending."""
 
     def __post_init__(self) -> None:
@@ -108,7 +110,24 @@ class CPUTopology:
             "numa_sizes": tuple(sorted(map(int.bit_count, numa.values()), reverse=True)),
         }
         for name, value in derived.items():
-            object.__setattr__(self, name, value)
+            force_setattr(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return self._described() == other._described() if isinstance(other, CPUTopology) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._described())
+
+    def _described(self) -> tuple[object, ...]:
+        """What the rest is derived from."""
+        counts = (
+            self.num_cpus,
+            self.num_cores,
+            self.num_sockets,
+            self.num_numa_nodes,
+            self.num_uncore_caches,
+        )
+        return (*counts, self.cpu_info)
 
     @property
     def cpus_per_core(self) -> int:

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import msgspec
@@ -40,8 +39,7 @@ class PickRefusal(msgspec.Struct, frozen=True):
 PickFunction: TypeAlias = Callable[[PickRequest], CPUSet | PickRefusal]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUPicker(CustomPolicy):
+class CPUPicker(CustomPolicy, frozen=True, kw_only=True):
     """A named function that picks CPUs instead of the kubelet."""
 
     pick: PickFunction

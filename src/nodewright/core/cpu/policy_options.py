@@ -1,8 +1,7 @@
 """The options of the static policy: one table of names, stages and exclusions, and how they are read."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -69,13 +68,7 @@ class PolicyOption(msgspec.Struct, frozen=True, kw_only=True):
     """Options that cannot be on at the same time."""
 
 
-def _option(name: str, *, excludes: tuple[str, ...] = ()) -> bool:
-    """A field of `CPUOptions`: off by default, with its row of the options table."""
-    return field(default=False, metadata={"option": PolicyOption(name=name, excludes=excludes)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CPUOptions:
+class CPUOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the static policy that are on.
 
     This is the table of all options: name and exclusions are declared at each field, and `POLICY_OPTIONS` is derived
@@ -84,22 +77,27 @@ class CPUOptions:
     Follows: v1.36, cpumanager/policy_options.go, StaticPolicyOptions, alphaOptions, betaOptions, stableOptions.
     """
 
-    full_pcpus_only: bool = _option("full-pcpus-only", excludes=("distribute-cpus-across-cores",))
+    full_pcpus_only: Annotated[
+        bool, PolicyOption(name="full-pcpus-only", excludes=("distribute-cpus-across-cores",))
+    ] = False
     """Allocate whole cores only."""
-    distribute_across_numa: bool = _option(
-        "distribute-cpus-across-numa", excludes=("distribute-cpus-across-cores",)
-    )
+    distribute_across_numa: Annotated[
+        bool, PolicyOption(name="distribute-cpus-across-numa", excludes=("distribute-cpus-across-cores",))
+    ] = False
     """Allocate equal shares from several NUMA nodes where one does not suffice."""
-    align_by_socket: bool = _option("align-by-socket")
+    align_by_socket: Annotated[bool, PolicyOption(name="align-by-socket")] = False
     """Count NUMA nodes of one socket as aligned."""
-    distribute_across_cores: bool = _option("distribute-cpus-across-cores")
+    distribute_across_cores: Annotated[bool, PolicyOption(name="distribute-cpus-across-cores")] = False
     """Allocate CPUs of different cores rather than whole cores."""
-    strict_reservation: bool = _option("strict-cpu-reservation")
+    strict_reservation: Annotated[bool, PolicyOption(name="strict-cpu-reservation")] = False
     """Exclude the reserved CPUs from the shared pool, too."""
-    prefer_uncore_cache: bool = _option(
-        "prefer-align-cpus-by-uncorecache",
-        excludes=("distribute-cpus-across-cores", "distribute-cpus-across-numa"),
-    )
+    prefer_uncore_cache: Annotated[
+        bool,
+        PolicyOption(
+            name="prefer-align-cpus-by-uncorecache",
+            excludes=("distribute-cpus-across-cores", "distribute-cpus-across-numa"),
+        ),
+    ] = False
     """Allocate CPUs that share a last-level cache where possible."""
 
     @classmethod
@@ -113,7 +111,7 @@ class CPUOptions:
 
 
 _OPTION_BY_FIELD: Mapping[str, PolicyOption] = {
-    row.name: row.metadata["option"] for row in fields(CPUOptions)
+    name: row.__metadata__[0] for name, row in CPUOptions.__annotations__.items()
 }
 POLICY_OPTIONS: Mapping[str, PolicyOption] = {option.name: option for option in _OPTION_BY_FIELD.values()}
 """All options of the static policy by name."""

@@ -4,7 +4,6 @@ The next measurement depends on the distance to each threshold and on how fast i
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import msgspec
@@ -79,8 +78,7 @@ IntervalFunction: TypeAlias = Callable[[Sequence[Headroom], int | None], int]
 time until a grace period ends; None: none is running."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionPolicy(CustomPolicy):
+class EvictionPolicy(CustomPolicy, frozen=True, kw_only=True):
     """When to measure, and what counts as available. The choice of pods is the same for all: see `synchronize`.
 
     >>> EvictionPolicy(name="lazy", interval_function=lambda headrooms, due_in_ns: 60 * SECOND_NS).interval_ns(())

@@ -6,7 +6,6 @@ policies and a scope.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import msgspec
@@ -109,8 +108,7 @@ HintMerger: TypeAlias = Callable[[MergeRequest], MergeResult]
 PolicyChooser: TypeAlias = Callable[[Pod, PolicyChoice], PolicyChoice | Rejection]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyPolicy(CustomPolicy):
+class TopologyPolicy(CustomPolicy, frozen=True, kw_only=True):
     """A custom topology policy, with one of the two functions."""
 
     merge_hints: HintMerger | None = None

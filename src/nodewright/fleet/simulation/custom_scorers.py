@@ -1,7 +1,6 @@
 """Custom node scores, which replace the scheduler's scores for resources."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from nodewright.fleet.simulation.cluster_view import NodeSlot
@@ -58,8 +57,7 @@ class CandidateNode:
         return self._slot.cpus_free_by_numa()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeScorer(CustomPolicy):
+class NodeScorer(CustomPolicy, frozen=True, kw_only=True):
     """A named score from 0 to 100; it must depend on the candidate only."""
 
     score: Callable[[CandidateNode], int]
