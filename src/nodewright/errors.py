@@ -1,6 +1,5 @@
 """The errors that are raised: faults of an input, and failures of operations on the host."""
 
-import json
 from collections.abc import Sequence
 
 import msgspec
@@ -28,10 +27,16 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         has_value = self.value is not None
-        value = shortened(json.dumps(self.value, ensure_ascii=False, default=str)) if has_value else ""
+        value = shortened(_json_text(self.value)) if has_value else ""
         error = self.error or ("Invalid value" if has_value else "")
         parts = (self.source, self.path, error, value, self.rule)
         return printable(": ".join(shortened(part, _MAX_PART_LENGTH) for part in parts if part))
+
+
+def _json_text(value: object) -> str:
+    import json  # noqa: PLC0415 - start-up time
+
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 _MAX_VALUE_LENGTH = 400

@@ -1,6 +1,5 @@
 """Parses JSON as the API machinery does: several values in a text, whole numbers as integers, no duplicate keys."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -34,13 +33,15 @@ def json_documents(text: str, source: str) -> list[YAMLDocument]:
     value = quick_json_value(text.encode("utf-8", "surrogatepass"))
     if value is not msgspec.UNSET:
         return [YAMLDocument(value, 1, text.count("\n", 0, end) + 1)]
+    from json import JSONDecodeError  # noqa: PLC0415 - start-up time
+
     decoder = JSONValueDecoder()
     documents: list[YAMLDocument] = []
     while end < len(text):
         line = text.count("\n", 0, end) + 1
         try:
             value, end = decoder.decode(text, end)
-        except json.JSONDecodeError as error:
+        except JSONDecodeError as error:
             position = f"{source}:{error.lineno}:{error.colno}"
             raise NotJSONError(Fault(rule=f"not valid JSON: {error.msg}", source=position)) from None
         except _NotFiniteError as error:
@@ -79,9 +80,11 @@ class JSONValueDecoder:
     """Decodes values of a text, one after the other, and collects the keys that are given twice."""
 
     def __init__(self, max_depth: int = MAX_DEPTH) -> None:
+        from json import JSONDecoder  # noqa: PLC0415 - start-up time
+
         self.duplicate_keys: list[str] = []
         self._max_depth = max_depth
-        self._scan = json.JSONDecoder(
+        self._scan = JSONDecoder(
             object_pairs_hook=self._members, parse_float=_number, parse_constant=_reject_constant
         ).raw_decode
 

@@ -4,7 +4,6 @@ Strings stay what they are, also names with control characters, so that programs
 that are not printable are written as escapes of the format (kubectl leaves DEL, C1 and bidirectional controls raw).
 """
 
-import json
 import sys
 from enum import StrEnum
 from types import MappingProxyType
@@ -102,6 +101,8 @@ def fact_field_name(name: str) -> str:
 
 def as_json(value: Any) -> str:
     """The value as indented JSON with a newline at the end."""
+    import json  # noqa: PLC0415 - start-up time
+
     return printable_json(json.dumps(plain_value(value), indent=2, ensure_ascii=False)) + "\n"
 
 

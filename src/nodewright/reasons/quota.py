@@ -3,7 +3,6 @@
 Follows: v1.36, apiserver/pkg/admission/plugin/resourcequota/controller.go, CheckRequest.
 """
 
-import json
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import TypeAlias, assert_never
@@ -229,6 +228,8 @@ def _fault_message(term: ScopeTerm, fault: SelectorFault, *, as_json: bool) -> s
 def _list_text(values: tuple[str, ...] | None, *, as_json: bool) -> str:
     """A list as a field error prints it; a missing one is null."""
     if as_json:
+        import json  # noqa: PLC0415 - start-up time
+
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     return "[]string(nil)" if values is None else f"[]string{{{', '.join(map(quoted, values))}}}"
 

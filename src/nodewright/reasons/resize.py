@@ -4,7 +4,6 @@ Follows: v1.36, pkg/kubelet/allocation/handlers.go; plugin/pkg/admission/podresi
     plugin/pkg/admission/nodedeclaredfeatures/admission.go; apimachinery/pkg/util/validation/field/errors.go.
 """
 
-import json
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -163,6 +162,8 @@ class ResizeOfField(msgspec.Struct, frozen=True, kw_only=True):
 
     def message(self) -> str:
         """The API server's error."""
+        import json  # noqa: PLC0415 - start-up time
+
         value = "" if self.value is None else f": {json.dumps(self.value, ensure_ascii=False)}"
         return f"{self.path}: {self.error}{value}{f': {self.rule}' if self.rule else ''}"
 

@@ -1,6 +1,5 @@
 """A violation of one of the API server's validation rules, and the validation of metadata."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
@@ -56,6 +55,8 @@ def violation_fault(violation: Violation) -> Fault:
     """
     error, value = str(violation.type), violation.value
     if isinstance(value, tuple | list | dict):  # as Go prints it; an absent list is null
+        import json  # noqa: PLC0415 - start-up time
+
         json_text = json.dumps(
             value or None if isinstance(value, tuple) else value, ensure_ascii=False, separators=(",", ":")
         )
