@@ -1,8 +1,8 @@
 """Options that several commands share."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -14,9 +14,22 @@ from nodewright.output.terminal import set_colour_mode
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
-SOCKET = click.Path(path_type=Path)
+
+class PathType(click.Path):
+    """The type of options that name a file or directory. pathlib, which takes long to import, is imported for one."""
+
+    def coerce_path_result(self, value: "str | os.PathLike[str]") -> Any:
+        """The path that was given: a pathlib.Path unless another `path_type` was wanted."""
+        if self.type is not None:
+            return super().coerce_path_result(value)
+        from pathlib import Path  # noqa: PLC0415 - start-up time
+
+        return Path(os.fsdecode(value))
+
+
+FILE = PathType(exists=True, dir_okay=False)
+DIRECTORY = PathType(exists=True, file_okay=False)
+SOCKET = PathType()
 
 
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,15 +77,15 @@ class NodeQuery(msgspec.Struct, frozen=True, kw_only=True):
         return (*files, *(name for name in named if name is not None))
 
 
-class OutputFile(click.Path):
+class OutputFile(PathType):
     """The type of options whose file is written."""
 
-    def __init__(self, path_type: type = Path, *, allow_dash: bool = False) -> None:
+    def __init__(self, path_type: type | None = None, *, allow_dash: bool = False) -> None:
         super().__init__(dir_okay=False, path_type=path_type, allow_dash=allow_dash)
 
 
 def output_file_option(
-    *names: str, path_type: type = Path, allow_dash: bool = False, **attributes: Any
+    *names: str, path_type: type | None = None, allow_dash: bool = False, **attributes: Any
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """An option that names a file to write, which is compared with all other files of the command.
 
@@ -286,7 +299,7 @@ def kubelet_root_option(
 ) -> Callable[[Command], Command]:
     """The option --kubelet-root."""
     names = ("--kubelet-root", *((alias,) if alias else ()), "kubelet_root")
-    kind = click.Path(exists=must_exist, file_okay=False, path_type=Path)
+    kind = PathType(exists=must_exist, file_okay=False)
     return click.option(*names, type=kind, metavar="DIR", help=description)
 
 

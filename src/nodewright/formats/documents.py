@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nodewright.errors import Fault, InputError, shortened
@@ -177,7 +176,7 @@ def named_files(filenames: Sequence[str], *, recursive: bool = False) -> list[st
         if name == STDIN or is_url(name) or provided_content(name) is not None:
             paths.append(name)
         elif is_directory(name):
-            manifests = _manifests_in(Path(name), recursive=recursive)
+            manifests = _manifests_in(name, recursive=recursive)
             paths.extend(manifests)
             if not manifests:
                 faults.append(Fault(rule=f"no files that end in one of {' '.join(SUFFIXES)}", source=name))
@@ -217,19 +216,24 @@ def patch_files(paths: Iterable[str]) -> frozenset[str]:
     The fields are patches, patchesStrategicMerge and patchesJson6902. A kustomization that cannot be read names none.
     """
     paths_by_name = {os.path.normpath(path): path for path in paths}
-    patches: list[Path] = []
-    for path in map(Path, paths_by_name.values()):
-        if path.name not in _KUSTOMIZATIONS:
+    patches: list[str] = []
+    for path in paths_by_name.values():
+        folder, name = os.path.split(path)
+        if name not in _KUSTOMIZATIONS:
             continue
         try:
-            documents = parse_documents(read_regular_file(str(path)), str(path))
+            documents = parse_documents(read_regular_file(path), path)
         except (InputError, OSError):
             continue
         for document in documents:
             value = document.value if isinstance(document.value, dict) else {}
             entries = [entry for field in _PATCH_FIELDS for entry in _entries(value.get(field))]
             names = [entry.get("path") if isinstance(entry, dict) else entry for entry in entries]
-            patches += [path.parent / name for name in names if isinstance(name, str) and "\n" not in name]
+            patches += [
+                os.path.join(folder, name)  # noqa: PTH118 - pathlib takes long to import
+                for name in names
+                if isinstance(name, str) and "\n" not in name
+            ]
     return frozenset(paths_by_name[path] for path in map(os.path.normpath, patches) if path in paths_by_name)
 
 
@@ -256,7 +260,7 @@ def read_file(path: str, *, max_bytes: int = MAX_YAML_BYTES, is_found: bool = Fa
                 return InputFile(source, _content(response, source, max_bytes))
         if is_found:
             return InputFile(source, _content(io.BytesIO(read_regular_file(path)), source, max_bytes))
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
             return InputFile(source, _content(file, source, max_bytes))
     except OSError as error:
         rule = f"cannot be read: {error.strerror or getattr(error, 'reason', None) or error}"
@@ -304,8 +308,10 @@ def starts_as_json(content: bytes) -> bool:
     return content[:LARGE_BYTES].translate(None, _BYTES_BEFORE_JSON)[:1] == b"{"
 
 
-def _manifests_in(directory: Path, *, recursive: bool) -> list[str]:
-    paths = directory.rglob("*") if recursive else directory.iterdir()
+def _manifests_in(directory: str, *, recursive: bool) -> list[str]:
+    from pathlib import Path  # noqa: PLC0415 - start-up time
+
+    paths = Path(directory).rglob("*") if recursive else Path(directory).iterdir()
     try:
         return sorted(str(path) for path in paths if path.suffix in SUFFIXES and path.is_file())
     except OSError as error:

@@ -7,8 +7,10 @@ import errno
 import io
 import os
 import stat
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # A FIFO is not waited for, and a terminal does not become ours; other systems than Linux have not all of these.
 _NEVER_WAITING = 0
@@ -40,7 +42,7 @@ class FileRefusedError(OSError):
         super().__init__(number, rule, path)
 
 
-def read_regular_file(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+def read_regular_file(path: "str | Path", max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The content of a regular file, which has at most so many bytes.
 
     Errors: OSError as `open`, also for paths that cannot exist; FileRefusedError.
@@ -67,12 +69,12 @@ def open_regular(path: str, flags: int = os.O_RDONLY) -> int:
     raise FileRefusedError(errno.EINVAL, "is not a regular file", path)
 
 
-def is_there(path: str | Path) -> bool:
+def is_there(path: "str | Path") -> bool:
     """Whether there is a file or directory of this name; False for names that none can have."""
     return os.path.exists(path)  # noqa: PTH110 - Path.exists raises for names that are too long
 
 
-def is_directory(path: str | Path) -> bool:
+def is_directory(path: "str | Path") -> bool:
     """Whether there is a directory of this name; False for names that none can have."""
     return os.path.isdir(path)  # noqa: PTH112 - as above
 

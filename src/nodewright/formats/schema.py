@@ -1,7 +1,7 @@
 """Checks the fields and types of a document against a schema, and reports all faults at once."""
 
 import copy
-import pathlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
@@ -405,8 +405,10 @@ class _SchemaTables:
 
 def table_lines(name: str) -> dict[str, str]:
     """The names and fields of the types in a table, as its file has them."""
-    # importlib.resources takes long to import.
-    text = pathlib.Path(__file__).with_name("data").joinpath(f"fields/{name}.txt").read_text("utf-8")
+    # importlib.resources and pathlib take long to import.
+    path = os.path.join(os.path.dirname(__file__), "data", "fields", f"{name}.txt")  # noqa: PTH118, PTH120
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123
+        text = file.read()
     lines = "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))
     entries = (line.partition(": ") for line in re.sub(r"\n\s+", " ", lines).splitlines())
     return {name: fields for name, _, fields in entries}

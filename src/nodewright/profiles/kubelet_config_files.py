@@ -1,8 +1,7 @@
 """Loads the kubelet's configuration from a file with drop-ins, or from a part of another document."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +18,9 @@ from nodewright.releases.release_table import NEWEST, ReleaseTable
 from nodewright.values.duration import Duration
 from nodewright.values.golang import quoted
 from nodewright.values.quantity import Quantity
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DROP_IN_SUFFIX = ".conf"
 _SCHEME = "pkg/kubelet/apis/config/scheme/scheme.go:33"
@@ -44,7 +46,10 @@ class ConfigHost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_kubelet_config(
-    file: str | Path | None = None, *, config_dir: str | Path | None = None, host: ConfigHost | None = None
+    file: "str | Path | None" = None,
+    *,
+    config_dir: "str | Path | None" = None,
+    host: ConfigHost | None = None,
 ) -> LoadedConfig:
     """The configuration in the file, merged with the drop-ins of the directory.
 
@@ -59,13 +64,13 @@ def load_kubelet_config(
     host = host or ConfigHost()
     if config_dir is None and file is not None:
         try:
-            return _loaded(_read_file(Path(file), warnings, host.release), str(file), host, warnings)
+            return _loaded(_read_file(str(file), warnings, host.release), str(file), host, warnings)
         except InputError as error:
             raise _located(error, str(file)) from None
-    config = KubeletConfiguration() if file is None else _read_file(Path(file), warnings, host.release)
+    config = KubeletConfiguration() if file is None else _read_file(str(file), warnings, host.release)
     if config_dir is not None:
         base = _to_document(config, host.release, with_eviction=file is not None)
-        merged, sources = _with_drop_ins(base, Path(config_dir), warnings)
+        merged, sources = _with_drop_ins(base, config_dir, warnings)
         config = _checked(_decoded(merged, host.release), sources, warnings, host.release)
     return _loaded(config, str(file or config_dir or ""), host, warnings)
 
@@ -98,7 +103,7 @@ def kubelet_config_from(
     return _loaded(_checked(decoded, source, warnings, host.release), source, host, warnings)
 
 
-def config_document(file: str | Path | None, *, config_dir: str | Path | None = None) -> dict[str, Any]:
+def config_document(file: "str | Path | None", *, config_dir: "str | Path | None" = None) -> dict[str, Any]:
     """The configuration as written in the file and its drop-ins, e.g. for a NodeProfile.
 
     With drop-ins it is complete, because the kubelet merges them into its defaults.
@@ -106,12 +111,12 @@ def config_document(file: str | Path | None, *, config_dir: str | Path | None = 
     Errors: InputError if it cannot be read.
     """
     if config_dir is not None:
-        config = KubeletConfiguration() if file is None else _read_file(Path(file), [], NEWEST)
+        config = KubeletConfiguration() if file is None else _read_file(str(file), [], NEWEST)
         base = _to_document(config, NEWEST, with_eviction=file is not None)
-        return _with_drop_ins(base, Path(config_dir), [])[0]
+        return _with_drop_ins(base, config_dir, [])[0]
     if file is None:
         return {}
-    document = _document_in(Path(file), [])
+    document = _document_in(str(file), [])
     if not isinstance(document, dict) or not document.get("kind"):
         decode_kubelet_config(document, str(file))
     assert isinstance(document, dict), "another document is no KubeletConfiguration"
@@ -174,18 +179,18 @@ def _kind_error(document: Any) -> tuple[str, str]:
     return "", ""
 
 
-def _read_file(file: Path, warnings: list[str], release: ReleaseTable) -> KubeletConfiguration:
+def _read_file(file: str, warnings: list[str], release: ReleaseTable) -> KubeletConfiguration:
     document = _document_in(file, warnings)
-    config = _checked(decode_kubelet_config(document, str(file), release), str(file), warnings, release)
+    config = _checked(decode_kubelet_config(document, file, release), file, warnings, release)
     return _with_absolute_paths(config, file)
 
 
-def _document_in(file: Path, warnings: list[str], *, is_found: bool = False) -> Any:
+def _document_in(file: str, warnings: list[str], *, is_found: bool = False) -> Any:
     """The first document of a file; the kubelet ignores the others."""
-    content = read_file(str(file), is_found=is_found).content
+    content = read_file(file, is_found=is_found).content
     if not content:
-        raise InputError([Fault(rule=f"kubelet config file {quoted(str(file))} was empty", source=str(file))])
-    documents = parse_documents(content, str(file))
+        raise InputError([Fault(rule=f"kubelet config file {quoted(file)} was empty", source=file)])
+    documents = parse_documents(content, file)
     if len(documents) > 1:
         warnings.append(f"{file}: only the first of {len(documents)} documents counts")
     return documents[0].value if documents else None
@@ -261,15 +266,17 @@ _PATH_FIELDS = (
 )
 
 
-def _with_absolute_paths(config: KubeletConfiguration, file: Path) -> KubeletConfiguration:
+def _with_absolute_paths(config: KubeletConfiguration, file: str) -> KubeletConfiguration:
     """The configuration with relative paths resolved against the file's directory."""
-    root = file.absolute().parent
-    changes = {
-        name: str(root / path)
-        for name in _PATH_FIELDS
-        if (path := getattr(config, name)) and not path.startswith("/")
+    relative = {
+        name: path for name in _PATH_FIELDS if (path := getattr(config, name)) and not path.startswith("/")
     }
-    return msgspec.structs.replace(config, **changes)
+    if not relative:
+        return config
+    from pathlib import Path  # noqa: PLC0415 - start-up time
+
+    root = Path(file).absolute().parent
+    return msgspec.structs.replace(config, **{name: str(root / path) for name, path in relative.items()})
 
 
 def _to_document(
@@ -297,8 +304,13 @@ def _without_nones(document: Any) -> Any:
     return document
 
 
-def _with_drop_ins(base: dict[str, Any], directory: Path, warnings: list[str]) -> tuple[dict[str, Any], str]:
+def _with_drop_ins(
+    base: dict[str, Any], config_dir: "str | Path", warnings: list[str]
+) -> tuple[dict[str, Any], str]:
     """The document after all drop-ins in the order of their names, and the names of those files."""
+    from pathlib import Path  # noqa: PLC0415 - start-up time
+
+    directory = Path(config_dir)
     if not directory.is_dir():
         raise InputError([Fault(rule="no such directory", source=str(directory))])
     merged: Any = base
@@ -314,7 +326,7 @@ def _with_drop_ins(base: dict[str, Any], directory: Path, warnings: list[str]) -
     return merged, " + ".join(used) or str(directory)
 
 
-def _files_below(directory: Path) -> list[Path]:
+def _files_below(directory: "Path") -> "list[Path]":
     """All files of a directory and its subdirectories, each directory sorted by name."""
     files: list[Path] = []
     try:
@@ -327,8 +339,8 @@ def _files_below(directory: Path) -> list[Path]:
     return files
 
 
-def _drop_in(path: Path, warnings: list[str]) -> dict[str, Any]:
-    document = _document_in(path, warnings, is_found=True)
+def _drop_in(path: "Path", warnings: list[str]) -> dict[str, Any]:
+    document = _document_in(str(path), warnings, is_found=True)
     prefix = f"failed to load kubelet dropin file, path: {path}"
     if not isinstance(document, dict) or not document.get("kind"):
         rule = f"{prefix}, error: failed to load drop-in kubelet config file {path}, error Object 'Kind' is missing"

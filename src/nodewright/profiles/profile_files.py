@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,6 +23,9 @@ from nodewright.profiles.kubelet_config_files import ConfigHost, kubelet_config_
 from nodewright.profiles.machine.cadvisor import contradictions
 from nodewright.releases.release import release_table
 from nodewright.values.idset import NUMASet
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _DEFECTS = ("follow", "avoid")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -104,7 +106,7 @@ def _unsupported(path: str, value: str, supported: Collection[str]) -> Iterator[
 KIND = "NodeProfile"
 
 
-def load_profile(path: str | Path) -> NodeProfile:
+def load_profile(path: "str | Path") -> NodeProfile:
     """The node that the file describes.
 
     Errors: InputError with all faults of the file.

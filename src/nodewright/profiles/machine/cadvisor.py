@@ -1,7 +1,6 @@
 """Reads cAdvisor's MachineInfo (`/api/v1.3/machine`, or a kubelet's `/spec/`), and checks it for contradictions."""
 
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -10,6 +9,9 @@ from nodewright.formats.decode import decode
 from nodewright.formats.documents import parse_documents, read_file
 from nodewright.hardware.machine_faults import MachineFault, machine_faults
 from nodewright.hardware.machine_info import MachineInfo
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FIELD = "spec.machineInfo"
 
@@ -34,7 +36,7 @@ WithSwap: TypeAlias = tuple[MachineInfo, int | None]
 """A machine, and its swap in bytes; None: not known."""
 
 
-def read_machine_info(path: str | Path) -> WithSwap:
+def read_machine_info(path: "str | Path") -> WithSwap:
     """The machine that a file with cAdvisor's MachineInfo (JSON) describes.
 
     Errors: InputError with the first field of a wrong type, or with all contradictions.
