@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodewright.api_server.charges import ChargeCache, NamespacePolicy, ObjectCharge, counted_kind
 from nodewright.api_server.expansion import ExpansionOptions, ExpansionPlan, ManifestExpander, PlannedObject
-from nodewright.api_server.pod_creation import ObjectRejection
+from nodewright.api_server.rejections import ObjectRejection
 from nodewright.core.limit_ranger import DefaultedByLimitRange
 from nodewright.core.quota.quota_admission import (
     BeyondQuota,

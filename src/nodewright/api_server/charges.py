@@ -12,10 +12,10 @@ from nodewright.api_server.pod_creation import (
     PODS,
     ClusterObjects,
     LimitRangeViolation,
-    ObjectRejection,
     PodCreation,
     created_pod,
 )
+from nodewright.api_server.rejections import ObjectRejection
 from nodewright.core.admission_plugins import PluginRefusal
 from nodewright.core.limit_ranger import (
     DefaultedByLimitRange,

@@ -23,17 +23,14 @@ from nodewright.core.limit_ranger import (
     with_limit_range_defaults,
 )
 from nodewright.core.validation.pod_spec import pod_violations
-from nodewright.core.validation.violation import Violation, violation_fault
+from nodewright.core.validation.violation import Violation
 from nodewright.kubernetes.api_request import GroupResource
 from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
 from nodewright.kubernetes.namespace_objects import LimitRange
-from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
+from nodewright.kubernetes.objects import Container, Pod
 from nodewright.node.node_state import pod_as_stored
-from nodewright.reasons.api_errors import aggregate_error, forbidden_error
-from nodewright.reasons.limit_ranges import LimitReason, limit_range_error
-from nodewright.reasons.quota import QuotaReason, quota_error
+from nodewright.reasons.limit_ranges import LimitReason
 from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
-from nodewright.values.golang import quoted
 
 PODS = GroupResource("pods")
 PRIORITY_CLASS_FIELD, RUNTIME_CLASS_FIELD = "spec.priorityClassName", "spec.runtimeClassName"
@@ -54,8 +51,6 @@ class LimitRangeViolation(msgspec.Struct, frozen=True, kw_only=True):
 
 PodRefusal: TypeAlias = InvalidPod | PluginRefusal | LimitRangeViolation
 """Why the API server refuses a pod, whatever is in use in its namespace."""
-ObjectRejection: TypeAlias = PodRefusal | QuotaReason
-"""Why the API server refuses an object."""
 
 
 class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,22 +204,3 @@ def unknown_class_fields(warnings: tuple[DefaultingWarning, ...]) -> Iterator[tu
                 yield RUNTIME_CLASS_FIELD, f'no RuntimeClass with name "{name}" is known'
             case _:
                 continue
-
-
-def rejection_error(resource: GroupResource, meta: ObjectMeta, because: ObjectRejection) -> str:
-    """The API server's error for an object that it refuses.
-
-    Follows: v1.36, apimachinery/pkg/api/errors/errors.go, NewInvalid; apiserver/pkg/admission/errors.go, NewForbidden.
-    """
-    match because:
-        case InvalidPod(violations=violations):
-            errors = aggregate_error(str(violation_fault(violation)) for violation in violations)
-            return f"Pod {quoted(meta.name)} is invalid: {errors}"
-        case LimitRangeViolation(because=reasons):
-            return forbidden_error(resource, meta, limit_range_error(reasons))
-        case PluginRefusal(error=error, is_internal=is_internal):
-            if is_internal:
-                return error
-            return forbidden_error(resource, meta, error)
-        case reason:
-            return quota_error(resource, meta, reason)

@@ -11,7 +11,6 @@ from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.core.validation.violation import Violation
 from nodewright.errors import Fault, InputError
 from nodewright.formats.alike_pods import AlikePods, CheckedPod
-from nodewright.formats.class_objects import priority_class_violations, runtime_class_violations
 from nodewright.formats.controllers import POD_KIND, POD_TEMPLATES, controller_violations, derived_uid
 from nodewright.formats.decode import decode
 from nodewright.formats.documents import (
@@ -349,11 +348,15 @@ class ManifestLoader(msgspec.Struct, eq=False):
             priority_class = decode(value, PriorityClass)
             self.priority_classes.append(priority_class)
             self._add_object_in_order(value, location, priority_class)
+            from nodewright.formats.class_objects import priority_class_violations  # noqa: PLC0415 - start-up time
+
             return priority_class_violations(priority_class)
         if (version, kind) == _RUNTIME_CLASS:
             runtime_class = decode(value, RuntimeClass)
             self.runtime_classes.append(runtime_class)
             self._add_object_in_order(value, location, runtime_class)
+            from nodewright.formats.class_objects import runtime_class_violations  # noqa: PLC0415 - start-up time
+
             return runtime_class_violations(runtime_class)
         submission = submitted_controller(value, self.namespace, location, may_have_nulls=may_have_nulls)
         self._add_workload(value, location, submission.read)

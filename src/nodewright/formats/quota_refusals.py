@@ -11,8 +11,8 @@ from nodewright.api_server.expansion import ExpansionOptions
 from nodewright.api_server.pod_creation import (
     PODS,
     PodCreation,
-    rejection_error,
 )
+from nodewright.api_server.rejections import rejection_error
 from nodewright.formats.api_objects import LoadedObject, RESTMapper, with_namespace
 from nodewright.formats.controllers import applied_object, controller_of, ephemeral_claims
 from nodewright.formats.workloads import Workload, api_server_refusal

@@ -15,7 +15,6 @@ from nodewright.api_server.pod_creation import (
     PodCreation,
     PodRefusal,
     created_pod,
-    rejection_error,
     unknown_class_fields,
 )
 from nodewright.core.admission_plugins import (
@@ -173,6 +172,8 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
     workload, because = read.workload, creation.refusal
     refusal = None
     if because is not None:
+        from nodewright.api_server.rejections import rejection_error  # noqa: PLC0415 - start-up time
+
         error = rejection_error(PODS, creation.defaulted.metadata, because)
         refusal = api_server_refusal(workload, error, _status(because))
     return replace(

@@ -7,7 +7,7 @@ import msgspec
 
 from nodewright.api_server.apply import ApplyOutcome, ApplyResult, RefusedObject
 from nodewright.api_server.charges import NamespacePolicy
-from nodewright.api_server.pod_creation import ObjectRejection, rejection_error
+from nodewright.api_server.rejections import ObjectRejection, rejection_error
 from nodewright.core.limit_ranger import FilledIn
 from nodewright.core.requests.effective_resources import ResourceField
 from nodewright.core.requests.resource_breakdown import ResourceDerivation, resource_derivations
