@@ -61,8 +61,10 @@ def a_process_in_a_group_is_in_its_ancestors(bench: CgroupsBench) -> None:
     inside, outside = bench.enter(b), bench.enter(other)
     assert bench.cgroups.processes(a) == bench.cgroups.processes(b) == (inside,)
     assert bench.cgroups.processes(bench.root) == tuple(sorted((inside, outside)))
+    assert bench.cgroups.has_processes(a)
     bench.cgroups.kill(a)
     assert bench.cgroups.processes(a) == ()
+    assert not bench.cgroups.has_processes(a)
     assert bench.cgroups.processes(other) == (outside,)
 
 
@@ -90,6 +92,7 @@ def a_missing_group_is_empty_and_removed(bench: CgroupsBench) -> None:
     assert bench.cgroups.read_files(path, ("memory.max",)) is None
     assert bench.cgroups.children(path) == ()
     assert bench.cgroups.processes(path) == ()
+    assert not bench.cgroups.has_processes(path)
     bench.cgroups.kill(path)
     bench.cgroups.remove(path)
 

@@ -16,8 +16,9 @@ from nodewright.admit.admission_report import AdmissionEntry
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.api.browser_auth import BrowserAuth, PageAddress, serve_local_pages
-from nodewright.api.dashboard.agent_view import AdmissionPlan, AgentView
+from nodewright.api.dashboard.agent_view import AgentView
 from nodewright.api.dashboard.dashboard_routes import DashboardRoutes, DashboardView
+from nodewright.api.dashboard.plan_view import AdmissionPlan
 from nodewright.api.routes import APIError, on_api_error
 from nodewright.api.served_agent import ServedAgent
 from nodewright.engine import Node

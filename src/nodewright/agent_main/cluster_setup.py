@@ -47,6 +47,7 @@ from nodewright.cluster_node.reflector import Reflector
 from nodewright.cluster_node.service_account_tokens import ServiceAccountTokens
 from nodewright.formats.decode import decode
 from nodewright.host.file_store import write_atomically
+from nodewright.host.free_memory import limit_tls_buffers
 from nodewright.host.ports import Clock, RuntimeHealth
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.objects import Taint
@@ -110,6 +111,7 @@ async def cluster_member(
     root_dir: Path,
 ) -> AsyncIterator[ClusterMember]:
     """The parts, connected to the API server; the lease has a connection of its own."""
+    limit_tls_buffers()
     loop, event_recorder, _ = parts
     clock, lease_s = loop.clock, loop.state.node.config.parts.kubelet.node_lease_duration_seconds
     async with (

@@ -59,6 +59,7 @@ from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
 from nodewright.host.descriptors import raise_descriptor_limit
+from nodewright.host.free_memory import return_memory_regularly
 from nodewright.host.prober import HostProber
 from nodewright.host.root_directory import prepare_root_directory
 from nodewright.host.stop_signal import stop_event
@@ -353,6 +354,7 @@ def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
     yield BackgroundTask("watch for pressure", parts.pressure.run)
     yield BackgroundTask("sample for the dashboard", parts.dashboard.keep_history)
     yield BackgroundTask("notify the watchdog", partial(notify_watchdog, clock))
+    yield BackgroundTask("return free memory", partial(return_memory_regularly, clock))
     yield BackgroundTask(
         "reconcile the cgroups",
         partial(run_cgroup_reconciler, lambda: loop.state, cgroups, event_recorder.record, clock),

@@ -1,22 +1,20 @@
 """The reasons for a pod's placement: the agent's decision, the pod's allocations, and its cgroup values."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from nodewright.agent.agent_state import PodRecord, PodStage
 from nodewright.core.cgroups.cgroup_plan import PlannedCgroup
-from nodewright.explain.explanation_text import PodExplanation, explanation_text
 from nodewright.node.node_state import NodeState
 from nodewright.node.pod_placement import placement_of
-from nodewright.node.what_if.explanation import Explanation
-from nodewright.node_report.allocation_tables import placement_tables
-from nodewright.node_report.cgroup_report import group_text, reported_cgroup
-from nodewright.node_report.report_parts import pod_allocations
 from nodewright.output.json_yaml import plain_value
 from nodewright.printable import printable_lines
 from nodewright.reasons.texts import sentence
+
+if TYPE_CHECKING:
+    from nodewright.node.what_if.explanation import Explanation
 
 STAGE_TEXTS = {
     PodStage.ALLOCATING: "admitted, waiting for its device plugins",
@@ -38,12 +36,15 @@ class PlacementEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that must end first, as namespace/name."""
     cgroups: Sequence[PlannedCgroup]
     """The cgroups of the pod and its containers; empty if they have been removed."""
-    explanation: Explanation | None
+    explanation: "Explanation | None"
     """The node's decision in its current state, in addition to all other pods; None: not evaluated again."""
 
 
 def placement_reason_document(evidence: PlacementEvidence, *, width: int = 100) -> dict[str, Any]:
     """The facts, and (`text`) their description."""
+    from nodewright.node_report.cgroup_report import reported_cgroup  # noqa: PLC0415 - see agent_view.py
+    from nodewright.node_report.report_parts import pod_allocations  # noqa: PLC0415 - as above
+
     record, version = evidence.record, evidence.node.config.facts.cgroup_version
     document: dict[str, Any] = {
         "decision": STAGE_TEXTS[record.stage],
@@ -64,6 +65,10 @@ def placement_reason_document(evidence: PlacementEvidence, *, width: int = 100) 
 
 
 def _text(evidence: PlacementEvidence, width: int) -> str:
+    from nodewright.explain.explanation_text import PodExplanation, explanation_text  # noqa: PLC0415 - as above
+    from nodewright.node_report.allocation_tables import placement_tables  # noqa: PLC0415 - as above
+    from nodewright.node_report.cgroup_report import group_text  # noqa: PLC0415 - as above
+
     record = evidence.record
     lines = [f"decision: {STAGE_TEXTS[record.stage]}"]
     if record.status_override is not None:

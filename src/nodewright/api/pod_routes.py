@@ -38,7 +38,6 @@ from nodewright.kubernetes.objects import Pod, PodSpec
 from nodewright.node.node_cgroups import AllocatedPod, cgroup_rules, node_and_pod_cgroups
 from nodewright.node.node_state import NodeState
 from nodewright.node.resize.resize_attempts import api_server_rejection
-from nodewright.node.what_if.explanation import explanation
 from nodewright.reasons.resize import ResizeInvalid, resize_api_error
 from nodewright.values.instant import Instant
 
@@ -164,6 +163,8 @@ class PodRoutes:
         waits_for = [state.pods[uid].pod.full_name for uid in sorted(record.waits_for) if uid in state.pods]
         explained = None
         if record.stage is PodStage.REJECTED:
+            from nodewright.node.what_if.explanation import explanation  # noqa: PLC0415 - 2 MiB, if nobody asks
+
             # It may take seconds on a full node; a thread keeps the loop running.
             explained = await asyncio.to_thread(explanation, state.node, record.pod)
         evidence = PlacementEvidence(

@@ -12,7 +12,7 @@ from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.host.cgroup_files import CGROUP_ROOT, CONTROLLERS_FILE, is_unified
 from nodewright.host.file_store import try_flock
-from nodewright.host.process_kill import cgroup_pids, kill_all, thaw_all
+from nodewright.host.process_kill import cgroup_pids, kill_all, pids_by_group, thaw_all
 from nodewright.values.path_component import path_component_fault
 
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "freezer")
@@ -116,6 +116,10 @@ class CgroupFS:
     def processes(self, path: str) -> tuple[int, ...]:
         """The ids of the processes in the cgroup and its descendants."""
         return tuple(sorted(cgroup_pids(map(str, self._directories(path)))))
+
+    def has_processes(self, path: str) -> bool:
+        """Whether a process is in the cgroup or a descendant; reads no more than the first of them takes."""
+        return next(pids_by_group(map(str, self._directories(path))), None) is not None
 
     def procs_files(self, path: str) -> tuple[str, ...]:
         """The files, one a hierarchy, to which a single-threaded process writes 0 to join the cgroup."""

@@ -271,6 +271,9 @@ class CgroupManager(Protocol):
     def processes(self, path: str) -> tuple[int, ...]:
         """The ids of the processes in the cgroup and its descendants."""
 
+    def has_processes(self, path: str) -> bool:
+        """Whether a process is in the cgroup or a descendant."""
+
     def kill(self, path: str) -> None:
         """Sends SIGKILL to every process in the cgroup and its descendants, including new children."""
 

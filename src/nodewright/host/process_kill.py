@@ -31,11 +31,16 @@ def kill_all(directories: Iterable[str], limit_s: float) -> int:
 
 def cgroup_pids(directories: Iterable[str]) -> set[int]:
     """The processes of a cgroup and its descendants."""
-    pids: set[int] = set()
+    return set[int]().union(*pids_by_group(directories))
+
+
+def pids_by_group(directories: Iterable[str]) -> Iterator[set[int]]:
+    """The processes of each directory of a cgroup and its descendants that has some, read one after the other."""
     for directory in directories:
         for group in _with_descendants(directory):
-            pids.update(int(word) for word in _text(f"{group}/cgroup.procs").split())
-    return pids
+            pids = {int(word) for word in _text(f"{group}/cgroup.procs").split()}
+            if pids:
+                yield pids
 
 
 def _kill_by_cgroup_file(directory: str) -> bool:

@@ -368,6 +368,10 @@ class FakeCgroups:
         """The processes in the cgroup and below."""
         return tuple(sorted(pid for below in _at_or_below(path, self.pids) for pid in self.pids[below]))
 
+    def has_processes(self, path: str) -> bool:
+        """Whether a process is in the cgroup or below."""
+        return bool(self.processes(path))
+
     def kill(self, path: str) -> None:
         """Ends all processes in the cgroup and below."""
         for below in _at_or_below(path, self.pids):
@@ -375,7 +379,7 @@ class FakeCgroups:
 
     def remove(self, path: str) -> None:
         """Removes the cgroup and all below; fails while it has processes."""
-        if self.processes(path):
+        if self.has_processes(path):
             raise HostError("remove cgroup", path, "device or resource busy")
         for below in _at_or_below(path, self.groups):
             del self.groups[below]

@@ -85,7 +85,7 @@ class _EmptiedCgroups:
         """
         newly_found, empty = [], set()
         for uid, path in _running_pod_cgroups(state):
-            if cgroups.processes(path):
+            if cgroups.has_processes(path):
                 self._occupied.add(path)
             elif path in self._occupied:
                 empty.add(path)

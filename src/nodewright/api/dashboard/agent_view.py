@@ -1,38 +1,26 @@
-"""The dashboard's views: of an agent, and of a plan, which is read again when its files change."""
+"""The dashboard's view of an agent; what a page needs is imported when one is opened: 2 MiB."""
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from nodewright.admit.admission_report import AdmissionEntry
 from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.observe.pod_usage import PodUsageReader
-from nodewright.api.dashboard.sections.explanations import (
-    cgroups_section,
-    eviction_ranking_section,
-    explanation_section,
-)
-from nodewright.api.dashboard.sections.pod_cards import pod_marks
 from nodewright.api.dashboard.sections.samples import MachineSample, charts_section, sample_document
-from nodewright.api.dashboard.sections.view_sections import agent_sections, plan_sections, pods_to_mark
 from nodewright.api.placement_reason import STAGE_TEXTS
 from nodewright.api.pod_routes import cgroups_of_record
 from nodewright.api.served_agent import ServedAgent
 from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
-from nodewright.errors import HostError, InputError
+from nodewright.errors import HostError
 from nodewright.host.ports import CgroupManager, NodeStatsProvider
-from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.stats_summary import NodeStats, StatsSummary
 from nodewright.node.node_state import NodeState
 from nodewright.node.previews import node_eviction_forecast
-from nodewright.node.what_if.explanation import explanation
-from nodewright.node_report.cgroup_report import reported_cgroup
 from nodewright.profiles.machine.host_load import CPUTicks, cpu_ticks, pressure_stalls
 from nodewright.reasons.texts import sentence
 from nodewright.values.instant import Instant
@@ -71,6 +59,12 @@ class AgentView:
 
     async def sections(self) -> Mapping[str, Any]:
         """The current state of the agent."""
+        from nodewright.api.dashboard.sections.pod_cards import pod_marks  # noqa: PLC0415 - see above
+        from nodewright.api.dashboard.sections.view_sections import (  # noqa: PLC0415 - as above
+            agent_sections,
+            pods_to_mark,
+        )
+
         await self._sample()
         state, events = self._agent.event_recorder.state, self._agent.event_recorder.events()
         if state is not self._shown or events != self._events:
@@ -109,6 +103,9 @@ class AgentView:
 
     async def placement_reason(self, key: str) -> Mapping[str, Any] | None:
         """The reasons for a pod's placement. A pod on the node is evaluated as if it arrived last."""
+        from nodewright.api.dashboard.sections.explanations import explanation_section  # noqa: PLC0415 - see above
+        from nodewright.node.what_if.explanation import explanation  # noqa: PLC0415 - as above
+
         state = self._agent.event_recorder.state
         record = state.pods.get(key)
         if record is None:
@@ -131,6 +128,10 @@ class AgentView:
 
     async def eviction_ranking(self) -> Mapping[str, Any] | None:
         """The eviction ranking at the current usage."""
+        from nodewright.api.dashboard.sections.explanations import (  # noqa: PLC0415 - see above
+            eviction_ranking_section,
+        )
+
         if self._stats_provider is None or self._readings is None:
             return None
         state = self._agent.event_recorder.state
@@ -142,6 +143,9 @@ class AgentView:
         )
 
     def _cgroups(self, record: PodRecord, node: NodeState) -> list[dict[str, Any]]:
+        from nodewright.api.dashboard.sections.explanations import cgroups_section  # noqa: PLC0415 - see above
+        from nodewright.node_report.cgroup_report import reported_cgroup  # noqa: PLC0415 - as above
+
         version = node.config.facts.cgroup_version
         return cgroups_section([reported_cgroup(group, version) for group in cgroups_of_record(record, node)])
 
@@ -190,100 +194,3 @@ class AgentView:
     def _now(self) -> NodeStats:
         assert self._stats_provider is not None
         return replace(self._stats_provider.node_stats(), fs=self._disks.fs, runtime=self._disks.runtime)
-
-
-POLL_PERIOD_S = 0.5
-"""The period of checks for changed files."""
-
-
-class AdmissionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's decisions about the pods of manifests, one after the other."""
-
-    entries: Sequence[AdmissionEntry]
-    states: Sequence[NodeState]
-    """The node before each of the pods, and after the last."""
-    skipped: Mapping[str, int] = {}
-    warnings: Sequence[str] = ()
-
-
-class PlanView:
-    """The view of a plan. The files are checked for changes while a page is open."""
-
-    def __init__(
-        self, plan: AdmissionPlan, read: Callable[[], AdmissionPlan], stamp: Callable[[], object]
-    ) -> None:
-        """``read`` reads the plan again; ``stamp`` returns a value that changes with the files."""
-        self.plan = plan
-        self._read, self._stamp = read, stamp
-        self._stamped, self._faults = stamp(), list[str]()
-        self._sections = self._current_sections()
-        self._is_closed = False
-        self._reading, self._explaining = asyncio.Lock(), asyncio.Lock()
-        self._why: dict[str, Mapping[str, Any]] = {}
-
-    async def sections(self) -> Mapping[str, Any]:
-        """The plan of the current files."""
-        async with self._reading:
-            stamp = self._stamp()
-            if stamp != self._stamped:
-                self._stamped = stamp
-                await asyncio.to_thread(self._reread)
-        return self._sections
-
-    def samples(self, after_ms: int) -> Sequence[Mapping[str, Any]]:
-        """A plan has no samples."""
-        del after_ms
-        return ()
-
-    async def wait_for_change(self) -> bool:
-        """Returns when the next check of the files is due."""
-        await asyncio.sleep(POLL_PERIOD_S)
-        return not self._is_closed
-
-    def close(self) -> None:
-        """Ends the event streams."""
-        self._is_closed = True
-
-    async def placement_reason(self, key: str) -> Mapping[str, Any] | None:
-        """Why a pod of the plan is admitted or refused, in its order; the node's own pods as if they arrived last."""
-        match = self._query(key)
-        if match is None:
-            return None
-        async with self._explaining:
-            if key not in self._why:
-                state, pod, is_on_node = match
-                now = explanation_section(await asyncio.to_thread(explanation, state, pod))
-                self._why[key] = {"asNewArrival": is_on_node, "because": [], "cgroups": [], "now": now}
-        return self._why[key]
-
-    async def eviction_ranking(self) -> Mapping[str, Any] | None:
-        """A plan has no usage."""
-        return None
-
-    def _query(self, key: str) -> tuple[NodeState, Pod, bool] | None:
-        """The node, the pod, and whether the pod is already on the node."""
-        for entry, before in zip(self.plan.entries, self.plan.states, strict=False):
-            if entry.pod.uid == key:
-                return before, entry.pod, False
-        after = self.plan.states[-1]
-        pod = after.pods.get(key)
-        return None if pod is None else (after.without_pod(key), pod, True)
-
-    def _reread(self) -> None:
-        try:
-            self.plan, self._faults = self._read(), []
-            self._why.clear()
-        except (InputError, HostError, OSError) as error:
-            # The page keeps the previous plan, and shows the faults of the files.
-            self._faults = [
-                str(fault) for fault in (error.faults if isinstance(error, InputError) else [error])
-            ]
-        self._sections = self._current_sections()
-
-    def _current_sections(self) -> dict[str, Any]:
-        plan = self.plan
-        sections = plan_sections(
-            plan.entries, plan.states[0], plan.states[-1], skipped=plan.skipped, warnings=plan.warnings
-        )
-        sections["about"]["faults"] = self._faults
-        return {**sections, "charts": []}

@@ -182,7 +182,7 @@ class ProcessRuntime:
             raise HostError("start container", container_id, "no such container")
         if self._records.start_record(id_) is None and self._records.exit_record(id_) is None:
             # A shim holds its lock before a process enters the cgroup, so these belong to no shim that is just starting.
-            if self.cgroups.processes(record.cgroup) and not self._watch_shim(id_):
+            if self.cgroups.has_processes(record.cgroup) and not self._watch_shim(id_):
                 await self._kill_processes([record.cgroup])
             try:
                 answer = await asyncio.wait_for(
@@ -357,7 +357,7 @@ class ProcessRuntime:
 
     async def _kill_processes(self, paths: Iterable[str]) -> None:
         for path in paths:
-            if path and self.cgroups.processes(path):
+            if path and self.cgroups.has_processes(path):
                 await asyncio.to_thread(self.cgroups.kill, path)
 
     def _watch_shim(self, id_: ContainerId) -> bool:

@@ -5,7 +5,7 @@ import asyncio
 from tests.support.agent_bench import async_test
 from tests.support.dashboards import admission_plan
 
-from nodewright.api.dashboard.agent_view import AdmissionPlan, PlanView
+from nodewright.api.dashboard.plan_view import AdmissionPlan, PlanView
 from nodewright.engine import Node
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.objects import Pod
