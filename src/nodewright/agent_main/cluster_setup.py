@@ -1,6 +1,7 @@
 """The agent's membership of a cluster: who it is there, and the tasks that keep it a Node."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -15,6 +16,7 @@ from nodewright.agent.loop import AgentLoop
 from nodewright.agent.observations import NodeObjectObserved
 from nodewright.agent.observe.container_counters import machine_ids
 from nodewright.agent.observe.event_recorder import EventRecorder
+from nodewright.agent.observe.metric_names import HistogramMetric
 from nodewright.agent.outcome import IterationResult
 from nodewright.agent.supervision import BackgroundTask, error_text
 from nodewright.agent_main.agent_node import host_address
@@ -41,6 +43,7 @@ from nodewright.cluster_node.node_registration import NODES, NodeRegistration, R
 from nodewright.cluster_node.persistent_volumes import PersistentVolumes
 from nodewright.cluster_node.pod_informer import PodInformer, is_mirror
 from nodewright.cluster_node.pod_objects import PodObjects, reduced_service
+from nodewright.cluster_node.pod_start_times import PodStartTimes
 from nodewright.cluster_node.pod_status_writer import PodStatusWriter
 from nodewright.cluster_node.referenced_objects import ReferencedObjects
 from nodewright.cluster_node.reflector import Reflector
@@ -151,7 +154,7 @@ def _pod_parts(
     api: ApiAccess, pods: Reflector, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]
 ) -> tuple[PodInformer, PodStatusWriter, MirrorPods, PodObjects]:
     """What brings pods, reports them, shows static pods and reads what pods refer to."""
-    loop, event_recorder, _ = parts
+    loop, event_recorder, runtime_parts = parts
     informer = PodInformer(pods, loop.observe)
     writer = PodStatusWriter(api, pods, lambda: event_recorder.state, loop.clock)
     writer.is_ready = lambda: informer.has_published
@@ -159,7 +162,12 @@ def _pod_parts(
     mirrors.is_ready = writer.is_ready
     writer.target_of = mirrors.target_of
     pod_objects = _pod_objects(api, parts)
-    informer.on_object = partial(_reconcile_object, pods, writer, mirrors)
+    calls = runtime_parts.calls
+    writer.on_sync = partial(calls.observe, HistogramMetric.STATUS_SYNC_DURATION)
+    start_times = PodStartTimes(calls, loop.clock)
+    if runtime_parts.image_manager is not None:
+        runtime_parts.image_manager.on_pull = start_times.record_pull
+    informer.on_object = partial(_reconcile_object, (pods, start_times), writer, mirrors)
     event_recorder.on_result = partial(_publish, writer, mirrors, pod_objects)
     return informer, writer, mirrors, pod_objects
 
@@ -186,11 +194,20 @@ def _registration(
     registration.readings = partial(node_readings, runtime_parts, loop.clock, _storage_error(loop), kubelet)
     registration.times = _report_times(kubelet)
     registration.must_register = kubelet.register_node
+    registration.booted_ns = loop.clock.now_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    registration.on_startup = runtime_parts.calls.gauges.__setitem__
     return registration
 
 
-def _reconcile_object(pods: Reflector, writer: PodStatusWriter, mirrors: MirrorPods, uid: str) -> None:
+def _reconcile_object(
+    observed: tuple[Reflector, PodStartTimes], writer: PodStatusWriter, mirrors: MirrorPods, uid: str
+) -> None:
     """Has the status of a changed object compared; one of a mirror pod by the static pod that it shows."""
+    pods, start_times = observed
+    for changed in (uid,) if uid else tuple(pods.objects):
+        document = pods.objects.get(changed)
+        if document is None or not is_mirror(document):
+            start_times.observe_object(changed, document)
     is_own = uid in pods.objects and not is_mirror(pods.objects[uid])
     writer.reconcile(uid if is_own else "")
     if not is_own:

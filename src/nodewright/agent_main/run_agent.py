@@ -201,6 +201,7 @@ async def _serve_kubelet_api(
 
     routes = (*routes, *agent_export_routes(parts.served_agent, parts.profile))
     metrics = LoopMetrics(parts.loop, parts.pressure, parts.settings.root_dir / JOURNAL)
+    metrics.volume_plugin = parts.runtime_parts.config_builder.volume_setup.plugin
     addresses = await serve_kubelet_api(stack, kubelet_api, parts.served_agent, metrics, routes)
     print_log_line(f"kubelet API at {', '.join(map(str, addresses))}")
 
@@ -265,8 +266,9 @@ async def _assembled_parts(
     event_recorder.on_pods_updated = object_cache.note_change
     cgroups = CgroupFS(agent_node.own_cgroup)
     cgroups.lock()
-    edges = (cgroups, clock, event_recorder.record)
-    runtime_parts = create_runtime_parts(settings, config, object_cache, edges)
+    runtime_parts = create_runtime_parts(
+        settings, config, object_cache, (cgroups, clock, event_recorder.record)
+    )
     started_ns = clock.now_ns()
     runtime_facts, image_fs_path = await wait_for_runtime(
         runtime_parts, clock, partial(_report_wait, event_recorder)
@@ -345,11 +347,8 @@ def _served_agent(
 
 def _background_tasks(parts: AgentParts) -> Iterator[BackgroundTask]:
     """The tasks that run beside the loop, each isolated from the others."""
-    loop, event_recorder, kubelet = (
-        parts.loop,
-        parts.event_recorder,
-        parts.loop.state.node.config.parts.kubelet,
-    )
+    loop, event_recorder = parts.loop, parts.event_recorder
+    kubelet = loop.state.node.config.parts.kubelet
     runtime, cgroups, clock = loop.effect_runner.runtime, loop.effect_runner.cgroups, loop.clock
     yield BackgroundTask("watch for pressure", parts.pressure.run)
     yield BackgroundTask("sample for the dashboard", parts.dashboard.keep_history)

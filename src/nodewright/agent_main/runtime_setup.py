@@ -10,9 +10,10 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.call_metrics import CallMetrics
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_config import NodeContext
-from nodewright.agent.pods.image_manager import ImageManager, PullSecrets
+from nodewright.agent.pods.image_manager import ImageManager
 from nodewright.agent.pods.log_links import CONTAINER_LOGS, LogLinks
 from nodewright.agent.pods.log_rotation import LogRotatePolicy
+from nodewright.agent.pods.pull_secrets import PullSecrets
 from nodewright.agent.pods.runtime_configs import ContainerConfigBuilder, ProcessConfigBuilder
 from nodewright.agent_main.agent_node import node_address
 from nodewright.agent_main.agent_settings import AgentSettings
@@ -75,12 +76,19 @@ def create_runtime_parts(
     if endpoint is None:
         volumes = Volumes(settings.root_dir / _VOLUMES, None)
         runtime = ProcessRuntime(settings.root_dir / "containers", cgroups)
-        return RuntimeParts(
+        runtime_parts = RuntimeParts(
             runtime=runtime,
             process_streams=PlainProcessStreams(runtime),
             config_builder=ProcessConfigBuilder(_node_context(settings, config), volumes, object_cache),
         )
-    return _cri_runtime_parts(settings, endpoint, config, object_cache, (clock, record_event))
+    else:
+        runtime_parts = _cri_runtime_parts(settings, endpoint, config, object_cache, (clock, record_event))
+    calls = runtime_parts.calls
+    if runtime_parts.image_manager is not None:
+        runtime_parts.image_manager.on_pull = calls.record_pull
+    cgroups.on_operation = calls.record_cgroup_operation
+    runtime_parts.config_builder.volume_setup.on_operation = calls.record_storage_operation
+    return runtime_parts
 
 
 def _cri_runtime_parts(
@@ -98,7 +106,6 @@ def _cri_runtime_parts(
         raise _endpoint_error(settings, f"{error}: pip install 'nodewright[agent]'") from error
     clock, record_event = parts
     channel, calls = cri.CRIChannel(endpoint), CallMetrics()
-    channel.on_call = calls.record_operation
     image_store, volumes = cri.CRIImageStore(channel), Volumes(settings.root_dir / _VOLUMES, KernelMounter())
     pull_secrets = PullSecrets(object_cache, settings.root_dir, record_event)
     image_manager = ImageManager.from_config(
@@ -112,6 +119,7 @@ def _cri_runtime_parts(
             name: runtime_class.handler for name, runtime_class in object_cache.runtime_classes().items()
         },
     )
+    channel.on_call, runtime.on_relist = calls.record_operation, calls.record_relist
     context, ensure_image = _node_context(settings, config), image_manager.ensure_image_exists
     return RuntimeParts(
         runtime=runtime,

@@ -19,7 +19,7 @@ from nodewright.api.http_server import ListenAddress, TLSContextSource, serve_ne
 from nodewright.api.kubelet_routes import KubeletRoutes, kubelet_application
 from nodewright.api.metrics_pages import AgentMetricsPages
 from nodewright.api.middleware import AuthMiddleware, RefusalLog, RequestMetrics
-from nodewright.api.node_metrics import GaugeInputs, ThresholdDistance
+from nodewright.api.node_gauges import GaugeInputs, ThresholdDistance
 from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.served_agent import ServedAgent
 from nodewright.api.tls import ReloadingTLS
@@ -45,6 +45,8 @@ class LoopMetrics:
         self.summary_provider = SummaryProvider(loop, pressure)
         self._container_counters = ContainerCounters(loop, pressure)
         self._loop, self._pressure, self._journal = loop, pressure, journal
+        self.volume_plugin = GaugeInputs().volume_plugin
+        """The plugin of a volume of a pod; empty: none."""
         loop.on_iteration = self.agent_metrics.record_iteration
 
     def gauge_inputs(self) -> GaugeInputs:
@@ -61,6 +63,7 @@ class LoopMetrics:
             ),
             queue_length=self._loop.queue_length,
             journal_bytes=size,
+            volume_plugin=self.volume_plugin,
         )
 
     async def cadvisor_page(self) -> str:

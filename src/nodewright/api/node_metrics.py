@@ -6,17 +6,13 @@ Departs: preemptions are counted at the decision, not when the pod has ended; th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
+from nodewright.agent.agent_state import AgentState
 from nodewright.agent.observe.metric_names import CounterMetric, HistogramMetric, Labels, MetricValues
-from nodewright.core.cpu.cpu_policy import StaticCPUPolicy
-from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
-from nodewright.kubernetes.runtime_status import ContainerPhase
-from nodewright.node.managers.hint_providers import CPUProvider
-from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
+from nodewright.agent.observe.metric_text import counter_families, histogram_families, histograms_text
+from nodewright.api.node_gauges import GaugeInputs, node_gauges
+from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 
 _REASONS = frozenset(
     [
@@ -31,9 +27,8 @@ _REASONS = frozenset(
 """The values of the label `reason`; follows v1.36, kubelet/kubelet.go, admissionRejectionReasons."""
 _SCOPES = ("scope", "boundary")
 
-_COUNTERS: Mapping[CounterMetric, MetricFamily] = {
-    what: MetricFamily(name, MetricType.COUNTER, about, labels)
-    for what, name, about, labels in (
+_COUNTERS = counter_families(
+    (
         (
             CounterMetric.REJECTED,
             "kubelet_admission_rejections_total",
@@ -127,7 +122,7 @@ _COUNTERS: Mapping[CounterMetric, MetricFamily] = {
             ("static",),
         ),
     )
-}
+)
 _PLAIN = (
     *(
         CounterMetric.ALIGNMENTS,
@@ -153,15 +148,18 @@ _PROBES = MetricFamily(
     "Probes, by result.",
     ("probe_type", "result", "container", "pod", "namespace", "pod_uid"),
 )
-_PROBE_TIMES = MetricFamily(
-    "prober_probe_duration_seconds",
-    MetricType.HISTOGRAM,
-    "Duration of successful probes.",
-    ("probe_type", "container", "pod", "namespace"),
+_PROBE_TIMES = histogram_families(
+    (
+        (
+            HistogramMetric.PROBE_DURATION,
+            "prober_probe_duration_seconds",
+            "Duration of successful probes.",
+            ("probe_type", "container", "pod", "namespace"),
+        ),
+    )
 )
-_TIMES: Mapping[HistogramMetric, MetricFamily] = {
-    what: MetricFamily(name, MetricType.HISTOGRAM, about, labels)
-    for what, name, about, labels in (
+_TIMES = histogram_families(
+    (
         (
             HistogramMetric.ALIGNMENT_DURATION,
             "kubelet_topology_manager_admission_duration_ms",
@@ -192,58 +190,39 @@ _TIMES: Mapping[HistogramMetric, MetricFamily] = {
             "Duration of an iteration of the loop, by observation.",
             ("observation",),
         ),
+        (
+            HistogramMetric.CONTAINERS_PER_POD,
+            "kubelet_containers_per_pod_count",
+            "Containers of a pod, without init containers.",
+            (),
+        ),
+        (
+            HistogramMetric.WORKER_START_DURATION,
+            "kubelet_pod_worker_start_duration_seconds",
+            "Time from a pod's arrival until the work on it begins.",
+            (),
+        ),
     )
-}
-
-
-class ThresholdDistance(NamedTuple):
-    """The available amount above an eviction threshold.
-
-    Units: bytes, inodes or processes, depending on the signal.
-    """
-
-    signal: Signal
-    is_hard: bool
-    distance: int
-
-
-class GaugeInputs(NamedTuple):
-    """The gauges that are not in the agent's state.
-
-    Units: bytes.
-    """
-
-    threshold_distances: tuple[ThresholdDistance, ...] = ()
-    queue_length: int = 0
-    journal_bytes: int | None = None
+)
 
 
 def node_metrics(state: AgentState, metrics: MetricValues, inputs: GaugeInputs) -> str:
     """The metrics of the node, without those of the process and the servers."""
-    parts = [family_text(family, samples) for family, samples in _gauges(state, inputs)]
+    parts = [family_text(family, samples) for family, samples in node_gauges(state, inputs)]
     for counter, family in _COUNTERS.items():
         counts = metrics.counts[counter]
         if counter is CounterMetric.REJECTED:
             counts = _known_reasons(counts)
         labels = dict.fromkeys((*_ALWAYS.get(counter, ()), *sorted(counts)))
         parts.append(family_text(family, [MetricSample(label, counts[label]) for label in labels]))
-    parts += [family_text(family, _histograms(metrics, time)) for time, family in _TIMES.items()]
-    return "".join(parts)
+    return "".join(parts) + histograms_text(metrics, _TIMES)
 
 
 def probe_metrics(metrics: MetricValues) -> str:
     """The metrics of probes: results, and durations of successful probes."""
     counts = metrics.counts[CounterMetric.PROBED]
     results = family_text(_PROBES, [MetricSample(labels, counts[labels]) for labels in sorted(counts)])
-    return results + family_text(_PROBE_TIMES, _histograms(metrics, HistogramMetric.PROBE_DURATION))
-
-
-def _histograms(metrics: MetricValues, metric: HistogramMetric) -> list[MetricHistogram]:
-    histograms = sorted(metrics.histograms_of(metric), key=lambda each: each[0])
-    return [
-        MetricHistogram(labels, buckets.bounds, buckets.counts, buckets.total)
-        for labels, buckets in histograms
-    ]
+    return results + histograms_text(metrics, _PROBE_TIMES)
 
 
 def _known_reasons(counts: Mapping[Labels, int]) -> Counter[Labels]:
@@ -258,138 +237,3 @@ def _known_reasons(counts: Mapping[Labels, int]) -> Counter[Labels]:
         else:
             known[("OutOfExtendedResources" if reason.startswith("OutOf") else "Other",)] += count
     return known
-
-
-def _gauge(name: str, help_text: str, *labels: str) -> MetricFamily:
-    return MetricFamily(name, MetricType.GAUGE, help_text, labels)
-
-
-def _gauges(state: AgentState, inputs: GaugeInputs) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
-    facts = state.node.config.facts
-    yield _gauge("kubelet_node_name", "The node's name; always 1.", "node"), [MetricSample((facts.name,), 1)]
-    version = facts.cgroup_version
-    yield _gauge("kubelet_cgroup_version", "The version of cgroups."), [MetricSample((), version)]
-    yield from _pods(state)
-    yield from _cpus(state)
-    yield (
-        _gauge("nodewright_node_condition", "Whether the node is under pressure, by condition.", "condition"),
-        [MetricSample((str(condition),), condition in state.node.conditions) for condition in NodeCondition],
-    )
-    yield (
-        _gauge(
-            "nodewright_eviction_threshold_left",
-            "Available amount above an eviction threshold; it is met below 0.",
-            *("eviction_signal", "kind"),
-        ),
-        [
-            MetricSample((distance.signal, "hard" if distance.is_hard else "soft"), distance.distance)
-            for distance in inputs.threshold_distances
-        ],
-    )
-    yield (
-        _gauge("nodewright_observations_waiting", "Observations that wait for the loop."),
-        [MetricSample((), inputs.queue_length)],
-    )
-    if inputs.journal_bytes is not None:
-        size = [MetricSample((), inputs.journal_bytes)]
-        yield _gauge("nodewright_journal_bytes", "Size of the journal."), size
-
-
-def _pods(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
-    desired, active, states = Counter[str](), Counter[str](), Counter[str]()
-    running = 0
-    for record in state.pods.values():
-        static = "true" if record.source.is_static_pod_source else ""
-        desired[static] += record.is_in_source
-        # A pod that was removed from its source still counts for admission; the kubelet leaves it out here.
-        active[static] += _is_desired(record) and record.pod.uid in state.node.pods
-        if record.runtime_status is not None:
-            running += any(sandbox.is_ready for sandbox in record.runtime_status.sandboxes)
-            states.update(str(container.phase) for container in record.runtime_status.containers)
-    yield _gauge("kubelet_running_pods", "Pods with a ready sandbox."), [MetricSample((), running)]
-    yield (
-        _gauge("kubelet_running_containers", "Containers by state.", "container_state"),
-        [MetricSample((str(value),), states[value]) for value in ContainerPhase if states[value]],
-    )
-    for name, help_text, counts in (
-        ("kubelet_desired_pods", "Pods that should run.", desired),
-        ("kubelet_active_pods", "Pods that count for the admission of others.", active),
-    ):
-        yield (
-            _gauge(name, help_text, "static"),
-            [MetricSample((value,), counts[value]) for value in ("", "true")],
-        )
-    yield (
-        _gauge("kubelet_working_pods", "Pods by phase of their life.", "lifecycle", "config", "static"),
-        _working_pods(state),
-    )
-    stages = Counter(str(record.stage) for record in state.pods.values())
-    yield (
-        _gauge("nodewright_pods", "Pods by stage.", "stage"),
-        [MetricSample((str(value),), stages[value]) for value in PodStage],
-    )
-
-
-def _working_pods(state: AgentState) -> list[MetricSample]:
-    """The pods that are worked on; those that only the runtime knows are being ended.
-
-    Follows: v1.36, kubelet/kubelet_pods.go, HandlePodCleanups.
-    """
-    counts = Counter[Labels]()
-    for record in state.pods.values():
-        lifecycle = _LIFECYCLES.get(record.stage)
-        if lifecycle is not None:
-            static = "true" if record.source.is_static_pod_source else ""
-            counts[lifecycle, "desired" if _is_desired(record) else "orphan", static] += 1
-    counts["terminating", "runtime_only", "unknown"] = len(state.orphans)
-    kinds = (*product(("desired", "orphan"), ("", "true")), ("runtime_only", "unknown"))
-    return [
-        MetricSample((lifecycle, *kind), counts[(lifecycle, *kind)])
-        for lifecycle in ("sync", "terminating", "terminated")
-        for kind in kinds
-    ]
-
-
-def _is_desired(record: PodRecord) -> bool:
-    return record.is_in_source or (record.source is PodSource.CLUSTER and record.has_api_object)
-
-
-_LIFECYCLES = {
-    PodStage.ALLOCATING: "sync",
-    PodStage.WAITING: "sync",
-    PodStage.ACTIVE: "sync",
-    PodStage.TERMINATING: "terminating",
-    PodStage.TERMINATED: "terminated",
-}
-
-
-def _cpus(state: AgentState) -> Iterator[tuple[MetricFamily, Iterable[MetricSample]]]:
-    """The allocations of a static CPU manager.
-
-    Follows: v1.36, cpumanager/policy_static.go, initializeMetrics, updateAllocationPerNUMAMetric.
-    """
-    cpu_state = state.node.held.cpu
-    for provider in state.node.config.managers.providers:
-        if isinstance(provider, CPUProvider) and isinstance(provider.policy, StaticCPUPolicy):
-            topology, shared = provider.policy.topology, provider.policy.free(cpu_state)
-            exclusive = topology.cpus - cpu_state.default
-            yield (
-                _gauge(
-                    "kubelet_cpu_manager_shared_pool_size_millicores",
-                    "CPUs that are neither exclusive nor reserved, in thousandths.",
-                ),
-                [MetricSample((), len(shared) * 1000)],
-            )
-            yield (
-                _gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", "Exclusive CPUs of containers."),
-                [MetricSample((), len(exclusive))],
-            )
-            per_numa = Counter(info.numa for info in topology.cpu_info if info.cpu in exclusive)
-            yield (
-                _gauge(
-                    "kubelet_cpu_manager_allocation_per_numa",
-                    "Exclusive CPUs of containers, by NUMA node.",
-                    "numa_node",
-                ),
-                [MetricSample((str(numa),), per_numa[numa]) for numa in topology.numa_ids],
-            )

@@ -9,6 +9,7 @@ import msgspec
 
 from nodewright.agent.agent_state import AgentState
 from nodewright.agent.effects import RecordEvent
+from nodewright.agent.observe.metric_names import GaugeMetric
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.node_object import (
@@ -67,6 +68,12 @@ class NodeRegistration:
         self._extra_s = 0.0
         self._last_error = ""
         self._has_reported_reboot = False
+        self.booted_ns = 0
+        """When the machine was booted, since 1970; 0: unknown."""
+        self.on_startup: Callable[[GaugeMetric, float], None] = lambda _part, _duration_s: None
+        """Gets how long the parts of the startup of a new Node took, in seconds."""
+        self._registered_ns: int | None = None
+        """When a new Node was registered; None: it is not new, or was ready."""
 
     @property
     def node(self) -> dict[str, Any] | None:
@@ -92,10 +99,10 @@ class NodeRegistration:
                 await self._clock.sleep(_RETRY_S)
 
     async def _register(self) -> None:
-        delay = BackOffDelay(0.2, 7.0)
+        delay, attempted_ns = BackOffDelay(0.2, 7.0), self._clock.now_ns()
         while True:
             try:
-                node = await self._registered_node()
+                node = await self._registered_node(attempted_ns)
             except ApiError as error:
                 self._report_error("NodeNotRegistered", error)
                 await self._clock.sleep(delay.next_s())
@@ -108,8 +115,8 @@ class NodeRegistration:
             self.registered.set()
             return
 
-    async def _registered_node(self) -> dict[str, Any]:
-        """The object: created, or an existing one after the agent's changes.
+    async def _registered_node(self, attempted_ns: int) -> dict[str, Any]:
+        """The object: created, or an existing one after the agent's changes; ``attempted_ns``: the first attempt.
 
         Errors: ApiError.
         """
@@ -133,7 +140,29 @@ class NodeRegistration:
             self._report("RegisteredNode", f"Node {self.identity.name} was previously registered")
         else:
             self._reported_at_s = self._clock.monotonic_s()
+            self._note_registration(attempted_ns)
         return node
+
+    def _note_registration(self, attempted_ns: int) -> None:
+        """Reports how long the registration of a new Node took.
+
+        Follows: v1.36, kubelet/util/node_startup_latency_tracker.go.
+        """
+        started_ns, self._registered_ns = self.identity.system_info.started_ns, self._clock.now_ns()
+        if self.booted_ns:
+            self.on_startup(GaugeMetric.STARTUP_BEFORE_AGENT, (started_ns - self.booted_ns) / 10**9)
+        self.on_startup(GaugeMetric.STARTUP_BEFORE_REGISTRATION, (attempted_ns - started_ns) / 10**9)
+        self.on_startup(GaugeMetric.STARTUP_REGISTRATION, (self._registered_ns - attempted_ns) / 10**9)
+
+    def _note_ready(self) -> None:
+        """Reports how long a new Node took until it was ready, once."""
+        if self._registered_ns is None:
+            return
+        now_ns = self._clock.now_ns()
+        self.on_startup(GaugeMetric.STARTUP_AFTER_REGISTRATION, (now_ns - self._registered_ns) / 10**9)
+        if self.booted_ns:
+            self.on_startup(GaugeMetric.STARTUP, (now_ns - self.booted_ns) / 10**9)
+        self._registered_ns = None
 
     async def _sync(self) -> bool:
         """Reports the status if it has changed or its time has come; whether the node is ready."""
@@ -175,6 +204,8 @@ class NodeRegistration:
         updated = await self._api.patch(f"{self.path}/status", patch)
         self._reported_at_s, self._extra_s = now_s, extra_s
         self._report_transition(node, updated)
+        if _ready_status(updated) == "True":
+            self._note_ready()
         self._reflector.put(updated)
 
     def _is_due(self, now_s: float) -> bool:

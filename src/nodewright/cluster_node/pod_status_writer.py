@@ -52,6 +52,10 @@ class PodStatusWriter:
         self._tasks: set[asyncio.Task[None]] = set()
         self.requests = 0
         """Number of writes so far."""
+        self.on_sync: Callable[[float], None] = lambda _duration_s: None
+        """Gets how long it took from a change until its status was written, in seconds."""
+        self._changed_s: dict[str, float] = {}
+        """By uid of the record: since when a change of it waits to be written."""
 
     def publish(self, result: IterationResult) -> None:
         """Notes the pods that an iteration has changed."""
@@ -60,6 +64,7 @@ class PodStatusWriter:
         for uid, record in pods.items():
             if known.get(uid) is not record:
                 self._dirty[uid] = None
+                self._changed_s.setdefault(uid, self._clock.monotonic_s())
         self._published = pods
         if self._dirty:
             self._wake.set()
@@ -91,6 +96,7 @@ class PodStatusWriter:
                 return
             del self._dirty[uid]
             if not self._needs_write(uid):
+                self._changed_s.pop(uid, None)
                 continue
             self._busy.add(uid)
             task = asyncio.create_task(self._write(uid))
@@ -114,8 +120,8 @@ class PodStatusWriter:
         state = self._state()
         record = state.pods.get(uid)
         if record is None:
-            self._settled.pop(uid, None)
-            self._delays.pop(uid, None)
+            for known in (self._settled, self._delays, self._changed_s):
+                known.pop(uid, None)
             return None
         document = self._reflector.objects.get(self.target_of(record))
         if document is None:
@@ -124,34 +130,43 @@ class PodStatusWriter:
         return record, document, merged_status(document.get("status") or {}, reported, record)
 
     async def _write(self, uid: str) -> None:
+        changed_s = self._changed_s.pop(uid, None)
         try:
-            await self._write_status(uid)
+            is_written = await self._write_status(uid)
         except ApiError as error:
             if error.status not in _GONE:
+                if changed_s is not None:
+                    self._changed_s[uid] = changed_s
                 self._report(uid, error)
                 delay = self._delays.setdefault(uid, BackOffDelay(0.2, 10.0))
                 await self._clock.sleep(delay.next_s())
                 self._dirty[uid] = None
         else:
             self._delays.pop(uid, None)
+            if is_written and changed_s is not None:
+                self.on_sync(self._clock.monotonic_s() - changed_s)
         finally:
             self._busy.discard(uid)
             self._wake.set()
 
-    async def _write_status(self, uid: str) -> None:
+    async def _write_status(self, uid: str) -> bool:
         """Patches the status, then deletes the object if the pod is to be deleted and nothing is left of it.
+
+        Whether there was a status to patch.
 
         Errors: ApiError.
         """
         planned = self._planned(uid)
         if planned is None:
-            return
+            return False
         record, document, status = planned
         metadata = document["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         before = document.get("status") or {}
         patch = pod_status_patch(metadata["uid"], before, status)
-        if patch is not None and self._settled.get(uid) != (status, before):
+        is_new = patch is not None and self._settled.get(uid) != (status, before)
+        if is_new:
+            assert patch is not None
             self.requests += 1
             document = await self._api.patch(f"{path}/status", patch)
             self._settled[uid] = (status, document.get("status") or {})
@@ -159,6 +174,7 @@ class PodStatusWriter:
         if can_be_deleted(document, record):
             self.requests += 1
             await self._api.delete(path, {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}})
+        return is_new
 
     def _report(self, uid: str, error: ApiError) -> None:
         if uid not in self._delays:

@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -53,6 +54,8 @@ class CgroupFS:
         self._hierarchies = self._discovered_hierarchies()
         self._roots = tuple(dict.fromkeys(hierarchy.resolve() for hierarchy in self._hierarchies.values()))
         self.unsupported: set[str] = set()
+        self.on_operation: Callable[[str, float], None] = lambda _name, _duration_s: None
+        """Gets the kubelet's name and the duration of each operation: `create`, `update`, `destroy`."""
 
     def lock(self) -> None:
         """Holds the root until the process ends: it belongs to one agent, which ends processes that it does not know.
@@ -77,7 +80,15 @@ class CgroupFS:
 
         Errors: HostError, after all other files are written.
         """
-        self._create(path)
+        started_s, name = time.monotonic(), "update"
+        try:
+            if self._create(path):
+                name = "create"
+            self._write_files(path, files)
+        finally:
+            self.on_operation(name, time.monotonic() - started_s)
+
+    def _write_files(self, path: str, files: tuple[CgroupFile, ...]) -> None:
         pending = [
             (file_path, file)
             for file in files
@@ -141,10 +152,14 @@ class CgroupFS:
         Errors: HostError if processes remain.
         """
         self._require_own_path(path)
-        for directory in (*self._directories(path), *self._runtime_directories(path)):
-            for cgroup_directory in _deepest_first(directory):
-                with contextlib.suppress(FileNotFoundError):
-                    self._remove(cgroup_directory, path)
+        started_s = time.monotonic()
+        try:
+            for directory in (*self._directories(path), *self._runtime_directories(path)):
+                for cgroup_directory in _deepest_first(directory):
+                    with contextlib.suppress(FileNotFoundError):
+                        self._remove(cgroup_directory, path)
+        finally:
+            self.on_operation("destroy", time.monotonic() - started_s)
 
     @contextlib.contextmanager
     def exec_cgroup(self, path: str, name: str) -> Iterator[ExecCgroup]:
@@ -231,8 +246,10 @@ class CgroupFS:
 
     # ------------------------------------------------------------ creating and removing
 
-    def _create(self, path: str) -> None:
+    def _create(self, path: str) -> bool:
+        """Creates what is missing of a cgroup; whether anything was."""
         self._require_own_path(path)
+        has_created = False
         for root in self._roots:
             directory = root / path.strip("/")
             # An existing cgroup is complete, unless the agent was killed before it had set the CPUs.
@@ -240,10 +257,12 @@ class CgroupFS:
                 _text(directory / _INHERITED[-1]) or self.version == 2 or not _has_cpus(directory)
             )
             if not is_complete:
+                has_created = True
                 try:
                     self._create_path(root, path)
                 except OSError as error:
                     raise HostError("make cgroup", path, error.strerror or str(error)) from None
+        return has_created
 
     def _create_path(self, root: Path, path: str) -> None:
         directory = root

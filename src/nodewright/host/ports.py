@@ -236,6 +236,9 @@ class ImageStore(Protocol):
     async def pull(self, image: str, credentials: Credentials | None = None) -> str:
         """Pulls an image, anonymously if there are no credentials; returns its id."""
 
+    async def image_size(self, image: str) -> int:
+        """The size of an image in bytes; 0: it is not in the store, or its size is unknown."""
+
     async def images(self) -> tuple[StoredImage, ...]:
         """All images in the store."""
 

@@ -152,6 +152,17 @@ def volume_path(pod_directory: Path, volume: Mapping[str, Any]) -> Path:
         raise VolumeError(error.error) from None
 
 
+def volume_plugin(volume: Mapping[str, Any]) -> str:
+    """The plugin of a volume, with the kubelet's name; empty: none of ours.
+
+    >>> volume_plugin({"name": "a", "configMap": {}}), volume_plugin({"name": "b"}), volume_plugin({"name": "c", "nfs": {}})
+    ('kubernetes.io/configmap', 'kubernetes.io/empty-dir', '')
+    """
+    types = [key for key, source in volume.items() if key != "name" and source is not None] or ["emptyDir"]
+    names = {**_PLUGIN_NAMES, "hostPath": "host-path"}
+    return next((f"kubernetes.io/{names[key]}" for key in types if key in names), "")
+
+
 class Volumes:
     """Sets up volumes below ``root``, in one directory a pod; ``mounter`` is None if mounting is not permitted."""
 

@@ -5,6 +5,7 @@ import json
 import socket
 from pathlib import Path
 
+from msgspec.structs import replace
 from tests.support.kubelet_api import HTTPSAgent, http_request, with_served_agent
 
 from nodewright.agent.agent_state import PodSource
@@ -12,6 +13,7 @@ from nodewright.agent.observations import PodDeletionRequested
 from nodewright.api.http_server import ListenAddress
 from nodewright.api.metrics_pages import FRESH_S
 from nodewright.formats.documents import InputFile
+from nodewright.host.volumes import volume_plugin
 from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.profiles.capture.from_cluster import read_configz
 from nodewright.profiles.usage_files import usage_from_file
@@ -261,6 +263,8 @@ async def test_decisions_are_counted_by_the_kubelets_names(node: HTTPSAgent) -> 
     text = (await node.request("/metrics")).text
     for line in (
         "kubelet_running_pods 2",
+        "kubelet_containers_per_pod_count_count 2",
+        "kubelet_pod_worker_start_duration_seconds_count 2",
         'kubelet_working_pods{lifecycle="sync",config="desired",static=""} 2',
         'kubelet_working_pods{lifecycle="terminating",config="runtime_only",static="unknown"} 0',
         "kubelet_topology_manager_admission_requests_total 3",
@@ -274,6 +278,20 @@ async def test_decisions_are_counted_by_the_kubelets_names(node: HTTPSAgent) -> 
     ):
         assert f"\n{line}\n" in text, line
     assert "\nkubernetes_build_info{" in text
+
+
+@with_served_agent()
+async def test_volumes_are_counted_by_plugin(node: HTTPSAgent) -> None:
+    volumes = ({"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/b"}}, {"name": "c"})
+    pod = a_pod("web")
+    container = replace(pod.spec.containers[0], volume_mounts=({"name": "a"}, {"name": "b"}))
+    await node.bench.add_pods(replace(pod, spec=replace(pod.spec, containers=(container,), volumes=volumes)))
+    node.counting.volume_plugin = lambda _pod, volume: volume_plugin(volume)
+    text = (await node.request("/metrics")).text
+    for plugin in ("empty-dir", "host-path"):
+        for state in ("actual", "desired"):
+            labels = f'plugin_name="kubernetes.io/{plugin}",state="{state}_state_of_world"'
+            assert f"volume_manager_total_volumes{{{labels}}} 1\n" in text
 
 
 @with_served_agent(main=ContainerScript(ignores_sigterm=True))

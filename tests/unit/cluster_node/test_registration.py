@@ -11,6 +11,7 @@ from tests.unit.cluster_node.test_node_object import IDENTITY, STATE
 
 from nodewright.agent.agent_state import AgentState
 from nodewright.agent.effects import RecordEvent
+from nodewright.agent.observe.metric_names import GaugeMetric
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.node_lease import NodeLease
 from nodewright.cluster_node.node_object import NodeReadings
@@ -86,6 +87,37 @@ def test_a_node_is_registered_and_reported_on_change_or_after_minutes() -> None:
         await bench.run(bench.registration, steps())
 
     asyncio.run(scenario())
+
+
+def test_the_startup_of_a_new_node_is_timed() -> None:
+    async def scenario(is_new: bool) -> dict[GaugeMetric, float]:
+        bench, startup = Bench(), dict[GaugeMetric, float]()
+        now_ns = bench.clock.now_ns()
+        bench.registration.identity = replace(
+            IDENTITY, system_info=replace(IDENTITY.system_info, started_ns=now_ns - 2 * 10**9)
+        )
+        bench.registration.booted_ns = now_ns - 5 * 10**9
+        bench.registration.on_startup = startup.__setitem__
+        bench.errors = ("no network",)
+        if not is_new:
+            bench.cluster.put(NODE, {"metadata": {"name": "worker", "uid": "old"}})
+
+        async def steps() -> None:
+            await bench.clock.advance(1)
+            bench.errors = ()
+            await bench.clock.advance(100)
+
+        await bench.run(bench.registration, steps())
+        return startup
+
+    startup = asyncio.run(scenario(is_new=True))
+    assert startup[GaugeMetric.STARTUP_BEFORE_AGENT] == 3
+    assert startup[GaugeMetric.STARTUP_BEFORE_REGISTRATION] == 2
+    assert startup[GaugeMetric.STARTUP_REGISTRATION] == 0
+    after_s = startup[GaugeMetric.STARTUP_AFTER_REGISTRATION]
+    assert 1 <= after_s <= 2
+    assert startup[GaugeMetric.STARTUP] == 5 + after_s
+    assert asyncio.run(scenario(is_new=False)) == {}
 
 
 def test_registration_is_repeated_until_the_server_answers_and_reported_once() -> None:

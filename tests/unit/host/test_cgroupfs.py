@@ -56,6 +56,18 @@ def test_what_differs_is_written(tmp_path: Path) -> None:
     assert cgroups.unsupported == set()
 
 
+def test_operations_are_timed_by_the_kubelets_names(tmp_path: Path) -> None:
+    cgroups, names = a_tree_of_version_1(tmp_path), list[str]()
+    cgroups.on_operation = lambda name, duration_s: names.append(name) if duration_s >= 0 else None
+    cgroups.ensure("/ours/a", ())
+    (tmp_path / "cpuset/ours/a/cpuset.mems").write_text("0\n")
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        (tmp_path / "cpuset/ours/a" / name).write_text("0\n")
+    cgroups.ensure("/ours/a", ())
+    cgroups.remove("/ours/b")
+    assert names == ["create", "update", "destroy"]
+
+
 def test_missing_controllers_and_files_are_reported(tmp_path: Path) -> None:
     cgroups = a_tree_of_version_2(tmp_path, memory_max="max\n")
     wanted = ("hugetlb.2MB.max", "hugetlb.2MB.rsvd.max", "memory.zswap.max", "pids.max")

@@ -21,7 +21,7 @@ def test_a_tls_connection_keeps_a_small_buffer(monkeypatch: pytest.MonkeyPatch) 
         tracemalloc.start()
         try:
             protocol = sslproto.SSLProtocol(loop, asyncio.Protocol(), context, loop.create_future())
-            protocol._app_transport._closed = True  # type: ignore[attr-defined] # It was never opened.
+            protocol._app_transport._closed = True  # It was never opened.
             return tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()

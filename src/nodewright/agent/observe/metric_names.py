@@ -40,6 +40,26 @@ class CounterMetric(StrEnum):
     """`true` for static pods, else empty."""
     PROBED = "probed"
     """Kind of probe, result, container, pod, namespace, uid."""
+    RUNTIME_CALLS = "runtime calls"
+    """Operation."""
+    RUNTIME_CALL_ERRORS = "runtime call errors"
+    """Operation."""
+    SANDBOX_ERRORS = "sandbox errors"
+    """Runtime handler."""
+    API_REQUESTS = "API requests"
+    """Code, host, method."""
+
+
+class GaugeMetric(StrEnum):
+    """What has one value; all in seconds."""
+
+    LAST_RELIST = "last relist"
+    """Since 1970."""
+    STARTUP_BEFORE_AGENT = "startup before the agent"
+    STARTUP_BEFORE_REGISTRATION = "startup before registration"
+    STARTUP_REGISTRATION = "startup, registration"
+    STARTUP_AFTER_REGISTRATION = "startup after registration"
+    STARTUP = "startup"
 
 
 class HistogramMetric(StrEnum):
@@ -57,18 +77,52 @@ class HistogramMetric(StrEnum):
     """Seconds; kind of probe, container, pod, namespace."""
     ITERATION_DURATION = "deciding"
     """Seconds; type of the observation."""
+    CONTAINERS_PER_POD = "containers of a pod"
+    """Containers."""
+    WORKER_START_DURATION = "first effect"
+    """Seconds."""
+    POD_START_TOTAL_DURATION = "start since creation"
+    """Seconds."""
+    POD_START_SLI_DURATION = "start since creation, without pulls and init containers"
+    """Seconds."""
+    STATUS_SYNC_DURATION = "reporting a status"
+    """Seconds."""
+    RUNTIME_CALL_DURATION = "runtime call"
+    """Seconds; operation."""
+    SANDBOX_DURATION = "sandbox start"
+    """Seconds; runtime handler."""
+    API_REQUEST_DURATION = "API request"
+    """Seconds; host, method."""
+    RELIST_DURATION = "relist"
+    """Seconds."""
+    RELIST_INTERVAL = "between relists"
+    """Seconds."""
+    CGROUP_DURATION = "cgroup operation"
+    """Seconds; operation."""
+    PULL_DURATION = "pull"
+    """Seconds; size of the image."""
+    STORAGE_DURATION = "storage operation"
+    """Seconds; plugin, operation, status, `false`."""
 
 
 DEFAULT_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_POD_START_BOUNDS = (
+    *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900),
+    *(1200, 1800, 2700, 3600),
+)
 BOUNDS: Mapping[HistogramMetric, tuple[float, ...]] = {
     HistogramMetric.ALIGNMENT_DURATION: tuple(0.05 * 2**n for n in range(15)),
-    HistogramMetric.POD_START_DURATION: (
-        *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900),
-        *(1200, 1800, 2700, 3600),
+    HistogramMetric.POD_START_DURATION: _POD_START_BOUNDS,
+    HistogramMetric.POD_START_TOTAL_DURATION: _POD_START_BOUNDS,
+    HistogramMetric.POD_START_SLI_DURATION: _POD_START_BOUNDS,
+    HistogramMetric.CONTAINERS_PER_POD: (1, 2, 4, 8, 16),
+    HistogramMetric.STATUS_SYNC_DURATION: (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60),
+    HistogramMetric.RUNTIME_CALL_DURATION: tuple(0.005 * 2.5**n for n in range(14)),
+    HistogramMetric.API_REQUEST_DURATION: (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60),
+    HistogramMetric.PULL_DURATION: (
+        *(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600),
     ),
-    HistogramMetric.POD_WORKER_DURATION: DEFAULT_BOUNDS,
-    HistogramMetric.STATS_AGE: DEFAULT_BOUNDS,
-    HistogramMetric.PROBE_DURATION: DEFAULT_BOUNDS,
+    HistogramMetric.STORAGE_DURATION: (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600),
     HistogramMetric.ITERATION_DURATION: (
         0.0001,
         0.0002,
@@ -83,7 +137,7 @@ BOUNDS: Mapping[HistogramMetric, tuple[float, ...]] = {
         0.5,
     ),
 }
-"""The upper bounds of the buckets; the kubelet's where it measures the same."""
+"""The upper bounds of the buckets, where they are not `DEFAULT_BOUNDS`; the kubelet's where it measures the same."""
 
 
 class HistogramBuckets:
@@ -99,11 +153,12 @@ class HistogramBuckets:
 
 
 class MetricValues:
-    """All counts and histograms so far."""
+    """All counts, histograms and gauges so far."""
 
     def __init__(self) -> None:
         self.counts: dict[CounterMetric, Counter[Labels]] = {metric: Counter() for metric in CounterMetric}
         self.histograms: dict[tuple[HistogramMetric, Labels], HistogramBuckets] = {}
+        self.gauges: dict[GaugeMetric, float] = {}
 
     def increment(self, metric: CounterMetric, *labels: str, by: int = 1) -> None:
         """Adds to a counter."""
@@ -113,7 +168,7 @@ class MetricValues:
         """Adds a value to a histogram."""
         buckets = self.histograms.get((metric, labels))
         if buckets is None:
-            buckets = self.histograms[metric, labels] = HistogramBuckets(BOUNDS[metric])
+            buckets = self.histograms[metric, labels] = HistogramBuckets(BOUNDS.get(metric, DEFAULT_BOUNDS))
         buckets.observe(value)
 
     def remove(self, metric: HistogramMetric, *labels: str) -> None:

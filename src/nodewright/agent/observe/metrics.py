@@ -44,6 +44,8 @@ class AgentMetrics(MetricValues):
         """When the last iteration was, on the monotonic clock."""
         self._started_ns = started_ns
         self._first_seen: dict[str, int] = {}
+        self._begun: set[str] = set()
+        """The pods that work has begun on."""
         self._running_effects: dict[str, tuple[str, int]] = {}
         """By uid the kind of the running effect, and when it started."""
         self._static_names: dict[str, str] = {}
@@ -128,6 +130,7 @@ class AgentMetrics(MetricValues):
                 self._count_runtime_changes(record_before, record)
         for uid in before.keys() - after.keys():
             self._first_seen.pop(uid, None)
+            self._begun.discard(uid)
             self._running_effects.pop(uid, None)
             for labels in [labels for labels in self.counts[CounterMetric.PROBED] if labels[-1] == uid]:
                 del self.counts[CounterMetric.PROBED][labels]
@@ -193,6 +196,7 @@ class AgentMetrics(MetricValues):
             match effect:
                 case SyncPod(uid=uid):
                     record = trace.result.state.pods[uid]
+                    self._count_start_of_work(record, trace.at_ns)
                     self._running_effects[uid] = (
                         "create" if record.runtime_status is None else "sync",
                         trace.at_ns,
@@ -203,6 +207,18 @@ class AgentMetrics(MetricValues):
                     self._running_effects[uid] = ("terminated", trace.at_ns)
                 case _:
                     pass
+
+    def _count_start_of_work(self, record: PodRecord, at_ns: int) -> None:
+        """Counts the first effect of a pod that this agent has seen arrive.
+
+        Follows: v1.36, kubelet/pod_workers.go, startPodSync; kubelet/kubelet.go, SyncPod.
+        """
+        uid = record.pod.uid
+        if uid in self._begun or uid not in self._first_seen:
+            return
+        self._begun.add(uid)
+        self.observe(HistogramMetric.CONTAINERS_PER_POD, len(record.pod.spec.containers))
+        self.observe(HistogramMetric.WORKER_START_DURATION, (at_ns - self._first_seen[uid]) / 10**9)
 
     def _count_probe(self, observation: ProbeCompleted, trace: IterationTrace) -> None:
         record = trace.result.state.pods.get(observation.uid)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.log_rotation import log_directory
-from nodewright.agent.pods.volume_setup import VolumeSetup
+from nodewright.agent.pods.volume_setup import VolumeSetup, mounted_volumes, volumes_by_name
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.environment.value_sources import ReferenceSources, UnresolvedReference
@@ -66,11 +66,11 @@ class BaseConfigBuilder:
 
     def __init__(self, node_context: NodeContext, volumes: Volumes, object_cache: ConfigObjectCache) -> None:
         self.node_context, self.volumes, self.object_cache = node_context, volumes, object_cache
-        self._volume_setup = VolumeSetup(volumes, self._object_sources)
+        self.volume_setup = VolumeSetup(volumes, self._object_sources)
 
     async def remove_pod_files(self, pod: Pod) -> None:
         """Removes the pod's volumes and logs."""
-        self.volumes.remove(pod.uid)
+        self.volume_setup.remove(pod)
         try:
             logs = self.pod_log_directory(pod)
         except HostError:
@@ -100,19 +100,15 @@ class BaseConfigBuilder:
         """
         check_uid(pod)
         await self.object_cache.prepare(pod)
-        mounted = {
-            str(entry.get("name") or "") for each in pod.spec.all_containers for entry in each.volume_mounts
-        }
-        for name, volume in _volumes_by_name(pod).items():
-            if name in mounted:
-                await self._volume_setup.prepare(pod, volume)
+        for volume in mounted_volumes(pod):
+            await self.volume_setup.prepare(pod, volume)
 
     async def refresh_volumes(self, pods: Iterable[Pod]) -> None:
         """Updates the files in volumes that come from config objects.
 
         Errors: HostError, the first, after all others have been refreshed.
         """
-        await self._volume_setup.refresh(pods)
+        await self.volume_setup.refresh(pods)
 
     def storage_paths(self, pod: Pod) -> PodDirectories:
         """Where the pod's files that count as its local ephemeral storage are; volumes in memory do not count."""
@@ -164,14 +160,14 @@ class BaseConfigBuilder:
     def _env_files(self, pod: Pod, container: Container) -> dict[tuple[str, str], str | UnresolvedReference]:
         """The texts of files in volumes that environment variables refer to."""
         texts: dict[tuple[str, str], str | UnresolvedReference] = {}
-        volumes = _volumes_by_name(pod)
+        volumes = volumes_by_name(pod)
         for variable in container.env:
             entry = (variable.value_from or {}).get("fileKeyRef")
             volume = volumes.get(str(entry.get("volumeName") or "")) if entry is not None else None
             if entry is None or volume is None:
                 continue
             key = (str(entry.get("volumeName") or ""), str(entry.get("path") or ""))
-            host_path, _ = self._volume_setup.set_up(pod, volume)
+            host_path, _ = self.volume_setup.set_up(pod, volume)
             try:
                 texts[key] = read_beneath(host_path, key[1], _MAX_ENV_FILE_BYTES).decode()
             except (OSError, ValueError) as error:
@@ -218,7 +214,7 @@ class BaseConfigBuilder:
 
         Follows: v1.36, pkg/kubelet/kubelet_pods.go, makeMounts.
         """
-        volumes = _volumes_by_name(pod)
+        volumes = volumes_by_name(pod)
         mounts = []
         for number, entry in enumerate(container.volume_mounts):
             name = str(entry.get("name") or "")
@@ -229,7 +225,7 @@ class BaseConfigBuilder:
             if entry.get("recursiveReadOnly") == "Enabled":
                 raise ContainerConfigError(NO_RECURSIVE_READ_ONLY.format(name=name))
             path = _checked_value(sub_path(entry, env))
-            host_path, is_read_only = self._volume_setup.set_up(pod, volumes[name])
+            host_path, is_read_only = self.volume_setup.set_up(pod, volumes[name])
             if path:
                 host_path = self.resolve_subpath(pod, host_path, path, (name, container.name, number))
             mount_path = str(entry.get("mountPath") or "")
@@ -284,10 +280,6 @@ def _target_id(container: Container, runtime_status: RuntimePodStatus) -> str:
     if name and target is None:
         raise ContainerConfigError(f"unable to find target container {name}")
     return target.id if target is not None else ""
-
-
-def _volumes_by_name(pod: Pod) -> dict[str, dict[str, Any]]:
-    return {str(volume.get("name") or ""): volume for volume in pod.spec.volumes}
 
 
 def _checked_value(value: Any) -> Any:

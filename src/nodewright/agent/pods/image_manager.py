@@ -1,18 +1,12 @@
-"""Pulls images for containers that are to start, and deletes unused ones as `core/image_policy.py` decides.
-
-Credentials for a pull are the pod's own pull secrets, then the node's.
-"""
+"""Pulls images for containers that are to start, and deletes unused ones as `core/image_policy.py` decides."""
 
 import asyncio
 import contextlib
-import os
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from nodewright.agent.effects import RecordEvent
-from nodewright.agent.observe.config_object_cache import ConfigObjectCache
 from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.core.image_policy import (
     ALWAYS,
@@ -33,17 +27,11 @@ from nodewright.core.image_policy import (
     updated_image_records,
 )
 from nodewright.core.lifecycle.restart_policy import BackOff, BackOffRule
-from nodewright.core.registry_credentials import (
-    RegistryLogin,
-    logins_of_config,
-    logins_of_secret,
-    matching_logins,
-)
 from nodewright.errors import HostError
 from nodewright.host.ports import Clock, Credentials, ImageStore
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
-from nodewright.kubernetes.namespace_objects import Secret
 from nodewright.kubernetes.objects import Container, Pod
+from nodewright.values.duration import Duration
 
 IMAGE_GC_PERIOD_S = 300.0
 """Interval of image garbage collection.
@@ -97,6 +85,8 @@ class ImageManager:
         self._back_offs: dict[tuple[str, str], tuple[BackOff, str]] = {}
         self._records: dict[str, ImageRecord] = {}
         self._started_ns = clock.now_ns()
+        self.on_pull: Callable[[str, float, float, int], None] = _ignore
+        """Gets the uid of the pod, start (since 1970) and duration of each successful pull, and the image's size."""
 
     @classmethod
     def from_config(
@@ -224,9 +214,12 @@ class ImageManager:
                 about, "BackOff", image_pull_back_off(image_name, last_error), is_warning=False
             )
         self._record(about, "Pulling", f'Pulling image "{image_name}"')
+        started_ns = pull_ns = self._clock.now_ns()
         try:
             async with self._pull_slots:
+                pull_ns = self._clock.now_ns()
                 image_id = await self._pull_with_credentials(reference, credentials)
+                ended_ns = self._clock.now_ns()
         except HostError as error:
             now_ns = self._clock.now_ns()
             failure = image_pull_failure(image_name, error.error)
@@ -238,8 +231,19 @@ class ImageManager:
             self._record(about, "Failed", failed, is_warning=True)
             raise ContainerConfigError(failure.message, failure.reason) from error
         self._back_offs.pop(key, None)
-        self._record(about, "Pulled", f'Successfully pulled image "{image_name}"')
+        size_bytes = await self._image_size(reference)
+        took, waited = (_rounded(ended_ns - since_ns) for since_ns in (pull_ns, started_ns))
+        text = f'Successfully pulled image "{image_name}" in {took} ({waited} including waiting).'
+        self._record(about, "Pulled", f"{text} Image size: {size_bytes} bytes.")
+        self.on_pull(pod.uid, started_ns / 10**9, waited.total_seconds, size_bytes)
         return image_id
+
+    async def _image_size(self, reference: str) -> int:
+        """The size of an image that has been pulled, in bytes; 0: unknown."""
+        try:
+            return await self._store.image_size(reference)
+        except HostError:
+            return 0
 
     async def _pull_with_credentials(self, reference: str, credentials: tuple[Credentials, ...]) -> str:
         """The id of an image, pulled with the first credentials that work.
@@ -320,77 +324,10 @@ def _shortage_message(result: ImageGCResult) -> str:
     )
 
 
-def docker_logins(root: Path) -> tuple[tuple[RegistryLogin, ...], tuple[str, ...]]:
-    """The credentials in the first file that can be read, and the errors in those before it.
-
-    `config.json` is looked for in ``root``, the working directory, `~/.docker` and `/.docker`; then `.dockercfg` in
-    ``root``, the working directory, the home and `/`.
-
-    Follows: v1.36, pkg/credentialprovider/config.go, ReadDockerConfigFile.
-    """
-    errors: list[str] = []
-    for path, is_old in _config_paths(root):
-        try:
-            return logins_of_config(path.read_bytes(), is_old=is_old), tuple(errors)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            errors.append(f"{path}: {error.strerror}")
-        except ValueError as error:
-            errors.append(f"{path}: {error}")
-    return (), tuple(errors)
+def _rounded(duration_ns: int) -> Duration:
+    """The duration in whole milliseconds, as the kubelet truncates it."""
+    return Duration(max(0, duration_ns) // 10**6 * 10**6)
 
 
-def _config_paths(root: Path) -> Iterator[tuple[Path, bool]]:
-    home = Path(os.environ.get("HOME") or "/")
-    for directory in (root, Path.cwd(), home / ".docker", Path("/.docker")):
-        yield directory / "config.json", False
-    for directory in (root, Path.cwd(), home, Path("/")):
-        yield directory / ".dockercfg", True
-
-
-class PullSecrets:
-    """Pull credentials, read again for each pull. ``root`` is the agent's own directory."""
-
-    def __init__(
-        self, object_cache: ConfigObjectCache, root: Path, record_event: Callable[[RecordEvent], None]
-    ) -> None:
-        self._object_cache, self._root, self._record_event = object_cache, root, record_event
-
-    def __call__(self, pod: Pod, name: str) -> tuple[Credentials, ...]:
-        """All credentials to try for an image of this name, in order.
-
-        Follows: v1.36, pkg/kubelet/kubelet_pods.go, getPullSecretsForPod; kubelet/images/image_manager.go, pullImage.
-        Departs: an unreadable secret is reported and skipped; the kubelet does not pull the image at all.
-        """
-        node_logins, errors = docker_logins(self._root)
-        for error in errors:
-            self._record_event(
-                RecordEvent(uid="", is_warning=True, reason="CredentialsNotRead", message=error)
-            )
-        logins = (*matching_logins(self._logins_of_pod(pod), name), *matching_logins(node_logins, name))
-        return tuple(dict.fromkeys(Credentials(login.username, login.password) for login in logins))
-
-    def _logins_of_pod(self, pod: Pod) -> tuple[RegistryLogin, ...]:
-        secrets = self._object_cache.sources(pod).secrets
-        logins: list[RegistryLogin] = []
-        unreadable: list[str] = []
-        for secret_reference in pod.spec.image_pull_secrets:
-            name = str(secret_reference.get("name") or "")
-            if not name:
-                continue
-            secret = secrets.get(name)
-            try:
-                logins += logins_of_secret(secret) if isinstance(secret, Secret) else ()
-            except ValueError:
-                secret = None
-            if not isinstance(secret, Secret):
-                unreadable.append(name)
-        if unreadable:
-            message = (
-                f"Unable to retrieve some image pull secrets ({', '.join(unreadable)}); "
-                "attempting to pull the image may not succeed."
-            )
-            reason = "FailedToRetrieveImagePullSecret"
-            self._record_event(RecordEvent(uid=pod.uid, is_warning=True, reason=reason, message=message))
-        return tuple(logins)
+def _ignore(_uid: str, _started_s: float, _duration_s: float, _size_bytes: int) -> None:
+    """What happens to pulls that nobody counts."""

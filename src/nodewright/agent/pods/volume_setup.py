@@ -3,8 +3,9 @@
 import asyncio
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from nodewright.core.environment.volume_payload import volume_payload
 from nodewright.core.requests.effective_resources import pod_limits
 from nodewright.errors import HostError
 from nodewright.host.openat2 import path_beneath
-from nodewright.host.volumes import OBJECT_VOLUME_TYPES, VolumeError, Volumes, volume_path
+from nodewright.host.volumes import OBJECT_VOLUME_TYPES, VolumeError, Volumes, volume_path, volume_plugin
 from nodewright.kubernetes.objects import Pod, ResourceList
 from nodewright.values.quantity import ZERO, Quantity
 
@@ -28,6 +29,8 @@ class VolumeSetup:
 
     def __init__(self, volumes: Volumes, sources: Callable[[Pod], ReferenceSources]) -> None:
         self.volumes, self._sources = volumes, sources
+        self.on_operation: Callable[[str, str, float, bool], None] = _ignore
+        """Gets the plugin, the name and the duration of each operation, and whether it failed."""
 
     def set_up(self, pod: Pod, volume: Mapping[str, Any]) -> tuple[Path, bool]:
         """The path of a volume, set up if it does not exist, and whether it can only be read.
@@ -56,7 +59,40 @@ class VolumeSetup:
         Follows: v1.36, pkg/volume/local/local.go, SetUpAt.
         Errors:  ContainerConfigError; HostError.
         """
-        self.set_up(pod, volume)
+        with self._timed("volume_mount", pod, [volume]):
+            self.set_up(pod, volume)
+            await self._set_group_of_local_volume(pod, volume)
+
+    def remove(self, pod: Pod) -> None:
+        """Removes all volumes of a pod.
+
+        Errors: HostError.
+        """
+        with self._timed("volume_unmount", pod, mounted_volumes(pod)):
+            self.volumes.remove(pod.uid)
+
+    def plugin(self, pod: Pod, volume: Mapping[str, Any]) -> str:
+        """The plugin of a volume, with the kubelet's name; empty: none."""
+        if not any(volume.get(kind) is not None for kind in _CLAIMS):
+            return volume_plugin(volume)
+        claimed = self._sources(pod).volumes.get(str(volume.get("name") or ""))
+        if not isinstance(claimed, NodeVolume):
+            return ""
+        return f"kubernetes.io/{'local-volume' if claimed.has_group else 'host-path'}"
+
+    @contextmanager
+    def _timed(self, operation: str, pod: Pod, volumes: Iterable[Mapping[str, Any]]) -> Iterator[None]:
+        """Times an operation for each of these volumes, which it is done for together."""
+        started_s, has_failed = time.monotonic(), True
+        try:
+            yield
+            has_failed = False
+        finally:
+            duration_s = time.monotonic() - started_s
+            for volume in volumes:
+                self.on_operation(self.plugin(pod, volume), operation, duration_s, has_failed)
+
+    async def _set_group_of_local_volume(self, pod: Pod, volume: Mapping[str, Any]) -> None:
         name, group = str(volume.get("name") or ""), _fs_group(pod)
         claimed = self._sources(pod).volumes.get(name)
         if (
@@ -120,6 +156,23 @@ class VolumeSetup:
                     errors.append(error)
         if errors:
             raise errors[0]
+
+
+def _ignore(_plugin: str, _operation: str, _duration_s: float, _has_failed: bool) -> None:  # noqa: FBT001 - a callback
+    """What happens to operations that nobody counts."""
+
+
+def volumes_by_name(pod: Pod) -> dict[str, dict[str, Any]]:
+    """The volumes of a pod; of several with one name the last."""
+    return {str(volume.get("name") or ""): volume for volume in pod.spec.volumes}
+
+
+def mounted_volumes(pod: Pod) -> list[Mapping[str, Any]]:
+    """The volumes that containers of the pod mount; others are not set up."""
+    mounted = {
+        str(entry.get("name") or "") for each in pod.spec.all_containers for entry in each.volume_mounts
+    }
+    return [volume for name, volume in volumes_by_name(pod).items() if name in mounted]
 
 
 def set_group_of_files(root: Path, group: int) -> None:

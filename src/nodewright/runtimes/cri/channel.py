@@ -156,8 +156,8 @@ class CRIChannel:
     def __init__(self, endpoint: str, *, timeout_factor: float = 1.0) -> None:
         self.endpoint, self._timeout_factor = endpoint, timeout_factor
         self._channel: grpc_aio.Channel | None = None
-        self.on_call: Callable[[str, float, bool], None] = lambda _name, _duration_s, _has_failed: None
-        """Gets the name and the duration of each call of CRI, and whether it failed."""
+        self.on_call: Callable[[str, str, float, bool], None] = _ignore
+        """Gets the name of each call of CRI, the runtime handler that it names, its duration, and whether it failed."""
 
     async def call(
         self,
@@ -178,7 +178,8 @@ class CRIChannel:
             has_failed = False
         finally:
             if call.path.startswith(_CRI):
-                self.on_call(call.name, time.monotonic() - started_s, has_failed)
+                handler = getattr(request, "runtime_handler", "")
+                self.on_call(call.name, handler, time.monotonic() - started_s, has_failed)
         return response
 
     async def _response(
@@ -254,6 +255,10 @@ class CRIChannel:
                 ),
             )
         return self._channel
+
+
+def _ignore(_name: str, _handler: str, _duration_s: float, _has_failed: bool) -> None:  # noqa: FBT001 - a callback
+    """What happens to calls that nobody counts."""
 
 
 def _grpc_target(endpoint: str) -> str:

@@ -37,7 +37,7 @@ from nodewright.runtimes.cri.channel import (
     NotFoundError,
 )
 from nodewright.runtimes.cri.image_service import image_status
-from nodewright.runtimes.cri.pleg import ContainerEventSource, PodLifecycleEventGenerator
+from nodewright.runtimes.cri.pleg import ContainerEventSource, PodLifecycleEventGenerator, ignore_relist
 from nodewright.runtimes.cri.status import detect_runtime_facts
 
 _NAME_RESERVED = "is reserved for"
@@ -68,6 +68,7 @@ class CRIRuntime:
         self._ended_containers: dict[str, RuntimeContainerStatus] = {}
         """Status of ended containers, by id: it never changes."""
         self._cgroups: dict[str, str] = {}
+        self.on_relist: Callable[[float, float, float | None], None] = ignore_relist
 
     async def facts(self) -> RuntimeFacts:
         """The runtime's facts, and which calls it does not implement; detected once for each of its releases.
@@ -247,7 +248,9 @@ class CRIRuntime:
         news = ContainerEventSource.CONTAINERD if facts.has_events else ContainerEventSource.NONE
         if GET_CONTAINER_EVENTS.name not in facts.unimplemented_calls:
             news = ContainerEventSource.CRI
-        async for uid in PodLifecycleEventGenerator(self._channel, self._relist, news).changes():
+        generator = PodLifecycleEventGenerator(self._channel, self._relist, news)
+        generator.on_relist = self.on_relist
+        async for uid in generator.changes():
             yield uid
 
     async def close(self) -> None:

@@ -30,6 +30,11 @@ class CRIImageStore:
         image_found = await image_status(self._channel, image)
         return image_found.id if image_found is not None else None
 
+    async def image_size(self, image: str) -> int:
+        """The size of an image in bytes; 0: it does not exist."""
+        stored = await image_status(self._channel, image)
+        return stored.size if stored is not None else 0
+
     async def pull(self, image: str, credentials: Credentials | None = None) -> str:
         """Pulls an image; its id."""
         request = cri.PullImageRequest(image=cri.ImageSpec(image=image))

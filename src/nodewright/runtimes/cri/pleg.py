@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from enum import StrEnum
 
@@ -46,6 +47,9 @@ class PodLifecycleEventGenerator:
         self._is_streaming = False
         self._relist_times_s: list[float] = []
         """When to relist after an event."""
+        self.on_relist: Callable[[float, float, float | None], None] = ignore_relist
+        """Gets the time of each relist (since 1970), its duration, and the time since the one before, if any."""
+        self._relisted_s: float | None = None
 
     async def changes(self) -> AsyncIterator[str]:
         """The uid of each pod that has changed since the last relist; at first, of every pod.
@@ -56,7 +60,7 @@ class PodLifecycleEventGenerator:
         latest: Mapping[str, object] = {}
         try:
             while True:
-                current = await self._relist()
+                current = await self._timed_relist()
                 previous, latest = latest, current
                 for uid in sorted({*current, *previous}):
                     if current.get(uid) != previous.get(uid):
@@ -65,6 +69,19 @@ class PodLifecycleEventGenerator:
         finally:
             listener.cancel()
             await asyncio.gather(listener, return_exceptions=True)
+
+    async def _timed_relist(self) -> Mapping[str, object]:
+        """A relist, reported also where it fails.
+
+        Follows: v1.36, kubelet/pleg/generic.go, Relist.
+        """
+        at_s, started_s, before_s = time.time(), time.monotonic(), self._relisted_s
+        self._relisted_s = started_s
+        try:
+            return await self._relist()
+        finally:
+            interval_s = started_s - before_s if before_s is not None else None
+            self.on_relist(at_s, time.monotonic() - started_s, interval_s)
 
     async def _wait_for_event(self) -> None:
         """Waits for an event, or for the next relist."""
@@ -96,3 +113,7 @@ class PodLifecycleEventGenerator:
         if self._event_source is ContainerEventSource.CRI:
             return self._channel.stream(GET_CONTAINER_EVENTS, cri.GetEventsRequest())
         return self._channel.stream(CONTAINERD_EVENTS, containerd.SubscribeRequest(filters=[_TASK_EVENTS]))
+
+
+def ignore_relist(_at_s: float, _duration_s: float, _interval_s: float | None) -> None:
+    """What happens to relists that nobody counts."""

@@ -60,6 +60,9 @@ async def test_a_pod_from_its_start_to_its_end() -> None:
             ("container", "3", "Error"): 1,
         }
         assert node.measures(HistogramMetric.POD_START_DURATION) == {(): 1}
+        assert node.measures(HistogramMetric.WORKER_START_DURATION) == {(): 1}
+        ((_, containers),) = node.tally.histograms_of(HistogramMetric.CONTAINERS_PER_POD)
+        assert (containers.total, sum(containers.counts)) == (1, 1)
         assert node.measures(HistogramMetric.POD_WORKER_DURATION).keys() >= {("create",), ("kill",)}
         assert set(node.measures(HistogramMetric.ITERATION_DURATION)) >= {
             ("PodApplied",),

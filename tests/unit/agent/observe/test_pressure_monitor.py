@@ -281,6 +281,9 @@ class Images:
         del credentials
         return image
 
+    async def image_size(self, image: str) -> int:
+        return sum(stored.size_bytes for stored in self.there if stored.id == image)
+
     async def image_fs_path(self) -> str:
         return "/"
 

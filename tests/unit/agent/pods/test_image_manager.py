@@ -32,6 +32,7 @@ class Store:
         self.free = NOBODYS_ROOM
         self.pulled: list[str] = []
         self.max_parallel_pulls = self.most_at_once = 0
+        self.pull_s, self.clock = 0.0, FakeClock()
 
     async def image_id(self, image: str) -> str | None:
         self._perhaps_broken("ImageStatus", image)
@@ -43,11 +44,15 @@ class Store:
             raise HostError("PullImage", image, "unauthorized")
         self.max_parallel_pulls += 1
         self.most_at_once = max(self.most_at_once, self.max_parallel_pulls)
-        await asyncio.sleep(0)
+        await (self.clock.sleep(self.pull_s) if self.pull_s else asyncio.sleep(0))
         self.max_parallel_pulls -= 1
         self._perhaps_broken("PullImage", image)
         self.there[image] = 10
         return f"id-{image}"
+
+    async def image_size(self, image: str) -> int:
+        self._perhaps_broken("ImageStatus", image)
+        return self.there.get(image, 0)
 
     async def images(self) -> tuple[StoredImage, ...]:
         self._perhaps_broken("ListImages", "")
@@ -75,6 +80,7 @@ class Store:
 class Bench:
     def __init__(self, *there: str, max_parallel_pulls: int = 1) -> None:
         self.store, self.clock = Store(*there), FakeClock()
+        self.store.clock = self.clock
         self.told: list[RecordEvent] = []
         self.images = ImageManager(
             self.store,
@@ -112,6 +118,27 @@ def test_what_is_there_is_not_fetched_unless_it_has_to_be() -> None:
         assert await bench.ensure("other:1") == "id-other:1"
         assert bench.store.pulled == ["web:latest", "other:1"]
         assert bench.events() == ["Pulled", "Pulled", "Pulling", "Pulled", "Pulling", "Pulled"]
+
+    run(test())
+
+
+def test_a_pull_is_reported_with_its_time_and_size() -> None:
+    async def test() -> None:
+        bench = Bench(max_parallel_pulls=1)
+        pulls: list[tuple[str, float, float, int]] = []
+        bench.images.on_pull = lambda *pull: pulls.append(pull)
+        bench.store.pull_s = 1.5
+        started_s = bench.clock.now_ns() / 10**9
+        tasks = [asyncio.create_task(bench.ensure(image)) for image in ("a:1", "b:1")]
+        for _ in range(2):
+            await settle()
+            await bench.clock.advance(1.5)
+        await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        assert [one.message for one in bench.told if one.reason == "Pulled"] == [
+            'Successfully pulled image "a:1" in 1.5s (1.5s including waiting). Image size: 10 bytes.',
+            'Successfully pulled image "b:1" in 1.5s (3s including waiting). Image size: 10 bytes.',
+        ]
+        assert pulls == [(POD.uid, started_s, 1.5, 10), (POD.uid, started_s, 3.0, 10)]
 
     run(test())
 

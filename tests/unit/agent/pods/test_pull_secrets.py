@@ -8,7 +8,7 @@ import pytest
 from nodewright.agent.agent_state import PodSource
 from nodewright.agent.effects import RecordEvent
 from nodewright.agent.observe.config_object_cache import ConfigObjectCache
-from nodewright.agent.pods.image_manager import PullSecrets
+from nodewright.agent.pods.pull_secrets import PullSecrets
 from nodewright.kubernetes.namespace_objects import Secret
 from nodewright.kubernetes.objects import ObjectMeta
 from nodewright.testing.objects import a_pod

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from nodewright.agent.pods.container_start import ContainerConfigError
 from nodewright.agent.pods.volume_setup import VolumeSetup, set_group_of_files
 from nodewright.core.environment.value_sources import NodeVolume, ReferenceSources, UnresolvedReference
 from nodewright.host.volumes import Volumes
+from nodewright.kubernetes.objects import Container
 from nodewright.testing.objects import a_pod
 
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}
@@ -38,6 +40,32 @@ def a_local_volume(root: Path) -> Path:
 def test_a_claim_is_the_directory_that_it_is_bound_to(tmp_path: Path) -> None:
     setup = a_setup(tmp_path, {"data": NodeVolume(path=str(tmp_path), is_read_only=True)})
     assert setup.set_up(a_pod(), CLAIM) == (tmp_path, True)
+
+
+def test_operations_on_volumes_are_timed_by_plugin(tmp_path: Path) -> None:
+    def calls_of(volumes: Mapping[str, NodeVolume | UnresolvedReference]) -> list[tuple[str, str, bool]]:
+        setup, calls = a_setup(tmp_path, volumes), list[tuple[str, str, bool]]()
+        setup.on_operation = lambda plugin, name, _duration_s, has_failed: calls.append(
+            (plugin, name, has_failed)
+        )
+        scratch = {"name": "scratch", "emptyDir": {}}
+        container = Container(name="app", volume_mounts=({"name": "data"}, {"name": "scratch"}))
+        pod = a_pod("web")
+        pod = replace(pod, spec=replace(pod.spec, containers=(container,), volumes=(CLAIM, scratch)))
+        for volume in (CLAIM, scratch):
+            with suppress(ContainerConfigError):
+                asyncio.run(setup.prepare(pod, volume))
+        setup.remove(pod)
+        return calls
+
+    scratch, local = "kubernetes.io/empty-dir", "kubernetes.io/local-volume"
+    path = str(tmp_path)
+    assert calls_of({"data": NodeVolume(path=path, has_group=True)}) == [
+        *((local, "volume_mount", False), (scratch, "volume_mount", False)),
+        *((local, "volume_unmount", False), (scratch, "volume_unmount", False)),
+    ]
+    assert calls_of({"data": NodeVolume(path=path)})[0] == ("kubernetes.io/host-path", "volume_mount", False)
+    assert calls_of({})[0] == ("", "volume_mount", True)
 
 
 @pytest.mark.parametrize(

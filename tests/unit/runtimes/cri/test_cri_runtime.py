@@ -1,6 +1,7 @@
 """What a runtime can do is found out by asking; what it cannot is made up for, or said."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,8 @@ def test_changes_are_heard_from_events_or_seen_by_relists(
     async def watch() -> None:
         async with cri_endpoint(server, tmp_path / "cri.sock") as endpoint:
             runtime = CRIRuntime(CRIChannel(endpoint))
+            relists = list[tuple[float, float, float | None]]()
+            runtime.on_relist = lambda *relist: relists.append(relist)
             changes = aiter(runtime.changes())
             first = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0.2)
@@ -100,6 +103,8 @@ def test_changes_are_heard_from_events_or_seen_by_relists(
             if server.news is not None:
                 server.news.put_nowait(cri.ContainerEventResponse(container_id="s"))
             assert await asyncio.wait_for(first, 30) == "u1"
+            assert [interval_s is None for _, _, interval_s in relists][:2] == [True, False]
+            assert all(abs(at_s - time.time()) < 60 and duration_s > 0 for at_s, duration_s, _ in relists)
             await changes.aclose()  # type: ignore[attr-defined]  # it is a generator
             await runtime.close()
 
