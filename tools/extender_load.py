@@ -37,6 +37,8 @@ from tools.stand_in_cluster import CPUS, Connection, StandIn, pod_document
 
 FIGURES = ROOT / "docs" / "figures" / "extender-load.json"
 _MIN_NODES, _MIN_PERCENTAGE = 100, 5
+CALL_S, READY_S = 60.0, 1200.0
+"""How long an answer may take, and how long all exports; then the load ends with an error."""
 
 
 def feasible_nodes_to_find(count: int) -> int:
@@ -89,16 +91,25 @@ class CallConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Ends the call."""
+        self._end(f"the connection ended: {error}")
+
+    def _end(self, text: str) -> None:
         if not self._answer.done():
-            self._answer.set_exception(ConnectionError(f"the extender closed a connection: {error}"))
+            self._answer.set_exception(ConnectionError(f"the extender did not answer: {text}"))
 
     def data_received(self, data: bytes) -> None:
         """Takes the answer when it is complete."""
         self._received += data
         head, separator, body = self._received.partition(b"\r\n\r\n")
         lines = head.lower().split(b"\r\n")
-        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
-        if separator and len(body) >= length:
+        if not separator:
+            return
+        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), -1)
+        if not lines[0].startswith(b"http/1.1 200 ") or length < 0:
+            # Nothing that schedulers could go on from: the load ends.
+            self._end(f"{lines[0].decode('ascii', 'replace')}: {body[:300]!r}")
+            self._transport.close()
+        elif len(body) >= length:
             self._received = b""
             self._answer.set_result(body)
 
@@ -107,7 +118,8 @@ class CallConnection(asyncio.Protocol):
         self._answer = asyncio.get_running_loop().create_future()
         head = f"POST /{verb} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         self._transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body)
-        answer: bytes = await self._answer
+        async with asyncio.timeout(CALL_S):
+            answer: bytes = await self._answer
         return answer
 
 
@@ -343,7 +355,7 @@ async def _metrics(port: int) -> dict[str, float]:
 
 
 async def _wait_for_exact(port: int, count: int) -> None:
-    async with asyncio.timeout(1200):
+    async with asyncio.timeout(READY_S):
         while True:
             with suppress(OSError):
                 if (await _metrics(port)).get('nodewright_extender_nodes{basis="exact"}') == count:

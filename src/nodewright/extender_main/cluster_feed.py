@@ -17,7 +17,8 @@ from nodewright.profiles.node_export import URL_ANNOTATION
 from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.extender_protocol import decode_pod
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
-from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
+from nodewright.scheduling.tracked_cluster import TrackedCluster
+from nodewright.scheduling.tracked_nodes import Basis
 from nodewright.scheduling.verdict_ledger import ComparedVerdict, VerdictLedger
 
 NODES_PATH, PODS_PATH = "/api/v1/nodes", "/api/v1/pods"
@@ -123,7 +124,7 @@ class ClusterFeed:
             self._mark_outdated(name)
 
     def _mark_outdated(self, name: str) -> None:
-        if self._cluster.node(name).basis is not Basis.EXACT:
+        if self._cluster.nodes[name].basis is not Basis.EXACT:
             self._outdated[name] = None
 
     def _predict_node(self, name: str) -> None:
@@ -204,9 +205,10 @@ class ClusterFeed:
 
     def note_binding(self, node: str, query: PodQuery) -> None:
         """Notes that a pod is bound; of one that another scheduler has bound the verdict is compared as well."""
-        tracked = self._cluster.node(node)
-        is_new = query.uid not in tracked.numbers and query.uid not in tracked.reservations
-        if is_new and self.has_listed and tracked.basis is Basis.EXACT:
+        tracked = self._cluster.nodes.get(node)
+        is_exact = tracked is not None and tracked.basis is Basis.EXACT
+        is_known = tracked is not None and (query.uid in tracked.numbers or query.uid in tracked.reservations)
+        if is_exact and not is_known and self.has_listed:
             self.ledger.expect(query.uid, node, self._cluster.verdict(node, query))
         self._cluster.pod_bound(node, query, now_s=self._clock.monotonic_s())
 

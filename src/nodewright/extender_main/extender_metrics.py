@@ -8,7 +8,8 @@ import msgspec
 from nodewright.agent.observe.metric_names import HistogramBuckets
 from nodewright.node.step import Decision
 from nodewright.output.exposition import MetricFamily, MetricHistogram, MetricSample, MetricType, family_text
-from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
+from nodewright.scheduling.tracked_cluster import TrackedCluster
+from nodewright.scheduling.tracked_nodes import Basis
 from nodewright.scheduling.verdict_ledger import VerdictLedger
 
 _BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)

@@ -7,7 +7,7 @@ from nodewright.errors import InputError
 from nodewright.extender_main.extender_service import ExtenderService
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.scheduling.tracked_cluster import Basis, TrackedNode
+from nodewright.scheduling.tracked_nodes import Basis, TrackedNode
 
 
 class ClusterReviews:

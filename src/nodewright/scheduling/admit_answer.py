@@ -11,7 +11,8 @@ from nodewright.node.step import Decision
 from nodewright.scheduling.extender_protocol import MAX_CANDIDATES, decode_pod
 from nodewright.scheduling.placement_decisions import placement_ranks, ranked_scores
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
-from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
+from nodewright.scheduling.tracked_cluster import TrackedCluster
+from nodewright.scheduling.tracked_nodes import Basis
 
 ADMIT_PATH, OPENAPI_PATH = "/v1/admit", "/openapi/v3"
 _VERSION = "nodewright.dev/v1alpha1"

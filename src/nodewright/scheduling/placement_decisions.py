@@ -11,7 +11,8 @@ from nodewright.node.step import Decision
 from nodewright.scheduling.disruption_budgets import violating_uids
 from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.shared_states import SharedState
-from nodewright.scheduling.tracked_cluster import BasedVerdict, Basis, PodOnNode, TrackedCluster, refuses_pod
+from nodewright.scheduling.tracked_cluster import BasedVerdict, PodOnNode, TrackedCluster, refuses_pod
+from nodewright.scheduling.tracked_nodes import Basis
 
 MAX_SCORE = 10
 """Follows: v1.36, kube-scheduler/extender/v1/types.go, MaxExtenderPriority."""

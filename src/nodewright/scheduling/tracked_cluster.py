@@ -1,50 +1,22 @@
 """The nodes of a cluster as the extender knows them: exported states, and the pods on their way to them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from itertools import chain
 from typing import NamedTuple
-
-import msgspec
 
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.step import Decision
 from nodewright.reasons.texts import kubelet_text, sentence
 from nodewright.scheduling.disruption_budgets import ClusterBudget
-from nodewright.scheduling.nameless_profiles import NodeNames, pod_number
+from nodewright.scheduling.nameless_profiles import pod_number
 from nodewright.scheduling.pod_queries import PodQuery
 from nodewright.scheduling.remembered_answers import PlacedPods, RememberedAnswers
 from nodewright.scheduling.shared_states import NodeVerdict, SharedState, StatePool, last_number
+from nodewright.scheduling.tracked_nodes import Basis, PodReservation, TrackedNode, TrackedNodes
 
 RESERVATION_S = 60.0
 MAX_ORDERED_PODS = 4
 """With more pods on their way to a node, not every order of their arrival is tried."""
-
-
-class Basis(StrEnum):
-    """What a verdict is based on."""
-
-    EXACT = "exact"
-    """The node's own export."""
-    PREDICTED = "predicted"
-    """The pods of the API server, replayed in order of their creation."""
-    UNKNOWN = "unknown"
-    """Nothing that can be: the node is not in the cluster, or its description is impossible."""
-
-    __hash__ = str.__hash__
-
-
-class PodReservation(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that is bound, or about to be bound, to a node that does not show it yet.
-
-    Units: reserved_s in seconds of a clock that never goes back.
-    """
-
-    query: PodQuery
-    node: str
-    reserved_s: float
-    is_bound: bool = False
-    """Whether the API server shows it there: then only the node or the end of the pod ends the reservation."""
 
 
 class BasedVerdict(NamedTuple):
@@ -73,52 +45,13 @@ def refuses_pod(decision: Decision, basis: Basis, *, strict: bool) -> bool:
     return basis is Basis.EXACT and decision is Decision.REFUSED
 
 
-class TrackedNode:
-    """What is known about a node. Changed in place, by `TrackedCluster` only."""
-
-    __slots__ = (
-        "api_pods",
-        "basis",
-        "departing",
-        "generation",
-        "labels",
-        "name",
-        "names",
-        "note",
-        "numbers",
-        "profile",
-        "received_s",
-        "reservations",
-        "seen",
-        "state",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name, self.names = name, NodeNames()
-        self.labels: Mapping[str, str] = {}
-        self.basis, self.note = Basis.UNKNOWN, "nothing is known about the node yet"
-        self.state: SharedState | None = None
-        self.profile: NodeProfile | None = None
-        """The last exported profile, or the prediction."""
-        self.numbers: dict[str, str] = {}
-        """The names of its pods in the state, by uid."""
-        self.generation, self.received_s = -1, float("-inf")
-        self.seen: set[str] = set()
-        """The uids of bound pods that an export has shown: they are never reserved again."""
-        self.reservations: dict[str, PodReservation] = {}
-        """By uid, in the order of reservation."""
-        self.api_pods: dict[str, PodQuery] = {}
-        """The active pods that the API server shows on the node, by uid."""
-        self.departing: dict[str, float] = {}
-        """When the API server showed the end of pods that the export still shows, by uid."""
-
-
 class TrackedCluster:
     """All nodes, their reservations, and the verdicts about pods."""
 
     def __init__(self, pool: StatePool | None = None) -> None:
         self.pool = StatePool() if pool is None else pool
-        self.nodes: dict[str, TrackedNode] = {}
+        self._tracked = TrackedNodes()
+        self.nodes = self._tracked.present
         self.budgets: dict[str, ClusterBudget] = {}
         """The PodDisruptionBudgets by uid."""
         self.answers = RememberedAnswers[BasedVerdict]()
@@ -129,19 +62,16 @@ class TrackedCluster:
 
     def node(self, name: str) -> TrackedNode:
         """The node of that name, which is added if it is new."""
-        node = self.nodes.get(name)
-        if node is None:
-            node = self.nodes[name] = TrackedNode(name)
-        return node
+        return self._tracked.add(name)
 
     def _place(self, uids: Iterable[str]) -> None:
         """Notes that pods are on a node, or on their way to one."""
-        present = (chain(node.numbers, node.reservations, node.api_pods) for node in self.nodes.values())
+        present = (chain(node.numbers, node.reservations, node.api_pods) for node in self._tracked)
         self._placed.add(uids, chain.from_iterable(present))
 
     def remove_node(self, name: str) -> None:
-        """Forgets a node."""
-        self.nodes.pop(name, None)
+        """Forgets a node, apart from the pods that are bound to it."""
+        self._tracked.remove(name)
         self.answers.forget_node(name)
 
     def set_labels(self, name: str, labels: Mapping[str, str]) -> None:
@@ -207,7 +137,7 @@ class TrackedCluster:
 
     def pod_bound(self, name: str, query: PodQuery, *, now_s: float) -> None:
         """Notes a pod that the API server shows on a node."""
-        node = self.node(name)
+        node = self._tracked.holder(name)
         self.answers.forget_node(node.name)
         node.api_pods[query.uid] = query
         self._place((query.uid,))
@@ -223,7 +153,7 @@ class TrackedCluster:
 
     def pod_gone(self, name: str, uid: str, *, now_s: float = float("-inf")) -> None:
         """Notes that a pod has ended or is deleted."""
-        node = self.nodes.get(name)
+        node = self._tracked.find(name)
         if node is not None:
             if uid in node.numbers:
                 node.departing[uid] = now_s
@@ -231,10 +161,11 @@ class TrackedCluster:
             node.reservations.pop(uid, None)
             node.api_pods.pop(uid, None)
             node.seen.discard(uid)
+            self._tracked.drop_without_pods(name)
 
     def reserve(self, name: str, query: PodQuery, *, now_s: float) -> None:
         """Reserves the place of a pod that is about to be bound."""
-        node = self.node(name)
+        node = self._tracked.holder(name)
         if query.uid not in node.numbers and query.uid not in node.seen:
             self.answers.forget_node(node.name)
             node.reservations[query.uid] = PodReservation(query=query, node=name, reserved_s=now_s)
@@ -242,10 +173,11 @@ class TrackedCluster:
 
     def release(self, name: str, uid: str) -> None:
         """Ends a reservation, unless the API server shows the pod on the node."""
-        node = self.nodes.get(name)
+        node = self._tracked.find(name)
         if node is not None and uid in node.reservations and not node.reservations[uid].is_bound:
             del node.reservations[uid]
             self.answers.forget_node(node.name)
+            self._tracked.drop_without_pods(name)
 
     def expire_reservations(
         self, *, now_s: float, after_s: float = RESERVATION_S
@@ -253,7 +185,7 @@ class TrackedCluster:
         """Ends the reservations that have waited too long for their binding."""
         expired = tuple(
             reservation
-            for node in self.nodes.values()
+            for node in self._tracked
             for reservation in node.reservations.values()
             if not reservation.is_bound and now_s - reservation.reserved_s >= after_s
         )
@@ -345,6 +277,11 @@ class TrackedCluster:
             if node.basis is Basis.EXACT and now_s - node.received_s > after_s:
                 yield name
 
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether no node is known, nor a pod on its way to one."""
+        return next(iter(self._tracked), None) is None
+
     def count_by_basis(self) -> dict[Basis, int]:
         """The number of nodes by what their verdicts are based on."""
         counts = dict.fromkeys(Basis, 0)
@@ -354,7 +291,7 @@ class TrackedCluster:
 
     def reservations(self) -> Iterable[PodReservation]:
         """All reservations."""
-        return (each for node in self.nodes.values() for each in node.reservations.values())
+        return (each for node in self._tracked for each in node.reservations.values())
 
 
 class PodOnNode(NamedTuple):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
 from nodewright.reasons.status_evidence import FailureCause, status_evidence
-from nodewright.scheduling.tracked_cluster import BasedVerdict, Basis
+from nodewright.scheduling.tracked_cluster import BasedVerdict
+from nodewright.scheduling.tracked_nodes import Basis
 
 MAX_EXPECTATIONS = 100_000
 

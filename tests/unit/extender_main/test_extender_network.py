@@ -34,7 +34,7 @@ from nodewright.host.peer_access import PeerAccess
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.scheduling.admit_answer import openapi_document
 from nodewright.scheduling.pod_queries import PodQuery
-from nodewright.scheduling.tracked_cluster import Basis
+from nodewright.scheduling.tracked_nodes import Basis
 from nodewright.values.custom_policy import CustomPolicyError
 
 

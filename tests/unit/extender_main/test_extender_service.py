@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.support.binding_cluster import BindingCluster, ExtenderBench
 from tests.support.deciding_nodes import DecidingNodes
+from tests.support.memory_cluster import PODS
 from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.test_tracked_cluster import a_profile, with_pods
 
@@ -17,7 +18,7 @@ from nodewright.extender_main.cluster_feed import BUDGETS_PATH
 from nodewright.extender_main.extender_service import BIND_WAIT_S
 from nodewright.runtimes.simulated import FakeClock
 from nodewright.scheduling.admit_answer import AdmitRequest
-from nodewright.scheduling.tracked_cluster import Basis
+from nodewright.scheduling.tracked_nodes import Basis
 from nodewright.scheduling.verdict_ledger import ComparedVerdict, VerdictOutcome
 
 
@@ -377,5 +378,23 @@ def test_no_pod_is_rejected_with_racing_schedulers_faults_and_restarts(seed: int
         await asyncio.gather(*tasks, return_exceptions=True)
         assert nodes.rejected == []
         assert len(nodes.admitted) > 6
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_binding_to_an_unknown_node_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        bench = ExtenderBench(BindingCluster(clock), clock)
+        first = bench.api.create_free_pod("first", 1, nodeName="n1")
+        second = bench.api.create_free_pod("second", 1)
+        async with following(bench):
+            assert "already assigned to node n1" in await bench.bind(first, "n2")
+            assert await bench.bind(second, "n2") == ""
+            assert not bench.cluster.nodes
+            for name in ("first", "second"):
+                bench.api.remove(f"{PODS}/{name}")
+            await until(lambda: not bench.feed.pods.objects)
+            assert bench.cluster.holds_nothing
 
     asyncio.run(scenario())

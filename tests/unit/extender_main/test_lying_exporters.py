@@ -24,7 +24,7 @@ from nodewright.host.clock import HostClock
 from nodewright.host.peer_access import PeerAccess
 from nodewright.kubernetes.objects import ObjectMeta
 from nodewright.profiles.node_export import encode_node_export, node_export
-from nodewright.scheduling.tracked_cluster import Basis
+from nodewright.scheduling.tracked_nodes import Basis
 from nodewright.values.instant import Instant
 
 _LIMIT_S = 30.0

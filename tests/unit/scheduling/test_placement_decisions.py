@@ -16,7 +16,8 @@ from nodewright.scheduling.placement_decisions import (
     sufficient_victims,
 )
 from nodewright.scheduling.pod_queries import pod_query
-from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
+from nodewright.scheduling.tracked_cluster import TrackedCluster
+from nodewright.scheduling.tracked_nodes import Basis
 
 
 def test_filter_tells_preemption_from_never() -> None:

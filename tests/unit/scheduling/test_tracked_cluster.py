@@ -13,7 +13,8 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
 from nodewright.replay.scenario_journal import current_profile
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
-from nodewright.scheduling.tracked_cluster import Basis, TrackedCluster
+from nodewright.scheduling.tracked_cluster import TrackedCluster
+from nodewright.scheduling.tracked_nodes import Basis
 
 STATIC: dict[str, Any] = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
 
@@ -153,3 +154,25 @@ def test_a_selector_is_judged_for_each_node_though_states_are_shared() -> None:
     assert cluster.verdict("n1", query).decision is Decision.ADMITTED
     refused = cluster.verdict("n2", query).verdict
     assert (refused.reason, refused.is_unresolvable) == ("NodeAffinity", True)
+
+
+def test_a_node_that_the_cluster_does_not_have_is_remembered_only_while_pods_name_it() -> None:
+    cluster = TrackedCluster()
+    first, second = a_query("first", 1), a_query("second", 1)
+    cluster.reserve("n1", first, now_s=0.0)
+    cluster.pod_bound("n1", second, now_s=0.0)
+    assert not cluster.nodes
+    assert [each.query.uid for each in cluster.reservations()] == [first.uid, second.uid]
+    cluster.release("n1", first.uid)
+    cluster.pod_gone("n1", second.uid)
+    assert cluster.holds_nothing
+
+
+def test_pods_bound_to_a_deleted_node_have_their_places_on_the_next_one_of_that_name() -> None:
+    cluster, query = a_cluster(a_profile(), "n1"), a_query("first", 4)
+    cluster.pod_bound("n1", query, now_s=0.0)
+    cluster.remove_node("n1")
+    assert cluster.verdict("n1", query).note == "the cluster has no such node"
+    cluster.put_export("n1", a_profile(), generation=1, now_s=0.0)
+    assert [each.query.uid for each in cluster.reservations()] == [query.uid]
+    assert cluster.verdict("n1", a_query("second", 4)).decision is Decision.REFUSED
