@@ -15,7 +15,6 @@ import json
 import os
 import platform
 import random
-import ssl
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ import msgspec
 from nodewright.engine import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
+from tools.call_connection import CallConnection
 from tools.cpu_timer import process_cpu_s
 from tools.scheduling_bench import free_port
 from tools.source import ROOT
@@ -37,8 +37,8 @@ from tools.stand_in_cluster import CPUS, Connection, StandIn, pod_document
 
 FIGURES = ROOT / "docs" / "figures" / "extender-load.json"
 _MIN_NODES, _MIN_PERCENTAGE = 100, 5
-CALL_S, READY_S = 60.0, 1200.0
-"""How long an answer may take, and how long all exports; then the load ends with an error."""
+READY_S = 1200.0
+"""How long all exports may take; then the load ends with an error."""
 
 
 def feasible_nodes_to_find(count: int) -> int:
@@ -66,61 +66,6 @@ class HostPriority(msgspec.Struct, rename="pascal", gc=False):
 
 _FILTERED = msgspec.json.Decoder(FilterAnswer)
 _SCORES = msgspec.json.Decoder(list[HostPriority])
-
-
-class CallConnection(asyncio.Protocol):
-    """One connection to the extender: a call at a time."""
-
-    def __init__(self) -> None:
-        self._received, self._answer = b"", asyncio.get_running_loop().create_future()
-
-    @classmethod
-    async def open(cls, port: int) -> "CallConnection":
-        """A connection over TLS."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        _, connection = await asyncio.get_running_loop().create_connection(
-            cls, "127.0.0.1", port, ssl=context
-        )
-        return connection
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """Ends the call."""
-        self._end(f"the connection ended: {error}")
-
-    def _end(self, text: str) -> None:
-        if not self._answer.done():
-            self._answer.set_exception(ConnectionError(f"the extender did not answer: {text}"))
-
-    def data_received(self, data: bytes) -> None:
-        """Takes the answer when it is complete."""
-        self._received += data
-        head, separator, body = self._received.partition(b"\r\n\r\n")
-        lines = head.lower().split(b"\r\n")
-        if not separator:
-            return
-        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), -1)
-        if not lines[0].startswith(b"http/1.1 200 ") or length < 0:
-            # Nothing that schedulers could go on from: the load ends.
-            self._end(f"{lines[0].decode('ascii', 'replace')}: {body[:300]!r}")
-            self._transport.close()
-        elif len(body) >= length:
-            self._received = b""
-            self._answer.set_result(body)
-
-    async def call(self, verb: str, body: bytes) -> bytes:
-        """The answer to a call."""
-        self._answer = asyncio.get_running_loop().create_future()
-        head = f"POST /{verb} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        self._transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body)
-        async with asyncio.timeout(CALL_S):
-            answer: bytes = await self._answer
-        return answer
 
 
 class Sample(NamedTuple):
@@ -245,20 +190,27 @@ def _times(values: list[float]) -> dict[str, float]:
 
 async def run_load(arguments: argparse.Namespace) -> dict[str, Any]:
     """The figures of one run."""
-    port, calls, health = free_port(), free_port(), free_port()
-    cluster = StandIn(arguments.nodes, port, filled=arguments.filled, seed=arguments.seed)
+    cluster = StandIn(arguments.nodes, filled=arguments.filled, seed=arguments.seed)
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(cluster), "127.0.0.1", port, backlog=4096
+        lambda: Connection(cluster), "127.0.0.1", 0, backlog=4096
     )
+    cluster.port = port = server.sockets[0].getsockname()[1]
+    calls, health = free_port(), free_port()
     with tempfile.TemporaryDirectory() as folder:
         extender = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "nodewright", "extender", "--kubeconfig", _kubeconfig(folder, port)),
             *("--listen", f"127.0.0.1:{calls}", "--health-listen", f"127.0.0.1:{health}"),
-            *("--workers", str(arguments.workers)),
+            *("--workers", str(arguments.workers), "--export-base", f"http://127.0.0.1:{port}/export/"),
         )
         try:
             scheduler = StandInScheduler(cluster, calls, arguments)
-            return await _figures(arguments, cluster, scheduler, (extender.pid, health))
+            measuring = asyncio.ensure_future(_figures(arguments, cluster, scheduler, (extender.pid, health)))
+            ended = asyncio.ensure_future(extender.wait())
+            await asyncio.wait({measuring, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not measuring.done():
+                measuring.cancel()
+                raise SystemExit(f"the extender has ended with status {ended.result()}")
+            return measuring.result()
         finally:
             with suppress(ProcessLookupError):
                 extender.terminate()

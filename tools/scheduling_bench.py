@@ -74,13 +74,13 @@ class PhaseResult(NamedTuple):
 class ExtenderProcess:
     """`nodewright extender` as a process, which can be killed and started again."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, authority: Path, *options: str) -> None:
+    def __init__(self, folder: Path, bench: "Bench", *options: str) -> None:
         self.port, self.health_port = free_port(), free_port()
         self._log = (folder / "extender.log").open("ab")
         self._command = [
-            *(sys.executable, "-m", "nodewright", "extender", "--kubeconfig", str(kubeconfig)),
+            *(sys.executable, "-m", "nodewright", "extender", "--kubeconfig", str(bench.kubeconfig)),
             *("--listen", f"127.0.0.1:{self.port}", "--health-listen", f"127.0.0.1:{self.health_port}"),
-            *("--export-ca-file", str(authority), "--export-port", "0"),
+            *("--export-ca-file", str(bench.pair.certificate), "--export-base", f"{bench.exports_url}/"),
             *options,
         ]
         self.kills = 0
@@ -177,6 +177,7 @@ class Bench:
         }
         self.kubeconfig.write_text(json.dumps(config), "utf-8")
         self.pair = ensure_key_pair(folder, "exports", ("127.0.0.1",))
+        self.exports_url = ""  # of the nodes that `nodes` has started last
 
     @asynccontextmanager
     async def nodes(self) -> AsyncIterator[tuple[ApiAccess, DecidingNodes]]:
@@ -198,7 +199,8 @@ class Bench:
             )
             tls = ReloadingTLS(self.pair, KubeletConfiguration())
             async with served_exports(nodes, lambda: tls.context(print)) as address:
-                await nodes.register(f"https://{address}")
+                self.exports_url = f"https://{address}"
+                await nodes.register(self.exports_url)
                 running = asyncio.ensure_future(nodes.run())
                 try:
                     yield api, nodes
@@ -218,12 +220,10 @@ class Bench:
         folder = self.folder / name
         plan = workload(self.arguments.pods, self.arguments.nodes, self.arguments.seed)
         async with self.nodes() as (api, nodes), AsyncExitStack() as stack:
+            folder.mkdir(exist_ok=True)
             extender = None
             if has_extender:
-                folder.mkdir(exist_ok=True)
-                extender = ExtenderProcess(
-                    folder, self.kubeconfig, self.pair.certificate, "--workers", str(workers)
-                )
+                extender = ExtenderProcess(folder, self, "--workers", str(workers))
                 stack.callback(extender.stop)
                 extender.start()
                 await extender.wait_for_exact(len(nodes.nodes))

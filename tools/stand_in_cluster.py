@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.cluster.export_places import EXPORT_URL
 from nodewright.engine import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
-from nodewright.profiles.node_export import URL_ANNOTATION, bytes_digest, profile_digest
+from nodewright.profiles.node_export import bytes_digest, profile_digest
 from nodewright.profiles.node_lookup import catalogue_profile
 from nodewright.profiles.node_shape import shape_document
 from nodewright.profiles.profile_yaml import profile_document
@@ -119,9 +120,9 @@ def _canonical(value: Any) -> msgspec.Raw:
 class StandIn:
     """The API server and the exporters of a cluster; nodes hold pods of their own for a share of their CPUs."""
 
-    def __init__(self, count: int, port: int, *, filled: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, count: int, *, filled: float = 0.0, seed: int = 0) -> None:
         self.nodes: dict[str, LoadNode] = {}
-        self.port, self.version = port, 1
+        self.port, self.version = 0, 1
         self.admitted, self.rejected = 0, list[str]()
         self.pods: dict[str, dict[str, Any]] = {}
         self.watchers: list[Connection] = []
@@ -143,7 +144,7 @@ class StandIn:
                     "name": name,
                     "uid": f"uid-{name}",
                     "resourceVersion": "1",
-                    "annotations": {URL_ANNOTATION: f"http://127.0.0.1:{self.port}/export/{name}"},
+                    "annotations": {EXPORT_URL: f"http://127.0.0.1:{self.port}/export/{name}"},
                 }
             }
             for name in self.nodes

@@ -72,7 +72,7 @@ async def full_node(bench: Bench, disruptions_allowed: int) -> AsyncIterator[tup
         counts = {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1}
         status = {**counts, "disruptionsAllowed": disruptions_allowed}
         await api.patch(f"{BUDGETS}/guard/status", {"status": status})
-        extender = ExtenderProcess(folder, bench.kubeconfig, bench.pair.certificate)
+        extender = ExtenderProcess(folder, bench)
         extender.start()
         try:
             await extender.wait_for_exact(1)

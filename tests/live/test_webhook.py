@@ -41,7 +41,7 @@ async def reviewing(
     pair = bench.pair
     files = ("--tls-cert-file", str(pair.certificate), "--tls-private-key-file", str(pair.key))
     async with bench.nodes():
-        extender = ExtenderProcess(bench.folder, bench.kubeconfig, pair.certificate, *files, *options)
+        extender = ExtenderProcess(bench.folder, bench, *files, *options)
         extender.start()
         try:
             await extender.wait_for_exact(2)

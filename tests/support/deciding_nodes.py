@@ -17,6 +17,7 @@ from starlette.routing import Route
 from nodewright.api.http_server import ListenAddress, TLSContextSource, serve_network
 from nodewright.api.middleware import RefusalLog
 from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.export_places import EXPORT_URL
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
 from nodewright.engine import Node
@@ -25,7 +26,7 @@ from nodewright.host.ports import Clock
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
-from nodewright.profiles.node_export import URL_ANNOTATION, encode_node_export, node_export
+from nodewright.profiles.node_export import encode_node_export, node_export
 from nodewright.replay.scenario_journal import current_profile
 from nodewright.values.instant import Instant
 
@@ -92,7 +93,7 @@ class DecidingNodes:
         """Creates the Node objects; exports are at `URL/NODE/v1/state`."""
         for name, deciding in self.nodes.items():
             resources = deciding.node.config.resources
-            annotations = {URL_ANNOTATION: f"{export_url}/{name}/v1/state"} if export_url else {}
+            annotations = {EXPORT_URL: f"{export_url}/{name}/v1/state"} if export_url else {}
             metadata = {"name": name, "annotations": annotations, "labels": {"kubernetes.io/hostname": name}}
             await self._api.create(_NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from nodewright.host.ports import Clock
 
 T = TypeVar("T")
+_OLDEST_GENERATION = 2
 
 
 class ThreadRunner(Protocol):
@@ -79,25 +80,35 @@ class ShortCollections:
     PERIOD_S = 3600.0
     THRESHOLDS = (700, 10, 10)
     """Python's own: many collections, each of few objects, where a command makes few collections of many."""
+    LATENCY_THRESHOLDS = (700, 2, 10)
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, generation: int = _OLDEST_GENERATION
+    ) -> None:
+        """``generation``: that of the collections whose survivors are set aside.
+
+        With 1 no collection examines more than some thousand objects, once in a period excepted. This is for processes
+        that keep what they make and have few connections, because one that is open at such a collection is freed only
+        at the end of the period after it has ended.
+        """
+        self._clock, self._generation = clock, generation
         self._since_s = clock()
+        self._examines_all = False
 
     def install(self) -> None:
         """Follows the collections of this process."""
-        gc.set_threshold(*self.THRESHOLDS)
+        is_oldest = self._generation == _OLDEST_GENERATION
+        gc.set_threshold(*(self.THRESHOLDS if is_oldest else self.LATENCY_THRESHOLDS))
         gc.callbacks.append(self.on_collection)
 
     def on_collection(self, phase: str, info: Mapping[str, int]) -> None:
-        """Sets the survivors of a full collection aside; once in a period, all of them take part in the next again."""
-        if phase != "stop" or info["generation"] != _OLDEST_GENERATION:
+        """Sets the survivors of a collection aside; once in a period, all of them take part in the next full one again."""
+        is_full = info["generation"] == _OLDEST_GENERATION
+        if phase != "stop" or info["generation"] < self._generation or (self._examines_all and not is_full):
             return
-        if self._clock() - self._since_s < self.PERIOD_S:
-            gc.freeze()
-        else:
+        self._examines_all = not self._examines_all and self._clock() - self._since_s >= self.PERIOD_S
+        if self._examines_all:
             gc.unfreeze()
             self._since_s = self._clock()
-
-
-_OLDEST_GENERATION = 2
+        else:
+            gc.freeze()

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nodewright.cluster.access import ClusterAccess, PEMSource, UserCredentials
 from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.export_places import EXPORT_URL, ExportPlaces, NodeAddress
 from nodewright.cluster.node_sources import ClusterNode, NodeReading, cluster_node
 from nodewright.errors import JSON_ERRORS, HostError, InputError
 from nodewright.formats.documents import InputFile
@@ -16,8 +17,9 @@ from nodewright.kubernetes.node_profile import ReadSource
 from nodewright.profiles.capture.from_cluster import read_node
 from nodewright.profiles.node_export import NodeExport, read_node_export
 
-EXPORT_URL = "nodewright.dev/export-url"
 TOKEN_VARIABLE, AUTHORITY_VARIABLE = "NODEWRIGHT_EXPORT_TOKEN_FILE", "NODEWRIGHT_EXPORT_CA_FILE"
+BASE_VARIABLE = "NODEWRIGHT_EXPORT_BASE"
+"""URLs, separated by blanks, below which exporters may be beside the addresses of their nodes."""
 EXPORT = "NodeExport"
 _WITHOUT_EXPORT = "what API server and kubelet report"
 _MAX_TIMEOUT_S = 5.0
@@ -27,8 +29,13 @@ class _Meta(msgspec.Struct, frozen=True):
     annotations: dict[str, str] | None = None
 
 
+class _Status(msgspec.Struct, frozen=True):
+    addresses: tuple[NodeAddress, ...] | None = None
+
+
 class _Node(msgspec.Struct, frozen=True):
     metadata: _Meta = _Meta()
+    status: _Status = _Status()
 
 
 async def exported_cluster_node(
@@ -40,10 +47,16 @@ async def exported_cluster_node(
 
     Errors: as of `cluster_node`; an exporter that does not answer is recorded in the sources.
     """
-    url = _export_url(reading.node)
-    if not url:
+    try:
+        node = msgspec.json.decode(reading.node, type=_Node)
+    except JSON_ERRORS:
+        return cluster_node(name, reading)  # `read_node` states the fault.
+    annotation = (node.metadata.annotations or {}).get(EXPORT_URL, "")
+    if not annotation:
         return cluster_node(name, reading)
     try:
+        places = ExportPlaces(bases=environment.get(BASE_VARIABLE, "").split())
+        url = places.annotated_url(annotation, node.status.addresses or ())
         content = await _read_export(url, access, environment)
         export = read_node_export(content, url)
         if export.node_name != name:
@@ -55,24 +68,14 @@ async def exported_cluster_node(
         return _without_export(name, reading, str(error))
 
 
-def _export_url(node: bytes) -> str:
-    try:
-        return (msgspec.json.decode(node, type=_Node).metadata.annotations or {}).get(EXPORT_URL, "")
-    except JSON_ERRORS:
-        return ""  # `read_node` states the fault.
-
-
 async def _read_export(url: str, access: ClusterAccess, environment: Mapping[str, str]) -> bytes:
     """The document of the exporter.
 
     Errors: ApiError, HostError for a token file that cannot be read.
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        raise ApiError("GET", url, f"the annotation {EXPORT_URL} is no URL: {error}") from None
-    if parts.scheme != "https" or not parts.hostname or "@" in parts.netloc:
-        raise ApiError("GET", url, f"the annotation {EXPORT_URL} is no https URL without a user")
+    parts = urlsplit(url)
+    if parts.scheme != "https":
+        raise ApiError("GET", url, "exports are read over https only")
     authority = environment.get(AUTHORITY_VARIABLE, "")
     tls = replace(access.tls, client_certificate=PEMSource(), client_key=PEMSource(), server_name="")
     exporter = ClusterAccess(
@@ -82,7 +85,7 @@ async def _read_export(url: str, access: ClusterAccess, environment: Mapping[str
         request_timeout=min(access.request_timeout, _MAX_TIMEOUT_S),
     )
     async with ApiClient(exporter) as client:
-        return await client.get(parts.path or "/v1/state")
+        return await client.get(parts.path)
 
 
 def _exported(name: str, reading: NodeReading, export: NodeExport) -> ClusterNode:

@@ -11,6 +11,7 @@ import msgspec
 
 from nodewright.cluster.access import AccessOptions, ClusterAccess
 from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.export_places import EXPORT_URL
 from nodewright.cluster.kubeconfig import load_access
 from nodewright.cluster.object_names import name_selector
 from nodewright.cluster_node.cluster_api import ClusterAPI
@@ -22,7 +23,6 @@ from nodewright.host.ports import Clock
 from nodewright.node_export.export_feed import ExportFeed
 from nodewright.node_export.node_reader import PodList
 from nodewright.output.terminal import print_log_line
-from nodewright.profiles.node_export import URL_ANNOTATION
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
@@ -120,7 +120,7 @@ class Publisher:
         node, digest = self._pods.node, self._feed.digest
         annotations = {DIGEST_ANNOTATION: digest}
         if self._options.advertise:
-            annotations[URL_ANNOTATION] = self._options.advertise
+            annotations[EXPORT_URL] = self._options.advertise
         if node is None:
             return
         known = (node.get("metadata") or {}).get("annotations") or {}

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.cluster.export_places import EXPORT_URL, ExportPlaces, NodeAddress
 from nodewright.cluster.node_sources import NodeReading, cluster_node
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
-from nodewright.errors import InputError
+from nodewright.errors import Fault, InputError
 from nodewright.host.ports import Clock
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
-from nodewright.profiles.node_export import URL_ANNOTATION
 from nodewright.scheduling.disruption_budgets import ClusterBudget
 from nodewright.scheduling.extender_protocol import decode_pod
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
@@ -40,9 +40,11 @@ class ClusterFeed:
         self.ledger = VerdictLedger()
         self.owns: Callable[[str], bool] = lambda _name: True
         """Whether this process answers for a node; of other nodes and their pods only the names are kept."""
-        self.export_max_age_s, self.export_port = float("inf"), 0
+        self.export_max_age_s, self.export_places = float("inf"), ExportPlaces()
         self.on_node: Callable[[str, str], None] = lambda _name, _url: None
         """Called with the name of each node and the URL of its export; an empty one for a node that is gone."""
+        self.on_refused_url: Callable[[str, str], None] = self.export_failed
+        """Called with a node and why its exporter is not asked."""
         self.on_compared: Callable[[ComparedVerdict], None] = lambda _comparison: None
         self._cluster, self._clock = cluster, clock
         self._bound: dict[str, str] = {}
@@ -114,13 +116,10 @@ class ClusterFeed:
             known[changed] = name
             meta = document["metadata"]
             self._cluster.set_labels(name, meta.get("labels") or {})
-            self.on_node(
-                name,
-                str(
-                    (meta.get("annotations") or {}).get(URL_ANNOTATION)
-                    or export_url(document, self.export_port)
-                ),
-            )
+            try:
+                self.on_node(name, export_url(document, self.export_places))
+            except InputError as error:
+                self.on_refused_url(name, str(error.faults[0]))
             self._mark_outdated(name)
 
     def _mark_outdated(self, name: str) -> None:
@@ -245,13 +244,17 @@ def _names(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def export_url(document: Mapping[str, Any], port: int) -> str:
-    """The URL of the node's export at its internal address; empty without a port or an address."""
+def export_url(document: Mapping[str, Any], places: ExportPlaces) -> str:
+    """The URL of the export of a Node; empty: it names none.
+
+    Errors: InputError for one that its exporter must not have.
+    """
+    annotation = (document["metadata"].get("annotations") or {}).get(EXPORT_URL)
     addresses = (document.get("status") or {}).get("addresses") or ()
-    address = next((each.get("address", "") for each in addresses if each.get("type") == "InternalIP"), "")
-    if not port or not address:
-        return ""
-    return f"https://[{address}]:{port}/v1/state" if ":" in address else f"https://{address}:{port}/v1/state"
+    try:
+        return places.url_of(str(annotation or ""), msgspec.convert(addresses, tuple[NodeAddress, ...]))
+    except msgspec.ValidationError as error:
+        raise InputError([Fault(path="status.addresses", rule=str(error))]) from None
 
 
 def _raw(document: Mapping[str, Any]) -> msgspec.Raw:

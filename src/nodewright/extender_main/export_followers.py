@@ -38,8 +38,10 @@ class ExportFollowers:
         """Called with a node and why its export is of no use."""
         self.log: Callable[[str], None] = lambda _text: None
         self.errors: Counter[str] = Counter()
-        """By kind: `transport`, `content`, `internal`, `skew`."""
+        """By kind: `transport`, `content`, `internal`, `skew`, `address`."""
         self._tasks: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._refused: dict[str, str] = {}
+        """Why exporters are not asked, by node."""
         self._unanswered: set[str] = set()
         self._parts = NodePartCache()
         self._first_reads = asyncio.Semaphore(_FIRST_READS)
@@ -68,6 +70,20 @@ class ExportFollowers:
 
     def follow(self, name: str, url: str) -> None:
         """Follows the export of a node at a URL; an empty one ends it."""
+        self._refused.pop(name, None)
+        self._follow(name, url)
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Ends following the export of a node, whose Node object leads elsewhere."""
+        if self._refused.get(name) == reason:
+            return
+        self._follow(name, "")
+        self._refused[name] = reason
+        self.errors["address"] += 1
+        self.log(f"node {name}: {reason}")
+        self.on_error(name, reason)
+
+    def _follow(self, name: str, url: str) -> None:
         known_url, task = self._tasks.get(name, ("", None))
         if known_url == url:
             return

@@ -8,8 +8,10 @@ from typing import Any
 import click
 import msgspec
 
+from nodewright.cluster.export_places import DEFAULT_EXPORT_PORT
+
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-DEFAULT_PORT, DEFAULT_HEALTH_PORT, DEFAULT_EXPORT_PORT = 9454, 9455, 9453
+DEFAULT_PORT, DEFAULT_HEALTH_PORT = 9454, 9455
 
 
 class ExtenderOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +30,7 @@ class ExtenderOptions(msgspec.Struct, frozen=True, kw_only=True):
     token_auth_file: Path | None
     insecure_http: bool
     export_port: int
+    export_base: tuple[str, ...]
     export_ca_file: Path | None
     export_client_certificate: Path | None
     export_client_key: Path | None
@@ -82,7 +85,13 @@ _OPTIONS = (
         type=click.IntRange(0, 65535),
         default=DEFAULT_EXPORT_PORT,
         show_default=True,
-        help="Port of exporters at nodes without an annotation; 0: those are only predicted.",
+        help="Port of exporters at the addresses of their nodes; 0: there are none.",
+    ),
+    click.option(
+        "--export-base",
+        multiple=True,
+        metavar="URL",
+        help="A URL below which the annotation of a node may lead as well. Repeatable.",
     ),
     click.option(
         "--export-ca-file",

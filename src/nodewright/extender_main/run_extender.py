@@ -20,6 +20,7 @@ from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.access import AccessOptions
 from nodewright.cluster.api_client import ApiClient
+from nodewright.cluster.export_places import ExportPlaces
 from nodewright.cluster.kubeconfig import load_access
 from nodewright.cluster_node.api_access import ApiAccess
 from nodewright.cluster_node.cluster_api import ClusterAPI
@@ -66,8 +67,10 @@ class ExtenderProcess:
         self.service = ExtenderService(cluster, feed, ApiBinder(api), clock, service_options)
         self.service.has_settled = lambda: followers.has_settled
         self.service.export_errors = followers.errors
-        feed.export_max_age_s, feed.export_port = options.export_max_age, options.export_port
-        feed.on_node, followers.on_error = followers.follow, feed.export_failed
+        feed.export_max_age_s = options.export_max_age
+        feed.export_places = ExportPlaces(options.export_port, options.export_base)
+        feed.on_node, feed.on_refused_url = followers.follow, followers.refuse
+        followers.on_error = feed.export_failed
         feed.on_compared = lambda compared: (
             print_log_line(compared.sentence) if compared.outcome.is_wrong else None
         )
@@ -150,8 +153,9 @@ class WorkerGroup:
     """The workers of an extender, and the calls that are split among them."""
 
     def __init__(self, options: ExtenderOptions, api: ClusterAPI, clock: Clock) -> None:
-        # Faults of these files end the command, not each worker.
+        # Faults of these options end the command, not each worker.
         scorer_of(options.scorer, options.policies, TrackedCluster())
+        ExportPlaces(options.export_port, options.export_base)
         self.workers = [ExtenderWorker(number, options) for number in range(options.workers)]
         service_options = ServiceOptions(strict=options.strict, fails_open=options.fail == "open")
         self.calls = ShardedCalls(
@@ -183,7 +187,7 @@ async def run_extender(options: ExtenderOptions) -> int:
     Errors: InputError with the faults of the options; HostError for addresses that cannot be used.
     """
     log_to_stderr()
-    ShortCollections().install()
+    ShortCollections(generation=1).install()
     clock, stop = HostClock(), stop_event()
     security = server_tls(options), call_authorizer(options)
     if warning := token_warning(options):  # once, whatever the number of workers

@@ -32,7 +32,7 @@ async def run_worker(connection: socket.socket) -> None:
     if message is None:
         return
     number, options = message
-    ShortCollections().install()
+    ShortCollections(generation=1).install()
     owners = NodeOwners(options.workers)
     clock = HostClock()
     async with AsyncExitStack() as stack:

@@ -28,8 +28,6 @@ from nodewright.values.instant import Instant
 
 KIND, PROFILE_KIND = "NodeExport", "NodeProfile"
 MAX_EXPORT_BYTES = 32 << 20
-URL_ANNOTATION = "nodewright.dev/export-url"
-"""The annotation of a Node with the URL of its export."""
 _DIGEST = "sha256:"
 
 

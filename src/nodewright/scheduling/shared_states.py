@@ -176,7 +176,7 @@ def _refusal(reason: Reason, *, is_unresolvable: bool) -> NodeVerdict:
 
 
 class StatePool:
-    """The states of all nodes, each content once; bounded, the longest unused are dropped."""
+    """The states of all nodes, each content once; bounded, the longest unused are dropped, one at a time."""
 
     def __init__(self, *, max_states: int = MAX_STATES, max_verdicts: int = MAX_VERDICTS) -> None:
         self._states: OrderedDict[str, SharedState] = OrderedDict()
@@ -185,7 +185,9 @@ class StatePool:
         self._pods: OrderedDict[tuple[str, int], tuple[Pod, FeatureGates]] = OrderedDict()
         """Pods with their defaults."""
         self._max_states, self._max_verdicts = max_states, max_verdicts
-        self._with_verdicts: list[SharedState] = []
+        self._facts: OrderedDict[SharedState, int] = OrderedDict()
+        """The number of facts that a state remembers, by state; the one that has computed none for longest comes first."""
+        self._fact_count = 0
         self.counts = VerdictCounts()
 
     def state_of(self, profile: NodeProfile, names: NodeNames | None = None) -> SharedState:
@@ -232,13 +234,14 @@ class StatePool:
         return known[0]
 
     def count_verdict(self, state: SharedState) -> None:
-        """Counts a fact that a state remembers; at the limit all forget theirs."""
+        """Counts a fact that a state remembers; beyond the limit, states that have computed none for longest forget theirs."""
         self.counts.computed += 1
-        self._with_verdicts.append(state)
-        if len(self._with_verdicts) > self._max_verdicts:
-            for known in self._with_verdicts:
-                known.forget()
-            self._with_verdicts.clear()
+        self._facts[state] = self._facts.pop(state, 0) + 1
+        self._fact_count += 1
+        while self._fact_count > self._max_verdicts:
+            oldest, count = self._facts.popitem(last=False)
+            oldest.forget()
+            self._fact_count -= count
 
 
 def last_number(state: NodeState) -> str:

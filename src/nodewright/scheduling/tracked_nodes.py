@@ -93,7 +93,8 @@ class TrackedNodes:
         """The node of that name, which is in the cluster from now on."""
         node = self.present.get(name)
         if node is None:
-            node = self.present[name] = self._absent.pop(name, None) or TrackedNode(name)
+            node = self.present[name] = self.holder(name)
+            self._absent.pop(name)
         return node
 
     def find(self, name: str) -> TrackedNode | None:

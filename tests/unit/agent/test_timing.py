@@ -62,3 +62,29 @@ def test_once_an_hour_everything_is_examined_again(
     gc.collect()
     assert not any(each is cycle for each in gc.get_objects())
     assert shortened.on_collection in gc.callbacks
+
+
+@pytest.mark.slow
+def test_survivors_of_short_collections_can_be_set_aside_as_well() -> None:
+    clock, cycle = FakeClock(), list[object]()
+    collections = ShortCollections(clock.monotonic_s, generation=1)
+    cycle.append(cycle)
+    before = gc.get_threshold()
+    gc.disable()
+    collections.install()
+    try:
+        assert gc.get_threshold() == ShortCollections.LATENCY_THRESHOLDS
+        gc.collect(1)
+        assert not any(each is cycle for each in gc.get_objects())
+        asyncio.run(clock.advance(ShortCollections.PERIOD_S))
+        # From now on all objects wait for the next full collection.
+        gc.collect(1)
+        gc.collect(1)
+        assert any(each is cycle for each in gc.get_objects())
+        gc.collect()
+        assert not any(each is cycle for each in gc.get_objects())
+    finally:
+        gc.callbacks.remove(collections.on_collection)
+        gc.unfreeze()
+        gc.set_threshold(*before)
+        gc.enable()

@@ -45,6 +45,7 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporte
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         monkeypatch.setenv("NODEWRIGHT_EXPORT_TOKEN_FILE", str(token))
         monkeypatch.setenv("NODEWRIGHT_EXPORT_CA_FILE", str(authority.certificate))
+        monkeypatch.setenv("NODEWRIGHT_EXPORT_BASE", f"https://exports.example.com/ {exporter.url}/v1/")
         node = node_object("worker-9")
         node["metadata"]["annotations"] = {"nodewright.dev/export-url": f"{exporter.url}/v1/state"}
         cluster.add(NODES, node)
@@ -107,9 +108,23 @@ def test_an_exporter_that_does_not_answer_is_named(
     assert "assumed: what API server and kubelet report" in message
 
 
-def test_only_https_is_asked(servers: Exporter, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_https_is_asked(
+    servers: Exporter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NODEWRIGHT_EXPORT_BASE", "http://127.0.0.1:9/")
     node = node_object("worker-7")
     node["metadata"]["annotations"] = {"nodewright.dev/export-url": "http://127.0.0.1:9/v1/state"}
     servers.cluster.add(NODES, node)
     run(["admit", "-f", NEW_PODS, "--node", "node/worker-7"])
-    assert "is no https URL without a user" in capsys.readouterr().err
+    assert "exports are read over https only" in capsys.readouterr().err
+
+
+def test_a_node_cannot_lead_to_another_server(
+    servers: Exporter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NODEWRIGHT_EXPORT_BASE")
+    run(["admit", "-f", NEW_PODS, "--node", "node/worker-9"])
+    message = capsys.readouterr().err
+    assert "warning: NodeExport: not read: metadata.annotations[nodewright.dev/export-url]: " in message
+    assert "must have an InternalIP or ExternalIP of the node as its host" in message
+    assert not servers.exporter.requests

@@ -17,7 +17,8 @@ from nodewright.cluster import api_client, object_watch
 from nodewright.cluster.access import AccessOptions, ClusterAccess, PEMSource
 from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.api_error import ApiError
-from nodewright.cluster.exported_node import EXPORT, EXPORT_URL, exported_cluster_node
+from nodewright.cluster.export_places import EXPORT_URL
+from nodewright.cluster.exported_node import EXPORT, exported_cluster_node
 from nodewright.cluster.kubeconfig import load_access
 from nodewright.cluster.node_sources import NodeReading
 from nodewright.cluster.object_list import collected_pages

@@ -41,6 +41,7 @@ from nodewright.values.custom_policy import CustomPolicyError
 def options(**given: Any) -> ExtenderOptions:
     values: dict[str, Any] = dict.fromkeys(ExtenderOptions.__struct_fields__)
     values |= {"listen": "127.0.0.1:0", "health_listen": "127.0.0.1:0", "insecure_http": False}
+    values |= {"export_base": ()}
     return ExtenderOptions(**(values | given))
 
 

@@ -18,6 +18,7 @@ from tests.unit.scheduling.test_tracked_cluster import a_profile
 
 from nodewright.api.http_server import ListenAddress, serve_network
 from nodewright.api.middleware import RefusalLog
+from nodewright.cluster.export_places import EXPORT_URL
 from nodewright.extender_main.export_followers import ExportFollowers
 from nodewright.extender_main.run_extender import token_warning
 from nodewright.host.clock import HostClock
@@ -144,3 +145,38 @@ def test_a_token_for_exporters_that_are_not_verified_is_worth_a_warning(tmp_path
     assert "--export-ca-file" in token_warning(options(export_token_file=file))
     assert not token_warning(options(export_token_file=file, export_ca_file=file))
     assert not token_warning(options())
+
+
+def test_a_node_object_that_leads_elsewhere_is_counted_and_nothing_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    exporter = Exporter(an_export)
+
+    async def scenario() -> None:
+        clock, log = PausingClock(), list[str]()
+        bench = ExtenderBench(BindingCluster(clock), clock)
+        bench.feed.nodes.has_listed = bench.feed.pods.has_listed = True
+        app = Starlette(routes=[Route("/{path:path}", exporter.handle)])
+        async with AsyncExitStack() as stack:
+            serving = serve_network(app, ListenAddress("127.0.0.1", 0), None, RefusalLog(lambda _text: None))
+            address = await stack.enter_async_context(serving)
+            followers = await stack.enter_async_context(
+                ExportFollowers(PeerAccess(token_file=tmp_path / "token"), bench.cluster, clock)
+            )
+            followers.log, followers.on_error = log.append, bench.feed.export_failed
+            bench.feed.on_node, bench.feed.on_refused_url = followers.follow, followers.refuse
+            bench.put_export("n1", a_profile())
+            addresses = [{"type": "InternalIP", "address": "10.0.0.7"}]
+            annotations = {EXPORT_URL: f"https://{address}/v1/state"}
+            document = {"metadata": {"name": "n1", "uid": "u", "annotations": annotations}}
+            bench.feed.nodes.objects["u"] = {**document, "status": {"addresses": addresses}}
+            for _ in range(2):  # kubelets update their Node objects again and again
+                bench.feed.nodes.on_change("u")
+            await asyncio.sleep(0)
+            node = bench.cluster.node("n1")
+            assert node.basis is Basis.UNKNOWN
+            assert "must have an InternalIP or ExternalIP of the node as its host" in node.note
+            assert (followers.errors["address"], len(log)) == (1, 1)
+            assert followers.has_settled
+
+    asyncio.run(scenario())
+    assert not exporter.paths

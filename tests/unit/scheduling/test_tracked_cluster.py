@@ -13,6 +13,7 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
 from nodewright.replay.scenario_journal import current_profile
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
+from nodewright.scheduling.shared_states import StatePool
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 from nodewright.scheduling.tracked_nodes import Basis
 
@@ -176,3 +177,19 @@ def test_pods_bound_to_a_deleted_node_have_their_places_on_the_next_one_of_that_
     cluster.put_export("n1", a_profile(), generation=1, now_s=0.0)
     assert [each.query.uid for each in cluster.reservations()] == [query.uid]
     assert cluster.verdict("n1", a_query("second", 4)).decision is Decision.REFUSED
+
+
+def test_at_the_limit_only_the_longest_unused_facts_are_forgotten() -> None:
+    pool = StatePool(max_verdicts=4)
+    first, second = pool.state_of(a_profile()), pool.state_of(a_profile(cpuManagerPolicy="none"))
+    for cpu in (1, 2):
+        first.verdict(a_query("any", cpu))
+    for cpu in (1, 2):
+        second.verdict(a_query("any", cpu))
+    assert pool.counts.computed == 4
+    second.verdict(a_query("any", 3))
+    for cpu in (1, 2, 3):
+        second.verdict(a_query("any", cpu))
+    assert pool.counts.computed == 5
+    first.verdict(a_query("any", 1))
+    assert pool.counts.computed == 6
