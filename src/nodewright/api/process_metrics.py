@@ -5,10 +5,13 @@ import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nodewright.node.node_config import NodeConfig
 from nodewright.output.exposition import MetricFamily, MetricSample, MetricType, family_text
 from nodewright.releases.gate_table import FeatureStage
+
+if TYPE_CHECKING:
+    from nodewright.node.node_config import NodeConfig  # an exporter has none: 1 MiB
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -37,7 +40,7 @@ def own_process_metrics() -> Iterator[str]:
         yield family_text(MetricFamily(f"process_{name}", kind, help_text), [MetricSample((), value)])
 
 
-def kubernetes_metrics(config: NodeConfig, version: str) -> Iterator[str]:
+def kubernetes_metrics(config: "NodeConfig", version: str) -> Iterator[str]:
     """The version that the node reports, and the feature gates of its release.
 
     Follows: v1.36, component-base/version, component-base/metrics/prometheus/feature.

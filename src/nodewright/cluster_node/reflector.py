@@ -3,12 +3,14 @@
 import random
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from nodewright.agent.effects import RecordEvent
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.host.ports import Clock
+
+if TYPE_CHECKING:
+    from nodewright.agent.effects import RecordEvent
 
 _MIN_DELAY_S, _MAX_DELAY_S = 0.8, 30.0
 _WATCH_S = 300
@@ -148,17 +150,17 @@ class Reflector:
         is_new, self.error = self.error is None, error
         if is_new:
             message = f"{error}; it is tried again until it succeeds, and pods keep running"
-            self.record_event(
-                RecordEvent(uid="", is_warning=True, reason="APIServerUnavailable", message=message)
-            )
+            self._record("APIServerUnavailable", message, is_warning=True)
 
     def _report_recovery(self) -> None:
         if self.error is not None:
             self.error = None
-            message = f"{self._path} is followed again"
-            self.record_event(
-                RecordEvent(uid="", is_warning=False, reason="APIServerAvailable", message=message)
-            )
+            self._record("APIServerAvailable", f"{self._path} is followed again", is_warning=False)
+
+    def _record(self, reason: str, message: str, *, is_warning: bool) -> None:
+        from nodewright.agent.effects import RecordEvent  # noqa: PLC0415 - memory of exporters
+
+        self.record_event(RecordEvent(uid="", is_warning=is_warning, reason=reason, message=message))
 
 
 def newest_object(known: dict[str, Any] | None, document: dict[str, Any]) -> dict[str, Any]:

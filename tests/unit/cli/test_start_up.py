@@ -79,3 +79,15 @@ def test_help_imports_no_command() -> None:
 def test_garbage_is_collected_again_once_the_command_is_imported() -> None:
     threshold, _ = after_run(*ADMIT)
     assert 10_000 < threshold < 1_000_000
+
+
+@pytest.mark.slow
+def test_an_exporter_imports_nothing_that_decides() -> None:
+    """Its memory counts on each node."""
+    parts = ("nodewright.export_main.run_export", "nodewright.export_main.export_member")
+    code = f"import json, sys, {', '.join(parts)}; print(json.dumps([*sys.modules]))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(json.loads(result.stdout))
+    assert modules >= {*parts, "starlette"}
+    unused = {"aiohttp", "grpc", "nodewright.agent.effects", "nodewright.node", "nodewright.core.lifecycle"}
+    assert not unused & modules
