@@ -113,3 +113,43 @@ def test_nodes_judge_alike_what_differs_in_names_labels_and_programs(
     assert verdicts[0].decision is verdicts[1].decision
     if verdicts[0].decision is not Decision.REFUSED:
         assert verdicts[0].because == verdicts[1].because
+
+
+MANIFEST = (
+    "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\n  namespace: {namespace}\nspec:\n"
+    "  selector:\n    matchLabels:\n      app: {app}\n  template:\n    metadata:\n      labels: {{app: {app}{system}}}\n"
+    "    spec:\n      nodeSelector: {{{selector}}}\n      containers:\n      - name: main\n        image: {image}\n"
+    "        resources:\n          {cpu}\n"
+)
+WORKLOADS = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["web", "shop", "queue"]),
+        "namespace": st.sampled_from(["default", "default", "small"]),
+        "app": st.sampled_from(["web", "shop"]),
+        "system": st.sampled_from(["", "", ", kubernetes.io/os: windows"]),
+        "selector": st.sampled_from(["", "kubernetes.io/os: linux"]),
+        "image": st.sampled_from(["registry.example/main:1", "registry.example/main:2"]),
+        "cpu": st.sampled_from(
+            ["requests: {cpu: 100m}", "requests: {cpu: 100m}", "limits: {cpu: 5m}", "limits: {cpu: 500}"]
+        ),
+    }
+)
+LIMIT_RANGE = (
+    "apiVersion: v1\nkind: LimitRange\nmetadata: {name: small, namespace: small}\nspec:\n"
+    "  limits: [{type: Container, max: {cpu: 200m}}]\n"
+)
+
+
+@given(st.lists(WORKLOADS, min_size=2, max_size=6), st.sampled_from([None, "vm-4"]))
+def test_a_workload_has_the_findings_that_it_has_alone(
+    workloads: list[dict[str, str]], node: str | None
+) -> None:
+    """Also one that is like another without violations, which is not checked again."""
+    texts = [MANIFEST.format(**workload) for workload in workloads]
+    together = told([LIMIT_RANGE, *texts], node=node)
+    for number, text in enumerate(texts, 1):
+        own = [finding for finding in together if Path(finding.position.file).stem == str(number)]
+        alone = [
+            finding for finding in told([LIMIT_RANGE, text], node=node) if finding.subject.startswith("Dep")
+        ]
+        assert facts(own) == facts(alone)

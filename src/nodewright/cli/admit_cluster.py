@@ -1,6 +1,5 @@
 """`nodewright admit` for all nodes of a cluster, grouped by answers: now, after a change, never."""
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from nodewright.formats.workloads import LoadedWorkloads
 from nodewright.kubernetes.node_profile import ReadSource
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_message, print_text
+from nodewright.output.terminal import print_message, print_text, terminal_columns
 
 
 class LoadedForCluster(NamedTuple):
@@ -68,7 +67,7 @@ def report_cluster_admission(
     elif output == "name":
         text = taking_nodes(admissions)
     else:
-        columns = shutil.get_terminal_size().columns
+        columns = terminal_columns()
         text = cluster_admission_text(admissions, width=columns, wide=output == "wide")
     print_text(text)
     return YES if all(admission.takers for admission in admissions) else NO

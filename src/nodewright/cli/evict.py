@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -33,6 +32,9 @@ from nodewright.timeline.timeline_report import timeline_report
 from nodewright.timeline.timeline_text import TimelineReport, timeline_evicted_names, timeline_text
 from nodewright.values.duration import Duration, DurationError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _DURATION = "10m"
 
 
@@ -46,7 +48,7 @@ class TimelineOptions(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[str, ...]
     compare: bool
     advise: bool
-    html: Path | None
+    html: "Path | None"
 
     @property
     def is_requested(self) -> bool:

@@ -1,9 +1,8 @@
 """`nodewright explain`: why a node admits or refuses a pod, and what would let it in; why a pod has failed."""
 
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -11,12 +10,10 @@ from msgspec.structs import replace
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
-from nodewright.cli.output_files import page_origin, write_page
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.core.admission_plugins import without_cluster_fields
 from nodewright.engine import Node
 from nodewright.errors import Fault, HostError, InputError
-from nodewright.explain.explanation_page import explanation_page
 from nodewright.explain.explanation_report import ExplanationReport, explained_pod
 from nodewright.explain.explanation_text import PodExplanation, explanation_text, status_text
 from nodewright.explain.failed_pod_report import StatusReport, status_findings
@@ -28,8 +25,11 @@ from nodewright.node.what_if.counterfactuals import BUDGET
 from nodewright.node_report.report_parts import node_of_report
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_message, print_text
+from nodewright.output.terminal import print_message, print_text, terminal_columns
 from nodewright.reasons.status_evidence import StatusEvidence, problem_evidence
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def status_proofs(workloads: Iterable[Workload]) -> tuple[tuple[Pod, StatusEvidence], ...] | None:
@@ -135,7 +135,7 @@ def command(
     pods: tuple[str, ...],
     conditions: dict[NodeCondition, bool],
     budget: int,
-    page: Path | None,
+    page: "Path | None",
     output: str | None,
 ) -> int:
     """Explain why a pod is refused and what would let it in.
@@ -170,10 +170,17 @@ def command(
         explanations, node = list(explain_failed_pods(loaded, budget)), loaded.node
     text = _text(loaded, explanations, output)
     if page is not None:
-        write_page(page, explanation_page(explanations, node.state, page_origin()))
+        _write_page(page, explanations, node)
     print_report(text, output, node.config)
     admitted = (pod.explanation.step.decision is Decision.ADMITTED for pod in explanations)
     return YES if all(admitted) else NO
+
+
+def _write_page(page: "Path", explanations: Sequence[PodExplanation], node: Node) -> None:
+    from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
+    from nodewright.explain.explanation_page import explanation_page  # noqa: PLC0415 - start-up time
+
+    write_page(page, explanation_page(explanations, node.state, page_origin()))
 
 
 def _named(workloads: Sequence[Workload], pods: Sequence[str]) -> tuple[Workload, ...]:
@@ -194,7 +201,7 @@ def _is_about_cluster(query: options.NodeQuery) -> bool:
 
 
 def _explain_of_cluster(
-    query: options.NodeQuery, loaded: LoadedWorkloads, budget: int, page: Path | None, output: str | None
+    query: options.NodeQuery, loaded: LoadedWorkloads, budget: int, page: "Path | None", output: str | None
 ) -> int:
     """Prints the explanations of pods on their nodes, and for pods without one what each node decides."""
     from nodewright.cli.cluster_explain import explain_unbound_pods  # noqa: PLC0415 - start-up time
@@ -219,7 +226,7 @@ def _explain_of_cluster(
 
 
 def _explain_in_cluster(
-    query: options.NodeQuery, workloads: LoadedWorkloads, budget: int, page: Path | None, output: str | None
+    query: options.NodeQuery, workloads: LoadedWorkloads, budget: int, page: "Path | None", output: str | None
 ) -> int:
     """Prints the explanations of pods on their nodes; if a node cannot be read, what their statuses prove."""
     from nodewright.cli.cluster_explain import explained_on_their_nodes  # noqa: PLC0415 - start-up time
@@ -240,7 +247,7 @@ def _explain_in_cluster(
         )
         raise InputError([Fault(source="--html" if page else f"-o {output}", rule=rule)])
     if page is not None:
-        write_page(page, explanation_page(nodes[0].pods, nodes[0].loaded.node.state, page_origin()))
+        _write_page(page, nodes[0].pods, nodes[0].loaded.node)
     for node in nodes:
         print_report(_text(node.loaded, node.pods, output), output, node.loaded.node.config)
     return YES if all(_is_well(pod) for node in nodes for pod in node.pods) else NO
@@ -262,7 +269,7 @@ def _text(loaded: LoadedQuery, explanations: Sequence[PodExplanation], output: s
             warnings=loaded.warnings,
         )
         return (as_json if output == "json" else as_yaml)(report)
-    columns = shutil.get_terminal_size().columns
+    columns = terminal_columns()
     return explanation_text(explanations, width=columns, wide=output == "wide")
 
 
@@ -280,7 +287,7 @@ def _explain_statuses(loaded: LoadedWorkloads, output: str | None, *, strict: bo
         )
         print_text((as_json if output == "json" else as_yaml)(report))
     else:
-        print_text(status_text(proofs, width=shutil.get_terminal_size().columns))
+        print_text(status_text(proofs, width=terminal_columns()))
     return NO
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -42,7 +41,7 @@ from nodewright.host.file_store import write_output
 from nodewright.kubernetes.objects import Pod
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_line, print_text
+from nodewright.output.terminal import print_line, print_text, terminal_columns
 from nodewright.printable import printable, printable_lines
 
 
@@ -275,7 +274,7 @@ def _options(choices: dict[str, Any], *, is_sweep: bool) -> Options:
 def _write_report(
     fleet: FleetInput, result: FleetResult, summary: FleetSummary, choices: dict[str, Any]
 ) -> None:
-    columns = shutil.get_terminal_size().columns
+    columns = terminal_columns()
     if choices["html"] is not None:
         from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
 
@@ -312,7 +311,7 @@ def _report_sweep(sweep: Sweep, summaries: SweepSummaries, output: str | None, h
         )
         print_text((as_json if output == "json" else as_yaml)(report))
     else:
-        columns = shutil.get_terminal_size().columns
+        columns = terminal_columns()
         if not is_complete:
             complete_count = sum(summary.complete for _, summary in summaries)
             results = "; results so far:" if summaries else ""

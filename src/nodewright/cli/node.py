@@ -3,7 +3,6 @@
 `nodewright node export`: a node as a NodeResourceTopology object or a NodeProfile.
 """
 
-import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,7 @@ from nodewright.node_report.node_resource_topology import (
 from nodewright.node_report.report_parts import remaining_text
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_message, print_text
+from nodewright.output.terminal import print_message, print_text, terminal_columns
 from nodewright.output.text_layout import table
 from nodewright.printable import printable_line, printable_lines
 from nodewright.profiles.capture.from_cluster import read_configz
@@ -213,7 +212,7 @@ def _warn(profile: NodeProfile) -> None:
 
 
 def _width() -> int:
-    return max(shutil.get_terminal_size().columns, 40)
+    return max(terminal_columns(), 40)
 
 
 def _can_print_frames() -> bool:

@@ -1,12 +1,11 @@
 """The progress line of commands that read or judge many objects; on terminals only."""
 
-import shutil
 import sys
 import time
 from types import TracebackType
 from typing import Self
 
-from nodewright.output.terminal import clear_progress, show_progress
+from nodewright.output.terminal import clear_progress, show_progress, terminal_columns
 
 _INTERVAL_S = 0.1
 _DELAY_S = 0.5
@@ -36,4 +35,4 @@ class ReadProgressLine:
             return
         self._next_s = time.monotonic() + _INTERVAL_S
         self._is_dirty = True
-        show_progress(text[: shutil.get_terminal_size().columns - 1])  # a line that wraps is not erased
+        show_progress(text[: terminal_columns() - 1])  # a line that wraps is not erased

@@ -1,6 +1,5 @@
 """`nodewright requests`: the effective requests and limits of pods, their sources, and the resulting QoS."""
 
-import shutil
 import sys
 from collections.abc import Sequence
 
@@ -22,7 +21,7 @@ from nodewright.errors import Fault, InputError
 from nodewright.formats.workloads import Workload, release_warnings
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_text
+from nodewright.output.terminal import print_text, terminal_columns
 from nodewright.releases.feature_gates import default_gates
 from nodewright.releases.release_table import NEWEST
 from nodewright.values.quantity import Quantity, QuantityError
@@ -102,7 +101,7 @@ def _text(entries: Sequence[RequestsEntry], memory_of: str, output: str | None, 
         return requests_names(entries)
     if not explain:
         return requests_table(entries)
-    columns = shutil.get_terminal_size((80, 24)).columns
+    columns = terminal_columns()
     return requests_text(entries, memory_of, width=min(columns, MAX_WIDTH))
 
 

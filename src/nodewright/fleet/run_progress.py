@@ -1,6 +1,5 @@
 """What stderr shows while fleets run: the share of a run, the time left, warnings; and Ctrl-C, which ends the run."""
 
-import shutil
 import signal
 import sys
 import threading
@@ -13,7 +12,7 @@ from types import FrameType
 from nodewright.fleet.report.fleet_text import duration_text, unschedulable_text
 from nodewright.fleet.simulation.fleet_simulation import Progress
 from nodewright.fleet.unschedulable import UnschedulablePod
-from nodewright.output.terminal import clear_progress, print_message, show_progress
+from nodewright.output.terminal import clear_progress, print_message, show_progress, terminal_columns
 
 _MAX_WARNINGS = 20
 _PROGRESS_INTERVAL_S = 0.2
@@ -88,7 +87,7 @@ class RunProgress:
 
     def _show(self, line: str) -> None:
         self._is_dirty = True
-        show_progress(line[: shutil.get_terminal_size().columns - 1])  # a line that wraps is not erased
+        show_progress(line[: terminal_columns() - 1])  # a line that wraps is not erased
 
     def clear_progress_line(self) -> None:
         """Removes the progress line."""

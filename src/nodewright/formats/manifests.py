@@ -255,11 +255,8 @@ class ManifestLoader(msgspec.Struct, eq=False):
             self.faults.append(location.locate(Fault(rule="an object is a mapping with apiVersion and kind")))
             return
         version, kind = value.get("apiVersion"), value.get("kind")
-        if (
-            self.selection.requirements
-            and not str(kind).endswith("List")
-            and not self.selection.includes(value)
-        ):
+        is_list = str(kind).endswith("List")
+        if self.selection.requirements and not is_list and not self.selection.includes(value):
             self.count_skipped(NOT_SELECTED)
             return
         if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:

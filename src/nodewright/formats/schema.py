@@ -3,7 +3,7 @@
 import copy
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
@@ -86,31 +86,24 @@ class CheckedDocument(msgspec.Struct, frozen=True):
         return valid_document
 
 
-class SchemaType:
-    """A type: a scalar (`accepts`, `expected`), a list or mapping of `item`, or a structure of `fields`.
+class SchemaType(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """A type: a scalar (`accepts`, `expected`), a list or mapping of `item`, or a structure of `fields`."""
 
-    `accepts` are Python types of values that need no further check.
-    """
-
+    expected: str
+    accepts: frozenset[type] = frozenset()
+    """Python types of values that need no further check."""
+    kind: str = ""
+    item: "SchemaType | None" = None
+    type_names: Mapping[str, str] | None = None
+    """The names of the types of a structure's fields."""
     required: tuple[str, ...] = ()
     is_open: bool = False
 
-    def __init__(
-        self,
-        expected: str,
-        accepts: frozenset[type] = frozenset(),
-        kind: str = "",
-        item: "SchemaType | None" = None,
-    ) -> None:
-        self.expected = expected
-        self.accepts = accepts
-        self.kind = kind
-        self.item = item
-
     @cached_property
     def fields(self) -> Mapping[str, "SchemaType"] | None:
-        """The types of a structure's fields; None for all other types."""
-        return None
+        """The types of a structure's fields, described when a document has such a structure."""
+        names = self.type_names
+        return None if names is None else {field: schema_type(name) for field, name in names.items()}
 
     def empty_value(self) -> Any:
         """The emptiest value of this type."""
@@ -123,23 +116,6 @@ class SchemaType:
             "condition": NodeCondition.MEMORY_PRESSURE.value,
         }
         return plain.get(self.kind, "")
-
-
-class _Structure(SchemaType):
-    """A structure: the types of its fields are described when a document with such a structure is checked."""
-
-    def __init__(
-        self, kinds: Mapping[str, str], type_named: Callable[[str], SchemaType], *, is_open: bool
-    ) -> None:
-        super().__init__("a mapping")
-        self.required = tuple(field for field, kind in kinds.items() if kind.endswith("!"))
-        self.is_open = is_open
-        self._kinds = kinds
-        self._type_named = type_named
-
-    @cached_property
-    def fields(self) -> Mapping[str, SchemaType]:
-        return {field: self._type_named(kind.removesuffix("!")) for field, kind in self._kinds.items()}
 
 
 class _SchemaFault(msgspec.Struct, frozen=True):
@@ -392,8 +368,13 @@ class _SchemaTables:
         if name.startswith("{"):
             return SchemaType("a mapping", kind="map", item=self.type_named(name[1:-1]))
         entries = list(self._entries(name))
-        kinds = dict(entry.split(" ") for entry in entries if entry != "...")
-        return _Structure(kinds, self.type_named, is_open="..." in entries)
+        names = dict(entry.split(" ") for entry in entries if entry != "...")
+        return SchemaType(
+            "a mapping",
+            type_names={field: kind.removesuffix("!") for field, kind in names.items()},
+            required=tuple(field for field, kind in names.items() if kind.endswith("!")),
+            is_open="..." in entries,
+        )
 
     def _entries(self, name: str) -> Iterator[str]:
         for entry in self._lines[name].split(", "):
@@ -406,8 +387,8 @@ class _SchemaTables:
 def table_lines(name: str) -> dict[str, str]:
     """The names and fields of the types in a table, as its file has them."""
     # importlib.resources and pathlib take long to import.
-    path = os.path.join(os.path.dirname(__file__), "data", "fields", f"{name}.txt")  # noqa: PTH118, PTH120
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123
+    path = os.path.join(os.path.dirname(__file__), "data", "fields", f"{name}.txt")  # noqa: PTH118, PTH120 - above
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - above
         text = file.read()
     lines = "\n".join(line for line in text.splitlines() if line and not line.startswith("#"))
     entries = (line.partition(": ") for line in re.sub(r"\n\s+", " ", lines).splitlines())

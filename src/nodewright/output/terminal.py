@@ -4,6 +4,7 @@ Everything passes `printable_text`, on terminals, in pipes and in files alike, s
 terminal or a CI runner raw. Only the progress line, which is ours, has control characters.
 """
 
+import os
 import select
 import sys
 from collections.abc import Iterable
@@ -68,6 +69,20 @@ def set_colour_mode(mode: ColourMode) -> None:
 def _with_colours(text: str, stream: TextIO) -> str:
     """The escaped text with colours where people read it."""
     return coloured(text) if has_colours(_colour_mode[0], stream) else text
+
+
+def terminal_columns(fallback: int = 80) -> int:
+    """The columns of the terminal: COLUMNS of the environment, or those of stdout; `fallback` if it is no terminal.
+
+    As shutil.get_terminal_size, which takes long to import.
+    """
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or fallback  # type: ignore[union-attr]  # None raises as well
+    except (AttributeError, ValueError, OSError):  # closed, detached or not a terminal
+        return fallback
 
 
 def show_progress(line: str) -> None:

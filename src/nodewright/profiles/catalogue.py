@@ -1,7 +1,6 @@
 """Machines that ship with the package: well-known real ones, and those of the recorded decisions."""
 
-import json
-import pathlib
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -124,6 +123,8 @@ def real_machines() -> dict[str, CatalogueEntry]:
 @cache
 def recorded_machines() -> dict[str, dict[str, Any]]:
     """The recorded machines as plain documents with cAdvisor's names."""
+    import json  # noqa: PLC0415 - start-up time
+
     machines: dict[str, dict[str, Any]] = json.loads(_text("machines.json"))
     return machines
 
@@ -145,7 +146,9 @@ def _real_machine(name: str) -> CatalogueEntry | None:
 @cache
 def _text(file: str) -> str:
     # importlib.resources takes long to import.
-    return pathlib.Path(__file__).with_name("data").joinpath(file).read_text("utf-8")
+    path = os.path.join(os.path.dirname(__file__), "data", file)  # noqa: PTH118, PTH120 - pathlib takes long to import
+    with open(path, encoding="utf-8") as opened:  # noqa: PTH123 - above
+        return opened.read()
 
 
 @cache

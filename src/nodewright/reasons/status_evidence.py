@@ -9,6 +9,7 @@ import msgspec
 
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.resource_names import readable_amount
+from nodewright.patterns import lazy_pattern
 from nodewright.reasons.container_evidence import (
     ContainerBackOff,
     ContainerEnded,
@@ -277,21 +278,21 @@ def _sysctl(match: re.Match[str]) -> StatusFact:
 
 _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], StatusFact]], ...] = (
     (
-        re.compile(
+        lazy_pattern(
             r"Node didn't have enough resource: (\S+), requested: (-?\d+), used: (-?\d+), capacity: (-?\d+)"
         ),
         _shortage,
     ),
     (
-        re.compile(r"not enough cpus available to satisfy request: requested=(\d+), available=(\d+)"),
+        lazy_pattern(r"not enough cpus available to satisfy request: requested=(\d+), available=(\d+)"),
         lambda match: NotEnoughCPUs(requested=int(match[1]), available=int(match[2])),
     ),
     (
-        re.compile(r"SMT Alignment Error: requested (\d+) cpus not multiple cpus per core = (\d+)"),
+        lazy_pattern(r"SMT Alignment Error: requested (\d+) cpus not multiple cpus per core = (\d+)"),
         lambda match: NotWholeCores(requested=int(match[1]), cpus_per_core=int(match[2])),
     ),
     (
-        re.compile(
+        lazy_pattern(
             r"available physical CPUs = (\d+), requested CPUs = (\d+), CPUs per core = (\d+)",
         ),
         lambda match: NotEnoughWholeCores(
@@ -299,49 +300,51 @@ _FACTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], StatusFact]], ...
         ),
     ),
     (
-        re.compile(r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)"),
+        lazy_pattern(
+            r"requested number of devices unavailable for (\S+)\. Requested: (\d+), Available: (\d+)"
+        ),
         lambda match: TooFewDevices(resource=match[1], requested=int(match[2]), available=int(match[3])),
     ),
     (
-        re.compile(r'forbidden sysctl: "([^"]*)" not allow(?:listed|ed with host (\w+) enabled)'),
+        lazy_pattern(r'forbidden sysctl: "([^"]*)" not allow(?:listed|ed with host (\w+) enabled)'),
         _sysctl,
     ),
     (
-        re.compile(r"Pod requires node features that are not available: (.+)"),
+        lazy_pattern(r"Pod requires node features that are not available: (.+)"),
         lambda match: NodeFeaturesMissing(features=tuple(match[1].split(", "))),
     ),
     (
-        re.compile(r"^Predicate (\S+) failed: (.+)"),
+        lazy_pattern(r"^Predicate (\S+) failed: (.+)"),
         lambda match: OtherPredicate(predicate=match[1], description=match[2]),
     ),
     (
-        re.compile(r"The node had condition: \[([^\]]*)\]"),
+        lazy_pattern(r"The node had condition: \[([^\]]*)\]"),
         lambda match: ConditionsThen(conditions=tuple(match[1].split())),
     ),
     (
-        re.compile(
+        lazy_pattern(
             r"The node was low on resource: (\S+?)\. (?:Threshold quantity: (\S+), available: (\S+)\. )?"
         ),
         _low,
     ),
     (
-        re.compile(
+        lazy_pattern(
             r"(Container|Pod) (\S+) was using (\S+), request is (\S+), has larger consumption of (\S+)\."
         ),
         _consumer,
     ),
     (
-        re.compile(r'Container (\S+) exceeded its local ephemeral storage limit "([^"]*)"'),
+        lazy_pattern(r'Container (\S+) exceeded its local ephemeral storage limit "([^"]*)"'),
         lambda match: OverLimit(what="container", name=match[1], limit=match[2]),
     ),
     (
-        re.compile(
+        lazy_pattern(
             r"Pod ephemeral local storage usage exceeds the total limit of containers (\S+?)\.(?:\s|$)"
         ),
         lambda match: OverLimit(what="pod", name="", limit=match[1]),
     ),
     (
-        re.compile(r'Usage of EmptyDir volume "([^"]*)" exceeds the limit "([^"]*)"'),
+        lazy_pattern(r'Usage of EmptyDir volume "([^"]*)" exceeds the limit "([^"]*)"'),
         lambda match: OverLimit(what="emptyDir", name=match[1], limit=match[2]),
     ),
 )

@@ -1,7 +1,6 @@
 """Events of a timeline, and amounts that change linearly: the exact time at which they reach a limit."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -97,8 +96,7 @@ ContainerKey: TypeAlias = tuple[str, str]
 """A container: pod uid and container name; both are empty for processes outside pods."""
 
 
-@dataclass(slots=True, eq=False)
-class LimitWatch:
+class LimitWatch(msgspec.Struct, eq=False):
     """A memory limit, or an eviction threshold, on an amount."""
 
     amount: LinearAmount

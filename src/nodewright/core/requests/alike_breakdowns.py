@@ -19,6 +19,8 @@ from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
 from nodewright.values.quantity import Quantity
 
 _MAX_KEPT = 4096
+OS_LABEL = "kubernetes.io/os"
+"""The only label of a pod that a kubelet's admission reads."""
 _RESIZE_CONDITION = "PodResizePending"
 
 
@@ -45,7 +47,7 @@ class AlikeBreakdowns:
 
 
 def decisive_fields(pod: Pod) -> bytes:
-    """A text that is equal for pods which a kubelet admits alike: all but names, labels, and what containers run.
+    """A text that is equal for pods which a kubelet admits alike: all but names, labels but the system's, and programs.
 
     Pods with equal texts get the same verdict from an empty node.
     """
@@ -55,7 +57,8 @@ def decisive_fields(pod: Pod) -> bytes:
         containers=tuple(map(_without_program, spec.containers)),
         init_containers=tuple(map(_without_program, spec.init_containers)),
     )
-    return _ENCODER.encode((pod.metadata.annotations, decisive, pod.status))
+    meta = pod.metadata
+    return _ENCODER.encode((meta.annotations, meta.labels.get(OS_LABEL), decisive, pod.status))
 
 
 def _without_program(container: Container) -> Container:

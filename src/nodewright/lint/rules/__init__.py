@@ -4,7 +4,16 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from nodewright.lint.lint_model import ConfigSubject, LintContext, LintRule, RuleViolation, Severity, Subject
+from nodewright.lint.alike_subjects import decisive_text
+from nodewright.lint.lint_model import (
+    ConfigSubject,
+    LintContext,
+    LintRule,
+    PodSubject,
+    RuleViolation,
+    Severity,
+    Subject,
+)
 from nodewright.lint.rules.amount_rules import AMOUNT_RULES
 from nodewright.lint.rules.config_rules import CONFIG_RULES
 from nodewright.lint.rules.manager_rules import MANAGER_RULES
@@ -36,6 +45,8 @@ class RuleSelection(msgspec.Struct, frozen=True):
 
 
 ALL_RULES = RuleSelection()
+_MAX_KEPT = 4096
+"""Number of texts of pods without violations."""
 
 
 def applies(rule: LintRule, subject: Subject, context: LintContext) -> bool:
@@ -52,11 +63,15 @@ def rule_violations(
 ) -> Iterator[RuleViolation]:
     """The violations of the selected rules, object by object in the given order, rule by rule.
 
-    The violations of an object do not depend on that order.
+    The violations of an object do not depend on that order. A pod that is like one without violations has none.
     """
     rules = selection.rules(with_nodes=bool(context.nodes))
     applied: dict[tuple[type[Subject], str], list[LintRule]] = {}
+    sound_texts: set[bytes] = set()
     for subject in subjects:
+        text = decisive_text(subject) if isinstance(subject, PodSubject) else None
+        if text in sound_texts:
+            continue
         key = type(subject), subject.release if isinstance(subject, ConfigSubject) else ""
         if key not in applied:
             applied[key] = [
@@ -64,6 +79,10 @@ def rule_violations(
                 for rule in rules
                 if isinstance(subject, rule.subject_types) and applies(rule, subject, context)
             ]
+        is_sound = True
         for rule in applied[key]:
             for violation in rule.check(subject, context):
+                is_sound = False
                 yield RuleViolation(rule=rule, subject=subject, violation=violation)
+        if is_sound and text is not None and len(sound_texts) < _MAX_KEPT:
+            sound_texts.add(text)

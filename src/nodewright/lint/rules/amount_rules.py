@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from nodewright.core.admission_plugins import SYSTEM_PRIORITY_CLASSES
+from nodewright.core.requests.alike_breakdowns import OS_LABEL
 from nodewright.core.requests.effective_resources import container_requests
 from nodewright.core.requests.qos_and_priority import QOSClass
 from nodewright.kubernetes.resource_names import (
@@ -24,7 +25,6 @@ from nodewright.lint.lint_model import (
     SuggestedEdit,
 )
 
-OS_LABEL = "kubernetes.io/os"
 SIDES = ("requests", "limits")
 MIN_CPU_QUOTA_MILLI = 10
 MIB = 1 << 20

@@ -4,7 +4,6 @@ The trace records the calls of `align_pod` to the node's own managers, so it can
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -84,25 +83,22 @@ def manager_trace(state: NodeState, pod: Pod) -> ManagerTrace:
     return ManagerTrace(rounds, tuple(log.allocations), aligned, pod_managers.value)
 
 
-@dataclass(slots=True)
-class _HintCalls:
+class _HintCalls(msgspec.Struct):
     """The calls for hints in one round."""
 
     container: str
     before: Holdings
-    answers: list[tuple[str, Verdict[ProviderHints | None]]] = field(default_factory=list)
+    answers: list[tuple[str, Verdict[ProviderHints | None]]] = []
 
 
-@dataclass(slots=True)
-class _CallLog:
+class _CallLog(msgspec.Struct):
     """The recorded calls."""
 
-    hint_calls: list[_HintCalls] = field(default_factory=list)
-    allocations: list[AllocationCall] = field(default_factory=list)
+    hint_calls: list[_HintCalls] = []
+    allocations: list[AllocationCall] = []
 
 
-@dataclass(slots=True)
-class _RecordedDemand:
+class _RecordedDemand(msgspec.Struct):
     """What a manager returns as a pod's demand."""
 
     value: Any

@@ -1,7 +1,6 @@
 """The smallest change of each kind that lets a refused pod in, found by trying changes."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
@@ -64,8 +63,7 @@ class Counterfactuals(msgspec.Struct, frozen=True, kw_only=True):
     """Number of admission decisions made by the search."""
 
 
-@dataclass(slots=True)
-class Trial:
+class Trial(msgspec.Struct, eq=False):
     """Tries changes of a refused pod and its node, within a budget."""
 
     state: NodeState
@@ -75,9 +73,7 @@ class Trial:
     decisions: int = 0
     is_budget_spent: bool = False
     """Whether the budget was exhausted, so that the last change was not tried."""
-    _reconfigurations: dict[SettingsChanged | HugePagesReserved, ReconfiguredNode | None] = field(
-        default_factory=dict
-    )
+    _reconfigurations: dict[SettingsChanged | HugePagesReserved, ReconfiguredNode | None] = {}
     _now: tuple[Replay | None] | None = None
     _fault_count: int | None = None
 
