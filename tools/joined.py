@@ -62,9 +62,9 @@ class PodWatch:
     def _run(self) -> None:
         while not self._ends:
             with suppress(OSError, http.client.HTTPException, ValueError):
-                connection = _connection(self._server)
-                connection.request("GET", f"{PODS}?watch=true", headers=_ADMIN)
-                response = connection.getresponse()
+                watch = connection(self._server)
+                watch.request("GET", f"{PODS}?watch=true", headers=_ADMIN)
+                response = watch.getresponse()
                 while not self._ends and (line := response.readline()):
                     event = json.loads(line)
                     if event["type"] == "ERROR":
@@ -94,10 +94,10 @@ class LeaseRenewals:
         return max(later - earlier for earlier, later in pairs if later >= since_s)
 
     def _run(self) -> None:
-        connection = _connection(self._server)
+        client = connection(self._server)
         while not self._ended.wait(0.25):
-            connection.request("GET", LEASE, headers=_ADMIN)
-            spec = json.loads(connection.getresponse().read()).get("spec") or {}
+            client.request("GET", LEASE, headers=_ADMIN)
+            spec = json.loads(client.getresponse().read()).get("spec") or {}
             if "renewTime" not in spec:
                 continue
             renewed_s = datetime.fromisoformat(spec["renewTime"]).timestamp()
@@ -154,7 +154,7 @@ class Node:
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK"), int(rss_kib) / 1024
 
 
-def _connection(server: RealAPIServer) -> http.client.HTTPSConnection:
+def connection(server: RealAPIServer) -> http.client.HTTPSConnection:
     """A connection of a thread's own."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
