@@ -10,12 +10,15 @@ from tests.unit.scheduling.test_tracked_cluster import with_pods
 from nodewright.engine import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
+from nodewright.node.node_state import NodeState
+from nodewright.node.placement_cost import NUMALayout
 from nodewright.node.step import Decision
 from nodewright.reasons.texts import kubelet_text
 from nodewright.scheduling.placement_decisions import ProposedVictims, sufficient_victims
 from nodewright.scheduling.pod_queries import pod_query
 from nodewright.scheduling.shared_states import StatePool
 from nodewright.scheduling.tracked_cluster import TrackedCluster
+from nodewright.values.idset import CPUSet
 
 NAMES = ("a", "b", "c", "d")
 pod_lists = st.tuples(*[guaranteed_pods(name, largest=3) for name in NAMES])
@@ -107,3 +110,32 @@ def test_remembered_answers_are_those_of_now(
         together = [cluster.verdicts(("n", "other"), query)[0] for query in queries]
         cluster.answers.forget_node("n")
         assert remembered == together == [cluster.verdict("n", query) for query in queries]
+
+
+@given(profiles(), pod_lists)
+def test_the_cost_of_a_placement_is_the_difference_of_whole_sums(
+    profile: NodeProfile, pods: tuple[Pod, ...]
+) -> None:
+    node = Node.from_profile(profile)
+    layout = NUMALayout.of(node.state)
+    for pod in pods:
+        before = node.state
+        node = Node(node.admit(pod).state_when_decided)
+        growth = whole_sum(layout, node.state) - whole_sum(layout, before)
+        assert layout.growth(before, node.state) == growth
+        assert layout.growth(node.state, before) == -growth
+
+
+def whole_sum(layout: NUMALayout, state: NodeState) -> int:
+    """How many NUMA nodes are partly used, each of them computed."""
+    parts, devices = [], state.held.devices
+    if layout.has_exclusive_cpus:
+        free = state.held.cpu.default - CPUSet(layout.reserved)
+        for mask in layout.cpus.values():
+            cpus = CPUSet(mask) - CPUSet(layout.reserved)
+            parts.append((len(free & cpus), len(cpus)))
+    for resource, listed in devices.device_lists.items():
+        for mask in set(listed.numa_masks.values()):
+            names = [name for name, own in listed.numa_masks.items() if own == mask]
+            parts.append((len([name for name in names if name in devices.free(resource)]), len(names)))
+    return sum(4000 * free * (count - free) // count**2 for free, count in parts if count)

@@ -5,6 +5,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from nodewright.core.devices.device_state import DeviceState
 from nodewright.node.node_state import NodeState
 from nodewright.node.pod_placement import Placement, placement_of, unallocated_resources
 from nodewright.values.idset import CPUSet, NUMASet
@@ -36,6 +37,8 @@ class NUMALayout(msgspec.Struct, frozen=True):
 
     cpus: Mapping[int, int]
     """The CPUs of each NUMA node, as a mask."""
+    allocatable: tuple[tuple[int, int], ...]
+    """Those of them that can be allocated, as a mask, and their number."""
     reserved: int
     """The CPUs that are never allocated, as a mask."""
     has_exclusive_cpus: bool
@@ -55,16 +58,18 @@ class NUMALayout(msgspec.Struct, frozen=True):
             for node in nodes
             for place, distance in enumerate(node.distances[: len(nodes)])
         }
-        return cls(cpus, free.reserved_cpus.mask, free.shared_cpus is not None, distances)
+        reserved = free.reserved_cpus.mask
+        allocatable = tuple((mask & ~reserved, (mask & ~reserved).bit_count()) for mask in cpus.values())
+        return cls(cpus, allocatable, reserved, free.shared_cpus is not None, distances)
 
-    def cost(self, after: NodeState, uid: str, *, before: int) -> PlacementCost:
-        """The cost of the placement of the pod that is on the node ``after``; ``before`` is its fragmentation without it."""
+    def cost(self, after: NodeState, uid: str, *, before: NodeState) -> PlacementCost:
+        """The cost of the placement of the pod that is on the node ``after`` and was not ``before``."""
         pod = after.pods.get(uid)
         placement = placement_of(after, pod) if pod is not None else None
         if placement is None or not placement.holds_anything:
             return NO_COST
-        growth = self.fragmentation(after) - before
-        return PlacementCost(self.mean_distance(self.numa_nodes(after, placement)), growth)
+        numa = self.numa_nodes(after, placement)
+        return PlacementCost(self.mean_distance(numa), self.growth(before, after))
 
     def numa_nodes(self, state: NodeState, placement: Placement) -> NUMASet:
         """The NUMA nodes on which a pod has exclusive CPUs, memory or devices."""
@@ -88,6 +93,8 @@ class NUMALayout(msgspec.Struct, frozen=True):
         Units: tenths.
         """
         ids = tuple(numa)
+        if len(ids) == 1:
+            return _TENTHS * self.distances.get((ids[0], ids[0]), _LOCAL)
         total = sum(
             self.distances.get((first, second), _LOCAL if first == second else _REMOTE)
             for first in ids
@@ -95,23 +102,35 @@ class NUMALayout(msgspec.Struct, frozen=True):
         )
         return _TENTHS * total // len(ids) ** 2 if ids else 0
 
-    def fragmentation(self, state: NodeState) -> int:
-        """How many NUMA nodes are partly used: 0 for each that is free or full, most where half is used.
+    def growth(self, before: NodeState, after: NodeState) -> int:
+        """By how much more NUMA nodes are partly used in one state than in another; negative: by how much less.
+
+        A NUMA node that is free or full counts 0, one that is half used most.
 
         Units: thousandths of NUMA nodes, summed over CPUs and each kind of device.
         """
-        total, devices = 0, state.held.devices
+        total, devices = 0, after.held.devices
         if self.has_exclusive_cpus:
-            available = state.held.cpu.default.mask & ~self.reserved
-            for cpus in self.cpus.values():
-                total += _partial_use((available & cpus).bit_count(), (cpus & ~self.reserved).bit_count())
-        for resource, listed in devices.device_lists.items():
-            left, counts = devices.free(resource), dict[int, tuple[int, int]]()
-            for name, mask in listed.numa_masks.items():
-                free, count = counts.get(mask, (0, 0))
-                counts[mask] = (free + (name in left), count + 1)
-            total += sum(_partial_use(free, count) for free, count in counts.values())
+            old, new = before.held.cpu.default.mask, after.held.cpu.default.mask
+            changed = (old ^ new) & ~self.reserved
+            for cpus, capacity in self.allocatable:
+                if changed & cpus:
+                    total += _partial_use((new & cpus).bit_count(), capacity)
+                    total -= _partial_use((old & cpus).bit_count(), capacity)
+        if devices is not before.held.devices:
+            total += _partial_device_use(devices) - _partial_device_use(before.held.devices)
         return total
+
+
+def _partial_device_use(devices: DeviceState) -> int:
+    total = 0
+    for resource, listed in devices.device_lists.items():
+        left, counts = devices.free(resource), dict[int, tuple[int, int]]()
+        for name, mask in listed.numa_masks.items():
+            free, count = counts.get(mask, (0, 0))
+            counts[mask] = (free + (name in left), count + 1)
+        total += sum(_partial_use(free, count) for free, count in counts.values())
+    return total
 
 
 def _partial_use(free: int, capacity: int) -> int:

@@ -57,10 +57,10 @@ class SharedState:
 
     __slots__ = (
         "_after",
-        "_fragmentation",
         "_pool",
         "_reduced",
         "_runs",
+        "_settled",
         "_verdicts",
         "has_own_policies",
         "layout",
@@ -70,7 +70,7 @@ class SharedState:
     def __init__(self, state: NodeState, layout: NUMALayout, pool: "StatePool") -> None:
         self.state, self.layout, self._pool = state, layout, pool
         self.has_own_policies = state.config.parts.policies != NO_CUSTOM_POLICIES
-        self._fragmentation: int | None = None
+        self._settled: NodeState | None = None
         self._verdicts: dict[str, NodeVerdict] = {}
         self._after: dict[str, SharedState] = {}
         self._reduced: dict[int, SharedState] = {}
@@ -127,11 +127,11 @@ class SharedState:
         return known
 
     @property
-    def fragmentation(self) -> int:
-        """How much the NUMA nodes are fragmented."""
-        if self._fragmentation is None:
-            self._fragmentation = self.layout.fragmentation(self.state.without_stale())
-        return self._fragmentation
+    def settled(self) -> NodeState:
+        """The state without what pods that have ended still hold."""
+        if self._settled is None:
+            self._settled = self.state.without_stale()
+        return self._settled
 
     def forget(self) -> None:
         """Drops what can be computed again."""
@@ -163,7 +163,7 @@ class SharedState:
         return NodeVerdict(
             result.decision,
             sentence=text,
-            cost=self.layout.cost(result.state, uid, before=self.fragmentation),
+            cost=self.layout.cost(result.state, uid, before=self.settled),
             preempts=result.victims is not None,
         )
 
