@@ -53,6 +53,7 @@ PROFILE_PARTS: tuple[type[msgspec.Struct], ...] = (
 )
 
 LAYERS = (
+    "patterns",
     "printable",
     "errors",
     "values",

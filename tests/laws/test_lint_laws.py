@@ -146,10 +146,12 @@ def test_a_workload_has_the_findings_that_it_has_alone(
 ) -> None:
     """Also one that is like another without violations, which is not checked again."""
     texts = [MANIFEST.format(**workload) for workload in workloads]
-    together = told([LIMIT_RANGE, *texts], node=node)
+    together = lint_texts([LIMIT_RANGE, *texts], node=node)
     for number, text in enumerate(texts, 1):
         own = [finding for finding in together if Path(finding.position.file).stem == str(number)]
         alone = [
-            finding for finding in told([LIMIT_RANGE, text], node=node) if finding.subject.startswith("Dep")
+            finding
+            for finding in lint_texts([LIMIT_RANGE, text], node=node)
+            if finding.subject.startswith("Dep")
         ]
         assert facts(own) == facts(alone)

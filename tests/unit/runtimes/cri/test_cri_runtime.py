@@ -3,6 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.fake_servers import FakeCRIServer, cri_endpoint
@@ -95,10 +96,16 @@ def test_changes_are_heard_from_events_or_seen_by_relists(
         async with cri_endpoint(server, tmp_path / "cri.sock") as endpoint:
             runtime = CRIRuntime(CRIChannel(endpoint))
             relists = list[tuple[float, float, float | None]]()
-            runtime.on_relist = lambda *relist: relists.append(relist)
+            relisted = asyncio.Event()
+
+            def on_relist(*relist: Any) -> None:
+                relists.append(relist)
+                relisted.set()
+
+            runtime.on_relist = on_relist
             changes = aiter(runtime.changes())
             first = asyncio.ensure_future(anext(changes))
-            await asyncio.sleep(0.2)
+            await relisted.wait()
             server.answers["ListPodSandbox"] = cri.ListPodSandboxResponse(items=[there])
             if server.news is not None:
                 server.news.put_nowait(cri.ContainerEventResponse(container_id="s"))
