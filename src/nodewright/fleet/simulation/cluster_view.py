@@ -11,7 +11,7 @@ from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.kubernetes.objects import Taint
 
 _MIN_LOG_LENGTH = 1024
-_MAX_AMOUNTS = 8192
+_MAX_AMOUNTS = 16_384
 """Maximum number of distinct amounts of nodes whose scores are remembered."""
 
 
@@ -90,7 +90,7 @@ class NodeSlot:
         """Cached score of how balanced the requested CPU and memory are; None: not computed since the last change."""
         self.bound_entry: int | None = None
         """Cached entry of rankings by the bound of the score of any pod; None: not computed since the last change."""
-        self.scores: dict[int, int] | None = None
+        self.scores: list[int | None] | None = None
         """`ClusterView.scores_of` this node; None: not looked up since the last change."""
 
     @property
@@ -125,7 +125,7 @@ class ClusterView:
         self.pods_by_shape: dict[int, int] = {}
         """Number of pods of each shape."""
         self.running = self._requested_cpu = self._requested_memory = 0
-        self._scores_by_amounts: dict[tuple[int, ...], dict[int, int]] = {}
+        self._scores_by_amounts: dict[tuple[int, ...], list[int | None]] = {}
         self._score_numbers: dict[Hashable, int] = {}
 
     def score_number(self, score: Hashable, shape: PodShape) -> int:
@@ -133,8 +133,11 @@ class ClusterView:
         key = (score, shape.cpu, shape.memory, shape.nonzero_cpu, shape.nonzero_memory)
         return self._score_numbers.setdefault(key, len(self._score_numbers))
 
-    def scores_of(self, slot: NodeSlot) -> dict[int, int]:
-        """The scores, by number, of all nodes that have as much and of which as much is requested; rankings add to it."""
+    def scores_of(self, slot: NodeSlot) -> list[int | None]:
+        """The scores, by number, of all nodes that have as much and of which as much is requested; rankings add to it.
+
+        None: not computed yet, as those beyond its end.
+        """
         if slot.scores is not None:
             return slot.scores
         amounts = slot.amounts
@@ -142,7 +145,7 @@ class ClusterView:
         if scores is None:
             if len(self._scores_by_amounts) >= _MAX_AMOUNTS:
                 self._scores_by_amounts.clear()
-            scores = self._scores_by_amounts[amounts] = {}
+            scores = self._scores_by_amounts[amounts] = [None] * len(self._score_numbers)
         slot.scores = scores
         return scores
 

@@ -22,7 +22,8 @@ _DEFERRED = -3
 _UNBOUNDED = 2**31
 _NO_ENTRY = sys.maxsize
 """Ranks after every entry of a node."""
-_NOT_REMEMBERED = -1
+_NOT_REMEMBERED = sys.maxsize
+"""Beyond the end of every list of scores."""
 
 
 class NodeRanking:
@@ -112,7 +113,7 @@ class NodeRanking:
                 scores[number] = _INFEASIBLE
                 continue
             known = slot.scores if slot.scores is not None else cluster.scores_of(slot)
-            now = known.get(score_number)
+            now = known[score_number] if score_number < len(known) else None
             if now is None:
                 if slot.bound_entry is None:
                     slot.bound_entry = number - bound_of(slot) * width
@@ -121,13 +122,12 @@ class NodeRanking:
                     heappush(deferred, slot.bound_entry)
                     continue
                 now = score(shape, slot)
-                if score_number != _NOT_REMEMBERED:
-                    known[score_number] = now
+                _remember(known, score_number, now)
             if now != before:
-                scores[number] = now
-                heappush(heap, number - now * width)
-                if number - now * width < top:  # noqa: PLR1730 - no call for each node
-                    top = number - now * width
+                scores[number], entry = now, number - now * width
+                heappush(heap, entry)
+                if entry < top:  # noqa: PLR1730 - no call for each node
+                    top = entry
 
     def _top_entry(self) -> int:
         """The entry of the best node whose score is known, after outdated entries are removed; `_NO_ENTRY`: there is none."""
@@ -171,12 +171,20 @@ class NodeRanking:
         if not fits_resources(self._shape, slot):
             return _INFEASIBLE
         known = self._cluster.scores_of(slot)
-        score = known.get(self._number)
+        score = known[self._number] if self._number < len(known) else None
         if score is None:
             score = self._score(self._shape, slot)
-            if self._number != _NOT_REMEMBERED:
-                known[self._number] = score
+            _remember(known, self._number, score)
         return score
+
+
+def _remember(known: list[int | None], number: int, score: int) -> None:
+    """Adds a score to those of nodes with equal amounts, if it has a number."""
+    if number == _NOT_REMEMBERED:
+        return
+    if number >= len(known):
+        known += [None] * (number + 1 - len(known))
+    known[number] = score
 
 
 class SpreadRanking:

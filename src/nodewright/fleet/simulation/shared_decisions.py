@@ -82,9 +82,9 @@ class GrantedAlignment(NamedTuple):
 
 
 class FreeResources:
-    """What is left of a node's exclusive resources; one object for equal values, with the decisions that follow."""
+    """What is left of a node's exclusive resources; one object for equal values, by which decisions are remembered."""
 
-    __slots__ = ("alignments", "free_cpus", "held", "is_listed", "releases")
+    __slots__ = ("free_cpus", "held", "is_listed")
 
     def __init__(self, start: NodeState, held: Holdings) -> None:
         self.held = held
@@ -92,9 +92,6 @@ class FreeResources:
         view = start.config.view
         self.is_listed = view.with_allocated_devices(in_use_counts(held.devices)) is view
         """Whether allocatable covers the devices in use, so that it is what the node object says."""
-        self.alignments: dict[int, GrantedAlignment | None] = {}
-        """By number of a shape; None: the managers refuse the pod."""
-        self.releases: dict[Hashable, FreeResources] = {}
         self.free_cpus: tuple[int, ...] | None = None
 
     def holdings_of(self, pods: Mapping[str, PodHoldings]) -> Holdings:
@@ -125,17 +122,22 @@ class FreeResources:
 
 
 class SharedDecisions:
-    """The grants and releases of all nodes; ``start`` is always the state in which the node started."""
+    """The grants and releases of all nodes; ``start`` is the state in which the node started.
+
+    Of it the configuration counts, an object that outlives these decisions.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Hashable, FreeResources] = {}
-        self._all: list[FreeResources] = []
-        self._count = 0
+        self._alignments: dict[tuple[FreeResources, int], GrantedAlignment | None] = {}
+        """By what is left and the number of a shape; None: the managers refuse the pod."""
+        self._releases: dict[tuple[FreeResources, Hashable], FreeResources] = {}
+        """By what is left and the key of what is released."""
 
     def free_resources(self, start: NodeState, held: Holdings) -> FreeResources:
         """What these holdings leave."""
         key = (
-            id(start),
+            id(start.config),
             held.cpu.default.mask,
             _machine_key(held.memory.machine),
             _devices_key(held.devices),
@@ -143,15 +145,15 @@ class SharedDecisions:
         free = self._known.get(key)
         if free is None:
             free = self._known[key] = FreeResources(start, _with_one_holder(held))
-            self._all.append(free)
         return free
 
     def aligned(
         self, start: NodeState, free: FreeResources, shape: int, pod: Pod
     ) -> tuple[GrantedAlignment | None, bool]:
         """What a pod of the shape with this number is granted, None if it is refused; and whether that was known."""
-        if shape in free.alignments:
-            return free.alignments[shape], True
+        key = (free, shape)
+        if key in self._alignments:
+            return self._alignments[key], True
         managers = start.config.managers
         result = align_pod(managers, free.held, pod, None)
         granted = None
@@ -165,35 +167,31 @@ class SharedDecisions:
                 placement if placement.holds_anything else SHARED_POOL_PLACEMENT,
                 self.free_resources(start, held),
             )
-        self._remember()
-        free.alignments[shape] = granted
+        self._make_room()
+        self._alignments[key] = granted
         return granted, False
 
     def released(self, start: NodeState, free: FreeResources, holdings: PodHoldings) -> FreeResources:
         """What is left when a pod with these holdings has ended."""
-        key = holdings.release_key
-        if key is None:
+        if holdings.release_key is None:
             return free
-        after = free.releases.get(key)
+        key = (free, holdings.release_key)
+        after = self._releases.get(key)
         if after is None:
             if holdings.has_only_cpus:
                 held = _with_shared_cpus(free.held, holdings)
             else:
                 held = start.config.managers.without_stale(_with_pod(free.held, holdings), {_OTHERS: ("",)})
-            self._remember()
-            after = free.releases[key] = self.free_resources(start, held)
+            self._make_room()
+            after = self._releases[key] = self.free_resources(start, held)
         return after
 
-    def _remember(self) -> None:
-        """Counts a decision; forgets all decisions where there are too many."""
-        self._count += 1
-        if self._count > _MAX_DECISIONS:
-            for free in self._all:
-                free.alignments.clear()
-                free.releases.clear()
+    def _make_room(self) -> None:
+        """Forgets all decisions where there are too many."""
+        if len(self._alignments) + len(self._releases) >= _MAX_DECISIONS:
+            self._alignments.clear()
+            self._releases.clear()
             self._known.clear()
-            self._all.clear()
-            self._count = 0
 
 
 def free_cpus(start: NodeState, held: Holdings) -> tuple[int, ...]:
@@ -268,4 +266,8 @@ def _machine_key(machine: NUMANodeMap) -> Hashable:
 
 
 def _devices_key(devices: DeviceState) -> Hashable:
-    return tuple(sorted([(resource, ids) for resource, ids in devices.in_use.items() if ids]))
+    return (
+        tuple(sorted([(resource, ids) for resource, ids in devices.in_use.items() if ids]))
+        if devices.in_use
+        else ()
+    )

@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from nodewright.core.eviction.eviction_state import EvictionState
 from nodewright.engine import node_parts
-from nodewright.fleet import run
+from nodewright.fleet import Options, run
+from nodewright.fleet.simulation import cluster_view, shared_decisions
 from nodewright.fleet.simulation.shared_decisions import PodHoldings, SharedDecisions
 from nodewright.fleet.workload import FleetPod
 from nodewright.node.events import PodAdded, PodRemoved
@@ -52,6 +55,34 @@ def test_what_a_pod_leaves_does_not_depend_on_the_names_of_the_others(start: Nod
     first, second = a_guaranteed_pod("first", "2/1Gi"), a_guaranteed_pod("second", "2/1Gi")
     states = [step(start, PodAdded(pod)).state for pod in (first, second)]
     assert len({decisions.free_resources(start, state.held) for state in states}) == 1
+
+
+def test_nodes_of_one_configuration_share_decisions_whatever_pressure_they_have_seen(
+    start: NodeState,
+) -> None:
+    decisions = SharedDecisions()
+    later = replace(start, eviction=EvictionState(can_rank=False))
+    other = replace(start, config=replace(start.config))
+    assert decisions.free_resources(start, start.held) is decisions.free_resources(later, start.held)
+    assert decisions.free_resources(start, start.held) is not decisions.free_resources(other, start.held)
+
+
+def test_what_is_forgotten_is_decided_again_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = [a_template(f"cpu={cpus} memory=1Gi") for cpus in ("1", "2", "500m")]
+    pods = [
+        pod
+        for at in range(30)
+        for pod in some_pods(2, shapes[at % 3], f"p{at}", arrives_s=at * 3, runs_s=5 + at % 7)
+    ]
+    nodes = some_nodes(3, a_profile(numa=2, **STATIC))
+    expected = [(pod.node, pod.placement) for pod in run(nodes, pods, Options(exhaustive=True)).pods]
+    remembering = run(nodes, pods)
+    monkeypatch.setattr(shared_decisions, "_MAX_DECISIONS", 3)
+    monkeypatch.setattr(cluster_view, "_MAX_AMOUNTS", 2)
+    forgetful = run(nodes, pods)
+    assert forgetful.steps > remembering.steps
+    for result in (remembering, forgetful):
+        assert [(pod.node, pod.placement) for pod in result.pods] == expected
 
 
 def test_a_release_is_that_of_a_removed_pod(start: NodeState) -> None:
