@@ -5,7 +5,7 @@ from functools import cache, reduce
 from operator import or_
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -60,6 +60,7 @@ ZONE = "topology.kubernetes.io/zone"
 LABELS: tuple[dict[str, str], ...] = ({"zone": "z0", ZONE: "z0"}, {"zone": "z1", ZONE: "z1"}, {"zone": "z1"})
 TERM = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
 ONE = {"cpu": "1", "memory": "1Gi"}
+ONE_EXACTLY = {"requests": ONE, "limits": ONE}
 WISHES: tuple[dict[str, Any], ...] = (
     {},
     {},
@@ -87,7 +88,7 @@ WISHES: tuple[dict[str, Any], ...] = (
     },
     {"topologySpreadConstraints": [{**TERM, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]},
     {"topologySpreadConstraints": [{**TERM, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]},
-    {"initContainers": [{"name": "init", "image": "a", "resources": {"requests": ONE, "limits": ONE}}]},
+    {"initContainers": [{"name": "init", "image": "a", "resources": ONE_EXACTLY}]},
 )
 HOSTNAME = "kubernetes.io/hostname"
 SOFT = {**TERM, "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
@@ -108,7 +109,8 @@ BUDGETS = (
     (DisruptionBudget(name="b", namespace="default", selector=SELECTOR, max_unavailable=IntOrPercent(1)),),
 )
 IMAGES: tuple[dict[str, int], ...] = ({}, {}, {"a:latest": GIB}, {"a:latest": GIB, "b:latest": 600 << 20})
-USAGES = ((), (), (UsageStep(0, GIB),), (UsageStep(0, GIB), UsageStep(2, 7 * GIB)))
+GROWING = UsageStep(0, GIB), UsageStep(2, 7 * GIB)
+USAGES = ((), (), (UsageStep(0, GIB),), GROWING)
 
 
 @cache
@@ -210,12 +212,30 @@ def test_caches_do_not_change_results(
     assert result.samples == obvious.samples
 
 
+def evicted_and_replaced() -> tuple[list[FleetNode], list[FleetPod]]:
+    """A pod with an init container that is evicted and replaced under pressure, where uids are given again."""
+    with_init = WISHES.index({"initContainers": [{"name": "init", "image": "a", "resources": ONE_EXACTLY}]})
+    nodes = [FleetNode(name="n0", profile=profile(2))]
+    staying = FleetPod(
+        name="p0", pod=pod("1", "1Gi", "a", "any", with_init), arrives_s=0, usage=(UsageStep(0, GIB),)
+    )
+    growing = FleetPod(
+        name="p1",
+        pod=pod("500m", "3Gi", "a", "any", with_init),
+        arrives_s=1,
+        has_controller=True,
+        usage=GROWING,
+    )
+    return nodes, [staying, growing]
+
+
 @given(fleets(), st.sampled_from(("n0", "n1")))
+@example(evicted_and_replaced(), "n0")
 def test_pods_that_run_already_hold_what_they_hold_without_caches(
     fleet: tuple[list[FleetNode], list[FleetPod]], node: str
 ) -> None:
     nodes, pods = fleet
-    running = nodes, [replace(pod, node=node, usage=()) for pod in pods]
+    running = nodes, [replace(pod, node=node) for pod in pods]
     happened, result = events_and_result(run, running, Options())
     expected, obvious = events_and_result(run, running, Options(exhaustive=True))
     assert happened == expected

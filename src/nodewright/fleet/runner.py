@@ -135,7 +135,7 @@ def run(
 def _reduced_garbage_collection() -> Iterator[None]:
     """Within this context, garbage collection runs less often: there are many objects and hardly any cycles."""
     previous = gc.get_threshold()
-    gc.set_threshold(500_000, 20, 100)
+    gc.set_threshold(1_000_000, 20, 100)
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
+from nodewright.core.memory.memory_state import NO_REUSABLE_MEMORY
 from nodewright.core.pod_features import disabled_pod_level_resources, forbidden_sysctl, missing_features
 from nodewright.core.predicates.predicate_check import check_predicates, requests_on_node
 from nodewright.core.requests.integer_requests import scheduler_usage
@@ -158,8 +159,7 @@ class SimulatedKubelets:
         kubelet.set_state(replace(state, config=kubelet.base_config), self._decisions)
 
     def _set_state(self, kubelet: SimulatedKubelet, state: NodeState) -> None:
-        # Another pod may get the uid of a removed one: no stale allocation may be left under it.
-        kubelet.set_state(state if self._decisions is None else state.without_stale(), self._decisions)
+        kubelet.set_state(state if self._decisions is None else _without_removed_pods(state), self._decisions)
 
     def _grant(self, kubelet: SimulatedKubelet, shape: PodShape, uid: str) -> AdmissionOutcome | None:
         """Admits a pod that the node has room for, by shared decisions; None: `step` decides."""
@@ -252,7 +252,7 @@ class SimulatedKubelets:
                 self._set_state(kubelet, next_state)
             return AdmissionOutcome(result.decision, result.because, victims, SHARED_POOL_PLACEMENT)
         next_state = step(next_state, PodStarted(uid)).state
-        kubelet.set_state(next_state.without_stale() if victims else next_state, self._decisions)
+        kubelet.set_state(_without_removed_pods(next_state) if victims else next_state, self._decisions)
         placement = placement_of(result.state, pod)
         because = result.because if result.decision is Decision.UNDECIDED else ()
         return AdmissionOutcome(
@@ -268,6 +268,21 @@ class SimulatedKubelets:
             meta = replace(shape.pod.metadata, uid=uid, name=uid, namespace=shape.namespace)
             pod = self._pods[shape.number, uid] = replace(shape.pod, metadata=meta)
         return pod
+
+
+def _without_removed_pods(state: NodeState) -> NodeState:
+    """The state without what managers keep of removed pods: another pod may get the uid of one.
+
+    That is stale allocations, and what the last pod's init containers left to its further containers.
+    """
+    held = state.without_stale().held
+    held = replace(
+        held,
+        cpu=replace(held.cpu, reusable=None),
+        memory=replace(held.memory, reusable=NO_REUSABLE_MEMORY),
+        devices=replace(held.devices, reusable=None),
+    )
+    return replace(state, held=held, is_collected=True)
 
 
 def _accepted_pod(config: NodeConfig, shape: PodShape) -> AcceptedPod | None:
