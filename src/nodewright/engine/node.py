@@ -11,7 +11,6 @@ from nodewright.core.preemption.greedy import PreemptionVictims
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.engine.node_from_profile import node_parts, state_with_pods
 from nodewright.errors import Fault, InputError
-from nodewright.formats.manifests import load_workloads
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod, ResourceList
@@ -23,7 +22,6 @@ from nodewright.node.pod_placement import Placement, placement_of
 from nodewright.node.resource_holders import FullNames, with_pod_names
 from nodewright.node.restart.initial_node import initial_node
 from nodewright.node.step import Decision, step
-from nodewright.profiles.node_lookup import find_profile, pod_on_node
 from nodewright.reasons.fact import KubeletText
 from nodewright.reasons.kubelet_start import over_reservation_message
 from nodewright.reasons.pod_creation import APIServerRefusal
@@ -149,6 +147,8 @@ class Node(msgspec.Struct, frozen=True):
         ``policies`` replace the kubelet's own, at most one of each kind.
         Errors: InputError with all faults of the profile; HostError if this machine cannot be read.
         """
+        from nodewright.profiles.node_lookup import find_profile  # noqa: PLC0415 - memory of exporters
+
         return cls.from_profile(
             find_profile(reference),
             kubelet_config=kubelet_config,
@@ -240,6 +240,7 @@ class Node(msgspec.Struct, frozen=True):
         Errors: InputError if the pod is not on the node.
         """
         from nodewright.node.resize.resize_plan import resize_report  # noqa: PLC0415 - start-up time
+        from nodewright.profiles.node_lookup import pod_on_node  # noqa: PLC0415 - memory of exporters
 
         return resize_report(self.state, pod_on_node(self.pods, pod, node=self.name))
 
@@ -329,4 +330,6 @@ def load_pods(*filenames: str, namespace: str = "default") -> tuple[Pod, ...]:
 
     Errors: InputError with all faults of the files.
     """
+    from nodewright.formats.manifests import load_workloads  # noqa: PLC0415 - memory of exporters
+
     return tuple(workload.pod for workload in load_workloads(filenames, namespace).workloads)
