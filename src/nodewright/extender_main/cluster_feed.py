@@ -40,6 +40,8 @@ class ClusterFeed:
         self.ledger = VerdictLedger()
         self.owns: Callable[[str], bool] = lambda _name: True
         """Whether this process answers for a node; of other nodes and their pods only the names are kept."""
+        self.awaits_export: Callable[[str], bool] = lambda _name: False
+        """Whether the first export of a node is on its way: it is not predicted meanwhile."""
         self.export_max_age_s, self.export_places = float("inf"), ExportPlaces()
         self.on_node: Callable[[str, str], None] = lambda _name, _url: None
         """Called with the name of each node and the URL of its export; an empty one for a node that is gone."""
@@ -76,9 +78,13 @@ class ClusterFeed:
         while True:
             self._cluster_times()
             end_s = self._clock.monotonic_s() + PREDICTION_BATCH_S
-            while self._outdated and self._clock.monotonic_s() < end_s:
-                self._predict_node(next(iter(self._outdated)))
-            await self._clock.sleep(PREDICTION_PAUSE_S if self._outdated else 1.0)
+            due = [name for name in self._outdated if not self.awaits_export(name)]
+            for name in due:
+                self._predict_node(name)
+                if self._clock.monotonic_s() >= end_s:
+                    break
+            is_over = all(name not in self._outdated for name in due)
+            await self._clock.sleep(1.0 if is_over else PREDICTION_PAUSE_S)
 
     def _cluster_times(self) -> None:
         now_s = self._clock.monotonic_s()

@@ -68,6 +68,10 @@ class ExportFollowers:
         """Whether each exporter has been asked once: before, a restarted extender would guess."""
         return not self._unanswered or self._clock.monotonic_s() - self._started_s > SETTLE_S
 
+    def awaits(self, name: str) -> bool:
+        """Whether calls wait for the first answer of the exporter of this node."""
+        return name in self._unanswered and not self.has_settled
+
     def follow(self, name: str, url: str) -> None:
         """Follows the export of a node at a URL; an empty one ends it."""
         self._refused.pop(name, None)

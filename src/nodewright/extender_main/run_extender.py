@@ -70,7 +70,7 @@ class ExtenderProcess:
         feed.export_max_age_s = options.export_max_age
         feed.export_places = ExportPlaces(options.export_port, options.export_base)
         feed.on_node, feed.on_refused_url = followers.follow, followers.refuse
-        followers.on_error = feed.export_failed
+        followers.on_error, feed.awaits_export = feed.export_failed, followers.awaits
         feed.on_compared = lambda compared: (
             print_log_line(compared.sentence) if compared.outcome.is_wrong else None
         )

@@ -168,37 +168,6 @@ def test_before_the_cluster_is_read_calls_pass_or_fail_as_configured() -> None:
     asyncio.run(scenario())
 
 
-def test_nodes_without_an_export_are_predicted_from_the_api_server() -> None:
-    async def scenario() -> None:
-        clock = FakeClock()
-        bench = ExtenderBench(BindingCluster(clock), clock)
-        bench.api.create_node("n1", labels={"a": "b"})
-        pod = bench.api.create_free_pod("first", 1)
-        async with following(bench):
-            task = asyncio.ensure_future(bench.feed.predict())
-            await until(lambda: bench.cluster.node("n1").basis is not Basis.EXACT)
-            assert bench.filter(pod, "n1")["NodeNames"] == ["n1"]
-            bench.put_export("n1", a_profile())
-            assert bench.cluster.verdict("n1", bench_query(bench, "first")).basis is Basis.EXACT
-            bench.feed.export_max_age_s = 30.0
-            await clock.advance(31.0)
-            await until(lambda: bench.cluster.node("n1").basis is Basis.PREDICTED)
-            bench.api.delete_pod("first", is_forced=True)
-            bench.api.remove("/api/v1/nodes/n1")
-            await until(lambda: "n1" not in bench.cluster.nodes)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    def bench_query(bench: ExtenderBench, name: str):  # type: ignore[no-untyped-def] # a shorthand
-        from nodewright.scheduling.pod_queries import pod_query
-
-        pod = bench.feed.pod(f"uid-{name}")
-        assert pod is not None
-        return pod_query(pod)
-
-    asyncio.run(scenario())
-
-
 def test_each_verdict_is_compared_with_what_the_kubelet_did() -> None:
     async def scenario() -> None:
         clock = FakeClock()
