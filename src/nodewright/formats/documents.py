@@ -44,7 +44,11 @@ def parse_documents(
             return [document]
     text = decode_text(content, source)
     if text.lstrip(JSON_BLANKS)[:1] != "{":
-        return read_documents(text, source, max_bytes=max_bytes)
+        if text.count("\n---") < MANY_DOCUMENTS:
+            return read_documents(text, source, max_bytes=max_bytes)
+        from nodewright.formats.alike_documents import read_alike_documents  # noqa: PLC0415 - start-up time
+
+        return read_alike_documents(text, source, max_bytes=max_bytes)
     try:
         return json_documents(text, source)
     except NotJSONError as error:
@@ -72,6 +76,8 @@ def decode_text(content: bytes, source: str) -> str:
 
 LARGE_BYTES = 4 * MAX_YAML_BYTES
 """The size from which the items of a List of JSON are decoded one at a time."""
+MANY_DOCUMENTS = 16
+"""The number of document markers from which alike documents are searched for."""
 MAX_JSON_BYTES = 1 << 30
 """Limit for JSON, beyond every list of a cluster that fits into the memory."""
 _MAX_CHARACTER_BYTES = 4  # bytes, in UTF-32

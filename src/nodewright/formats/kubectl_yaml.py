@@ -31,7 +31,7 @@ from nodewright.errors import Fault, InputError
 from nodewright.patterns import lazy_pattern
 from nodewright.values.units import INT64_MAX, INT64_MIN
 
-_CONSTANTS: dict[str, bool | None] = {
+CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -68,8 +68,8 @@ def resolve(text: str) -> str | int | float | bool | None:
     >>> [resolve(text) for text in ("on", "0o17", "08", "1e3", "1.50", "2026-01-01", "~")]
     [True, 15, 8, 1000, 1.5, '2026-01-01', None]
     """
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
+    if text in CONSTANTS:
+        return CONSTANTS[text]
     first = text[0]
     if first not in "+-.0123456789":
         return text
@@ -146,7 +146,7 @@ _MERGE = object()
 @lru_cache(maxsize=4096)
 def _is_plain_key(text: str) -> bool:
     """Whether a plain scalar stands for its own text as a key; most keys occur very often."""
-    return text[:1].isalpha() and text not in _CONSTANTS
+    return text[:1].isalpha() and text not in CONSTANTS
 
 
 class YAMLDocument(NamedTuple):
