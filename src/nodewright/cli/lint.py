@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +169,8 @@ def _fixed_or_reported(
 def _text(query: LintQuery, result: LintResult, failing: tuple[LintFinding, ...]) -> str:
     object_count, output = len(result.subjects), query.output
     if output == "sarif":
+        from importlib.metadata import version  # noqa: PLC0415 - start-up time
+
         return as_json(lint_report_sarif(result.findings, result.rules, version("nodewright")))
     if output == "junit":
         return lint_report_junit(

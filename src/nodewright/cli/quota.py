@@ -1,7 +1,6 @@
 """`nodewright quota`: applies manifests under the quotas and limit ranges of their namespaces."""
 
 from functools import partial
-from importlib.metadata import version
 
 import click
 from msgspec.structs import replace
@@ -146,6 +145,8 @@ def _text(report: QuotaReport, changed: QuotaReport | None, output: str | None) 
     if output == "junit":
         return quota_junit(last)
     if output == "sarif":
+        from importlib.metadata import version  # noqa: PLC0415 - start-up time
+
         return as_json(quota_sarif(last, version("nodewright")))
     if output == "name":
         return refused_object_names(last)

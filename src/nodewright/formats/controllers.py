@@ -202,6 +202,9 @@ def first_pod(
     return Pod(metadata=meta, spec=spec), _replicas(location, parent)
 
 
+_UID_NAMESPACE = NAMESPACE_URL.bytes
+
+
 def derived_uid(text: str) -> str:
     """A uid derived from the text.
 
@@ -209,7 +212,7 @@ def derived_uid(text: str) -> str:
     'e40ff631-78f0-5bc7-bf66-512b48d5dd71'
     """
     # As `uuid.uuid5`, which takes five times as long.
-    name = NAMESPACE_URL.bytes + f"nodewright.dev/{text}".encode()
+    name = _UID_NAMESPACE + f"nodewright.dev/{text}".encode()
     digits = sha1(name, usedforsecurity=False).hexdigest()
     variant = "89ab"[int(digits[16], 16) % 4]
     return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +39,9 @@ def replaced_file(path: Path, *, mode: int = 0o600, synced: bool = True) -> Iter
     Errors: HostError where it cannot be opened or put in place; errors inside the context pass.
     """
     # A name that nobody can guess, and no file that is there already: no link of another user is followed.
-    temporary = path.with_name(f".{path.name[:_LONGEST_PREFIX]}.{secrets.token_hex(8)}.tmp")
+    from secrets import token_hex  # noqa: PLC0415 - start-up time
+
+    temporary = path.with_name(f".{path.name[:_LONGEST_PREFIX]}.{token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _CLOEXEC | _BINARY
     with _write_errors(path):
         descriptor = os.open(temporary, flags, mode)

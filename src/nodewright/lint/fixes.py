@@ -1,6 +1,5 @@
 """Applies the edits of findings to the files, each tried: its finding is gone and there is no new one."""
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,10 +39,12 @@ class FixedFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     def diff(self) -> str:
         """The changes as a unified diff."""
+        from difflib import unified_diff  # noqa: PLC0415 - start-up time
+
         return "".join(
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
             for source, content in self.after.items()
-            for line in difflib.unified_diff(
+            for line in unified_diff(
                 self.before[source].decode().splitlines(keepends=True),
                 content.decode().splitlines(keepends=True),
                 source,

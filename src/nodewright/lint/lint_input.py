@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -192,7 +193,7 @@ class _LintInputBuilder:
         workload = entry.workload
         assert workload is not None
         written, prefix = _template(entry.value)
-        folder = PurePath(entry.location.source).parent.as_posix()
+        folder = _folder(entry.location.source)
         is_static_pod = workload.kind == "Pod" and (
             is_static(written) or folder.endswith(STATIC_POD_DIRECTORY) or folder in static_folders
         )
@@ -306,6 +307,11 @@ def _template(value: dict[str, Any]) -> tuple[Pod, str]:
     for step in template.path:
         document = document.get(step) or {}
     return decode(document, Pod), f"{template.dotted_path}."
+
+
+@lru_cache(maxsize=64)  # a file has many objects
+def _folder(source: str) -> str:
+    return PurePath(source).parent.as_posix()
 
 
 def _by_namespace(entries: Iterable[InventoryObject]) -> dict[str, tuple[Any, ...]]:

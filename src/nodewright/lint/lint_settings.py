@@ -1,7 +1,6 @@
 """Settings of lint in `.nodewright.yaml`, or in `[tool.nodewright]` of pyproject.toml."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -83,9 +82,11 @@ def read_settings(path: Path) -> LintSettingsFile:
     source = os.path.relpath(path)
     content = read_file(str(path)).content
     if path.suffix == ".toml":
+        from tomllib import TOMLDecodeError, loads  # noqa: PLC0415 - start-up time
+
         try:
-            table = tomllib.loads(content.decode()).get("tool", {}).get("nodewright", {})
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            table = loads(content.decode()).get("tool", {}).get("nodewright", {})
+        except (TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError([Fault(source=source, rule=f"is not TOML: {error}")]) from None
     else:
         documents = parse_documents(content, source)

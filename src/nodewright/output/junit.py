@@ -1,13 +1,13 @@
 """Results as JUnit XML, which most CI systems show as a table of tests."""
 
-import re
 from collections.abc import Sequence
-from xml.sax.saxutils import quoteattr
 
 import msgspec
 
+from nodewright.patterns import lazy_pattern
+
 # Characters that XML cannot represent, not even escaped.
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_IN_XML = lazy_pattern("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class JUnitCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,4 +69,6 @@ def _case(suite: str, case: JUnitCase) -> list[str]:
 
 
 def _attribute(text: str) -> str:
+    from xml.sax.saxutils import quoteattr  # noqa: PLC0415 - imports an HTTP client
+
     return quoteattr(_NOT_IN_XML.sub("\ufffd", text), {"\n": "&#10;", "\t": "&#9;", "\r": "&#13;"})

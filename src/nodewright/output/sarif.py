@@ -1,6 +1,5 @@
 """Findings as SARIF, which code hosts show beside the lines of a change."""
 
-import hashlib
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
@@ -98,6 +97,8 @@ def _rule(rule: SARIFRule) -> dict[str, Any]:
 
 
 def _result(finding: SARIFResult, number: int) -> dict[str, Any]:
+    from hashlib import sha256  # noqa: PLC0415 - start-up time
+
     # Line numbers change with edits above the finding, so the fingerprint leaves them out.
     identity = f"{finding.rule}\n{finding.position.file}\n{finding.subject}\n{finding.message}"
     return {
@@ -107,7 +108,7 @@ def _result(finding: SARIFResult, number: int) -> dict[str, Any]:
         "message": {"text": finding.message},
         "locations": [_location(finding.position, finding.subject)],
         "partialFingerprints": {
-            "finding/v1": hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:32]
+            "finding/v1": sha256(identity.encode(errors="surrogateescape")).hexdigest()[:32]
         },
     }
 
