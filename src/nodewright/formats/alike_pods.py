@@ -38,6 +38,7 @@ class AlikePods:
 
     def __init__(self) -> None:
         self._may_have_nulls: dict[bytes, bool] = {}
+        self._valid_templates: set[bytes] = set()
         self._counts: dict[str, int] = {}
 
     def check(self, value: dict[str, Any], kind: str) -> CheckedPod:
@@ -53,6 +54,17 @@ class AlikePods:
         return CheckedPod(
             replace(rest, document=value, may_have_nulls=may_have_nulls), shape, has_valid_spec=True
         )
+
+    def has_valid_template(self, shape: bytes) -> bool:
+        """Whether a template of this shape had no violations; ``shape`` is that of `template_shape`."""
+        return shape in self._valid_templates
+
+    def add_valid_template(self, shape: bytes) -> None:
+        """Keeps the shape of a template without violations."""
+        if len(self._valid_templates) >= _MAX_KEPT:
+            self._valid_templates.clear()
+        if shape:
+            self._valid_templates.add(shape)
 
     def _checked(self, value: dict[str, Any], kind: str) -> CheckedDocument:
         """As `checked`; with the compiled schema once there are many objects of the kind."""
@@ -71,6 +83,30 @@ class AlikePods:
         if len(self._may_have_nulls) >= _MAX_KEPT:
             self._may_have_nulls.clear()
         self._may_have_nulls[pod.shape] = pod.check.may_have_nulls
+
+
+def template_shape(spec: dict[str, Any]) -> bytes:
+    """A text that is equal for specs of templates which differ at most in the images of their containers; empty: not known.
+
+    >>> images = ("registry.example/web:1", "registry.example/web:2", " web")
+    >>> shapes = [template_shape({"containers": [{"name": "main", "image": image}]}) for image in images]
+    >>> shapes[0] == shapes[1], shapes[0] == shapes[2]
+    (True, False)
+    """
+    containers = spec.get("containers")
+    if not isinstance(containers, list):
+        return b""
+    return pod_shape({**spec, "containers": list(map(_without_image, containers))})
+
+
+def _without_image(container: Any) -> Any:
+    """The container with an image that all share, if its own image is one that the API server accepts."""
+    image = container.get("image") if isinstance(container, dict) else None
+    return (
+        {**container, "image": "*"}
+        if isinstance(image, str) and image and image == image.strip()
+        else container
+    )
 
 
 def pod_shape(spec: Any) -> bytes:

@@ -272,8 +272,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
     def _add_kind(self, value: dict[str, Any], version: str, kind: str, location: ObjectLocation) -> None:
         if (version, kind) == _NAMESPACE and (name := terminating_namespace(value)):
             self.terminating_namespaces.add(name)
-        group = version.rpartition("/")[0]
-        served = _SERVED.get(kind)
+        served, group = _SERVED.get(kind), version.rpartition("/")[0]
         if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):
             self._add_other_kind(
                 value, version, kind, replace(location, label=object_label(value, kind, self.namespace))
@@ -355,7 +354,9 @@ class ManifestLoader(msgspec.Struct, eq=False):
             from nodewright.formats.class_objects import runtime_class_violations  # noqa: PLC0415 - start-up time
 
             return runtime_class_violations(runtime_class)
-        submission = submitted_controller(value, self.namespace, location, may_have_nulls=may_have_nulls)
+        submission = submitted_controller(
+            value, self.namespace, location, may_have_nulls=may_have_nulls, alike=self._alike
+        )
         self._add_workload(value, location, submission.read)
         return submission.violations
 

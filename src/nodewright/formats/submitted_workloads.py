@@ -11,6 +11,7 @@ from nodewright.core.validation.containers import written_resource_violations
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.core.validation.restarts import template_restart_violations
 from nodewright.core.validation.violation import Violation
+from nodewright.formats.alike_pods import AlikePods, template_shape
 from nodewright.formats.controllers import POD_TEMPLATES, first_pod, with_identity
 from nodewright.formats.decode import decode
 from nodewright.formats.object_location import ObjectLocation
@@ -66,9 +67,14 @@ def stored_pod_violations(pod: Pod, submission: SubmittedPod, *, has_valid_spec:
 
 
 def submitted_controller(
-    value: dict[str, Any], namespace: str, location: ObjectLocation, *, may_have_nulls: bool
+    value: dict[str, Any],
+    namespace: str,
+    location: ObjectLocation,
+    *,
+    may_have_nulls: bool,
+    alike: AlikePods,
 ) -> SubmittedController:
-    """The controller of a document that passed the schema check."""
+    """The controller of a document that passed the schema check; ``alike`` has the templates without violations."""
     from nodewright.core.validation.label_selectors import is_template_judged  # noqa: PLC0415 - start-up time
     from nodewright.core.validation.workload_spec import workload_metadata_violations  # noqa: PLC0415 - as above
 
@@ -81,9 +87,7 @@ def submitted_controller(
     if value["kind"] == "StatefulSet":
         template = replace(template, spec=_stateful_set_pod(template.spec, spec))
     is_judged = is_template_judged(value["kind"], spec)
-    in_template = tuple(pod_violations(template, is_template=True)) if is_judged else ()
-    if is_judged and template.spec.ephemeral_containers:
-        in_template += tuple(written_resource_violations(_written_spec(value), "spec"))
+    in_template = _template_violations(template, value, alike) if is_judged else ()
     read = UnadmittedWorkload(workload=workload, value=value, is_stored=False)
     return SubmittedController(
         replace(read, valid=None if in_template else template),
@@ -97,6 +101,19 @@ def submitted_controller(
             *(replace(violation, path=f"{prefix}.{violation.path}") for violation in in_template),
         ),
     )
+
+
+def _template_violations(template: Pod, value: dict[str, Any], alike: AlikePods) -> tuple[Violation, ...]:
+    spec = _written_spec(value)
+    # The pods of a StatefulSet have more than what is written in the template.
+    shape = b"" if value["kind"] == "StatefulSet" else template_shape(spec)
+    is_known = alike.has_valid_template(shape)
+    violations = pod_violations(template, is_template=True, has_valid_spec=is_known)
+    if not violations and not is_known:
+        alike.add_valid_template(shape)
+    if template.spec.ephemeral_containers:
+        violations += tuple(written_resource_violations(spec, "spec"))
+    return violations
 
 
 def _written_spec(value: dict[str, Any]) -> dict[str, Any]:
