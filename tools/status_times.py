@@ -1,7 +1,8 @@
 """How long it takes until the API server has what happened to a container: `python -m tools.status_times`.
 
-From the event of containerd (a container has started, or has ended) to the event of a watch of pods, for the joined agent
-and the real kubelet, one container at a time. Writes docs/figures/joined-status.json.
+For the joined agent and the real kubelet, one container at a time: from containerd's event (a container has started, or has
+ended), and from the moment at which CRI shows it, which is later, to the event of a watch of pods. Writes
+docs/figures/joined-status.json.
 """
 
 import argparse
@@ -23,9 +24,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import grpc
 from tests.live.containerd import APP, Containerd
 from tests.support.real_api_server import NODE_TOKEN, RealAPIServer, real_api_server
 
+from nodewright.runtimes.cri import api_pb2 as cri
+from nodewright.runtimes.cri.channel import LIST_CONTAINERS
 from tools.demo_cluster import missing_parts
 from tools.joined import PODS, Node, connection, joined, until
 from tools.source import ROOT, commit
@@ -35,6 +39,7 @@ _ADMIN = {"Authorization": "Bearer admin"}
 _EVENT = re.compile(r"^(\S+ \S+) \+0000 UTC \S+ /tasks/(start|exit) (\{.*\})$")
 _STATES = {"start": "running", "exit": "terminated"}
 _LASTS_S = 1.0
+_POLL_S, _MARK_MS = 0.004, 50
 
 
 class ContainerEvents:
@@ -61,6 +66,37 @@ class ContainerEvents:
                 body = json.loads(event)
                 if body.get("id", body["container_id"]) == body["container_id"]:
                     self.times_s[body["container_id"], what] = at.timestamp() + float(f"0.{fraction or 0}")
+
+
+class RuntimeStates:
+    """When CRI showed a container in a state first, by id and state; read all the time."""
+
+    def __init__(self, runtime: Containerd) -> None:
+        self.times_s: dict[tuple[str, str], float] = {}
+        self._ended = threading.Event()
+        self._channel = grpc.insecure_channel(f"unix://{runtime.socket}")
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the reading."""
+        self._ended.set()
+        self._thread.join()
+        self._channel.close()
+
+    def _run(self) -> None:
+        read = self._channel.unary_unary(
+            LIST_CONTAINERS.path,
+            request_serializer=cri.ListContainersRequest.SerializeToString,
+            response_deserializer=cri.ListContainersResponse.FromString,
+        )
+        names = {cri.CONTAINER_RUNNING: "running", cri.CONTAINER_EXITED: "terminated"}
+        while not self._ended.wait(_POLL_S):
+            containers = read(cri.ListContainersRequest()).containers
+            now_s = time.time()
+            for container in containers:
+                if container.state in names:
+                    self.times_s.setdefault((container.id, names[container.state]), now_s)
 
 
 class ContainerStates:
@@ -92,28 +128,28 @@ class ContainerStates:
                             self.times_s.setdefault((id_, state), now_s)
 
 
+Sources = tuple[ContainerEvents, RuntimeStates, ContainerStates]
+
+
 @contextmanager
-def followed(server: RealAPIServer, runtime: Containerd) -> Iterator[tuple[ContainerEvents, ContainerStates]]:
-    """What both say of containers from now on."""
-    events, states = ContainerEvents(runtime), ContainerStates(server)
+def followed(server: RealAPIServer, runtime: Containerd) -> Iterator[Sources]:
+    """What all of them say of containers from now on."""
+    sources = (ContainerEvents(runtime), RuntimeStates(runtime), ContainerStates(server))
     try:
         time.sleep(1)
-        yield events, states
+        yield sources
     finally:
-        events.close()
-        states.close()
+        for source in sources:
+            source.close()
 
 
-def measured(
-    node: Node, followed_parts: tuple[ContainerEvents, ContainerStates], times: int
-) -> dict[str, Any]:
+def measured(node: Node, sources: Sources, times: int) -> dict[str, Any]:
     """The figures of one node, in milliseconds."""
-    events, states = followed_parts
-    delays: dict[str, list[float]] = {what: [] for what in _STATES}
+    events, runtime, states = sources
+    delays: dict[str, dict[str, list[float]]] = {what: {"event": [], "runtime": []} for what in _STATES}
     for number in range(times):
         before = {id_ for id_, _ in states.times_s}
-        name = f"pod-{number}"
-        answer = node.server.create(PODS, {"metadata": {"name": name}, "spec": _spec(number)})
+        answer = node.server.create(PODS, {"metadata": {"name": f"pod-{number}"}, "spec": _spec(number)})
         assert answer.code == 201, answer.message
 
         def ended(before: set[str] = before) -> set[str]:
@@ -122,11 +158,18 @@ def measured(
         until(lambda: bool(ended()), "a container ends")
         (id_,) = ended()
         for what, state in _STATES.items():
-            delays[what].append((states.times_s[id_, state] - events.times_s[id_, what]) * 1000)
+            seen_s = states.times_s[id_, state]
+            delays[what]["event"].append((seen_s - events.times_s[id_, what]) * 1000)
+            delays[what]["runtime"].append((seen_s - runtime.times_s[id_, state]) * 1000)
         node.remove_pods()
     return {
-        what: {"median": round(statistics.median(values), 1), "worst": round(max(values), 1)}
-        for what, values in delays.items()
+        f"{what}, from the {since}": {
+            "median": round(statistics.median(values), 1),
+            "worst": round(max(values), 1),
+            "within50": sum(value <= _MARK_MS for value in values),
+        }
+        for what, kinds in delays.items()
+        for since, values in kinds.items()
     }
 
 

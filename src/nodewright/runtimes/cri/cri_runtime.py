@@ -12,7 +12,7 @@ from nodewright.host.ports import ContainerConfig, ContainerUsage, ExecResult, P
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.runtime_status import ContainerPhase, RuntimeContainerStatus, RuntimePodStatus
 from nodewright.runtimes.cri import api_pb2 as cri
-from nodewright.runtimes.cri import configs, status
+from nodewright.runtimes.cri import configs, pleg, status
 from nodewright.runtimes.cri.channel import (
     CHANGE_TIMEOUT_S,
     CONTAINER_STATUS,
@@ -37,7 +37,6 @@ from nodewright.runtimes.cri.channel import (
     NotFoundError,
 )
 from nodewright.runtimes.cri.image_service import image_status
-from nodewright.runtimes.cri.pleg import ContainerEventSource, PodLifecycleEventGenerator, ignore_relist
 from nodewright.runtimes.cri.status import detect_runtime_facts
 
 _NAME_RESERVED = "is reserved for"
@@ -68,7 +67,7 @@ class CRIRuntime:
         self._ended_containers: dict[str, RuntimeContainerStatus] = {}
         """Status of ended containers, by id: it never changes."""
         self._cgroups: dict[str, str] = {}
-        self.on_relist: Callable[[float, float, float | None], None] = ignore_relist
+        self.on_relist: Callable[[float, float, float | None], None] = pleg.ignore_relist
 
     async def facts(self) -> RuntimeFacts:
         """The runtime's facts, and which calls it does not implement; detected once for each of its releases.
@@ -245,10 +244,10 @@ class CRIRuntime:
     async def changes(self) -> AsyncIterator[str]:
         """The uid of each pod in which something changed."""
         facts = await self.facts()
-        news = ContainerEventSource.CONTAINERD if facts.has_events else ContainerEventSource.NONE
+        news = pleg.ContainerEventSource.CONTAINERD if facts.has_events else pleg.ContainerEventSource.NONE
         if GET_CONTAINER_EVENTS.name not in facts.unimplemented_calls:
-            news = ContainerEventSource.CRI
-        generator = PodLifecycleEventGenerator(self._channel, self._relist, news)
+            news = pleg.ContainerEventSource.CRI
+        generator = pleg.PodLifecycleEventGenerator(self._channel, self._relist, news)
         generator.on_relist = self.on_relist
         async for uid in generator.changes():
             yield uid
@@ -273,16 +272,20 @@ class CRIRuntime:
 
     # ------------------------------------------------------------ lists
 
-    async def _relist(self) -> Mapping[str, object]:
+    async def _relist(self) -> Mapping[str, list[pleg.RelistedState]]:
         """The states of all sandboxes and containers of each pod of this owner."""
         sandboxes, containers = await asyncio.gather(self._sandboxes({}), self._containers({}))
         uids = {sandbox.id: sandbox.metadata.uid for sandbox in sandboxes}
-        states_by_uid: dict[str, list[tuple[str, int]]] = {uid: [] for uid in uids.values()}
+        states_by_uid: dict[str, list[pleg.RelistedState]] = {uid: [] for uid in uids.values()}
         for sandbox in sandboxes:
-            states_by_uid[sandbox.metadata.uid].append((sandbox.id, sandbox.state))
+            state = pleg.RelistedState(sandbox.id, sandbox.state, sandbox.state == cri.SANDBOX_READY)
+            states_by_uid[sandbox.metadata.uid].append(state)
         for container in containers:
             if container.pod_sandbox_id in uids:
-                states_by_uid[uids[container.pod_sandbox_id]].append((container.id, container.state))
+                state = pleg.RelistedState(
+                    container.id, container.state, container.state == cri.CONTAINER_RUNNING
+                )
+                states_by_uid[uids[container.pod_sandbox_id]].append(state)
         self._forget_removed(container.id for container in containers)
         return {uid: sorted(states) for uid, states in states_by_uid.items()}
 
