@@ -12,6 +12,8 @@ PRESSURE = ROOT / "docs" / "figures" / "agent-pressure.json"
 WEAR = ROOT / "docs" / "figures" / "soak-agent.json"
 DAMAGE = ROOT / "docs" / "figures" / "soak-damage.json"
 CLUSTER = ROOT / "docs" / "figures" / "soak-cluster.json"
+JOINED = ROOT / "docs" / "figures" / "joined-110-pods.json"
+STATUS = ROOT / "docs" / "figures" / "joined-status.json"
 FUZZ = ROOT / "docs" / "figures" / "fuzz.json"
 _HEADING = "\n## "
 
@@ -22,6 +24,7 @@ def page_with_figures(page: str) -> str:
     sections = [
         _pressure(_read(PRESSURE)),
         _wear(_read(WEAR)),
+        _joined(_read(JOINED), _read(STATUS)),
         _cluster(_read(CLUSTER)),
         _damage(_read(DAMAGE)),
         _fuzz(_read(FUZZ)),
@@ -110,6 +113,52 @@ would be: a pod twice, a CPU with two owners, a pod that is gone or has ended an
 | | times | pods created | deleted | wrong | commit | seed |
 |---|---|---|---|---|---|---|
 {rows}
+"""
+
+
+_JOINED_ROWS = (
+    ("POST of a bound pod until its container runs, median", "startSeconds", "s"),
+    ("{pods} pods at once, until all run", "manySeconds", "s"),
+    ("longest time between two renewals of the Lease meanwhile (of 10 s)", "longestRenewalSeconds", "s"),
+    ("memory with 10 pods, while nothing happens", "idleRssMiB", "MiB"),
+    ("CPU with 10 pods, while nothing happens", "idleCpuPercent", "% of a core"),
+)
+_STATUS_ROWS = (
+    ("start", "a container runs"),
+    ("exit", "a container has ended"),
+)
+
+
+def _joined(figures: dict[str, Any] | None, status: dict[str, Any] | None) -> str:
+    """What a joined agent takes beside a kubelet.
+
+    >>> _joined(None, None)
+    ''
+    """
+    if figures is None or status is None:
+        return ""
+    rows = [
+        f"| {what.format(pods=figures['pods'])} | {figures['agent'][key]} {unit} | {figures['kubelet'][key]} {unit} |"
+        for what, key, unit in _JOINED_ROWS
+    ]
+    for what, text in _STATUS_ROWS:
+        for since, moment in (("runtime", "CRI shows it"), ("event", "containerd's event")):
+            cells = [
+                f"{delay['median']} ms, worst {delay['worst']} ms"
+                for delay in (status[kind][f"{what}, from the {since}"] for kind in ("agent", "kubelet"))
+            ]
+            rows.append(f"| {text}: from {moment} until a watch of pods has it | {cells[0]} | {cells[1]} |")
+    table = "\n".join(rows)
+    return f"""## How fast is a joined agent?
+
+With a real API server and containerd, one after the other on the same machine (`python -m tools.joined`, commit
+{figures["commit"]}, load average {figures["loadAverage"]}; the delays of statuses `python -m tools.status_times`, {status["times"]} of
+each, commit {status["commit"]}, load average {status["loadAverage"]}). containerd itself takes a while from its event to the state that
+CRI shows.
+
+| | agent | kubelet |
+|---|---|---|
+{table}
 """
 
 

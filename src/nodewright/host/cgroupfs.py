@@ -13,7 +13,7 @@ from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.errors import HostError
 from nodewright.host.cgroup_files import CGROUP_ROOT, CONTROLLERS_FILE, is_unified
 from nodewright.host.file_store import try_flock
-from nodewright.host.process_kill import cgroup_pids, kill_all, pids_by_group, thaw_all
+from nodewright.host.process_kill import cgroup_pids, file_text, kill_all, pids_by_group, thaw_all
 from nodewright.values.path_component import path_component_fault
 
 _CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "freezer")
@@ -324,10 +324,8 @@ def _write(path: Path, file: CgroupFile) -> str | None:
 
 
 def _text(path: Path) -> str | None:
-    try:
-        return path.read_text("utf-8").strip()
-    except OSError:
-        return None
+    text = file_text(str(path))
+    return None if text is None else text.strip()
 
 
 def _child_names(directory: Path) -> list[str]:
