@@ -90,6 +90,31 @@ def test_the_api_server_decides_who_may_do_what(cluster: ClusterBench) -> None:
     assert status("unknown", "/pods") == 401
 
 
+def test_the_metrics_of_a_joined_node_are_a_kubelets(cluster: ClusterBench) -> None:
+    volume = {"name": "scratch", "emptyDir": {}}
+    mounted = container("main", FOREVER, volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}])
+    cluster.create_pod("counted", FOREVER, containers=[mounted], volumes=[volume], hostNetwork=True)
+    cluster.wait_until(lambda: cluster.phase("counted") == "Running")
+    command = cluster.kubectl("get", "--raw", "/api/v1/nodes/worker/proxy/metrics")
+    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    for name in (
+        *("kubelet_pleg_relist_duration_seconds_count ", "kubelet_pleg_relist_interval_seconds_count "),
+        *(
+            "kubelet_pleg_last_seen_seconds ",
+            'kubelet_run_podsandbox_duration_seconds_count{runtime_handler=""}',
+        ),
+        *("kubelet_pod_start_total_duration_seconds_count ", "kubelet_pod_start_sli_duration_seconds_count "),
+        *("kubelet_pod_status_sync_duration_seconds_count ", "kubelet_containers_per_pod_count_count "),
+        'kubelet_cgroup_manager_duration_seconds_count{operation_type="create"}',
+        'volume_manager_total_volumes{plugin_name="kubernetes.io/empty-dir",state="actual_state_of_world"}',
+        'storage_operation_duration_seconds_count{volume_plugin="kubernetes.io/empty-dir"',
+        *("kubelet_node_startup_duration_seconds ", "kubelet_node_startup_registration_duration_seconds "),
+    ):
+        (value,) = re.findall(rf"(?m)^{re.escape(name)}.*? ?(\S+)$", text) or ["0"]
+        assert float(value) > 0, name
+    subprocess.run(cluster.kubectl("delete", "pod", "counted"), check=True, timeout=60)
+
+
 @pytest.mark.parametrize("websockets", ["true", "false"])
 def test_exec_carries_all_streams_and_the_exit_code(
     cluster: ClusterBench, websockets: str, monkeypatch: pytest.MonkeyPatch

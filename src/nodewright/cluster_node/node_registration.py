@@ -141,6 +141,8 @@ class NodeRegistration:
         else:
             self._reported_at_s = self._clock.monotonic_s()
             self._note_registration(attempted_ns)
+            if _ready_status(node) == "True":
+                self._note_ready()
         return node
 
     def _note_registration(self, attempted_ns: int) -> None:

@@ -90,7 +90,7 @@ def test_a_node_is_registered_and_reported_on_change_or_after_minutes() -> None:
 
 
 def test_the_startup_of_a_new_node_is_timed() -> None:
-    async def scenario(is_new: bool) -> dict[GaugeMetric, float]:
+    async def scenario(*, is_new: bool, errors: tuple[str, ...] = ()) -> dict[GaugeMetric, float]:
         bench, startup = Bench(), dict[GaugeMetric, float]()
         now_ns = bench.clock.now_ns()
         bench.registration.identity = replace(
@@ -98,7 +98,7 @@ def test_the_startup_of_a_new_node_is_timed() -> None:
         )
         bench.registration.booted_ns = now_ns - 5 * 10**9
         bench.registration.on_startup = startup.__setitem__
-        bench.errors = ("no network",)
+        bench.errors = errors
         if not is_new:
             bench.cluster.put(NODE, {"metadata": {"name": "worker", "uid": "old"}})
 
@@ -110,13 +110,15 @@ def test_the_startup_of_a_new_node_is_timed() -> None:
         await bench.run(bench.registration, steps())
         return startup
 
-    startup = asyncio.run(scenario(is_new=True))
+    startup = asyncio.run(scenario(is_new=True, errors=("no network",)))
     assert startup[GaugeMetric.STARTUP_BEFORE_AGENT] == 3
     assert startup[GaugeMetric.STARTUP_BEFORE_REGISTRATION] == 2
     assert startup[GaugeMetric.STARTUP_REGISTRATION] == 0
     after_s = startup[GaugeMetric.STARTUP_AFTER_REGISTRATION]
     assert 1 <= after_s <= 2
     assert startup[GaugeMetric.STARTUP] == 5 + after_s
+    at_once = asyncio.run(scenario(is_new=True))
+    assert (at_once[GaugeMetric.STARTUP_AFTER_REGISTRATION], at_once[GaugeMetric.STARTUP]) == (0, 5)
     assert asyncio.run(scenario(is_new=False)) == {}
 
 

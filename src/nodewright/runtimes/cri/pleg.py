@@ -118,11 +118,12 @@ class PodLifecycleEventGenerator:
 
     async def _wait_for_event(self) -> None:
         """Waits for an event, or for the next relist."""
+        # Relists of many pods leave time for other work, and events that arrive together cost one.
+        await asyncio.sleep(self._relist_s)
         now_s = asyncio.get_running_loop().time
         left_s = EVENTED_RELIST_PERIOD_S if self._is_streaming else RELIST_PERIOD_S
         if self._unconfirmed:
-            # Relists of many pods leave time for other work.
-            left_s = max(self._delay_s, 2 * self._relist_s)
+            left_s = self._delay_s
             self._delay_s = min(2 * self._delay_s, _LAST_DELAY_S)
             if now_s() > self._confirmed_until_s:
                 self._unconfirmed = {}
