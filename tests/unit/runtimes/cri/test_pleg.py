@@ -1,7 +1,8 @@
 """When the runtime is asked for all containers: after each event, until its state is what the event said."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -23,57 +24,67 @@ def an_event(topic: str, container_id: str, id_: str = "") -> containerd.Envelop
 
 
 class Runtime(CRIChannel):
-    """Shows the end of container `a` in the third list after its event."""
+    """Shows the end of container `a` from a certain list on."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends_at: int = 10**9) -> None:
         super().__init__("/none")
         self.events: asyncio.Queue[object] = asyncio.Queue()
-        self.lists = 0
-        self.ends_at = 10**9
-        self.has_listed_often = asyncio.Event()
+        self.lists, self._ends_at = 0, ends_at
+        self._has_listed = asyncio.Condition()
 
     async def stream(self, *_: object) -> AsyncIterator[object]:  # type: ignore[override]  # of one kind only
         while True:
             yield await self.events.get()
 
     async def relist(self) -> Mapping[str, Sequence[RelistedState]]:
-        self.lists += 1
-        if self.lists > 3:
-            self.has_listed_often.set()
-        runs = self.lists < self.ends_at
+        async with self._has_listed:
+            self.lists += 1
+            self._has_listed.notify_all()
+        runs = self.lists < self._ends_at
         return {"pod": [RelistedState("a", 1 if runs else 2, runs)]}
 
+    async def listed(self, times: int) -> None:
+        """Returns once there were so many lists."""
+        async with self._has_listed:
+            await self._has_listed.wait_for(lambda: self.lists >= times)
 
-async def changes_after(runtime: Runtime, event: object, wait_s: float) -> int:
-    """The number of changes that are seen within a time after an event, besides the first list."""
+
+@asynccontextmanager
+async def followed(runtime: Runtime) -> AsyncIterator[list[str]]:
+    """The changes that are seen while the runtime is followed, from after the first list."""
     generator = PodLifecycleEventGenerator(runtime, runtime.relist, ContainerEventSource.CONTAINERD)
-    changes = 0
+    changes: list[str] = []
+    has_changed = asyncio.Event()
 
-    async def count() -> None:
-        nonlocal changes
-        async for _ in generator.changes():
-            changes += 1
+    async def collect() -> None:
+        async for uid in generator.changes():
+            changes.append(uid)
+            has_changed.set()
 
-    task = asyncio.create_task(count())
-    await asyncio.sleep(0.01)
-    assert (runtime.lists, changes) == (1, 1)
-    runtime.events.put_nowait(event)
+    task = asyncio.create_task(collect())
+    await has_changed.wait()
+    changes.clear()
     try:
-        await asyncio.sleep(wait_s)
+        yield changes
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    return changes - 1
+
+
+def run(test: Coroutine[None, None, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 30))
 
 
 def test_lists_follow_each_other_until_the_runtime_shows_what_its_event_said() -> None:
-    async def run() -> None:
-        runtime = Runtime()
-        runtime.ends_at = 4
-        assert await changes_after(runtime, an_event("exit", "a", "a"), 0.5) == 1
-        assert runtime.lists == 4
+    async def test() -> None:
+        runtime = Runtime(ends_at=4)
+        async with followed(runtime) as changes:
+            runtime.events.put_nowait(an_event("exit", "a", "a"))
+            await runtime.listed(4)
+            await asyncio.sleep(0.1)
+            assert (runtime.lists, changes) == (4, ["pod"])
 
-    asyncio.run(run())
+    run(test())
 
 
 @pytest.mark.parametrize(
@@ -88,29 +99,30 @@ def test_lists_follow_each_other_until_the_runtime_shows_what_its_event_said() -
 def test_an_event_that_agrees_costs_a_list_and_that_of_a_command_none(
     event: containerd.Envelope, lists: int
 ) -> None:
-    async def run() -> None:
+    async def test() -> None:
         runtime = Runtime()
-        assert await changes_after(runtime, event, 0.2) == 0
-        assert runtime.lists == lists
+        async with followed(runtime) as changes:
+            runtime.events.put_nowait(event)
+            await runtime.listed(lists)
+            await asyncio.sleep(0.1)
+            assert (runtime.lists, changes) == (lists, [])
 
-    asyncio.run(run())
+    run(test())
 
 
 def test_a_runtime_that_never_shows_it_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pleg, "_CONFIRMATION_S", 0.1)
 
-    async def run() -> None:
-        runtime = Runtime()
-        task = asyncio.create_task(changes_after(runtime, an_event("exit", "a", "a"), 60))
-        await runtime.has_listed_often.wait()
-        before = 0
-        while before != runtime.lists:
-            before = runtime.lists
-            await asyncio.sleep(0.2)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    async def test() -> None:
+        runtime, before = Runtime(), 0
+        async with followed(runtime):
+            runtime.events.put_nowait(an_event("exit", "a", "a"))
+            await runtime.listed(4)
+            while before != runtime.lists:
+                before = runtime.lists
+                await asyncio.sleep(0.2)
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    run(test())
 
 
 def test_events_of_cri_name_the_state() -> None:
