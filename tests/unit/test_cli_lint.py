@@ -19,6 +19,10 @@ def test_the_exit_code_goes_by_the_worst_finding(fail_on: str, code: int) -> Non
     assert run(["lint", "-f", SHOP, "--fail-on", fail_on]) == code
 
 
+def test_live_pods_can_be_put_to_a_node() -> None:
+    assert run(["lint", "-f", "examples/manifests/list.json", "--node", "epyc-7742-2s-nps1"]) == YES
+
+
 def test_only_and_disable_choose_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lint", "-f", SHOP, "--only", "NW101,NW102", "--disable", "NW101", "-o", "json"]) == YES
     document = json.loads(capsys.readouterr().out)

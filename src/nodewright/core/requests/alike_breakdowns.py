@@ -16,6 +16,7 @@ from nodewright.core.requests.resource_breakdown import (
 )
 from nodewright.kubernetes.objects import Container, ContainerStatus, Pod
 from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
+from nodewright.values.instant import Instant
 from nodewright.values.quantity import Quantity
 
 _MAX_KEPT = 4096
@@ -96,6 +97,8 @@ def _of_status(status: ContainerStatus) -> tuple[Any, ...]:
 
 
 def _as_written(value: Any) -> Any:
+    if isinstance(value, Instant):  # of the status
+        return str(value.nanoseconds)
     assert isinstance(value, Quantity), value
     return (
         value.unscaled if value.is_int64 else str(value.unscaled),
