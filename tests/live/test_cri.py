@@ -196,13 +196,13 @@ def test_last_words_arrive_and_logs_go_on_after_they_were_renamed(
             script = "echo one; while [ ! -s /dev/said ]; do sleep 0.05; done; echo two; exit 5"
             id_ = await bench.run(bench.wish("sh", "-c", script, mounts=mounts))
             log = bench.logs / "app/0.log"
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while "one" not in log.read_text():
                     await asyncio.sleep(0.02)
             log.rename(log.with_suffix(".old"))
             await bench.runtime.reopen_log(id_)
             word.write_text("good bye")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while (
                     container_status := (await bench.facts()).containers[0]
                 ).phase is not ContainerPhase.EXITED:

@@ -246,7 +246,7 @@ async def http_request(
     lines += [f"{name}: {value}" for name, value in headers.items()]
     try:
         writer.write("\r\n".join([*lines, "", ""]).encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             content = await reader.read()
     finally:
         writer.close()

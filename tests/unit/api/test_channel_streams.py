@@ -113,7 +113,7 @@ async def test_the_streams_have_channels_and_the_end_a_status(node: HTTPSAgent, 
         assert client.received[STDOUT] == b"hello there"
     assert (status["status"], status["reason"]) == ("Failure", "NonZeroExitCode")
     assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
-    await asyncio.wait_for(streams.closed.wait(), 10)
+    await asyncio.wait_for(streams.closed.wait(), 60)
     (request,) = streams.requests
     assert isinstance(request, ExecStreamRequest)
     assert request.command == ("cat",)
@@ -137,7 +137,7 @@ async def test_the_older_protocol_cannot_close_a_stream(node: HTTPSAgent, stream
         client.write(CLOSE, bytes([STDIN]))
         client.write(STDIN, b"more")
         await client.until(STDERR, b"MORE")
-    await asyncio.wait_for(streams.closed.wait(), 10)
+    await asyncio.wait_for(streams.closed.wait(), 60)
 
 
 @with_processes
@@ -165,7 +165,7 @@ async def test_sizes_pings_and_nonsense(node: HTTPSAgent, streams: EchoStreams) 
 async def test_a_client_that_leaves_ends_the_process(node: HTTPSAgent, streams: EchoStreams) -> None:
     async with channels(node, EXEC) as client:
         client.abort()
-        await asyncio.wait_for(streams.closed.wait(), 10)
+        await asyncio.wait_for(streams.closed.wait(), 60)
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ async def test_bytes_are_copied_in_both_directions(node: HTTPSAgent, server: Fak
         assert await reader.readexactly(len(SWITCHING)) == SWITCHING
         writer.write(b"and late")
         assert await reader.readexactly(14) == b"early and late"
-    await asyncio.wait_for(server.ended.wait(), 10)
+    await asyncio.wait_for(server.ended.wait(), 60)
     assert server.requests == [
         ExecStreamRequest(
             container_id="main-web-0",
@@ -102,7 +102,7 @@ async def test_a_client_that_aborts_ends_the_conversation(
     async with upgraded(node, EXEC) as (reader, writer):
         await reader.readexactly(len(SWITCHING))
         writer.transport.abort()
-        await asyncio.wait_for(server.ended.wait(), 10)
+        await asyncio.wait_for(server.ended.wait(), 60)
 
 
 FLOOD_BYTES, CHUNK = 256 << 20, bytes(1 << 20)
@@ -141,7 +141,7 @@ async def test_a_shutdown_ends_open_streams(node: HTTPSAgent, server: FakeStream
         await node._stack.aclose()
         assert asyncio.get_running_loop().time() - started_s < 5
         assert await reader.read() == b""
-        await asyncio.wait_for(server.ended.wait(), 10)
+        await asyncio.wait_for(server.ended.wait(), 60)
 
 
 @with_streams()
@@ -280,6 +280,6 @@ def test_a_silent_server_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
         headers = {"Authorization": "Bearer writes", **UPGRADE}
         response = await http_request(node.places[0], EXEC, headers, method="POST", context=node.client())
         assert (response.status, response.text) == (500, "error sending request: no response within 0.1 s")
-        await asyncio.wait_for(server.ended.wait(), 10)
+        await asyncio.wait_for(server.ended.wait(), 60)
 
     run(tmp_path)

@@ -69,7 +69,7 @@ class Home:
         self.bench.loop.observe(PodApplied(PodSource.API, a_guaranteed_pod(name, f"{GPU}={count}")))
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while not holds():  # noqa: ASYNC110 - processes change, and tell nobody
                 await asyncio.sleep(0.01)
 
@@ -108,7 +108,7 @@ def rude(directory: Path, how: str) -> tuple[str, ...]:
 
 async def line(process: Process) -> str:
     assert process.stdout is not None
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         return (await process.stdout.readline()).decode().strip()
 
 
@@ -282,7 +282,7 @@ async def test_callers_that_talk_nonsense_are_hung_up_on_and_others_heard() -> N
             reader, writer = await asyncio.open_unix_connection(here.directory / "kubelet.sock")
             writer.write(content)
             writer.write_eof()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 await reader.read()
             writer.close()
         async with plugin(*rude(here.directory, "well")) as process:

@@ -298,7 +298,7 @@ def test_one_file_can_be_a_source(tmp_path: Path) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - files have no event
             await asyncio.sleep(0.005)
 

@@ -133,7 +133,7 @@ def test_a_pull_is_reported_with_its_time_and_size() -> None:
         for _ in range(2):
             await settle()
             await bench.clock.advance(1.5)
-        await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
         assert [one.message for one in bench.told if one.reason == "Pulled"] == [
             'Successfully pulled image "a:1" in 1.5s (1.5s including waiting). Image size: 10 bytes.',
             'Successfully pulled image "b:1" in 1.5s (3s including waiting). Image size: 10 bytes.',
