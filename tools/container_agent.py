@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -49,7 +50,8 @@ class Agent:
             each.mkdir(exist_ok=True)
         (self.root / "kubelet.yaml").write_text(json.dumps(self._configuration))
         with (self.root / "agent.log").open("ab") as log:
-            self.process = subprocess.Popen(self._command(), stdout=log, stderr=log)
+            environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+            self.process = subprocess.Popen(self._command(), stdout=log, stderr=log, env=environment)
 
     def answers(self) -> bool:
         """Whether it takes pods."""
@@ -109,7 +111,7 @@ class Agent:
 
     def log(self) -> str:
         """The last lines that it said."""
-        return "\n".join((self.root / "agent.log").read_text().splitlines()[-30:])
+        return "\n".join((self.root / "agent.log").read_text().splitlines()[-60:])
 
     def uses(self) -> tuple[float, float]:
         """CPU time so far in seconds, memory in MiB."""
@@ -144,10 +146,20 @@ class Agent:
                 self.until(lambda: not self.containerd.shims(), "all pods end")
             finally:
                 self.process.terminate()
-                self.process.wait(30)
+                self._wait_until_ended()
         for tree in trees():
             for place, _, _ in os.walk(f"{tree}{self.cgroup_root}", topdown=False):
                 Path(place).rmdir()
+
+    def _wait_until_ended(self) -> None:
+        """Waits for the end; an agent that does not end in time writes where its threads are into its log."""
+        assert self.process is not None
+        try:
+            self.process.wait(_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait()
+            raise SystemExit(f"the agent does not end:\n{self.log()}") from None
 
     def _items(self, kind: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = AgentClient(self.root / "agent.sock").get("api/v1", kind)["items"]

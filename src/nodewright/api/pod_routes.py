@@ -234,7 +234,8 @@ class PodRoutes:
                 yield _line("DELETED", before[uid][1])
             before = now
             try:
-                await asyncio.wait_for(change_signal.wait(), _HEARTBEAT_S)
+                async with asyncio.timeout(_HEARTBEAT_S):
+                    await change_signal.wait()
             except TimeoutError:
                 yield b"\n"
 

@@ -95,7 +95,8 @@ class AgentView:
         change_signal = recorder.change_signal()
         if recorder.state is self._shown and not recorder.is_closed:
             try:
-                await asyncio.wait_for(change_signal.wait(), SAMPLE_PERIOD_S)
+                async with asyncio.timeout(SAMPLE_PERIOD_S):
+                    await change_signal.wait()
             except TimeoutError:
                 return not recorder.is_closed
         await asyncio.sleep(MIN_UPDATE_INTERVAL_S)

@@ -130,7 +130,8 @@ class PodLifecycleEventGenerator:
             if now_s() > self._confirmed_until_s:
                 self._unconfirmed = {}
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._has_event.wait(), left_s)
+            async with asyncio.timeout(left_s):
+                await self._has_event.wait()
         self._has_event.clear()
 
     async def _stream_events(self) -> None:

@@ -62,7 +62,8 @@ async def execute(spec: Mapping[str, Any], timeout_s: float) -> ExecResult:
     out, err = _Output(), _Output()
     try:
         pid = _spawn(spec, ["shim.execute()"], (out.write_end, err.write_end))
-        code = await asyncio.wait_for(asyncio.shield(_ReapedChild(pid).code), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            code = await asyncio.shield(_ReapedChild(pid).code)
         return ExecResult(code if code >= 0 else 128 - code, out.text(), err.text())
     finally:
         out.close()
@@ -193,7 +194,8 @@ class ProcessWatch:
         if watched is None:
             return True
         try:
-            await asyncio.wait_for(watched[1].wait(), limit_s)
+            async with asyncio.timeout(limit_s):
+                await watched[1].wait()
         except TimeoutError:
             return False
         return True

@@ -185,12 +185,10 @@ class ProcessRuntime:
             if self.cgroups.has_processes(record.cgroup) and not self._watch_shim(id_):
                 await self._kill_processes([record.cgroup])
             try:
-                answer = await asyncio.wait_for(
-                    children.start_shim(
+                async with asyncio.timeout(_START_TIMEOUT_S):
+                    answer = await children.start_shim(
                         shim_spec(record, self.cgroups), self._records.container_directory(id_)
-                    ),
-                    _START_TIMEOUT_S,
-                )
+                    )
             except TimeoutError:
                 raise HostError("run", container_id, "its shim does not answer") from None
             except OSError as error:

@@ -140,3 +140,28 @@ def test_events_of_cri_name_the_state() -> None:
     assert container_change(start_with_pid) == ("a", True)
     broken = containerd.Envelope(topic="/tasks/start", event=containerd.Event(value=b"\n\xff"))
     assert container_change(broken) == ("", None)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_cancellation_at_the_moment_of_an_event_ends_it(turns: int) -> None:
+    """Turns of the event loop between both: before Python 3.12, `asyncio.wait_for` loses some of them."""
+
+    async def run() -> None:
+        runtime = Runtime()
+        generator = PodLifecycleEventGenerator(runtime, runtime.relist, ContainerEventSource.CONTAINERD)
+
+        async def collect() -> None:
+            async for _ in generator.changes():
+                pass
+
+        task = asyncio.create_task(collect())
+        await runtime.listed(1)
+        await asyncio.sleep(0.05)
+        runtime.events.put_nowait(an_event("oom", "a"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        _, pending = await asyncio.wait([task], timeout=30)
+        assert not pending
+
+    asyncio.run(run())
