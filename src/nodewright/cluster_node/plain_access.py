@@ -152,14 +152,12 @@ class PlainAccess:
             pair = await self._credentials.client_certificate()
             self._tls = tls_context(self._access.tls, pair, self._tls)
         name = (self._access.tls.server_name or None) if is_secure else None
-        reader, writer = await asyncio.open_connection(
-            server.hostname,
-            server.port or (443 if is_secure else 80),
-            ssl=self._tls if is_secure else None,
-            server_hostname=name,
-            limit=_BUFFER_BYTES,
-        )
+        port = server.port or (443 if is_secure else 80)
+        # TLS is a step of its own: one that is cancelled before its handshake begins would leave the socket open.
+        reader, writer = await asyncio.open_connection(server.hostname, port, limit=_BUFFER_BYTES)
         try:
+            if self._tls is not None:
+                await writer.start_tls(self._tls, server_hostname=name or server.hostname)
             yield reader, writer
         finally:
             writer.transport.abort()
