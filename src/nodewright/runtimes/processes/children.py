@@ -57,13 +57,19 @@ async def _start_shim(spec: Mapping[str, Any], directory: Path) -> str:
 async def execute(spec: Mapping[str, Any], timeout_s: float) -> ExecResult:
     """Runs a command in a container's cgroups; the result. Its background processes go on.
 
-    Errors: OSError; TimeoutError: the command still runs and should be killed.
+    Errors: OSError; TimeoutError: the command is killed, and its children should be.
     """
     out, err = _Output(), _Output()
     try:
         pid = _spawn(spec, ["shim.execute()"], (out.write_end, err.write_end))
-        async with asyncio.timeout(timeout_s):
-            code = await asyncio.shield(_ReapedChild(pid).code)
+        exit_code = _ReapedChild(pid).code
+        try:
+            async with asyncio.timeout(timeout_s):
+                code = await asyncio.shield(exit_code)
+        finally:
+            # One that has just started is in no cgroup of the command yet, where it would be found.
+            if not exit_code.done():
+                os.kill(pid, signal.SIGKILL)
         return ExecResult(code if code >= 0 else 128 - code, out.text(), err.text())
     finally:
         out.close()
