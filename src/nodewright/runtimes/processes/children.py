@@ -37,7 +37,7 @@ async def start_shim(spec: Mapping[str, Any], directory: Path) -> str:
 async def _start_shim(spec: Mapping[str, Any], directory: Path) -> str:
     read_end, write_end = os.pipe()
     try:
-        _ReapedChild(_spawn(spec, ["shim.main(sys.argv[2])", str(directory)], (write_end, write_end)))
+        ReapedChild(_spawn(spec, ["shim.main(sys.argv[2])", str(directory)], (write_end, write_end)))
     except OSError:
         os.close(read_end)
         raise
@@ -62,28 +62,26 @@ async def execute(spec: Mapping[str, Any], timeout_s: float) -> ExecResult:
     out, err = _Output(), _Output()
     try:
         pid = _spawn(spec, ["shim.execute()"], (out.write_end, err.write_end))
-        exit_code = _ReapedChild(pid).code
+        child = ReapedChild(pid)
         try:
             async with asyncio.timeout(timeout_s):
-                code = await asyncio.shield(exit_code)
+                code = await asyncio.shield(child.code)
         finally:
-            # One that has just started is in no cgroup of the command yet, where it would be found.
-            if not exit_code.done():
-                os.kill(pid, signal.SIGKILL)
+            child.kill()
         return ExecResult(code if code >= 0 else 128 - code, out.text(), err.text())
     finally:
         out.close()
         err.close()
 
 
-def start_command(spec: Mapping[str, Any], stream_fds: tuple[int, int, int]) -> asyncio.Future[int]:
-    """Starts a command in a container's cgroups with these standard streams; its exit code, once it has ended.
+def start_command(spec: Mapping[str, Any], stream_fds: tuple[int, int, int]) -> "ReapedChild":
+    """Starts a command in a container's cgroups with these standard streams.
 
     Errors: OSError.
     """
     stdin_fd, *output_fds = stream_fds
     pid = _spawn({**spec, "has_stdin": True}, ["shim.execute()"], (output_fds[0], output_fds[1]), stdin_fd)
-    return _ReapedChild(pid).code
+    return ReapedChild(pid)
 
 
 def _spawn(
@@ -151,7 +149,7 @@ class _Output:
         return bool(chunk)
 
 
-class _ReapedChild:
+class ReapedChild:
     """A child process that is always reaped; ``code`` is its exit code once it has ended."""
 
     def __init__(self, pid: int) -> None:
@@ -159,6 +157,11 @@ class _ReapedChild:
         self._pid = pid
         self._descriptor = os.pidfd_open(pid)
         asyncio.get_running_loop().add_reader(self._descriptor, self._ended)
+
+    def kill(self) -> None:
+        """Sends SIGKILL, if it has not ended: a command that has just started is in no cgroup yet, where it would be found."""
+        if not self.code.done():
+            os.kill(self._pid, signal.SIGKILL)
 
     def _ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)

@@ -148,19 +148,20 @@ class PlainProcessStreams:
                 "is_terminal": request.streams.tty,
                 "env": {**({"TERM": "xterm"} if request.streams.tty else {}), **record.env},
             }
-            async with _session(spec, request.streams, container_id) as (session, code):
+            async with _session(spec, request.streams, container_id) as (session, child):
                 try:
                     yield session
                 finally:
-                    if not code.done():
+                    if not child.code.done():
+                        child.kill()
                         await asyncio.to_thread(exec_cgroup.kill)
 
 
 @asynccontextmanager
 async def _session(
     spec: dict[str, Any], streams: StandardStreams, container_id: str
-) -> AsyncIterator[tuple[ExecSession, asyncio.Future[int]]]:
-    """A started process and its exit code.
+) -> AsyncIterator[tuple[ExecSession, children.ReapedChild]]:
+    """A session and its process.
 
     Errors: HostError.
     """
@@ -168,12 +169,12 @@ async def _session(
         try:
             with ExitStack() as process_ends:
                 ends = _terminal(stack, process_ends) if streams.tty else _pipes(streams, stack, process_ends)
-                code = children.start_command(spec, ends.process)
+                child = children.start_command(spec, ends.process)
             outputs = {number: await _reader(stack, file) for number, file in ends.outputs.items()}
             stdin = await _writer(stack, ends.stdin) if streams.stdin else None
         except OSError as error:
             raise HostError("execute in container", container_id, error.strerror or str(error)) from None
-        yield ExecSession(code, outputs, stdin, ends.terminal), code
+        yield ExecSession(child.code, outputs, stdin, ends.terminal), child
 
 
 class _StreamEnds(NamedTuple):
