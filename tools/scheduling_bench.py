@@ -32,8 +32,7 @@ from tests.support.small_nodes import a_small_profile
 
 from nodewright.api.tls import ReloadingTLS
 from nodewright.cluster.access import ClusterAccess, TLSSettings, UserCredentials
-from nodewright.cluster.api_client import ApiClient
-from nodewright.cluster_node.api_access import ApiAccess
+from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.fleet import Options, run
 from nodewright.fleet.simulation.outcomes import FleetResult, PodOutcome
 from nodewright.fleet.workload import FleetNode, FleetPod
@@ -180,7 +179,7 @@ class Bench:
         self.exports_url = ""  # of the nodes that `nodes` has started last
 
     @asynccontextmanager
-    async def nodes(self) -> AsyncIterator[tuple[ApiAccess, DecidingNodes]]:
+    async def nodes(self) -> AsyncIterator[tuple[PlainAccess, DecidingNodes]]:
         """A cluster of nodes without pods."""
         access = ClusterAccess(
             server=f"https://127.0.0.1:{self.server.port}",
@@ -188,8 +187,7 @@ class Bench:
             tls=TLSSettings(is_verified=False),
         )
         await asyncio.to_thread(self._clean)
-        async with ApiClient(access) as client:
-            api = ApiAccess(client)
+        async with PlainAccess(access) as api:
             profile = a_small_profile(
                 numa=2, cores=8, cpuManagerPolicy="static", topologyManagerPolicy="single-numa-node"
             )

@@ -68,6 +68,8 @@ class FakeApiServer(FakeObjects):
         self.stopped = threading.Event()
         self.watches = 0
         """How many watches are open."""
+        self.connections = 0
+        """How many connections were accepted so far."""
         self._epoch = 0
         self._is_broken = False
         self._bookmarks = 0
@@ -171,6 +173,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def setup(self) -> None:
+        with self.server.api.changed:
+            self.server.api.connections += 1
         if self.server.tls is not None:  # Here, so that a slow handshake holds up one thread only.
             self.request = self.server.tls.wrap_socket(self.request, server_side=True)
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -32,15 +32,15 @@ from nodewright.agent_main.node_options import (
 from nodewright.agent_main.runtime_setup import RuntimeParts
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.cluster.access import ClusterAccess
-from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.object_names import name_selector
-from nodewright.cluster_node.api_access import ApiAccess
+from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.event_writer import EventWriter
 from nodewright.cluster_node.mirror_pods import MirrorPods
 from nodewright.cluster_node.node_lease import NodeLease
 from nodewright.cluster_node.node_object import NodeIdentity, NodeReadings, image_names
 from nodewright.cluster_node.node_registration import NODES, NodeRegistration, ReportTimes
 from nodewright.cluster_node.persistent_volumes import PersistentVolumes
+from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.pod_informer import PodInformer, is_mirror
 from nodewright.cluster_node.pod_objects import PodObjects, reduced_service
 from nodewright.cluster_node.pod_start_times import PodStartTimes
@@ -118,18 +118,15 @@ async def cluster_member(
     loop, event_recorder, _ = parts
     clock, lease_s = loop.clock, loop.state.node.config.parts.kubelet.node_lease_duration_seconds
     async with (
-        ApiClient(access) as client,
-        ApiClient(_heartbeat_access(access, loop.state.node.config.parts.kubelet)) as lease_client,
-        ApiClient(access, max_connections=0) as watch_client,
+        PlainAccess(access) as api,
+        PlainAccess(_heartbeat_access(access, loop.state.node.config.parts.kubelet)) as lease_api,
     ):
-        for each in (client, lease_client, watch_client):
-            each.on_answer = parts[2].calls.record_request
-        api = ApiAccess(client, watch_client)
+        api.on_answer = lease_api.on_answer = parts[2].calls.record_request
         nodes = Reflector(api, NODES, name_selector(identity.name), clock)
         pods = Reflector(api, PODS, f"spec.nodeName={identity.name}", clock)
         registration = _registration(api, identity, nodes, parts)
         registration.is_new_machine = not (root_dir / NODE_OBJECT).exists()
-        lease = NodeLease(ApiAccess(lease_client), identity.name, lease_s, clock)
+        lease = NodeLease(lease_api, identity.name, lease_s, clock)
         lease.node_uid = lambda: (registration.node or {}).get("metadata", {}).get("uid", "")
         informer, writer, mirrors, pod_objects = _pod_parts(api, pods, parts)
         writer.runtime_name = identity.system_info.runtime_name
@@ -151,7 +148,7 @@ async def cluster_member(
 
 
 def _pod_parts(
-    api: ApiAccess, pods: Reflector, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]
+    api: ClusterAPI, pods: Reflector, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]
 ) -> tuple[PodInformer, PodStatusWriter, MirrorPods, PodObjects]:
     """What brings pods, reports them, shows static pods and reads what pods refer to."""
     loop, event_recorder, runtime_parts = parts
@@ -182,7 +179,7 @@ def _heartbeat_access(access: ClusterAccess, kubelet: KubeletConfiguration) -> C
 
 
 def _registration(
-    api: ApiAccess,
+    api: ClusterAPI,
     identity: NodeIdentity,
     nodes: Reflector,
     parts: tuple[AgentLoop, EventRecorder, RuntimeParts],
@@ -214,7 +211,7 @@ def _reconcile_object(
         mirrors.reconcile()
 
 
-def _pod_objects(api: ApiAccess, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]) -> PodObjects:
+def _pod_objects(api: ClusterAPI, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]) -> PodObjects:
     """What pods refer to, for the builder of their configs."""
     loop, event_recorder, runtime_parts = parts
     services = Reflector(api, SERVICES, "", loop.clock)
@@ -239,7 +236,7 @@ def _pod_objects(api: ApiAccess, parts: tuple[AgentLoop, EventRecorder, RuntimeP
 
 
 def _event_writer(
-    api: ApiAccess, node_name: str, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]
+    api: ClusterAPI, node_name: str, parts: tuple[AgentLoop, EventRecorder, RuntimeParts]
 ) -> EventWriter:
     """What writes the events of the recorder, those so far included."""
     loop, event_recorder, _ = parts

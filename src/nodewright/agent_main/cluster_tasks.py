@@ -46,8 +46,7 @@ def cluster_credentials(settings: AgentSettings, kubelet: KubeletConfiguration) 
             value = settings.bootstrap_kubeconfig
             raise InputError([Fault(source="--bootstrap-kubeconfig", value=value, rule=rule)])
         return None
-    _require("aiohttp", settings.kubeconfig)
-    from nodewright.cluster.access import AccessOptions  # noqa: PLC0415 - needs the extra `cluster`
+    from nodewright.cluster.access import AccessOptions  # noqa: PLC0415 - for nodes of a cluster only
     from nodewright.cluster.kubeconfig import load_access  # noqa: PLC0415 - as above
 
     if not (settings.bootstrap_kubeconfig or kubelet.rotate_certificates or kubelet.server_tls_bootstrap):
@@ -60,7 +59,7 @@ def cluster_credentials(settings: AgentSettings, kubelet: KubeletConfiguration) 
 
 def _require(module: str, kubeconfig: str) -> None:
     if find_spec(module) is None:
-        rule = f"no module named '{module}': pip install 'nodewright[agent,cluster]'"
+        rule = f"no module named '{module}': pip install 'nodewright[agent]'"
         raise InputError([Fault(source="--kubeconfig", value=kubeconfig, rule=rule)])
 
 

@@ -73,13 +73,11 @@ def _reviews(
     """The client for reviews, on a connection of its own, and the reviews that the configuration enables."""
     if access is None:
         return None, (None, None)
-    from nodewright.cluster.api_client import ApiClient  # noqa: PLC0415 - needs the extra `cluster`
-    from nodewright.cluster_node.api_access import ApiAccess  # noqa: PLC0415 - as above
+    from nodewright.cluster_node.plain_access import PlainAccess  # noqa: PLC0415 - for nodes of a cluster only
 
-    client = ApiClient(access)
-    api, times = ApiAccess(client), CacheTimes.from_config(config)
+    api, times = PlainAccess(access), CacheTimes.from_config(config)
     has_tokens, has_access = config.authentication.webhook.enabled, config.authorization.mode == _WEBHOOK
-    return client, (
+    return api, (
         TokenReviews(api, times) if has_tokens else None,
         AccessReviews(api, name, times) if has_access else None,
     )

@@ -25,12 +25,11 @@ from nodewright.cluster.access import (
     TLSSettings,
     UserCredentials,
 )
-from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.kubeconfig import load_access
-from nodewright.cluster_node.api_access import ApiAccess
 from nodewright.cluster_node.certificate_rotation import CertificateRotation
 from nodewright.cluster_node.certificate_store import CLIENT, SERVER, CertificateStore
 from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.signing_requests import CLIENT_SIGNER, SERVING_SIGNER
 from nodewright.errors import InputError
 from nodewright.host.certificates import CertificateSubject, certificate_facts, expiry_s
@@ -126,8 +125,8 @@ def client_rotation(
         if not is_valid and credentials.bootstrap_kubeconfig:
             # Read again: its token may have been replaced.
             access = _load(credentials.bootstrap_kubeconfig)
-        async with ApiClient(access) as client:
-            yield ApiAccess(client)
+        async with PlainAccess(access) as api:
+            yield api
 
     store = CertificateStore(settings.certificate_dir, CLIENT)
     rotation = CertificateRotation(store, CLIENT_SIGNER, open_api, clock)
@@ -150,8 +149,8 @@ def serving_rotation(
 
     @asynccontextmanager
     async def open_api(_is_valid: bool) -> AsyncIterator[ClusterAPI]:  # noqa: FBT001 - as the rotation calls it
-        async with ApiClient(access) as client:
-            yield ApiAccess(client)
+        async with PlainAccess(access) as api:
+            yield api
 
     store = CertificateStore(settings.certificate_dir, SERVER)
     rotation = CertificateRotation(store, SERVING_SIGNER, open_api, clock)

@@ -15,6 +15,8 @@ from nodewright.errors import JSON_ERRORS
 
 # Bounded, because a page of nothing but starts would be searched in quadratic time.
 _TITLE = re.compile(r"<title[^<>]{0,100}>([^<]{0,300})", re.IGNORECASE)
+MAX_ANSWER_BYTES = 512 << 20
+"""Limit for the body of an answer, unpacked: a page of a list has tens of megabytes."""
 MAX_TEXT_LENGTH = 300
 _MAX_PAGE_BYTES = 10_000
 

@@ -16,23 +16,21 @@ import msgspec
 from yarl import URL
 
 from nodewright.cluster.access import ClusterAccess
-from nodewright.cluster.api_answers import answer_error, json_error
+from nodewright.cluster.api_answers import MAX_ANSWER_BYTES, answer_error, json_error
+from nodewright.cluster.api_connections import set_keepalive
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_list import ObjectPage, decode_page
 from nodewright.cluster.object_watch import WatchEvent, decode_event, lines_of
 from nodewright.cluster.request_credentials import RequestCredentials
-from nodewright.cluster.tls import TLSMaterial, tls_context
+from nodewright.cluster.tls import CurrentTLS
 from nodewright.cluster.transport_errors import transport_error
 from nodewright.cluster.writes import WriteKind
 from nodewright.errors import JSON_ERRORS
 
 PAGE_SIZE = 500
 _MAX_RETRIES = 10
-_CERTIFICATE_PERIOD_S = 60.0
 _MAX_CONNECTIONS = 32
 _WATCH_GRACE_S = 30.0
-MAX_ANSWER_BYTES = 512 << 20
-"""Limit for the body of an answer, unpacked: a page of a list has tens of megabytes."""
 
 
 class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,10 +58,8 @@ class ApiClient:
     ) -> None:
         self.access = access
         self._max_connections = max_connections
-        self._clock = clock
         self._credentials = RequestCredentials(access.credentials, plugin_timeout_s=access.request_timeout)
-        self._tls: TLSMaterial | None = None
-        self._tls_checked_s = float("-inf")
+        self._tls = CurrentTLS(access, self._credentials, clock)
         self._open_session: aiohttp.ClientSession | None = None
         self._host = access.server.rpartition("://")[2].partition("/")[0]
         self.on_answer: Callable[[str, str, int, float], None] = lambda _verb, _host, _code, _duration_s: None
@@ -264,7 +260,7 @@ class ApiClient:
                 URL(f"{self.access.server}{request.path}", encoded=True),
                 headers=headers,
                 data=request.body or None,
-                ssl=await self._current_tls() if is_secure else True,
+                ssl=await self._tls.context() if is_secure else True,
                 server_hostname=self.access.tls.server_name or None,
                 proxy=self.access.proxy or None,
                 allow_redirects=False,
@@ -275,18 +271,8 @@ class ApiClient:
             raise ApiError(request.verb, request.path, str(error), server=self.access.server) from None
 
     def _expire_credentials(self) -> bool:
-        self._tls_checked_s = float("-inf")
-        may_change = bool(self.access.tls.client_certificate.path)
-        return self._credentials.expire() or may_change
-
-    async def _current_tls(self) -> TLSMaterial:
-        """The context with certificates as their files are; files are read once a minute."""
-        pair = await self._credentials.client_certificate()
-        is_fresh = self._clock() - self._tls_checked_s < _CERTIFICATE_PERIOD_S
-        if self._tls is None or not is_fresh or (pair and self._tls.certificates[1:] != pair):
-            self._tls = tls_context(self.access.tls, pair, self._tls)
-            self._tls_checked_s = self._clock()
-        return self._tls
+        has_file = self._tls.expire()
+        return self._credentials.expire() or has_file
 
 
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
@@ -338,11 +324,7 @@ def _with_query(path: str, query: Mapping[str, str]) -> str:
 
 
 def _keepalive_socket(address: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
-    """A socket that notices within about a minute that its peer is gone, also under an idle watch."""
     family, kind, protocol, _, _ = address
     connection = socket.socket(family, kind, protocol)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):  # Not on every system.
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    set_keepalive(connection)
     return connection

@@ -31,6 +31,14 @@ def environment_proxy(url: str, environment: Mapping[str, str]) -> str:
     return proxy
 
 
+def proxy_address(proxy: str) -> str:
+    """The proxy without the password that its URL may have."""
+    try:
+        return urlsplit(proxy).netloc.rpartition("@")[2]
+    except ValueError:
+        return "of the environment, which is no URL"
+
+
 def proxy_rule(proxy: str) -> str:
     """Why the URL is none of a proxy that can be used; empty: it is one."""
     try:

@@ -3,16 +3,52 @@
 import os
 import ssl
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from nodewright.cluster.access import PEMSource, TLSSettings
+from nodewright.cluster.access import ClusterAccess, PEMSource, TLSSettings
+from nodewright.cluster.request_credentials import RequestCredentials
 from nodewright.errors import HostError
+
+_CERTIFICATE_PERIOD_S = 60.0
 
 
 class TLSMaterial(ssl.SSLContext):
     """A TLS context and the certificates from which it was made."""
 
     certificates: tuple[bytes, ...] = ()
+
+
+class CurrentTLS:
+    """The TLS context of a client, with certificates as their files are; files are read once a minute."""
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        credentials: RequestCredentials,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._credentials, self._clock = access.tls, credentials, clock
+        self._material: TLSMaterial | None = None
+        self._read_s = float("-inf")
+
+    async def context(self) -> TLSMaterial:
+        """The context; another object if a certificate has changed.
+
+        Errors: HostError as of `tls_context`, and for a plugin that fails.
+        """
+        pair = await self._credentials.client_certificate()
+        current, is_fresh = self._material, self._clock() - self._read_s < _CERTIFICATE_PERIOD_S
+        if current is None or not is_fresh or (pair and current.certificates[1:] != pair):
+            self._material = current = tls_context(self._settings, pair, current)
+            self._read_s = self._clock()
+        return current
+
+    def expire(self) -> bool:
+        """Makes the next request read the files again; False where there is no file of a client certificate."""
+        self._read_s = float("-inf")
+        return bool(self._settings.client_certificate.path)
 
 
 def tls_context(

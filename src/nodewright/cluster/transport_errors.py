@@ -1,7 +1,6 @@
 """Errors of one line from connections to API servers, as the HTTP client reports them."""
 
 import ssl
-from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -14,6 +13,7 @@ from nodewright.cluster.api_answers import (
     tls_text,
 )
 from nodewright.cluster.api_error import ApiError
+from nodewright.cluster.proxies import proxy_address
 
 
 def transport_error(verb: str, path: str, access: ClusterAccess, error: Exception) -> ApiError:
@@ -22,14 +22,14 @@ def transport_error(verb: str, path: str, access: ClusterAccess, error: Exceptio
 
 
 def _transport_text(access: ClusterAccess, error: Exception) -> str:
-    through = f" through the proxy {_address(access.proxy)}" if access.proxy else ""
+    through = f" through the proxy {proxy_address(access.proxy)}" if access.proxy else ""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             return certificate_text(error.certificate_error)
         case aiohttp.ClientConnectorSSLError():
             return tls_text(error.os_error)
         case aiohttp.ClientHttpProxyError():
-            return f"the proxy {_address(access.proxy)} answers {error.status} {error.message}"
+            return f"the proxy {proxy_address(access.proxy)} answers {error.status} {error.message}"
         case aiohttp.ClientConnectorError():
             return f"cannot connect{through}: {system_text(error.os_error)}"
         case aiohttp.ServerDisconnectedError():
@@ -41,11 +41,3 @@ def _transport_text(access: ClusterAccess, error: Exception) -> str:
         case _:
             is_system = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
             return connection_text(error) + (through if is_system else "")
-
-
-def _address(proxy: str) -> str:
-    """The proxy without the password that its URL may have."""
-    try:
-        return urlsplit(proxy).netloc.rpartition("@")[2]
-    except ValueError:
-        return "of the environment, which is no URL"

@@ -1,19 +1,21 @@
-"""`ClusterAPI` with the standard library alone, for processes whose memory counts: the HTTP client takes 10 MiB."""
+"""`ClusterAPI` with the standard library alone, for processes whose memory counts: an HTTP client takes 10 MiB."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
-from urllib.parse import urlsplit
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
 from nodewright.cluster.access import ClusterAccess
-from nodewright.cluster.api_answers import answer_error, connection_text
+from nodewright.cluster.api_answers import MAX_ANSWER_BYTES, answer_error, connection_text
+from nodewright.cluster.api_connections import ApiConnection, ApiConnections
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_watch import lines_of
+from nodewright.cluster.proxies import proxy_address
 from nodewright.cluster.request_credentials import RequestCredentials
-from nodewright.cluster.tls import TLSMaterial, tls_context
 from nodewright.cluster_node.cluster_api import (
     JSON,
     STRATEGIC_MERGE,
@@ -23,11 +25,21 @@ from nodewright.cluster_node.cluster_api import (
     with_query,
 )
 from nodewright.errors import JSON_ERRORS, HostError
-from nodewright.host.http_get import body_parts, join_host_port, response_head
 
-MAX_ANSWER_BYTES = 64 << 20
-_BUFFER_BYTES = 1 << 16
-_NO_HTTP = (ValueError, asyncio.LimitOverrunError)
+_MAX_RETRIES = 10
+_MAX_REQUESTS = 16
+"""Requests at the same time, without watches."""
+_NO_ANSWER = (OSError, EOFError, ValueError, asyncio.LimitOverrunError)
+
+
+class PlainRequest(msgspec.Struct, frozen=True):
+    """A request without what the client adds."""
+
+    verb: str
+    target: str
+    """The path with its query."""
+    body: bytes = b""
+    content_type: str = JSON
 
 
 class PlainAnswer(msgspec.Struct, frozen=True):
@@ -45,144 +57,211 @@ class PlainAnswer(msgspec.Struct, frozen=True):
 
 
 class PlainAccess:
-    """Fulfils `ClusterAPI`: a connection for each request, without proxies.
+    """Fulfils `ClusterAPI`; an asynchronous context manager, which closes idle connections at its end.
 
-    A request that is refused with 401 is sent again with credentials that are read again.
+    A request that is refused with 401 is sent again with credentials that are read again, one that is refused with
+    429 or 5xx as often as the server's Retry-After allows within the time-out of the access.
+
+    Follows: v1.36, client-go/rest/with_retry.go, withRetry.IsNextRetry and checkWait.
     """
 
     def __init__(self, access: ClusterAccess) -> None:
-        assert not access.proxy
-        self._access, self._server = access, urlsplit(access.server)
+        self._access = access
         self._credentials = RequestCredentials(access.credentials, plugin_timeout_s=access.request_timeout)
-        self._tls: TLSMaterial | None = None
+        self._connections = ApiConnections(access, self._credentials)
+        self._slots = asyncio.Semaphore(_MAX_REQUESTS)
+        self.on_answer: Callable[[str, str, int, float], None] = lambda _verb, _host, _code, _duration_s: None
+        """Gets the verb, the host, the status and the duration of each answer; status 0: there was none."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connections.close()
 
     async def read(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """An object or a list."""
-        return await self._answer("GET", with_query(path, query))
+        return await self._answer(PlainRequest("GET", with_query(path, query)))
 
     async def create(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Creates an object; returns it as stored."""
-        return await self._answer("POST", path, document)
+        return await self._write("POST", path, document)
 
     async def update(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Replaces an object; returns it as stored."""
-        return await self._answer("PUT", path, document)
+        return await self._write("PUT", path, document)
 
     async def patch(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Applies a strategic merge patch; returns the object as stored."""
-        return await self._answer("PATCH", path, document, STRATEGIC_MERGE)
+        return await self._write("PATCH", path, document, STRATEGIC_MERGE)
 
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Deletes an object."""
-        await self._answer("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
+        await self._write("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
         """The events of a watch until the server ends it.
 
         Errors: ApiError.
         """
-        target = with_query(path, {**query, "watch": "true"})
+        request = PlainRequest("GET", with_query(path, {**query, "watch": "true"}))
         limit_s = watch_limit_s(query)
         try:
             async with (
-                asyncio.timeout(limit_s),
-                self._response("GET", target, b"", "") as parts,
+                asyncio.timeout(limit_s) as limit,
+                self._response(request, limit) as parts,
                 aclosing(lines_of(parts)) as lines,
             ):
                 async for line in lines:
                     yield as_object(msgspec.json.decode(line))
         except asyncio.IncompleteReadError as error:
-            raise ApiError(
-                "WATCH", path, _connection_text(error, limit_s), server=self._access.server
-            ) from None
+            raise self._error("WATCH", path, self._text(error, limit_s)) from None
         except EOFError:
             return  # The server ends a watch in the middle of an event now and then: the next one has it.
-        except (OSError, TypeError, *_NO_HTTP, *JSON_ERRORS) as error:
-            raise ApiError(
-                "WATCH", path, _connection_text(error, limit_s), server=self._access.server
-            ) from None
+        except (*_NO_ANSWER, TypeError, *JSON_ERRORS) as error:
+            raise self._error("WATCH", path, self._text(error, limit_s)) from None
         except HostError as error:
             raise as_api_error("WATCH", path, error) from None
 
-    async def _answer(
-        self, verb: str, target: str, document: Mapping[str, Any] | None = None, kind: str = JSON
+    async def _write(
+        self, verb: str, path: str, document: Mapping[str, Any], content_type: str = JSON
     ) -> dict[str, Any]:
-        body = b"" if document is None else msgspec.json.encode(document)
+        return await self._answer(PlainRequest(verb, path, msgspec.json.encode(document), content_type))
+
+    async def _answer(self, request: PlainRequest) -> dict[str, Any]:
+        limit_s = self._access.request_timeout
         try:
+            await self._credentials.headers()  # A plugin that asks the user has its own time.
             async with (
-                asyncio.timeout(self._access.request_timeout),
-                self._response(verb, target, body, kind if body else "") as parts,
+                asyncio.timeout(limit_s) as limit,
+                self._slots,
+                self._response(request, limit) as parts,
             ):
                 content = await _whole(parts)
         except HostError as error:
-            raise as_api_error(verb, target, error) from None
-        except (OSError, EOFError, *_NO_HTTP) as error:
-            text = _connection_text(error, self._access.request_timeout)
-            raise ApiError(verb, target, text, server=self._access.server) from None
+            raise as_api_error(request.verb, request.target, error) from None
+        except _NO_ANSWER as error:
+            raise self._error(request.verb, request.target, self._text(error, limit_s)) from None
         try:
             return as_object(msgspec.json.decode(content))
         except (TypeError, *JSON_ERRORS) as error:
-            raise ApiError(verb, target, f"the answer is not JSON: {error}") from None
+            raise ApiError(request.verb, request.target, f"the answer is not JSON: {error}") from None
 
     @asynccontextmanager
     async def _response(
-        self, verb: str, target: str, body: bytes, kind: str
+        self, request: PlainRequest, limit: asyncio.Timeout
     ) -> AsyncIterator[AsyncGenerator[bytes]]:
         """The body of an answer whose status is one of success, in parts.
 
-        Errors: ApiError for another status; OSError, ValueError and IncompleteReadError of the connection; HostError.
+        Errors: ApiError for another status; HostError; those of `_NO_ANSWER` for connections.
         """
-        for is_last in (False, True):
-            async with self._connection() as (reader, writer):
-                writer.write(await self._request(verb, target, body, kind))
-                status, headers = await response_head(reader)
-                async with aclosing(body_parts(reader, headers, status)) as parts:
-                    if status < 300:
-                        yield parts
-                        return
-                    named = {name.title(): text for name, text in headers.items()}
-                    error = answer_error(verb, target, PlainAnswer(status, named), await _whole(parts))
-            if error.status != 401 or is_last or not self._credentials.expire():
+        is_refreshed = False
+        for attempt in range(_MAX_RETRIES + 2):
+            async with self._exchange(request) as (answer, parts):
+                if answer.status < 300:
+                    yield parts
+                    return
+                error = answer_error(request.verb, request.target, answer, await _whole(parts))
+            if error.status == 401 and not is_refreshed and self._expire_credentials():
+                is_refreshed = True
+                await self._renew_credentials(limit)
+                continue
+            delay_s = error.retry_after_s
+            may_repeat = (error.status == 429 or error.status >= 500) and attempt < _MAX_RETRIES
+            if delay_s is None or not may_repeat or _ends_within(limit, delay_s):
                 raise error
+            await asyncio.sleep(delay_s)
+        raise AssertionError("the last attempt returns or raises")
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        server, is_secure = self._server, self._server.scheme == "https"
-        if is_secure:
-            pair = await self._credentials.client_certificate()
-            self._tls = tls_context(self._access.tls, pair, self._tls)
-        name = (self._access.tls.server_name or None) if is_secure else None
-        port = server.port or (443 if is_secure else 80)
-        # TLS is a step of its own: one that is cancelled before its handshake begins would leave the socket open.
-        reader, writer = await asyncio.open_connection(server.hostname, port, limit=_BUFFER_BYTES)
+    async def _exchange(
+        self, request: PlainRequest
+    ) -> AsyncIterator[tuple[PlainAnswer, AsyncGenerator[bytes]]]:
+        """An answer and the parts of its body; the connection is kept if the body is read to its end."""
+        connection, answer, headers = await self._sent(request)
         try:
-            if self._tls is not None:
-                await writer.start_tls(self._tls, server_hostname=name or server.hostname)
-            yield reader, writer
+            async with aclosing(connection.body(answer.status, headers)) as parts:
+                yield answer, parts
         finally:
-            writer.transport.abort()
+            self._connections.put(connection)
 
-    async def _request(self, verb: str, target: str, body: bytes, kind: str) -> bytes:
-        host, port = self._server.hostname or "", self._server.port
+    async def _sent(self, request: PlainRequest) -> tuple[ApiConnection, PlainAnswer, dict[str, str]]:
+        started_s, code = time.monotonic(), 0
+        try:
+            while True:
+                content = await self._encoded(request)
+                connection = await self._connections.take()
+                try:
+                    code, headers = await connection.answer_head(content)
+                except BaseException as error:
+                    connection.abort()
+                    self._connections.close()
+                    # The server may have closed it at this moment; a read is harmless, whatever became of it.
+                    is_closed = isinstance(error, ConnectionError | asyncio.IncompleteReadError)
+                    if is_closed and connection.is_reused and request.verb == "GET":
+                        continue
+                    raise
+                answer = PlainAnswer(code, {name.title(): text for name, text in headers.items()})
+                return connection, answer, headers
+        finally:
+            host = self._connections.host_header
+            self.on_answer(request.verb, host, code, time.monotonic() - started_s)
+
+    async def _encoded(self, request: PlainRequest) -> bytes:
+        """The bytes of a request.
+
+        Errors: ValueError, HostError.
+        """
         lines = [
-            f"{verb} {self._server.path.rstrip('/')}{target} HTTP/1.1",
-            f"Host: {join_host_port(host, port) if port else host}",
+            f"{request.verb} {self._connections.target_prefix}{request.target} HTTP/1.1",
+            f"Host: {self._connections.host_header}",
             "User-Agent: nodewright",
             "Accept: application/json",
-            "Connection: close",
+            *(f"{name}: {text}" for name, text in self._connections.proxy_headers()),
             *(f"{name}: {text}" for name, text in await self._credentials.headers()),
         ]
-        if kind:
-            lines += [f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+        if request.body:
+            lines += [f"Content-Type: {request.content_type}", f"Content-Length: {len(request.body)}"]
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError("a header has a line break")
-        return "\r\n".join((*lines, "", "")).encode() + body
+        return "\r\n".join((*lines, "", "")).encode() + request.body
+
+    def _expire_credentials(self) -> bool:
+        has_file = self._connections.expire()
+        return self._credentials.expire() or has_file
+
+    async def _renew_credentials(self, limit: asyncio.Timeout) -> None:
+        end_s = limit.when()
+        limit.reschedule(None)
+        await self._credentials.headers()
+        now_s = asyncio.get_running_loop().time()
+        limit.reschedule(None if end_s is None else max(end_s, now_s + self._access.request_timeout))
+
+    def _error(self, verb: str, target: str, text: str) -> ApiError:
+        return ApiError(verb, target, text, server=self._access.server)
+
+    def _text(self, error: Exception, limit_s: float) -> str:
+        """What is wrong with a connection."""
+        match error:
+            case TimeoutError():
+                return f"no answer within {limit_s:g} s"
+            case EOFError():
+                return "the connection ended before the end of the answer"
+            case OSError():
+                proxy = self._access.proxy
+                return connection_text(error) + (
+                    f" through the proxy {proxy_address(proxy)}" if proxy else ""
+                )
+            case _:
+                return f"the answer is not HTTP: {error}"
 
 
 async def _whole(parts: AsyncGenerator[bytes]) -> bytes:
     """The body of an answer.
 
-    Errors: OSError for one that is larger than any that is expected.
+    Errors: OSError for one that is larger than any list.
     """
     body = bytearray()
     async for part in parts:
@@ -192,14 +271,6 @@ async def _whole(parts: AsyncGenerator[bytes]) -> bytes:
     return bytes(body)
 
 
-def _connection_text(error: Exception, limit_s: float) -> str:
-    """What is wrong with a connection."""
-    match error:
-        case TimeoutError():
-            return f"no answer within {limit_s:g} s"
-        case EOFError():
-            return "the connection ended before the end of the answer"
-        case OSError():
-            return connection_text(error)
-        case _:
-            return f"the answer is not HTTP: {error}"
+def _ends_within(limit: asyncio.Timeout, delay_s: float) -> bool:
+    end_s = limit.when()
+    return end_s is not None and asyncio.get_running_loop().time() + delay_s >= end_s

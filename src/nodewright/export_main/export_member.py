@@ -4,12 +4,11 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 
-from nodewright.cluster.access import AccessOptions, ClusterAccess
+from nodewright.cluster.access import AccessOptions
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.export_places import EXPORT_URL
 from nodewright.cluster.kubeconfig import load_access
@@ -17,7 +16,7 @@ from nodewright.cluster.object_names import name_selector
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.reflector import Reflector
-from nodewright.errors import Fault, HostError, InputError
+from nodewright.errors import HostError, InputError
 from nodewright.export_main.export_options import ExportOptions
 from nodewright.host.ports import Clock
 from nodewright.node_export.export_feed import ExportFeed
@@ -182,26 +181,7 @@ async def export_member(
     Errors: InputError with the faults of the kubeconfig.
     """
     access = load_access(AccessOptions(kubeconfig=options.kubeconfig), os.environ)
-    async with _open_api(access) as api:
+    async with PlainAccess(access) as api:
         pods = ClusterPods(api, node_name, clock)
         publisher = Publisher(api, options, pods, feed, clock) if options.publish else None
         yield ExportMember(pods, publisher)
-
-
-@asynccontextmanager
-async def _open_api(access: ClusterAccess) -> AsyncIterator[ClusterAPI]:
-    """The API server; through a proxy with the large client.
-
-    Errors: InputError without that client.
-    """
-    if not access.proxy:
-        yield PlainAccess(access)
-        return
-    if find_spec("aiohttp") is None:
-        rule = "a proxy needs the module 'aiohttp': pip install 'nodewright[agent,cluster]'"
-        raise InputError([Fault(source="--kubeconfig", rule=rule)])
-    from nodewright.cluster.api_client import ApiClient  # noqa: PLC0415 - 10 MiB
-    from nodewright.cluster_node.api_access import ApiAccess  # noqa: PLC0415 - 10 MiB
-
-    async with ApiClient(access) as client:
-        yield ApiAccess(client)

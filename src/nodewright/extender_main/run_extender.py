@@ -19,11 +19,10 @@ from nodewright.api.review_routes import ReviewRoutes
 from nodewright.api.routes import AuthorizedRoute
 from nodewright.api.tls import ReloadingTLS, serving_tls
 from nodewright.cluster.access import AccessOptions
-from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.export_places import ExportPlaces
 from nodewright.cluster.kubeconfig import load_access
-from nodewright.cluster_node.api_access import ApiAccess
 from nodewright.cluster_node.cluster_api import ClusterAPI
+from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.errors import Fault, InputError
 from nodewright.extender_main.cluster_feed import ClusterFeed
 from nodewright.extender_main.export_followers import ExportFollowers
@@ -129,13 +128,13 @@ def token_warning(options: ExtenderOptions) -> str:
     return "warning: without --export-ca-file any node can read the token of --export-token-file"
 
 
-async def open_api(stack: AsyncExitStack, options: ExtenderOptions) -> ApiAccess:
+async def open_api(stack: AsyncExitStack, options: ExtenderOptions) -> PlainAccess:
     """The API server, until the stack is closed.
 
     Errors: InputError.
     """
     access = load_access(AccessOptions(kubeconfig=options.kubeconfig, context=options.context), os.environ)
-    return ApiAccess(await stack.enter_async_context(ApiClient(access)))
+    return await stack.enter_async_context(PlainAccess(access))
 
 
 def leader_lease(options: ExtenderOptions, api: ClusterAPI, clock: Clock) -> LeaderLease | None:

@@ -23,7 +23,7 @@ from nodewright.cluster.kubeconfig import load_access
 from nodewright.cluster.node_sources import NodeReading
 from nodewright.cluster.object_list import collected_pages
 from nodewright.cluster.object_watch import OverlongLineError, lines_of
-from nodewright.cluster_node.api_access import ApiAccess
+from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.pod_informer import PodInformer
 from nodewright.cluster_node.reflector import Reflector, object_version
 from nodewright.cluster_node.service_account_tokens import _issued
@@ -64,8 +64,8 @@ def test_a_list_whose_pages_go_round_in_circles_is_an_error(server: FakeApiServe
     assert "the list has no end" in str(error(access_to(server)))
 
     async def followed(client: ApiClient) -> None:
-        reflector = Reflector(ApiAccess(client), NODES, "", None)  # type: ignore[arg-type] # no clock is read
-        await reflector._list()
+        async with PlainAccess(client.access) as api:
+            await Reflector(api, NODES, "", None)._list()  # type: ignore[arg-type] # no clock is read
 
     with pytest.raises(ApiError, match="the list has no end"):
         call(access_to(server), followed)
@@ -98,9 +98,13 @@ def test_an_event_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_answer_that_is_no_object_is_an_error_of_the_agents_client(
     server: FakeApiServer, content: bytes
 ) -> None:
+    async def read(client: ApiClient) -> None:
+        async with PlainAccess(client.access) as api:
+            await api.read(NODES, {})
+
     server.canned[NODES].append(CannedAnswer(200, content))
     with pytest.raises(ApiError, match="the answer is not JSON"):
-        call(access_to(server), lambda client: ApiAccess(client).read(NODES, {}))
+        call(access_to(server), read)
 
 
 @pytest.mark.parametrize("text", ["\u00b2", "9" * 5000, "", None, 7])

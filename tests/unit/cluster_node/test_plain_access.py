@@ -26,7 +26,8 @@ def server() -> Iterator[FakeApiServer]:
 
 def call(server: FakeApiServer, procedure: Callable[[PlainAccess], Awaitable[Any]], **access: Any) -> Any:
     async def run() -> Any:
-        return await procedure(PlainAccess(ClusterAccess(server=server.url, **access)))
+        async with PlainAccess(ClusterAccess(server=server.url, **access)) as api:
+            return await procedure(api)
 
     return asyncio.run(run())
 
@@ -97,7 +98,7 @@ def test_certificates_are_verified(tmp_path: Path) -> None:
         (CannedAnswer(raw=b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n{}"), "the answer is not HTTP"),
         (CannedAnswer(raw=b""), "the connection ended"),
         (CannedAnswer(hangs=True), "no answer within 0.5 s"),
-        (CannedAnswer(503, b"busy", (("Retry-After", "7"),)), "503 Service Unavailable: busy"),
+        (CannedAnswer(503, b"busy", (("Retry-After", "70"),)), "503 Service Unavailable: busy"),
     ],
 )
 def test_bad_answers_are_errors_of_one_line(server: FakeApiServer, answer: CannedAnswer, text: str) -> None:
@@ -105,7 +106,7 @@ def test_bad_answers_are_errors_of_one_line(server: FakeApiServer, answer: Canne
     with pytest.raises(ApiError, match=text) as error:
         call(server, lambda api: api.read(NODES, {}), request_timeout=0.5 if answer.hangs else 30)
     assert "\n" not in str(error.value)
-    assert (error.value.retry_after_s == 7.0) == (answer.status == 503)
+    assert (error.value.retry_after_s == 70.0) == (answer.status == 503)
 
 
 def test_a_server_that_does_not_listen_is_an_error() -> None:

@@ -18,8 +18,6 @@ from nodewright.agent.effects import RecordEvent
 from nodewright.cluster.access import ClusterAccess, PEMSource, TLSSettings, UserCredentials
 from nodewright.cluster.api_client import ApiClient
 from nodewright.cluster.writes import WriteKind, delete_options
-from nodewright.cluster_node.api_access import ApiAccess
-from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.plain_access import PlainAccess
 from nodewright.cluster_node.reflector import BackOffDelay, Reflector
 
@@ -50,17 +48,14 @@ class ReflectorServer(NamedTuple):
 
     access: ClusterAccess
     fake: FakeApiServer | None
-    is_plain: bool = False
-    """Whether the client of the standard library is used."""
 
 
 class Followed:
     """A reflector that runs, and what the test changes with the client."""
 
-    def __init__(self, client: ApiClient, path: str, *, is_plain: bool = False) -> None:
+    def __init__(self, client: ApiClient, api: PlainAccess, path: str) -> None:
         self.client, self.path = client, path
         self.clock = ImmediateClock()
-        api: ClusterAPI = PlainAccess(client.access) if is_plain else ApiAccess(client)
         self.reflector = Reflector(api, path, "metadata.name!=kube-root-ca.crt", self.clock)
         self.events: list[RecordEvent] = []
         self.reflector.record_event = self.events.append
@@ -96,7 +91,7 @@ class Followed:
         ),
     ],
 )
-def running_server(
+def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReflectorServer]:
     folder = tmp_path_factory.mktemp("server")
@@ -108,11 +103,6 @@ def running_server(
         with real_api_server(folder) as real:
             certificate = folder / "certificates" / "apiserver.crt"
             yield ReflectorServer(access(f"https://127.0.0.1:{real.port}", certificate), None)
-
-
-@pytest.fixture(params=["HTTP client", "standard library"])
-def server(request: pytest.FixtureRequest, running_server: ReflectorServer) -> ReflectorServer:
-    return running_server._replace(is_plain=request.param == "standard library")
 
 
 def access(url: str, authority: Path) -> ClusterAccess:
@@ -127,12 +117,12 @@ def follow(server: ReflectorServer, procedure: Callable[[Followed], Awaitable[T]
     """The result of the procedure while a reflector follows the ConfigMaps of a new namespace."""
 
     async def run() -> T:
-        async with ApiClient(server.access) as client:
+        async with ApiClient(server.access) as client, PlainAccess(server.access) as api:
             namespace = f"reflector-{next(NUMBERS)}"
             document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             await client.write(WriteKind.CREATE, "/api/v1/namespaces", document)
             path = f"/api/v1/namespaces/{namespace}/configmaps"
-            followed = Followed(client, path, is_plain=server.is_plain)
+            followed = Followed(client, api, path)
             await followed.create("before")
             task = asyncio.ensure_future(followed.reflector.run())
             try:
@@ -173,10 +163,10 @@ def test_an_object_that_a_write_returned_is_not_replaced_by_an_older_one(server:
     assert follow(server, put) == [{"x": "2"}]
 
 
-@pytest.fixture(params=[False, True])
-def fake(request: pytest.FixtureRequest) -> Iterator[ReflectorServer]:
+@pytest.fixture
+def fake() -> Iterator[ReflectorServer]:
     with fake_api_server() as fake:
-        yield ReflectorServer(ClusterAccess(server=fake.url), fake, is_plain=request.param)
+        yield ReflectorServer(ClusterAccess(server=fake.url), fake)
 
 
 def watch_requests(fake: FakeApiServer) -> list[dict[str, str]]:
