@@ -1,6 +1,7 @@
 """The agent's state as API objects: pods with their statuses, events, the node."""
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -296,16 +297,25 @@ def _with_required_fields(part: msgspec.Struct, runtime: str = "") -> Any:
     Follows: v1.36, kubelet/container/runtime.go, ContainerID.String.
     """
     document = {}
-    for field in msgspec.structs.fields(type(part)):
-        value = getattr(part, field.name)
+    for name, key, is_required in _field_names(type(part)):
+        value = getattr(part, name)
         if isinstance(value, msgspec.Struct):
             value = _with_required_fields(value, runtime)
             is_set = bool(value)
         else:
             is_set = bool(value) or value is False
             value = plain_value(value)
-            if field.name == "container_id" and value and runtime:
+            if name == "container_id" and value and runtime:
                 value = f"{runtime}://{value}"
-        if is_set or field.name in _ALWAYS.get(type(part), ()):
-            document[field.encode_name] = value
+        if is_set or is_required:
+            document[key] = value
     return document
+
+
+@cache
+def _field_names(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
+    """The name of each field here and in JSON, and whether the API server includes it even if it is zero."""
+    required = _ALWAYS.get(kind, ())
+    return tuple(
+        (field.name, field.encode_name, field.name in required) for field in msgspec.structs.fields(kind)
+    )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodSource
 from nodewright.agent.effects import RecordEvent
@@ -22,6 +22,16 @@ _MAX_WRITES = 4
 """Requests at the same time; those for one pod follow each other."""
 _GONE = (404, 409)
 """No such pod, or one of another uid: the watch brings the news."""
+
+
+class _PlannedWrite(NamedTuple):
+    record: PodRecord
+    document: dict[str, Any]
+    """The object as it was observed."""
+    status: dict[str, Any]
+    """The status that it should have."""
+    patch: dict[str, Any] | None
+    """What makes it so; None: it has this status."""
 
 
 class PodStatusWriter:
@@ -95,28 +105,17 @@ class PodStatusWriter:
             if len(self._busy) >= _MAX_WRITES:
                 return
             del self._dirty[uid]
-            if not self._needs_write(uid):
+            planned = self._planned(uid)
+            if planned is None:
                 self._changed_s.pop(uid, None)
                 continue
             self._busy.add(uid)
-            task = asyncio.create_task(self._write(uid))
+            task = asyncio.create_task(self._write(uid, planned))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _needs_write(self, uid: str) -> bool:
-        planned = self._planned(uid)
-        if planned is None:
-            return False
-        record, document, status = planned
-        settled = self._settled.get(uid)
-        if settled == (status, document.get("status") or {}):
-            return can_be_deleted(document, record)
-        return pod_status_patch(uid, document.get("status") or {}, status) is not None or can_be_deleted(
-            document, record
-        )
-
-    def _planned(self, uid: str) -> tuple[PodRecord, dict[str, Any], dict[str, Any]] | None:
-        """A pod's record, its object, and the status that the object should have; None: there is nothing to write."""
+    def _planned(self, uid: str) -> "_PlannedWrite | None":
+        """What is to be written for a pod; None: nothing."""
         state = self._state()
         record = state.pods.get(uid)
         if record is None:
@@ -126,13 +125,18 @@ class PodStatusWriter:
         document = self._reflector.objects.get(self.target_of(record))
         if document is None:
             return None
-        reported = pod_status_document(record, state.node, self.runtime_name)
-        return record, document, merged_status(document.get("status") or {}, reported, record)
+        before = document.get("status") or {}
+        status = merged_status(before, pod_status_document(record, state.node, self.runtime_name), record)
+        is_settled = self._settled.get(uid) == (status, before)
+        patch = None if is_settled else pod_status_patch(document["metadata"]["uid"], before, status)
+        if patch is None and not can_be_deleted(document, record):
+            return None
+        return _PlannedWrite(record, document, status, patch)
 
-    async def _write(self, uid: str) -> None:
+    async def _write(self, uid: str, planned: "_PlannedWrite") -> None:
         changed_s = self._changed_s.pop(uid, None)
         try:
-            is_written = await self._write_status(uid)
+            is_written = await self._write_status(uid, planned)
         except ApiError as error:
             if error.status not in _GONE:
                 if changed_s is not None:
@@ -149,32 +153,24 @@ class PodStatusWriter:
             self._busy.discard(uid)
             self._wake.set()
 
-    async def _write_status(self, uid: str) -> bool:
+    async def _write_status(self, uid: str, planned: "_PlannedWrite") -> bool:
         """Patches the status, then deletes the object if the pod is to be deleted and nothing is left of it.
 
         Whether there was a status to patch.
 
         Errors: ApiError.
         """
-        planned = self._planned(uid)
-        if planned is None:
-            return False
-        record, document, status = planned
-        metadata = document["metadata"]
+        document, metadata = planned.document, planned.document["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-        before = document.get("status") or {}
-        patch = pod_status_patch(metadata["uid"], before, status)
-        is_new = patch is not None and self._settled.get(uid) != (status, before)
-        if is_new:
-            assert patch is not None
+        if planned.patch is not None:
             self.requests += 1
-            document = await self._api.patch(f"{path}/status", patch)
-            self._settled[uid] = (status, document.get("status") or {})
+            document = await self._api.patch(f"{path}/status", planned.patch)
+            self._settled[uid] = (planned.status, document.get("status") or {})
             self._reflector.put(document)
-        if can_be_deleted(document, record):
+        if can_be_deleted(document, planned.record):
             self.requests += 1
             await self._api.delete(path, {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}})
-        return is_new
+        return planned.patch is not None
 
     def _report(self, uid: str, error: ApiError) -> None:
         if uid not in self._delays:

@@ -1,12 +1,12 @@
 """Watches a directory with inotify: waits for changes, and knows which files are still being written."""
 
 import asyncio
-import ctypes
 import os
 import struct
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
+
+from nodewright.host.openat2 import c_library
 
 _NONBLOCK, _CLOEXEC = 0o4000, 0o2000000
 _MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO = 0x2, 0x8, 0x40, 0x80
@@ -84,7 +84,7 @@ class DirectoryWatch:
 
     def _watch(self, directory: Path) -> bool:
         """Watches one more directory; whether it is watched now."""
-        watch = _libc().inotify_add_watch(self._descriptor, os.fsencode(directory), _ALL)
+        watch = c_library().inotify_add_watch(self._descriptor, os.fsencode(directory), _ALL)
         if watch >= 0 and watch not in self._watches:
             self._watches.append(watch)
             # For changes before the watch was added.
@@ -131,10 +131,5 @@ class DirectoryWatch:
 
 def _inotify_descriptor() -> int:
     """A new inotify descriptor; -1 where there is none."""
-    inotify_init1 = getattr(_libc(), "inotify_init1", None)
+    inotify_init1 = getattr(c_library(), "inotify_init1", None)
     return int(inotify_init1(_NONBLOCK | _CLOEXEC)) if inotify_init1 is not None else -1
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

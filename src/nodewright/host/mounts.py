@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from nodewright.errors import HostError
+from nodewright.host.openat2 import c_library
 
 _NOSUID_NODEV, _BIND, _DETACH, _NOFOLLOW = 0x2 | 0x4, 0x1000, 0x2, 0x8
 _ESCAPED = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
@@ -32,8 +33,7 @@ class KernelMounter:
     def unmount_below(self, directory: Path) -> None:
         """Unmounts everything at the directory and below it."""
         for mount_point in reversed(mount_points_below(directory)):
-            libc = ctypes.CDLL(None, use_errno=True)
-            if libc.umount2(os.fsencode(mount_point), _DETACH | _NOFOLLOW) < 0:
+            if c_library().umount2(os.fsencode(mount_point), _DETACH | _NOFOLLOW) < 0:
                 error = os.strerror(ctypes.get_errno())
                 raise HostError("unmount", mount_point, error)
 
@@ -56,8 +56,7 @@ def _unescaped(path: str) -> str:
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
     arguments = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
     data = None if options is None else options.encode()
-    if libc.mount(*arguments, ctypes.c_ulong(flags), data) < 0:
+    if c_library().mount(*arguments, ctypes.c_ulong(flags), data) < 0:
         raise HostError("mount", target, os.strerror(ctypes.get_errno()))

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from nodewright.errors import HostError
@@ -115,14 +116,21 @@ def write_beneath(
         os.fchmod(descriptor, mode)
 
 
+@cache
+def c_library() -> ctypes.CDLL:
+    """The C library; its errors are read with `ctypes.get_errno`."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _open(root: int, path: str, flags: int, mode: int) -> int:
     if "\0" in path:
         # C would end the path there.
         raise OSError(errno.EINVAL, "the path contains a NUL character", path)
-    libc = ctypes.CDLL(None, use_errno=True)
     how = _How(flags, mode, _BENEATH | _NO_MAGIC_LINKS)
     while True:
-        descriptor = libc.syscall(_OPENAT2, root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        descriptor = c_library().syscall(
+            _OPENAT2, root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
+        )
         if descriptor >= 0:
             return int(descriptor)
         error = ctypes.get_errno()
