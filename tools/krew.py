@@ -8,21 +8,16 @@ import hashlib
 import io
 import sys
 import tarfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from nodewright.version import __version__
 from tools.source import ROOT
 
 LAUNCHER = ROOT / "packaging" / "krew" / "kubectl-nodewright"
 OUT = ROOT / "build" / "krew"
-
-
-def project_version() -> str:
-    """The version of the project."""
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"])
 
 
 def archive(version: str) -> bytes:
@@ -72,7 +67,7 @@ def manifest(version: str, url: str, content: bytes) -> dict[str, Any]:
 def main() -> None:
     """Writes archive and manifest."""
     (url,) = sys.argv[1:]
-    version = project_version()
+    version = __version__
     content = archive(version)
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / Path(url).name).write_bytes(content)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from nodewright.node.step import Decision
     from nodewright.values.idset import CPUSet, NUMASet
     from nodewright.values.quantity import Quantity
-
-    __version__: str
+    from nodewright.version import __version__
 
 __all__ = [
     "AdmitResult",
@@ -47,14 +46,13 @@ _MODULES = {
     "Node": "nodewright.library:InteractiveNode",
     "Pod": "nodewright.kubernetes.objects",
     "Quantity": "nodewright.values.quantity",
+    "__version__": "nodewright.version",
     "load_pods": "nodewright.library",
 }
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use, so that a command that needs little starts quickly.
-    if name == "__version__":
-        return importlib.import_module("importlib.metadata").version("nodewright")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, class_name = _MODULES[name].partition(":")

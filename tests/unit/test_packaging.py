@@ -20,7 +20,8 @@ from tests.support.sarif_schema import SARIF_SCHEMA
 
 from nodewright.cli.app import COMMANDS, app, run
 from nodewright.output.exit_codes import ERROR, NO, YES
-from tools.krew import LAUNCHER, archive, manifest, project_version
+from nodewright.version import __version__
+from tools.krew import LAUNCHER, archive, manifest
 from tools.source import ROOT
 
 ACTION = ROOT / "packaging" / "github-action"
@@ -193,7 +194,7 @@ def test_the_manifest_is_what_krew_accepts() -> None:
 
 
 def test_the_archive_of_a_version_is_always_the_same() -> None:
-    assert archive(project_version()) == archive(project_version())
+    assert archive(__version__) == archive(__version__)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import platform
 import socket
 from collections.abc import Iterator
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from nodewright.profiles.machine.captured_machine import capture_this_machine
 from nodewright.profiles.machine.host_facts import cgroup_version
 from nodewright.profiles.machine.host_files import this_machine
 from nodewright.profiles.node_lookup import find_profile
+from nodewright.version import __version__
 
 
 class AgentNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ def node_system_info(
     """
     machine = os.uname()
     return NodeSystemInfo(
-        kubelet_version=f"v{release}.0+nodewright-{version('nodewright')}",
+        kubelet_version=f"v{release}.0+nodewright-{__version__}",
         started_ns=started_ns,
         container_runtime_version=f"{runtime.name}://{runtime.version}" if runtime else "dry-run://0",
         kernel_version=machine.release,

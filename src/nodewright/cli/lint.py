@@ -43,6 +43,7 @@ from nodewright.lint.rules import RULES_BY_ID, RuleSelection
 from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text, print_workflow_commands
+from nodewright.version import __version__
 
 
 def _print_rules(context: click.Context, _option: click.Parameter, name: str | None) -> None:
@@ -169,9 +170,7 @@ def _fixed_or_reported(
 def _text(query: LintQuery, result: LintResult, failing: tuple[LintFinding, ...]) -> str:
     object_count, output = len(result.subjects), query.output
     if output == "sarif":
-        from importlib.metadata import version  # noqa: PLC0415 - start-up time
-
-        return as_json(lint_report_sarif(result.findings, result.rules, version("nodewright")))
+        return as_json(lint_report_sarif(result.findings, result.rules, __version__))
     if output == "junit":
         return lint_report_junit(
             failing, [(name, position_of(location)) for name, location in result.subjects]

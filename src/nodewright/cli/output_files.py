@@ -19,6 +19,7 @@ from nodewright.formats.documents import STDIN, SUFFIXES
 from nodewright.formats.regular_files import is_directory
 from nodewright.host.file_store import output_file, write_output
 from nodewright.output.html_page import PageOrigin
+from nodewright.version import __version__
 
 
 def write_page(path: Path, text: str) -> None:
@@ -34,8 +35,6 @@ def page_origin() -> PageOrigin:
 
     Errors: InputError for a SOURCE_DATE_EPOCH that is not a number of seconds.
     """
-    from importlib.metadata import version  # noqa: PLC0415 - start-up time
-
     words = click.get_current_context().find_root().obj or ()
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     try:
@@ -45,7 +44,7 @@ def page_origin() -> PageOrigin:
         raise InputError([Fault(source="SOURCE_DATE_EPOCH", value=epoch, rule=rule)]) from None
     return PageOrigin(
         command=shlex.join(["nodewright", *words]),
-        version=f"nodewright {version('nodewright')}",
+        version=f"nodewright {__version__}",
         date=f"{date:%Y-%m-%d %H:%M} UTC",
     )
 

@@ -33,6 +33,7 @@ from nodewright.quota.quota_text import (
 )
 from nodewright.releases.feature_gates import default_gates
 from nodewright.releases.release_table import NEWEST
+from nodewright.version import __version__
 
 
 @click.command("quota")
@@ -145,9 +146,7 @@ def _text(report: QuotaReport, changed: QuotaReport | None, output: str | None) 
     if output == "junit":
         return quota_junit(last)
     if output == "sarif":
-        from importlib.metadata import version  # noqa: PLC0415 - start-up time
-
-        return as_json(quota_sarif(last, version("nodewright")))
+        return as_json(quota_sarif(last, __version__))
     if output == "name":
         return refused_object_names(last)
     if output in ("json", "yaml"):

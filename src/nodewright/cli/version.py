@@ -1,7 +1,6 @@
 """`nodewright version`: the version, and the Kubernetes releases whose rules it knows."""
 
 import platform
-from importlib.metadata import version
 from typing import Literal
 
 import click
@@ -11,6 +10,7 @@ from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import ReportDocument, as_json, as_yaml
 from nodewright.output.terminal import print_text
 from nodewright.releases.release_table import NEWEST, RELEASE_TABLES
+from nodewright.version import __version__
 
 
 class VersionReport(ReportDocument, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ def command(output: str | None) -> int:
     A node of another release is decided by the rules of the nearest one, with a warning.
     """
     report = VersionReport(
-        version=version("nodewright"),
+        version=__version__,
         kubernetes_releases=tuple(RELEASE_TABLES),
         default_release=NEWEST.name,
         python=platform.python_version(),

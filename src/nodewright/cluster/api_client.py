@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -26,6 +25,7 @@ from nodewright.cluster.tls import CurrentTLS
 from nodewright.cluster.transport_errors import transport_error
 from nodewright.cluster.writes import WriteKind
 from nodewright.errors import JSON_ERRORS
+from nodewright.version import __version__
 
 PAGE_SIZE = 500
 _MAX_RETRIES = 10
@@ -67,7 +67,7 @@ class ApiClient:
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=self._max_connections, socket_factory=_keepalive_socket)
-        headers = {"User-Agent": f"nodewright/{version('nodewright')} ({platform.system().lower()})"}
+        headers = {"User-Agent": f"nodewright/{__version__} ({platform.system().lower()})"}
         headers["Accept"] = "application/json, */*"
         if not self.access.may_compress:
             headers["Accept-Encoding"] = "identity"

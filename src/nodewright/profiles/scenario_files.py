@@ -32,6 +32,7 @@ from nodewright.profiles.usage_files import node_usage_faults
 from nodewright.reasons.state_files import StateFile
 from nodewright.releases.release import RELEASES_WITH_RULES
 from nodewright.values.duration import Duration, DurationError
+from nodewright.version import __version__
 
 _OBSERVATION_KINDS = ("summary", "usage", "failed", "conditions")
 
@@ -175,9 +176,7 @@ def _check_release(journal: JournalHeader | None, source: str) -> None:
 
 def journal_header() -> JournalHeader:
     """The header of new journals."""
-    from importlib.metadata import version  # noqa: PLC0415 - slow to load, and few journals are written
-
-    return JournalHeader(nodewright=version("nodewright"), rules_of=RELEASES_WITH_RULES[-1])
+    return JournalHeader(nodewright=__version__, rules_of=RELEASES_WITH_RULES[-1])
 
 
 def _duplicate_uid_faults(events: tuple[ScenarioEvent, ...]) -> Iterator[Fault]:

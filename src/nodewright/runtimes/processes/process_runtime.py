@@ -5,7 +5,6 @@ import itertools
 import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -39,6 +38,7 @@ from nodewright.runtimes.processes.records import (
     RecordDirectory,
     SandboxRecord,
 )
+from nodewright.version import __version__
 
 LOWERING_OOM_SCORE_ADJ = "lowering oom_score_adj"
 
@@ -65,7 +65,7 @@ class ProcessRuntime:
         """The facts of plain processes on this machine."""
         return RuntimeFacts(
             name="processes",
-            version=version("nodewright"),
+            version=__version__,
             has_images=False,
             has_events=True,
             cgroup_driver="cgroupfs",
