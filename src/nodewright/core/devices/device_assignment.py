@@ -201,6 +201,20 @@ class DeviceAllocation(msgspec.Struct, frozen=True):
     verdict: Verdict[DevicesByResource]
 
 
+def concerns(state: DeviceState, pod: Pod) -> bool:
+    """Whether there are hints for the pod, or its allocation changes the state."""
+    if state.reusable is not None or pod.uid in state.pod_devices:
+        return True
+    device_lists, in_use = state.device_lists, state.in_use
+    if not device_lists and not in_use:
+        return False
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for resource in container.resources.limits:
+            if resource in device_lists or resource in in_use:
+                return True
+    return False
+
+
 def allocate(
     manager: DeviceManager, state: DeviceState, pod: Pod, container: Container, affinity: NUMASet | None
 ) -> DeviceAllocation:

@@ -24,7 +24,7 @@ from nodewright.core.memory.memory_policy import StaticMemoryPolicy as StaticMem
 from nodewright.core.memory.memory_state import MemoryState
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.reasons.verdict import Granted, Verdict
-from nodewright.values.topology_hints import Hint, ProviderHints
+from nodewright.values.topology_hints import Hint, Offer, ProviderHints
 
 ActiveContainers: TypeAlias = Mapping[str, Collection[str]]
 """The containers, init containers included, of every active pod by its uid."""
@@ -68,8 +68,12 @@ class HintProvider(Protocol):
     def name(self) -> str:
         """The managed resource: `devices`, `cpu` or `memory`."""
 
-    def demand(self, pod: Pod) -> Any:
-        """The pod's demand, in the manager's own form; None: it has no hints for the pod and allocates nothing."""
+    @property
+    def no_demand(self) -> Offer:
+        """The offer for a container or pod without a demand."""
+
+    def demand(self, held: Holdings, pod: Pod) -> Any:
+        """The pod's demand, in the manager's own form; None: there are no hints and nothing is allocated or changed."""
 
     def hints(
         self, held: Holdings, demand: Any, container: Container | None
@@ -93,9 +97,11 @@ class CPUProvider(msgspec.Struct, frozen=True):
 
     policy: CPUPolicy
     name: str = "cpu"
+    no_demand: Offer = Offer("cpu", None)
 
-    def demand(self, pod: Pod) -> PodCPURequests | None:
+    def demand(self, held: Holdings, pod: Pod) -> PodCPURequests | None:
         """The pod's demand for the static policy; None under policy none, and for a pod that is not Guaranteed."""
+        del held
         if not isinstance(self.policy, StaticCPUPolicy):
             return None
         requests = self.policy.cpu_requests(pod)
@@ -134,9 +140,11 @@ class MemoryProvider(msgspec.Struct, frozen=True):
 
     policy: MemoryPolicy
     name: str = "memory"
+    no_demand: Offer = Offer("memory", None)
 
-    def demand(self, pod: Pod) -> PodMemoryDemand | None:
+    def demand(self, held: Holdings, pod: Pod) -> PodMemoryDemand | None:
         """The pod's demand for the static policy; None under policy none, and for a pod that is not Guaranteed."""
+        del held
         if not isinstance(self.policy, StaticMemory):
             return None
         demand = PodMemoryDemand.of(pod, self.policy.gates)
@@ -184,10 +192,11 @@ class DeviceProvider(msgspec.Struct, frozen=True):
 
     manager: DeviceManager
     name: str = "devices"
+    no_demand: Offer = Offer("devices", {})
 
-    def demand(self, pod: Pod) -> Pod:
-        """The pod itself."""
-        return pod
+    def demand(self, held: Holdings, pod: Pod) -> Pod | None:
+        """The pod itself; None if it neither requests nor holds devices and no pod's devices are reusable."""
+        return pod if devices.concerns(held.devices, pod) else None
 
     def hints(
         self, held: Holdings, demand: Pod, container: Container | None

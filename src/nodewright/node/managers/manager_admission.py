@@ -120,7 +120,7 @@ class _Alignment:
         self.pod, self.uid = pod, pod.metadata.uid
         self.held = held
         self.because: list[Reason] = []
-        self.demands = [(provider, provider.demand(pod)) for provider in managers.providers]
+        self.demands = [(provider, provider.demand(held, pod)) for provider in managers.providers]
         self.containers = (*pod.spec.init_containers, *pod.spec.containers)
         self.pod_level = managers.pod_level and pod_level_resources_set(pod)
 
@@ -161,7 +161,7 @@ class _Alignment:
         offers = []
         for provider, demand in self.demands:
             if demand is None:
-                offers.append(Offer(provider.name, None))
+                offers.append(provider.no_demand)
                 continue
             hints = provider.hints(self.held, demand, container)
             if isinstance(hints, Refused):

@@ -115,16 +115,24 @@ class _RecordingProvider(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return self.manager.name
 
-    def demand(self, pod: Pod) -> _RecordedDemand:
+    @property
+    def no_demand(self) -> Offer:
+        return self.manager.no_demand
+
+    def demand(self, held: Holdings, pod: Pod) -> _RecordedDemand:
         # A manager without a demand is called as well, so that each round has the answers of all.
-        return _RecordedDemand(self.manager.demand(pod))
+        return _RecordedDemand(self.manager.demand(held, pod))
 
     def hints(
         self, held: Holdings, demand: _RecordedDemand, container: Container | None
     ) -> Verdict[ProviderHints | None]:
         if self.index == 0:
             self.log.hint_calls.append(_HintCalls(_name(container), held))
-        answer = Granted(None) if demand.value is None else self.manager.hints(held, demand.value, container)
+        answer = (
+            Granted(self.no_demand.hints)
+            if demand.value is None
+            else self.manager.hints(held, demand.value, container)
+        )
         self.log.hint_calls[-1].answers.append((self.name, answer))
         return answer
 

@@ -318,7 +318,7 @@ def _requested_amounts(state: NodeState, pod: Pod, hint_round: HintRound) -> Map
         if hint_round.before.devices.is_device_plugin_resource(name)
     }
     for provider in state.config.managers.providers:
-        demand = provider.demand(pod)
+        demand = provider.demand(hint_round.before, pod)
         if isinstance(provider, CPUProvider) and demand is not None:
             requested[CPU] = demand.container_cpus(container) if container else demand.pod_cpus()
         if isinstance(provider, MemoryProvider) and demand is not None:

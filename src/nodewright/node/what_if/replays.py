@@ -10,11 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.devices.device_assignment import in_use_counts
-from nodewright.core.devices.device_state import DeviceState
 from nodewright.core.requests.effective_resources import pod_level_resources_set
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.events import PodRecovered
-from nodewright.node.managers.hint_providers import NO_HINT, DeviceProvider, Holdings
+from nodewright.node.managers.hint_providers import NO_HINT, Holdings
 from nodewright.node.managers.manager_admission import align_pod
 from nodewright.node.node_config import NodeConfig
 from nodewright.node.node_state import NodeState, container_names
@@ -109,13 +108,8 @@ class _Undemanding:
         managers = self._managers
         if managers.custom_policy is not None or pod_level_resources_set(pod):
             return None
-        for provider in managers.providers:
-            if (
-                _concerns(held.devices, pod)
-                if isinstance(provider, DeviceProvider)
-                else provider.demand(pod) is not None
-            ):
-                return None
+        if any(provider.demand(held, pod) is not None for provider in managers.providers):
+            return None
         names = container_names(pod)
         if self._hint is None:
             alignment = align_pod(managers, held, pod, None)
@@ -127,16 +121,3 @@ class _Undemanding:
             return held
         hints = {**held.hints, pod.uid: dict.fromkeys(names, self._hint)}
         return replace(held, hints=hints)
-
-
-def _concerns(devices: DeviceState, pod: Pod) -> bool:
-    """Whether the device manager gives hints for the pod, or changes its state."""
-    return (
-        devices.reusable is not None
-        or pod.uid in devices.pod_devices
-        or any(
-            devices.is_device_plugin_resource(resource)
-            for container in (*pod.spec.init_containers, *pod.spec.containers)
-            for resource in container.resources.limits
-        )
-    )
