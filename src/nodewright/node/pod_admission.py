@@ -1,7 +1,6 @@
 """The kubelet's admission handlers in order, and the preemption of victims for a critical pod."""
 
 import msgspec
-from msgspec.structs import replace
 
 from nodewright.core.devices.device_assignment import in_use_counts
 from nodewright.core.eviction.pressure_admission import pressure_refusal
@@ -17,6 +16,7 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.node.actions import Action, CountPreemption, KillPod, RecordPodEvent, StatusChange
 from nodewright.node.managers.hint_providers import Holdings
 from nodewright.node.managers.manager_admission import AlignmentResult, align_pod
+from nodewright.node.node_config import NodeConfig
 from nodewright.node.node_state import NodeState, without_ungated_resources
 from nodewright.reasons.reason import NotJudged, Reason
 from nodewright.reasons.verdict import Granted, Refused
@@ -53,18 +53,22 @@ def admission_result(state: NodeState, pod: Pod) -> AdmissionResult:
         return AdmissionResult(
             alignment.rejected_for, held=alignment.held, because=alignment.because, by_managers=True
         )
-    result = _predicates_and_preemption(state, counted, alignment.held)
-    result = replace(result, held=alignment.held, because=alignment.because)
-    if result.rejected_for:
-        return result
+    rejected_for, victims = _predicates_and_preemption(state, counted, alignment.held)
+    if not rejected_for:
+        # Victims are already killed at this point, even if a later handler rejects the pod.
+        rejected_for = _late_refusal(config, pod)
+    return AdmissionResult(rejected_for, victims, alignment.held, alignment.because)
+
+
+def _late_refusal(config: NodeConfig, pod: Pod) -> tuple[Reason, ...]:
+    """The refusal of the handlers after the predicates; empty: none."""
     counts_pod_level = config.gates["PodLevelResources"] or not config.gates.rules.pod_features_checked
-    late_refusal = (
+    refusal = (
         app_armor_refusal(pod, has_app_armor=config.facts.has_app_armor)
         or disabled_pod_level_resources(pod, gate=counts_pod_level)
         or missing_features(pod, config.declared_features)
     )
-    # Victims are already killed at this point, even if a later handler rejects the pod.
-    return replace(result, rejected_for=(late_refusal,)) if late_refusal else result
+    return () if refusal is None else (refusal,)
 
 
 def alignment_result(state: NodeState, pod: Pod) -> AlignmentResult:
@@ -72,19 +76,17 @@ def alignment_result(state: NodeState, pod: Pod) -> AlignmentResult:
     return align_pod(state.config.managers, state.held, pod, state.containers_to_collect(pod))
 
 
-def _predicates_and_preemption(state: NodeState, pod: Pod, held: Holdings) -> AdmissionResult:
-    """The predicates and, if a critical pod fails them, preemption."""
+def _predicates_and_preemption(
+    state: NodeState, pod: Pod, held: Holdings
+) -> tuple[tuple[Reason, ...], PreemptionVictims | None]:
+    """The predicates' reasons for rejection and, if a critical pod fails them, the victims of its preemption."""
     result = predicate_result(state, pod, held)
     if isinstance(result.verdict, Granted):
-        return AdmissionResult()
+        return (), None
     if not result.failures:
-        return AdmissionResult(result.verdict.because)
+        return result.verdict.because, None
     victims = victims_for(pod, tuple(state.pods.values()), result.failures, state.config.requests)
-    return (
-        AdmissionResult(victims.because)
-        if isinstance(victims, Refused)
-        else AdmissionResult(victims=victims.value)
-    )
+    return (victims.because, None) if isinstance(victims, Refused) else ((), victims.value)
 
 
 def predicate_result(state: NodeState, pod: Pod, held: Holdings) -> PredicateResult:
@@ -112,11 +114,12 @@ def admission_doubts(state: NodeState, pod: Pod, result: AdmissionResult) -> tup
 
 def is_rejected_regardless(state: NodeState, pod: Pod, result: AdmissionResult) -> bool:
     """Whether the pod is rejected for every possible placement on the node."""
-    return not result.by_managers or bool(
-        _predicates_and_preemption(
-            state, without_ungated_resources(pod, state.config), state.held
-        ).rejected_for
+    if not result.by_managers:
+        return True
+    rejected_for, _ = _predicates_and_preemption(
+        state, without_ungated_resources(pod, state.config), state.held
     )
+    return bool(rejected_for)
 
 
 def without_victims(state: NodeState, victims: PreemptionVictims | None) -> NodeState:

@@ -12,7 +12,7 @@ from nodewright.values.quantity_text import (
     parse_quantity_text,
     rounded_away_from_zero,
 )
-from nodewright.values.units import INT64_MAX, fits_int64, wrap_int64
+from nodewright.values.units import INT64_MAX, INT64_MIN, fits_int64, wrap_int64
 
 __all__ = ["ZERO", "Quantity", "QuantityError", "QuantityFormat"]
 
@@ -130,7 +130,7 @@ class Quantity:
             if finer > 0:
                 return rounded_away_from_zero(self.unscaled, finer)
             product = self.unscaled * 10 ** min(-finer, 40)
-            return product if fits_int64(product) else 0
+            return product if INT64_MIN <= product <= INT64_MAX else 0
         if finer <= 0:
             return wrap_int64(self.unscaled * 10 ** min(-finer, 40))
         divisor = 10**finer

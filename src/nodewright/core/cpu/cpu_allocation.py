@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.core.cpu.cpu_policy import CPUPolicy, NoneCPUPolicy, StaticCPUPolicy
 from nodewright.core.cpu.cpu_state import NO_CPUS, CPUState
+from nodewright.core.cpu.cpu_topology import Mask
 from nodewright.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.kubernetes.objects import Container
 from nodewright.reasons.cpu import (
@@ -175,7 +176,7 @@ def _misaligned(
         return KubeletCrashes(divisor="CPUs per core")
     if requested % per_core != 0:
         return NotWholeCores(requested=requested, cpus_per_core=per_core)
-    available = len(state.default - policy.reserved_cores)
+    available = (state.default.mask & ~policy.reserved_cores.mask).bit_count()
     if requested <= available:
         return None
     return with_holders(
@@ -190,20 +191,18 @@ def _take(
 
     Follows: v1.36, cpumanager/policy_static.go, allocateCPUs.
     """
-    allocatable = policy.free(state)
-    if reusable:
-        allocatable |= reusable
+    allocatable = state.default.mask & ~policy.reserved.mask | reusable.mask
     taken = NO_CPUS
     because: tuple[Reason, ...] = ()
     if affinity is not None:
-        aligned = allocatable & _aligned(policy, affinity)
+        aligned = CPUSet(allocatable & _aligned(policy, affinity))
         local = policy.assign(aligned, min(count, len(aligned)))
         if isinstance(local, Refused):
             return _refused_with_holders(local, policy, state)
         taken, because = local.value, local.because
         if len(taken) == count:
             return local
-    remainder = policy.assign(allocatable - taken, count - len(taken))
+    remainder = policy.assign(CPUSet(allocatable & ~taken.mask), count - len(taken))
     if isinstance(remainder, Refused):
         return _refused_with_holders(remainder, policy, state)
     return Granted(taken | remainder.value, (*because, *remainder.because))
@@ -213,7 +212,7 @@ def _refused_with_holders(refused: Refused, policy: StaticCPUPolicy, state: CPUS
     return Refused(tuple(with_holders(reason, policy, state) for reason in refused.because))
 
 
-def _aligned(policy: StaticCPUPolicy, affinity: NUMASet) -> CPUSet:
+def _aligned(policy: StaticCPUPolicy, affinity: NUMASet) -> Mask:
     """The CPUs of these NUMA nodes, or of all their sockets with align-by-socket.
 
     Follows: v1.36, cpumanager/policy_static.go, getAlignedCPUs.
@@ -227,7 +226,7 @@ def _aligned(policy: StaticCPUPolicy, affinity: NUMASet) -> CPUSet:
         for numa_mask, cpus in topology.cpus_by_numa:
             if numa_mask & affinity.mask:
                 mask |= cpus
-    return CPUSet(mask)
+    return mask
 
 
 def _divided(policy: StaticCPUPolicy, requests: PodCPURequests, cpus: CPUSet) -> Verdict[dict[str, CPUSet]]:

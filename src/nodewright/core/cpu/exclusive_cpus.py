@@ -1,5 +1,6 @@
 """The number of exclusive CPUs that a pod and its containers request."""
 
+from collections.abc import Mapping
 from typing import Self
 
 import msgspec
@@ -8,7 +9,7 @@ from nodewright.core.cpu.policy_options import CPUGates
 from nodewright.core.requests.effective_resources import pod_level_resources_set
 from nodewright.core.requests.manager_requests import manager_requests, managers_ignore_pod_level
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.core.requests.spec_cache import cached_by_container
+from nodewright.core.requests.spec_cache import cached_by_spec
 from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements
 from nodewright.kubernetes.resource_names import CPU, MEMORY
 from nodewright.reasons.cpu import PodSharedPoolEmpty
@@ -32,8 +33,8 @@ class PodCPURequests(msgspec.Struct, frozen=True):
     """Whether the managers allocate at pod level: pod-level resources, and the gate PodLevelResourceManagers."""
     is_skipped: bool
     """Whether the managers ignore the pod, because it has pod-level resources."""
-    allocated: AllocatedInStatus = AllocatedInStatus.NO_CONTAINER
-    """Whose allocated resources count in place of requests."""
+    by_container: Mapping[str, int]
+    """The whole CPUs that each container requests; empty unless the pod is Guaranteed."""
 
     @classmethod
     def of(cls, pod: Pod, gates: CPUGates) -> Self:
@@ -46,13 +47,14 @@ class PodCPURequests(msgspec.Struct, frozen=True):
             pod_level_resources=gates.pod_level_resources,
             pod_level_managers=gates.pod_level_managers,
         )
+        is_guaranteed = qos_class(pod, gates.pod_level_resources) is QOSClass.GUARANTEED
         return cls(
             pod,
-            qos_class(pod, gates.pod_level_resources) is QOSClass.GUARANTEED,
+            is_guaranteed,
             has_pod_level,
             has_pod_level and gates.pod_level_managers,
             is_ignored,
-            gates.allocated_in_status,
+            _cpus_by_container(pod, gates.allocated_in_status) if is_guaranteed else {},
         )
 
     def container_cpus(self, container: Container) -> int:
@@ -61,7 +63,7 @@ class PodCPURequests(msgspec.Struct, frozen=True):
             return 0
         if self.is_pod_managed and not _is_guaranteed_container(container.resources):
             return 0
-        return _whole_cpus_of(self.pod, container, self.allocated)
+        return self.by_container[container.name]
 
     def pod_cpus(self) -> int:
         """The pod's exclusive CPUs: the maximum over its app phase and its init containers, sidecars included."""
@@ -113,9 +115,13 @@ def _is_guaranteed_container(resources: ResourceRequirements) -> bool:
     return True
 
 
-@cached_by_container
-def _whole_cpus_of(pod: Pod, container: Container, allocated: AllocatedInStatus) -> int:
-    return _whole_cpus(manager_requests(pod, container, allocated).get(CPU, ZERO))
+@cached_by_spec
+def _cpus_by_container(pod: Pod, allocated: AllocatedInStatus) -> Mapping[str, int]:
+    """The whole CPUs of each container; ``allocated``: whose allocated resources count in place of requests."""
+    return {
+        container.name: _whole_cpus(manager_requests(pod, container, allocated).get(CPU, ZERO))
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+    }
 
 
 def _whole_cpus(amount: Quantity) -> int:

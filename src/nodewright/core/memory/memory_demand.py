@@ -12,7 +12,7 @@ from nodewright.core.requests.manager_requests import (
     managers_ignore_pod_level,
 )
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.core.requests.spec_cache import cached_by_container
+from nodewright.core.requests.spec_cache import cached_by_spec
 from nodewright.kubernetes.objects import Container, Pod, ResourceList, ResourceRequirements
 from nodewright.kubernetes.resource_names import CPU, MEMORY, is_huge_page
 from nodewright.reasons.memory import MemoryRequestInexact, PodSharedMemoryEmpty
@@ -63,8 +63,8 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
     """Whether there are pod-level resources and the gate PodLevelResourceManagers is on."""
     is_ignored: bool
     """Whether the manager ignores the pod, because it has pod-level resources."""
-    allocated: AllocatedInStatus = AllocatedInStatus.NO_CONTAINER
-    """Whose allocated resources count in place of requests."""
+    by_container: Mapping[str, MemoryAmounts | MemoryRequestInexact]
+    """The amounts that each container requests; empty unless the pod is Guaranteed."""
 
     @classmethod
     def of(cls, pod: Pod, gates: MemoryGates = DEFAULT_MEMORY_GATES) -> Self:
@@ -77,19 +77,20 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
             pod_level_resources=gates.pod_level_resources,
             pod_level_managers=gates.pod_level_managers,
         )
+        is_guaranteed = qos_class(pod, gates.pod_level_resources) is QOSClass.GUARANTEED
         return cls(
             pod,
-            qos_class(pod, gates.pod_level_resources) is QOSClass.GUARANTEED,
+            is_guaranteed,
             has_pod_level and gates.pod_level_managers,
             is_ignored,
-            gates.allocated_in_status,
+            _amounts_by_container(pod, gates.allocated_in_status) if is_guaranteed else {},
         )
 
     def container(self, container: Container) -> MemoryAmounts | MemoryRequestInexact:
         """The container's memory requests; empty if it shares the pod's memory."""
         if self.is_pod_managed and not _is_guaranteed_by_itself(container.resources):
             return {}
-        return _container_amounts(self.pod, container, self.allocated)
+        return self.by_container[container.name]
 
     def whole_pod(self) -> MemoryAmounts | MemoryRequestInexact:
         """The pod's memory requests at their maximum; kinds that only init containers request do not count."""
@@ -164,11 +165,15 @@ def _shared_memory_empty(
     return None
 
 
-@cached_by_container
-def _container_amounts(
-    pod: Pod, container: Container, allocated: AllocatedInStatus
-) -> MemoryAmounts | MemoryRequestInexact:
-    return _amounts(manager_requests(pod, container, allocated))
+@cached_by_spec
+def _amounts_by_container(
+    pod: Pod, allocated: AllocatedInStatus
+) -> Mapping[str, MemoryAmounts | MemoryRequestInexact]:
+    """The amounts of each container; ``allocated``: whose allocated resources count in place of requests."""
+    return {
+        container.name: _amounts(manager_requests(pod, container, allocated))
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+    }
 
 
 def _amounts(requests: ResourceList, *, positive_only: bool = False) -> MemoryAmounts | MemoryRequestInexact:

@@ -74,7 +74,11 @@ def container_requests(pod: Pod, options: RequestOptions = SPEC_ONLY) -> Resourc
 
     Follows: v1.36, component-helpers/resource/helpers.go, AggregateContainerRequests.
     """
-    total = _peak(pod, container_resource_lists(pod, ResourceField.REQUESTS, options))
+    spec = pod.spec
+    if spec.init_containers or options.use_status_resources or options.non_missing_container_requests:
+        total = _peak(pod, container_resource_lists(pod, ResourceField.REQUESTS, options))
+    else:
+        total = _sum([container.resources.requests for container in spec.containers])
     if options.use_dra_node_allocatable_resource_claim_status:
         for claim in pod.status.node_allocatable_resource_claim_statuses:
             _add(total, claim.resources)

@@ -25,7 +25,10 @@ def scheduler_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> 
 
     Follows: v1.36, pkg/scheduler/framework/plugins/noderesources/fit.go, computePodResourceRequest.
     """
-    return {name: max(amount, 0) for name, amount in _spec_requests(pod, rules).items()}
+    requests = _spec_requests(pod, rules)
+    if min(requests.values(), default=0) >= 0:
+        return requests
+    return {name: max(amount, 0) for name, amount in requests.items()}
 
 
 @cached_by_spec

@@ -106,10 +106,8 @@ def computed_qos_class(pod: Pod, *, pod_level: bool = True) -> QOSClass:
     Follows: v1.36, pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS.
     """
     lists = _lists(pod, pod_level=pod_level)
-    if not any(map(_has_amounts, lists)):
-        return QOSClass.BEST_EFFORT
-    if any(map(_names_without_limit, lists)):
-        return QOSClass.BURSTABLE
+    if not lists or not all(map(_has_limits, lists)):
+        return QOSClass.BURSTABLE if any(map(_has_amounts, lists)) else QOSClass.BEST_EFFORT
     # If requests equal limits in each container, the sums are equal, too.
     if all(map(_requests_equal_limits, lists)):
         return QOSClass.GUARANTEED
@@ -164,9 +162,15 @@ def _has_amounts(resources: ResourceRequirements) -> bool:
     return False
 
 
+def _has_limits(resources: ResourceRequirements) -> bool:
+    limits = resources.limits
+    return limits.get(CPU, ZERO).unscaled > 0 and limits.get(MEMORY, ZERO).unscaled > 0
+
+
 def _requests_equal_limits(resources: ResourceRequirements) -> bool:
     requests, limits = resources.requests, resources.limits
-    return requests.get(CPU, ZERO) == limits[CPU] and requests.get(MEMORY, ZERO) == limits[MEMORY]
+    # Tuples compare identical members, which equal texts have, without a call.
+    return (requests.get(CPU, ZERO), requests.get(MEMORY, ZERO)) == (limits[CPU], limits[MEMORY])
 
 
 def _positive_sums(lists: Iterable[ResourceRequirements]) -> tuple[ResourceList, ResourceList]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
-from nodewright.kubernetes.objects import Container, Pod, PodSpec, PodStatus
+from nodewright.kubernetes.objects import Pod, PodSpec, PodStatus
 
 R = TypeVar("R")
 Variant = ParamSpec("Variant")
@@ -47,25 +47,3 @@ def cached_by_spec(
         return entry[2]
 
     return cast("Callable[Concatenate[Pod, Variant], R]", cached)
-
-
-def cached_by_container(
-    function: Callable[Concatenate[Pod, Container, Variant], R],
-) -> Callable[Concatenate[Pod, Container, Variant], R]:
-    """As `cached_by_spec`, for functions of one container as well, which is one of the pod's own."""
-    cache: dict[tuple[Hashable, ...], tuple[PodSpec, PodStatus, Container, R]] = {}
-    call: Callable[..., R] = function
-
-    @wraps(function)
-    def cached(pod: Pod, container: Container, variant: Hashable = _DEFAULT) -> R:
-        spec, status = pod.spec, pod.status
-        key = (id(spec), id(status), id(container), variant)
-        entry = cache.get(key)
-        if entry is None:
-            if len(cache) >= _CACHE_SIZE:
-                cache.clear()
-            result = call(pod, container) if variant is _DEFAULT else call(pod, container, variant)
-            entry = cache[key] = (spec, status, container, result)
-        return entry[3]
-
-    return cast("Callable[Concatenate[Pod, Container, Variant], R]", cached)
