@@ -74,7 +74,7 @@ def minimum_size(places: int, demands: Sequence[Demand], budget: int = 50_000) -
     all_places = places.bit_count()
     if not all(demand.met_by(places) for demand in demands):
         return MinimumSize(all_places)
-    if len(demands) == 1 and all(group & (group - 1) == 0 for group, _ in demands[0].shares):
+    if len(demands) == 1 and not any(group & (group - 1) for group, _ in demands[0].shares):
         return MinimumSize(_at_least(places, demands[0]))
     least = max((_at_least(places, demand) for demand in demands), default=1)
     if _simply_met(places, demands, least):
@@ -116,8 +116,12 @@ def _worth(places: int, demand: Demand) -> dict[int, int]:
     """The amount of each place alone: an upper bound, as shares of several places count for each of them."""
     worth = dict.fromkeys(singletons(places), 0)
     for group, amount in demand.shares:
-        for place in singletons(group & places):
-            worth[place] += amount
+        inside = group & places
+        if inside & (inside - 1):
+            for place in singletons(inside):
+                worth[place] += amount
+        elif inside:
+            worth[inside] += amount
     return worth
 
 

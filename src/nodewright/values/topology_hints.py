@@ -15,6 +15,7 @@ None for a resource is "no opinion, anything is preferred"; an empty list is "im
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Self, TypeAlias
 
 import msgspec
@@ -32,6 +33,12 @@ class Hint(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         where = "any" if self.numa is None else f"{{{self.numa}}}"
         return f"{where} {'preferred' if self.preferred else 'not preferred'}"
+
+
+@lru_cache(maxsize=4096)
+def hint_on(mask: int, *, preferred: bool) -> Hint:
+    """The hint for these NUMA nodes (bit i is node i); the same few of a machine recur in every decision."""
+    return Hint(NUMASet(mask), preferred)
 
 
 class Fitting(msgspec.Struct, frozen=True):

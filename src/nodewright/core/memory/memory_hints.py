@@ -25,6 +25,7 @@ from nodewright.values.topology_hints import (
     Hint,
     HintList,
     ProviderHints,
+    hint_on,
 )
 
 ReusableAmounts = Mapping[tuple[int, str], int]
@@ -122,11 +123,11 @@ def memory_hints(machine: NUMANodeMap, requested: MemoryAmounts, reusable: Reusa
             if kind in requested and mask & (mask - 1) and not (rule and rule.fits(mask))
         }
     single = [
-        Hint(NUMASet(mask), smallest.size == 1)
+        hint_on(mask, preferred=smallest.size == 1)
         for mask in _sufficient_single_nodes(nodes, requested, reusable)
     ]
     several = [
-        Hint(NUMASet(mask), mask.bit_count() == smallest.size)
+        hint_on(mask, preferred=mask.bit_count() == smallest.size)
         for mask in sorted(groups, key=_by_size)
         if all(total.met_by(mask) for total in totals)
         and is_allowed_node_set(machine, mask)

@@ -36,7 +36,7 @@ from nodewright.values.hint_lists import ResourceHintList, resource_hint_lists
 from nodewright.values.idset import NUMASet
 from nodewright.values.set_families import MAX_PLACES
 from nodewright.values.subsets import NUMADistances, StepBudget, singletons
-from nodewright.values.topology_hints import Fitting, Hint, Offer
+from nodewright.values.topology_hints import Fitting, Hint, Offer, hint_on
 
 DENSE_NODE_LIMIT = 8
 """Up to this number of NUMA nodes all sets are enumerated, which is fastest."""
@@ -72,7 +72,7 @@ def merged_hint(manager: TopologyManager, offers: Iterable[Offer]) -> MergedHint
     single = _preferred_alone_by_all(offers, all_nodes) if manager.distances is None else 0
     # The policy single-numa-node has no hint where the single node is the whole machine.
     if single and (manager.policy != SINGLE_NUMA_NODE or all_nodes & (all_nodes - 1)):
-        return MergedHint(Hint(NUMASet(single & -single), preferred=True), admit=True)
+        return MergedHint(hint_on(single & -single, preferred=True), admit=True)
     return merged_lists(manager, resource_hint_lists(offers))
 
 
@@ -87,12 +87,12 @@ def merged_lists(manager: TopologyManager, lists: Sequence[ResourceHintList]) ->
     mask = best_preferred(lists, all_nodes, manager.distances, budget)
     if mask:
         return MergedHint(
-            Hint(NUMASet(mask), preferred=True),
+            hint_on(mask, preferred=True),
             admit=True,
             proved=not budget.is_exhausted and _sizes_proved(lists),
         )
     mask, proved = best_not_preferred(lists, all_nodes, manager.distances, budget)
-    hint = Hint(NUMASet(mask or all_nodes), preferred=False)
+    hint = hint_on(mask or all_nodes, preferred=False)
     proved = proved and not budget.is_exhausted and _sizes_proved(lists)
     return MergedHint(hint, manager.policy == BEST_EFFORT, proved)
 
