@@ -61,15 +61,15 @@ class NodeState(msgspec.Struct, frozen=True):
         pod = without_ungated_resources(pod, self.config)
         return replace(
             self,
-            pods={**self.pods, pod.uid: pod},
+            pods={**self.pods, pod.metadata.uid: pod},
             containers=self.active_with(pod),
             usage=self.usage.plus(pod),
-            undecided_pods=self.undecided_pods | {pod.uid} if assumed else self.undecided_pods,
+            undecided_pods=self.undecided_pods | {pod.metadata.uid} if assumed else self.undecided_pods,
         )
 
     def with_pods(self, pods: Iterable[Pod]) -> "NodeState":
         """The state with more active pods, the last in order, which hold their allocations already."""
-        added = {pod.uid: without_ungated_resources(pod, self.config) for pod in pods}
+        added = {pod.metadata.uid: without_ungated_resources(pod, self.config) for pod in pods}
         return replace(
             self,
             pods={**self.pods, **added},
@@ -82,12 +82,14 @@ class NodeState(msgspec.Struct, frozen=True):
         return self._with_replaced(without_ungated_resources(pod, self.config))
 
     def _with_replaced(self, pod: Pod) -> "NodeState":
-        before = self.pods[pod.uid]
-        return replace(self, pods={**self.pods, pod.uid: pod}, usage=self.usage.minus(before).plus(pod))
+        before = self.pods[pod.metadata.uid]
+        return replace(
+            self, pods={**self.pods, pod.metadata.uid: pod}, usage=self.usage.minus(before).plus(pod)
+        )
 
     def active_with(self, pod: Pod) -> ActiveContainers:
         """The containers of the active pods and of this pod."""
-        return {**self.containers, pod.uid: container_names(pod)}
+        return {**self.containers, pod.metadata.uid: container_names(pod)}
 
     def containers_to_collect(self, pod: Pod) -> ActiveContainers | None:
         """The containers that may keep allocations when this pod is added; None: there is nothing to release."""

@@ -147,7 +147,7 @@ def _admit(state: NodeState, event: PodAdded) -> Step:
     result = _decide(_with_preferences(state, preferences), event.pod)
     for reason in result.because:
         if isinstance(reason, PreferenceWanted):
-            return Step(state, (GetPreferredAllocation(pod_uid=event.pod.uid, request=reason),))
+            return Step(state, (GetPreferredAllocation(pod_uid=event.pod.metadata.uid, request=reason),))
     return replace(result, state=_with_preferences(result.state, NO_PREFERENCES))
 
 
@@ -187,7 +187,7 @@ def _recover(state: NodeState, pod: Pod) -> Step:
     held = admission.held
     if held is None:
         held = alignment_result(state, pod).held
-    after = replace(state, held=held, is_collected=True).with_pod(pod).started(pod.uid)
+    after = replace(state, held=held, is_collected=True).with_pod(pod).started(pod.metadata.uid)
     decision = Decision.REFUSED if admission.rejected_for else Decision.ADMITTED
     return Step(after, because=(*admission.rejected_for, *admission.because), decision=decision)
 
@@ -195,7 +195,7 @@ def _recover(state: NodeState, pod: Pod) -> Step:
 def _queue(state: NodeState, pod: Pod) -> Step:
     """Queues a pod that is added while the kubelet is down."""
     not_judged = NotJudged(what="the pod", because="the kubelet does not run")
-    after = replace(state, pending_pods={**state.pending_pods, pod.uid: pod})
+    after = replace(state, pending_pods={**state.pending_pods, pod.metadata.uid: pod})
     return Step(after, because=(not_judged,), decision=Decision.UNDECIDED)
 
 
@@ -231,7 +231,7 @@ def _down(state: NodeState, because: tuple[Reason, ...]) -> Step:
 
 def running_containers(pods: Iterable[Pod]) -> frozenset[tuple[str, str]]:
     """The running containers by uid and name: by their statuses; without a status, all but init containers."""
-    return frozenset((pod.uid, name) for pod in pods for name in _running(pod))
+    return frozenset((pod.metadata.uid, name) for pod in pods for name in _running(pod))
 
 
 def _running(pod: Pod) -> Iterator[str]:
@@ -273,7 +273,7 @@ def readmit_pods(
 
     readmitted = []
     for pod in pods_in_sync_order(pods):
-        result = _decide(replace(state, is_collected=True), pod, is_known=pod.uid in running_uids)
+        result = _decide(replace(state, is_collected=True), pod, is_known=pod.metadata.uid in running_uids)
         readmitted.append(ReadmittedPod(pod, result))
         state = result.state
     return state, tuple(readmitted)
@@ -286,7 +286,7 @@ def _decide(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
     only a decision that is the same in both cases stands.
     """
     # A pod that is already on the node does not compete with itself.
-    state = state.without_pod(pod.uid)
+    state = state.without_pod(pod.metadata.uid)
     admission = admission_result(state, pod)
     refused = admission.rejected_for
     unknown = () if is_known else unjudged_features(state.config, pod)
@@ -305,8 +305,8 @@ def _decide(state: NodeState, pod: Pod, *, is_known: bool = False) -> Step:
         return Step(after.with_pod(pod, assumed=True), (), because, Decision.UNDECIDED, admission.victims)
     kills = preemption_actions(admission.victims) if admission.victims else ()
     if refused:
-        actions = (*kills, RejectPod(pod_uid=pod.uid, because=refused))
+        actions = (*kills, RejectPod(pod_uid=pod.metadata.uid, because=refused))
         because = (*refused, *unknown, *admission.because)
-        return Step(after.rejected(pod.uid), actions, because, Decision.REFUSED, admission.victims)
-    actions = (*kills, AdmitPod(pod_uid=pod.uid))
+        return Step(after.rejected(pod.metadata.uid), actions, because, Decision.REFUSED, admission.victims)
+    actions = (*kills, AdmitPod(pod_uid=pod.metadata.uid))
     return Step(after.with_pod(pod), actions, admission.because, Decision.ADMITTED, admission.victims)

@@ -39,6 +39,8 @@ class AllocatedInStatus(StrEnum):
     ALL_STATUSES = "all statuses"
     """The same; sidecars are looked for in `initContainerStatuses`, too."""
 
+    __hash__ = str.__hash__
+
 
 class ClaimedInPredicates(StrEnum):
     """What the predicates do about extended resources that resource claims provide, with DRAExtendedResource."""

@@ -78,7 +78,7 @@ def allocate(
     misaligned = _misaligned(policy, state, requested)
     if misaligned is not None:
         return CPUAllocation(state, Refused((misaligned,)))
-    pod = requests.pod.uid
+    pod = requests.pod.metadata.uid
     assigned = state.exclusive(pod, container.name)
     if assigned is not None:
         return CPUAllocation(_with_reuse(state, requests, container, assigned), Granted(assigned))
@@ -102,7 +102,7 @@ def allocate_pod(
     total = 0 if isinstance(policy, NoneCPUPolicy) else requests.pod_cpus()
     if isinstance(policy, NoneCPUPolicy) or total == 0:
         return CPUAllocation(state, Granted(None))
-    pod = requests.pod.uid
+    pod = requests.pod.metadata.uid
     if pod in state.pods and not policy.follows_defects:
         return CPUAllocation(state, Granted(state.pods[pod]))
     refusal = requests.shared_pool_fault() or _misaligned(policy, state, total)
@@ -268,7 +268,7 @@ def _with_reuse(state: CPUState, requests: PodCPURequests, container: Container,
 
     Follows: v1.36, cpumanager/policy_static.go, updateCPUsToReuse.
     """
-    pod = requests.pod.uid
+    pod = requests.pod.metadata.uid
     before = state.reusable_by(pod)
     init_containers = requests.pod.spec.init_containers
     if not before and not init_containers:

@@ -22,7 +22,7 @@ def container_hints(
     requested = requests.container_cpus(container)
     if requested == 0 or requests.is_skipped:
         return None
-    pod = requests.pod.uid
+    pod = requests.pod.metadata.uid
     allocated = state.exclusive(pod, container.name)
     if allocated is None:
         return {CPU: cpu_hints(policy, policy.free(state), state.reusable_by(pod), requested)}
@@ -43,7 +43,7 @@ def pod_hints(policy: CPUPolicy, state: CPUState, requests: PodCPURequests) -> P
         return None
     if requests.is_pod_managed and requests.shared_pool_fault() is not None:
         return {CPU: IMPOSSIBLE}
-    pod = requests.pod.uid
+    pod = requests.pod.metadata.uid
     assigned = NO_CPUS
     for container in (*requests.pod.spec.init_containers, *requests.pod.spec.containers):
         allocated = state.exclusive(pod, container.name)

@@ -201,20 +201,6 @@ class DeviceAllocation(msgspec.Struct, frozen=True):
     verdict: Verdict[DevicesByResource]
 
 
-def concerns(state: DeviceState, pod: Pod) -> bool:
-    """Whether there are hints for the pod, or its allocation changes the state."""
-    if state.reusable is not None or pod.uid in state.pod_devices:
-        return True
-    device_lists, in_use = state.device_lists, state.in_use
-    if not device_lists and not in_use:
-        return False
-    for container in (*pod.spec.init_containers, *pod.spec.containers):
-        for resource in container.resources.limits:
-            if resource in device_lists or resource in in_use:
-                return True
-    return False
-
-
 def allocate(
     manager: DeviceManager, state: DeviceState, pod: Pod, container: Container, affinity: NUMASet | None
 ) -> DeviceAllocation:
@@ -398,7 +384,10 @@ def _with_reuse(state: DeviceState, pod: Pod, container: Container) -> DeviceSta
 
     An init container's devices are added; those of a sidecar or app container are removed.
     """
-    held, reusable = state.container_devices(pod.uid, container.name), state.reusable_by(pod.uid)
+    held, reusable = (
+        state.container_devices(pod.metadata.uid, container.name),
+        state.reusable_by(pod.metadata.uid),
+    )
     if not held:
         return state
     is_init = any(init.name == container.name and not init.is_sidecar for init in pod.spec.init_containers)
@@ -408,4 +397,4 @@ def _with_reuse(state: DeviceState, pod: Pod, container: Container) -> DeviceSta
     for resource, devices in held.items():
         previous = reusable.get(resource, NO_DEVICES)
         reusable_after[resource] = previous | devices if is_init else previous - devices
-    return replace(state, reusable=ReusableDevices(pod.uid, reusable_after))
+    return replace(state, reusable=ReusableDevices(pod.metadata.uid, reusable_after))

@@ -39,8 +39,8 @@ def container_hints(
     }
     if not requested:
         return _NO_HINTS
-    held = state.container_devices(pod.uid, container.name)
-    return _hints(manager, state, requested, held, state.reusable_by(pod.uid))
+    held = state.container_devices(pod.metadata.uid, container.name)
+    return _hints(manager, state, requested, held, state.reusable_by(pod.metadata.uid))
 
 
 def pod_hints(manager: DeviceManager, state: DeviceState, pod: Pod) -> Verdict[ProviderHints | None]:
@@ -59,7 +59,7 @@ def pod_hints(manager: DeviceManager, state: DeviceState, pod: Pod) -> Verdict[P
     requested = {
         name: amount.value() for name, amount in limits.items() if state.is_device_plugin_resource(name)
     }
-    held = {name: state.devices_of_pod(pod.uid, name) for name in requested}
+    held = {name: state.devices_of_pod(pod.metadata.uid, name) for name in requested}
     return _hints(manager, state, requested, held, {})
 
 

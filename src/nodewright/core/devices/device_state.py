@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodewright.core.devices.device_manager import DevicePluginError
 from nodewright.kubernetes.node_profile import Device
+from nodewright.kubernetes.objects import Pod
 from nodewright.reasons.devices import DeviceHolder, DevicesAt, DeviceStock
 from nodewright.values.idset import LARGEST_ID, NUMASet
 
@@ -127,6 +128,19 @@ class DeviceState(msgspec.Struct, frozen=True):
         Follows: v1.36, devicemanager/manager.go, isDevicePluginResource.
         """
         return resource in self.device_lists or resource in self.in_use
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether there are hints for the pod, or its allocation changes the state."""
+        if self.reusable is not None or pod.metadata.uid in self.pod_devices:
+            return True
+        device_lists, in_use = self.device_lists, self.in_use
+        if not device_lists and not in_use:
+            return False
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            for resource in container.resources.limits:
+                if resource in device_lists or resource in in_use:
+                    return True
+        return False
 
     def free(self, resource: str) -> DeviceIdSet:
         """The healthy devices that are not in use."""

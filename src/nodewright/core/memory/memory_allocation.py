@@ -65,7 +65,7 @@ def allocate_container_memory(
     """
     if isinstance(policy, NoneMemoryPolicy) or not demand.is_guaranteed or demand.is_ignored:
         return MemoryAllocation(Granted(None), state)
-    uid, name = demand.pod.uid, container.name
+    uid, name = demand.pod.metadata.uid, container.name
     held = state.blocks(uid, name)
     if held is not None:
         return MemoryAllocation(Granted(held), _with_reusable(state, demand.pod, container, held))
@@ -112,7 +112,7 @@ def allocate_pod_memory(
     error = demand.shared_memory_error(total)
     if error:
         return MemoryAllocation(Refused((error,)), state)
-    choice = _chosen_nodes(state.machine, total, state.reusable.of(demand.pod.uid), affinity)
+    choice = _chosen_nodes(state.machine, total, state.reusable.of(demand.pod.metadata.uid), affinity)
     if isinstance(choice, Refused):
         return MemoryAllocation(choice, state)
     nodes = tuple(choice.value)
@@ -121,7 +121,7 @@ def allocate_pod_memory(
     for block in blocks:
         machine = with_block(machine, block)
     held = {name: _blocks(nodes, amounts) for name, amounts in _shares_of_containers(demand, total).items()}
-    uid = demand.pod.uid
+    uid = demand.pod.metadata.uid
     after = replace(
         state,
         machine=machine,
@@ -240,7 +240,7 @@ def _with_reusable(
 
     Follows: v1.36, memorymanager/policy_static.go, updatePodReusableMemory. Reusable memory of other pods is dropped.
     """
-    before = state.reusable.of(pod.uid)
+    before = state.reusable.of(pod.metadata.uid)
     if not before and not pod.spec.init_containers:
         return replace(state, reusable=NO_REUSABLE_MEMORY) if state.reusable.sizes else state
     sizes = dict(before)
@@ -252,7 +252,7 @@ def _with_reusable(
         elif old_size:
             sizes[key] = max(old_size - block.size, 0)
     return replace(
-        state, reusable=ReusableMemory(pod.uid, {key: size for key, size in sizes.items() if size})
+        state, reusable=ReusableMemory(pod.metadata.uid, {key: size for key, size in sizes.items() if size})
     )
 
 
@@ -268,7 +268,7 @@ def _with_init_blocks_shrunk(
         for earlier in pod.spec.init_containers:
             if earlier.name == container.name or size == 0:
                 break
-            held = state.blocks(pod.uid, earlier.name)
+            held = state.blocks(pod.metadata.uid, earlier.name)
             if earlier.is_sidecar or not held:
                 continue
             shrunk = []
@@ -277,7 +277,7 @@ def _with_init_blocks_shrunk(
                 reused_size = min(old.size, size) if is_same_memory else 0
                 size -= reused_size
                 shrunk.append(replace(old, size=old.size - reused_size))
-            state = state.with_blocks(pod.uid, earlier.name, tuple(shrunk))
+            state = state.with_blocks(pod.metadata.uid, earlier.name, tuple(shrunk))
     return state
 
 

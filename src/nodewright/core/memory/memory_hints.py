@@ -45,7 +45,7 @@ def container_hints(
     requested = demand.container(container)
     if isinstance(requested, MemoryRequestInexact) or demand.is_ignored:
         return Granted(None)
-    held = state.blocks(demand.pod.uid, container.name)
+    held = state.blocks(demand.pod.metadata.uid, container.name)
     if held is not None:
         return Granted(_hints_of_held_blocks(held, requested))
     return _new_hints(state, demand, requested)
@@ -70,7 +70,7 @@ def pod_hints(
         return Granted(None)
     spec = demand.pod.spec
     for container in (*spec.init_containers, *spec.containers):
-        held = state.blocks(demand.pod.uid, container.name)
+        held = state.blocks(demand.pod.metadata.uid, container.name)
         if held is not None:
             return Granted(_hints_of_held_blocks(held, requested))
     return _new_hints(state, demand, requested)
@@ -249,7 +249,7 @@ def _new_hints(
     crash = missing_memory_type(state.machine, requested, sorted(state.machine))
     if crash:
         return Refused((crash,))
-    hints = memory_hints(state.machine, requested, state.reusable.of(demand.pod.uid))
+    hints = memory_hints(state.machine, requested, state.reusable.of(demand.pod.metadata.uid))
     return Granted(dict.fromkeys(requested, hints) if hints else {})
 
 

@@ -19,7 +19,6 @@ _COUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 """The resources that are counted beside the scalar ones."""
 
 
-@cached_by_spec
 def scheduler_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Mapping[str, int]:
     """The requests that admission compares; never negative; names that are not counted are left out.
 
@@ -31,7 +30,6 @@ def scheduler_requests(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> 
     return {name: max(amount, 0) for name, amount in requests.items()}
 
 
-@cached_by_spec
 def scheduler_usage(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Mapping[str, int]:
     """The usage of a pod that is already admitted, resizes in progress included.
 
@@ -40,12 +38,17 @@ def scheduler_usage(pod: Pod, rules: RequestRules = NEWEST_REQUEST_RULES) -> Map
     if pod.status == _NO_STATUS:
         # No resize is in progress.
         return _spec_requests(pod, rules)
-    return _counted_integers(pod_requests(pod, rules.options(use_status=True, use_claims=True)))
+    return _status_requests(pod, rules)
 
 
 @cached_by_spec
 def _spec_requests(pod: Pod, rules: RequestRules) -> Mapping[str, int]:
     return _counted_integers(pod_requests(pod, rules.options(use_claims=True)))
+
+
+@cached_by_spec
+def _status_requests(pod: Pod, rules: RequestRules) -> Mapping[str, int]:
+    return _counted_integers(pod_requests(pod, rules.options(use_status=True, use_claims=True)))
 
 
 @cached_by_spec

@@ -6,7 +6,7 @@ from nodewright.kubernetes.objects import ResourceList
 from nodewright.releases.feature_gates import DEFAULT_GATES, FeatureGates
 
 
-class RequestRules(msgspec.Struct, frozen=True, kw_only=True):
+class RequestRules(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """How a kubelet or API server counts what pods request, by its release and gates."""
 
     pod_level: bool

@@ -196,7 +196,7 @@ class DeviceProvider(msgspec.Struct, frozen=True):
 
     def demand(self, held: Holdings, pod: Pod) -> Pod | None:
         """The pod itself; None if it neither requests nor holds devices and no pod's devices are reusable."""
-        return pod if devices.concerns(held.devices, pod) else None
+        return pod if held.devices.concerns(pod) else None
 
     def hints(
         self, held: Holdings, demand: Pod, container: Container | None
