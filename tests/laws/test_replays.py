@@ -5,12 +5,15 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.small_nodes import GPU, a_numa_pod, guaranteed_pods, profiles
 
 from nodewright.engine import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.events import PodRecovered
+from nodewright.node.managers.hint_providers import DeviceProvider, Holdings
+from nodewright.node.managers.manager_admission import align_pod
 from nodewright.node.node_state import NodeState
 from nodewright.node.restart.initial_node import initial_node
 from nodewright.node.restart.restart_rehearsal import is_valid_configuration
@@ -93,3 +96,27 @@ def test_an_explanation_leaves_the_node_that_the_admission_leaves(
         after = node.after(node.explain(pod, budget=0))
         node = node.admit(pod).node
         assert after == node
+
+
+class DevicesAskedAlways(DeviceProvider, frozen=True):
+    """The slow, obvious version of the device manager: it is asked about every pod."""
+
+    def demand(self, held: Holdings, pod: Pod) -> Pod:
+        del held
+        return pod
+
+
+@given(profiles(), crowds())
+def test_a_pod_without_devices_is_aligned_as_if_the_device_manager_were_asked(
+    profile: NodeProfile, pods: list[Pod]
+) -> None:
+    state = Node.from_profile(profile).state
+    managers = state.config.managers
+    providers = tuple(
+        DevicesAskedAlways(provider.manager) if isinstance(provider, DeviceProvider) else provider
+        for provider in managers.providers
+    )
+    for pod in pods:
+        fast = align_pod(managers, state.held, pod, None)
+        assert fast == align_pod(replace(managers, providers=providers), state.held, pod, None)
+        state = step(state, PodRecovered(pod)).state

@@ -146,6 +146,34 @@ def test_a_pod_is_kept_out_of_guaranteed_by_something_that_is_named(pod: Pod) ->
     assert bool(kept_out) == (verdict.qos_class is QOSClass.BURSTABLE)
 
 
+@given(pods(), st.booleans())
+def test_the_class_is_that_of_the_sums_and_of_the_containers_without_limits(
+    pod: Pod, pod_level: bool
+) -> None:
+    assert computed_qos_class(pod, pod_level=pod_level) == class_by_sums(pod, pod_level=pod_level)
+
+
+def class_by_sums(pod: Pod, *, pod_level: bool) -> QOSClass:
+    """The slow, obvious version, in the kubelet's own steps."""
+    own = pod.spec.resources if pod_level else None
+    owners = (*pod.spec.containers, *pod.spec.init_containers)
+    lists = [own] if own is not None else [owner.resources for owner in owners]
+    sums: dict[tuple[str, str], Fraction] = {}
+    is_limited = True
+    for resources in lists:
+        for side, amounts in (("requests", resources.requests), ("limits", resources.limits)):
+            for name in ("cpu", "memory"):
+                amount = amounts.get(name, ZERO).as_fraction()
+                if amount > 0:
+                    sums[side, name] = sums.get((side, name), Fraction(0)) + amount
+                elif side == "limits":
+                    is_limited = False
+    if not sums:
+        return QOSClass.BEST_EFFORT
+    are_equal = all(sums.get(("requests", name)) == sums.get(("limits", name)) for name in ("cpu", "memory"))
+    return QOSClass.GUARANTEED if is_limited and are_equal else QOSClass.BURSTABLE
+
+
 @given(pods(), st.integers(1, 2**44))
 def test_burstable_scores_lie_between_the_two_fixed_ones(pod: Pod, capacity: int) -> None:
     pod = without_pod_level(pod)
