@@ -42,6 +42,43 @@ class TopologyPart(NamedTuple):
 TopologyParts: TypeAlias = tuple[TopologyPart, ...]
 
 
+class CorePattern(NamedTuple):
+    """Cores that differ in their lowest CPU only, which orders them: all of them are compared at once."""
+
+    lowest: Mask
+    """The lowest CPU of each core."""
+    offsets: tuple[int, ...]
+    """The CPUs of a core, counted from its lowest."""
+
+    @classmethod
+    def of(cls, cores: TopologyParts) -> "CorePattern | None":
+        """The pattern of these cores; None: they differ, or are not all inside the larger unit."""
+        lowest, shapes = 0, set()
+        for core in cores:
+            first = core.whole & -core.whole
+            if core.inside != core.whole or first <= lowest:
+                return None
+            lowest |= first
+            shapes.add(core.whole // first)
+        if len(shapes) != 1:
+            return None
+        return cls(lowest, tuple(CPUSet(shapes.pop())))
+
+    def free_cores(self, free: Mask) -> Mask:
+        """The lowest CPUs of the cores all of whose CPUs are free."""
+        cores = self.lowest
+        for offset in self.offsets:
+            cores &= free >> offset
+        return cores
+
+    def cpus(self, cores: Mask) -> Mask:
+        """All CPUs of these cores, which are given by their lowest CPU."""
+        cpus = 0
+        for offset in self.offsets:
+            cpus |= cores << offset
+        return cpus
+
+
 class CPUTopology(msgspec.Struct, frozen=True, eq=False):
     """The machine's CPUs. The counts are the kubelet's and may differ from `cpu_info` on irregular machines.
 
@@ -68,6 +105,8 @@ class CPUTopology(msgspec.Struct, frozen=True, eq=False):
     numa_in_socket: Mapping[int, TopologyParts] = {}
     cores_in_socket: Mapping[int, TopologyParts] = {}
     cores_in_numa: Mapping[int, TopologyParts] = {}
+    core_patterns_in_socket: Mapping[int, CorePattern | None] = {}
+    core_patterns_in_numa: Mapping[int, CorePattern | None] = {}
     cores_in_uncore_cache: Mapping[int, TopologyParts] = {}
     uncore_caches_in_numa: Mapping[int, TopologyParts] = {}
     numa_ids: NUMASet = NUMASet()
@@ -88,6 +127,7 @@ class CPUTopology(msgspec.Struct, frozen=True, eq=False):
         sockets = _masks(self.cpu_info, lambda info: info.socket)
         numa = _masks(self.cpu_info, lambda info: info.numa)
         caches = _masks(self.cpu_info, lambda info: info.uncore_cache)
+        cores_in_socket, cores_in_numa = _parts(sockets, cores), _parts(numa, cores)
         derived: dict[str, object] = {
             "cpus": cpus,
             "in_core": cores,
@@ -98,8 +138,10 @@ class CPUTopology(msgspec.Struct, frozen=True, eq=False):
             "numa_nodes": tuple(TopologyPart(node, mask, mask) for node, mask in numa.items()),
             "sockets_in_numa": _parts(numa, sockets),
             "numa_in_socket": _parts(sockets, numa),
-            "cores_in_socket": _parts(sockets, cores),
-            "cores_in_numa": _parts(numa, cores),
+            "cores_in_socket": cores_in_socket,
+            "cores_in_numa": cores_in_numa,
+            "core_patterns_in_socket": _patterns(cores_in_socket),
+            "core_patterns_in_numa": _patterns(cores_in_numa),
             "cores_in_uncore_cache": _parts(caches, cores),
             "uncore_caches_in_numa": _parts(numa, caches),
             "numa_ids": NUMASet.from_ids(numa),
@@ -212,3 +254,7 @@ def _parts(outer: Mapping[int, Mask], inner: Mapping[int, Mask]) -> dict[int, To
         )
         for outer_id, mask in outer.items()
     }
+
+
+def _patterns(cores: Mapping[int, TopologyParts]) -> dict[int, CorePattern | None]:
+    return {outer_id: CorePattern.of(parts) for outer_id, parts in cores.items()}

@@ -1,12 +1,11 @@
 """Packed CPU assignment: whole NUMA nodes, sockets, caches and cores first, then single CPUs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 from typing import TypeAlias
 
 import msgspec
 
-from nodewright.core.cpu.cpu_topology import CPUTopology, Mask, TopologyParts
+from nodewright.core.cpu.cpu_topology import CorePattern, CPUTopology, Mask, TopologyParts
 from nodewright.reasons.cpu import CPURefusal, KubeletCrashes, NotEnoughCPUs
 
 UnitOrder: TypeAlias = Iterable[tuple[int, int]]
@@ -121,16 +120,22 @@ class _PackedAssignment:
         """`take_whole` of the cores in their order, at less cost: those that the kubelet counts as free have equally
         many free CPUs, so that their numbers order them.
         """
-        free, needed, smallest, taken = self.free, self.needed, self.topology.smallest_core, 0
-        units, cores = _cores_by_unit(self.topology, free)
-        for core in chain.from_iterable([cores[unit] for _, unit in units]):
-            whole = core.whole
-            if (free & whole).bit_count() == free_count and free & core.inside:
-                size = whole.bit_count()
-                if needed >= size:
-                    taken, needed = taken | whole, needed - size
-                if needed < smallest:
-                    break
+        topology, free, needed, taken = self.topology, self.free, self.needed, 0
+        units, cores, patterns = _cores_by_unit(topology, free)
+        for _, unit in units:
+            pattern = patterns[unit]
+            if pattern is not None and len(pattern.offsets) == free_count:
+                whole_cores = _lowest(pattern.free_cores(free), needed // free_count)
+                taken |= pattern.cpus(whole_cores)
+                needed -= whole_cores.bit_count() * free_count
+            else:
+                for core in cores[unit]:
+                    whole, size = core.whole, core.whole.bit_count()
+                    is_free = (free & whole).bit_count() == free_count and free & core.inside
+                    if is_free and needed >= size:
+                        taken, needed = taken | whole, needed - size
+            if needed < topology.smallest_core:
+                break
         self.taken, self.free, self.needed = self.taken | taken, free & ~taken, needed
 
     def take_uncore_caches(self) -> None:
@@ -197,15 +202,17 @@ def _socket_order(topology: CPUTopology, free: Mask) -> UnitOrder:
 
 
 def _core_order(topology: CPUTopology, free: Mask) -> UnitOrder:
-    outer, cores = _cores_by_unit(topology, free)
+    outer, cores, _ = _cores_by_unit(topology, free)
     return _nested(outer, cores, free)
 
 
-def _cores_by_unit(topology: CPUTopology, free: Mask) -> tuple[UnitOrder, Mapping[int, TopologyParts]]:
-    """The sockets or NUMA nodes that contain the cores, in order, and the cores of each."""
+def _cores_by_unit(
+    topology: CPUTopology, free: Mask
+) -> tuple[UnitOrder, Mapping[int, TopologyParts], Mapping[int, CorePattern | None]]:
+    """The sockets or NUMA nodes that contain the cores, in order, and the cores of each with their pattern."""
     if topology.numa_is_outer:
-        return _socket_order(topology, free), topology.cores_in_socket
-    return numa_order(topology, free), topology.cores_in_numa
+        return _socket_order(topology, free), topology.cores_in_socket, topology.core_patterns_in_socket
+    return numa_order(topology, free), topology.cores_in_numa, topology.core_patterns_in_numa
 
 
 def _cache_order(topology: CPUTopology, free: Mask) -> UnitOrder:

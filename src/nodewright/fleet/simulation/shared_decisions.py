@@ -56,8 +56,8 @@ class PodHoldings(msgspec.Struct, frozen=True, kw_only=True):
         memory, pod_memory = held.memory.assignments.get(uid, NO_BLOCKS), held.memory.pods.get(uid)
         devices = held.devices.pod_devices.get(uid, {})
         key = (
-            tuple(cpus.items()),
-            pod_cpus,
+            tuple([(name, exclusive.mask) for name, exclusive in cpus.items()]),
+            None if pod_cpus is None else pod_cpus.mask,
             tuple(memory.items()),
             pod_memory,
             tuple([(name, tuple(sorted(ids.items()))) for name, ids in devices.items()]),
