@@ -172,8 +172,9 @@ def with_reported_resources(pod: Pod, config: NodeConfig) -> Pod:
         component-helpers/resource/helpers.go, PodRequests.
     Departs: requests of a running pod are those of its spec, where the kubelet reads them from the pod's cgroup.
     """
-    is_reported = pod.status.resources is not None or not pod_level_requests_set(pod) or not pod.spec.overhead
-    if is_reported or is_static(pod) or config.parts.defects is KubeletDefects.AVOID:
+    if not pod.spec.overhead or pod.status.resources is not None or not pod_level_requests_set(pod):
+        return pod
+    if is_static(pod) or config.parts.defects is KubeletDefects.AVOID:
         return pod
     if not config.gates["InPlacePodLevelResourcesVerticalScaling"] or not config.gates["PodLevelResources"]:
         return pod

@@ -86,9 +86,7 @@ def allocate(
     if isinstance(taken, Refused):
         return CPUAllocation(state, taken)
     after = state.with_taken(pod, container.name, taken.value)
-    return CPUAllocation(
-        _with_reuse(after, requests, container, taken.value), Granted(taken.value, taken.because)
-    )
+    return CPUAllocation(_with_reuse(after, requests, container, taken.value), taken)
 
 
 def allocate_pod(
@@ -196,11 +194,11 @@ def _take(
     because: tuple[Reason, ...] = ()
     if affinity is not None:
         aligned = CPUSet(allocatable & _aligned(policy, affinity))
-        local = policy.assign(aligned, min(count, len(aligned)))
+        local = policy.assign(aligned, min(count, aligned.mask.bit_count()))
         if isinstance(local, Refused):
             return _refused_with_holders(local, policy, state)
         taken, because = local.value, local.because
-        if len(taken) == count:
+        if taken.mask.bit_count() == count:
             return local
     remainder = policy.assign(CPUSet(allocatable & ~taken.mask), count - len(taken))
     if isinstance(remainder, Refused):

@@ -147,7 +147,7 @@ class StaticCPUPolicy(msgspec.Struct, frozen=True):
 
     def free(self, state: CPUState) -> CPUSet:
         """The CPUs that are not allocated and not reserved."""
-        return state.default - self.reserved
+        return CPUSet(state.default.mask & ~self.reserved.mask)
 
     def cpu_requests(self, pod: Pod) -> PodCPURequests:
         """The exclusive CPUs that the pod requests under this policy's gates."""

@@ -85,8 +85,8 @@ def allocate_container_memory(
         machine = with_block(machine, new)
         if reused_size:
             reused[block.resource] = reused_size
-    after = _with_reusable(replace(state, machine=machine), demand.pod, container, blocks)
-    after = _with_init_blocks_shrunk(after.with_blocks(uid, name, blocks), demand.pod, container, blocks)
+    after = _with_reusable(state.with_blocks(uid, name, blocks, machine), demand.pod, container, blocks)
+    after = _with_init_blocks_shrunk(after, demand.pod, container, blocks)
     placed = MemoryPlaced(
         numa=choice.value,
         affinity=affinity.numa,

@@ -99,10 +99,16 @@ class MemoryState(msgspec.Struct, frozen=True):
         """The container's blocks; None: there is no entry (an entry may be empty)."""
         return self.assignments.get(pod, NO_BLOCKS).get(container)
 
-    def with_blocks(self, pod: str, container: str, blocks: tuple[Block, ...]) -> "MemoryState":
-        """The state with these blocks for the container; `machine` is unchanged."""
+    def with_blocks(
+        self, pod: str, container: str, blocks: tuple[Block, ...], machine: NUMANodeMap | None = None
+    ) -> "MemoryState":
+        """The state with these blocks for the container, and with this machine; None: it is unchanged."""
         held = {**self.assignments.get(pod, NO_BLOCKS), container: blocks}
-        return replace(self, assignments={**self.assignments, pod: held})
+        return replace(
+            self,
+            machine=self.machine if machine is None else machine,
+            assignments={**self.assignments, pod: held},
+        )
 
     def without(self, pod: str, container: str) -> "MemoryState":
         """The state without the container's entry; `machine` is unchanged."""
