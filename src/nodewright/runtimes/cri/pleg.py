@@ -27,8 +27,8 @@ RELIST_PERIOD_S, EVENTED_RELIST_PERIOD_S = 1.0, 10.0
 
 _FIRST_DELAY_S, _LAST_DELAY_S, _CONFIRMATION_S = 0.005, 0.02, 1.0
 """Pauses between relists until the runtime's state is what its events say, and how long that is waited for."""
-_PAUSE_FACTOR, _MAX_PAUSE_S = 4, 0.2
-"""The pause after a relist, as a multiple of the time that it took."""
+_LONG_RELIST_S, _PAUSE_FACTOR, _MAX_PAUSE_S = 0.01, 4, 0.2
+"""From which time on a relist is followed by a pause, as a multiple of the time that it took."""
 _START, _EXIT = "/tasks/start", "/tasks/exit"
 _TASK_EVENTS = 'namespace=="k8s.io",topic~="^/tasks/(start|exit|oom)$"'
 
@@ -121,11 +121,14 @@ class PodLifecycleEventGenerator:
     async def _wait_for_event(self) -> None:
         """Waits for an event, or for the next relist."""
         # Relists of many pods leave time for other work, and events that arrive together cost one.
-        await asyncio.sleep(min(_PAUSE_FACTOR * self._relist_s, _MAX_PAUSE_S))
+        pause_s = (
+            min(_PAUSE_FACTOR * self._relist_s, _MAX_PAUSE_S) if self._relist_s > _LONG_RELIST_S else 0.0
+        )
+        await asyncio.sleep(pause_s)
         now_s = asyncio.get_running_loop().time
         left_s = EVENTED_RELIST_PERIOD_S if self._is_streaming else RELIST_PERIOD_S
         if self._unconfirmed:
-            left_s = self._delay_s
+            left_s = max(self._delay_s - pause_s, 0.0)
             self._delay_s = min(2 * self._delay_s, _LAST_DELAY_S)
             if now_s() > self._confirmed_until_s:
                 self._unconfirmed = {}
