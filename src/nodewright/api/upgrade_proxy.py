@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from nodewright.api.middleware import TAKE_OVER_CONNECTION
 from nodewright.api.routes import INTERNAL_ERROR, APIError
 from nodewright.api.unix_sockets import forward_both
+from nodewright.host.http_get import open_connection
 
 RESPONSE_TIMEOUT_S = 30.0
 _MAX_BODY_BYTES = 1 << 20
@@ -78,7 +79,7 @@ class UpgradeProxy(Response):
         context = ssl.create_default_context() if is_secure else None
         try:
             async with asyncio.timeout(RESPONSE_TIMEOUT_S):
-                reader, writer = await asyncio.open_connection(self._url.hostname, port, ssl=context)
+                reader, writer = await open_connection(self._url.hostname or "", port, context)
         except OSError as error:
             reason = error.strerror or str(error) or "timeout"
             raise APIError(INTERNAL_ERROR, f"error dialing backend: {self._url.netloc}: {reason}") from None

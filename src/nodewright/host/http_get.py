@@ -174,9 +174,7 @@ async def _single_response(
     progress.is_in_body = False
     context = (context or _unverified_context()) if request.scheme == "https" else None
     try:
-        reader, writer = await asyncio.open_connection(
-            request.host, request.port, ssl=context, limit=_MAX_HEADER_BYTES
-        )
+        reader, writer = await open_connection(request.host, request.port, context, limit=_MAX_HEADER_BYTES)
     except ssl.SSLError as error:
         return HTTPFailure(_tls_error(error))
     except OSError as error:
@@ -197,6 +195,25 @@ async def _single_response(
         return HTTPFailure(f"read tcp: read: {_errno_text(error)}", is_in_body=progress.is_in_body)
     finally:
         writer.transport.abort()
+
+
+async def open_connection(
+    host: str, port: int, context: ssl.SSLContext | None, *, limit: int = _PART_BYTES
+) -> tuple[StreamReader, asyncio.StreamWriter]:
+    """A connection, with TLS where there is a context; ``limit``: bytes that are buffered.
+
+    TLS is a step of its own: a connection that is cancelled before its handshake begins would leave the socket open.
+
+    Errors: OSError, ValueError and OverflowError of `asyncio.open_connection`.
+    """
+    reader, writer = await asyncio.open_connection(host, port, limit=limit)
+    try:
+        if context is not None:
+            await writer.start_tls(context, server_hostname=host)
+    except BaseException:
+        writer.transport.abort()
+        raise
+    return reader, writer
 
 
 async def _read_response(reader: StreamReader, progress: _ResponseProgress, max_body: int) -> HTTPResponse:
