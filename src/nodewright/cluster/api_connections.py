@@ -42,7 +42,6 @@ class ApiConnection:
 
         Errors: ValueError for what is no HTTP; OSError, IncompleteReadError and LimitOverrunError of the connection.
         """
-        self.is_at_end = False
         self.writer.write(request)
         return await response_head(self.reader)
 
@@ -60,6 +59,17 @@ class ApiConnection:
         elif "content-length" not in headers and status not in (204, 304):
             return  # The end of the connection was the end of the body.
         self.is_at_end = headers.get("connection", "").lower() != "close"
+
+    async def is_silent(self) -> bool:
+        """Whether the connection is open and nothing has come that was not asked for."""
+        try:
+            async with asyncio.timeout(0):
+                await self.reader.read(1)
+        except TimeoutError:
+            return not self.writer.is_closing()
+        except OSError:
+            pass
+        return False
 
     def abort(self) -> None:
         """Closes the connection at once."""
@@ -105,11 +115,14 @@ class ApiConnections:
         context = await self._tls.context() if self._tls is not None else None
         while self._idle:
             connection = self._idle.pop()
-            is_open = not connection.reader.at_eof() and not connection.writer.is_closing()
-            if is_open and connection.tls is context and time.monotonic() - connection.used_s < MAX_IDLE_S:
-                connection.is_reused = True
+            is_fresh = connection.tls is context and time.monotonic() - connection.used_s < MAX_IDLE_S
+            try:
+                connection.is_reused = is_fresh and await connection.is_silent()
+            finally:
+                if not connection.is_reused:
+                    connection.abort()
+            if connection.is_reused:
                 return connection
-            connection.abort()
         return await self._opened(context)
 
     def put(self, connection: ApiConnection) -> None:
@@ -118,6 +131,7 @@ class ApiConnections:
             connection.abort()
             return
         connection.used_s = time.monotonic()
+        connection.is_reused = connection.is_at_end = False
         self._idle.append(connection)
 
     def close(self) -> None:

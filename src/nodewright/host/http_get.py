@@ -22,6 +22,7 @@ MAX_BODY_BYTES = 10 * 1024
 _MAX_REDIRECTS, _MAX_HEADER_BYTES, _PART_BYTES = 10, 64 * 1024, 64 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: .*)?")
+_LENGTH, _CHUNK_SIZE = re.compile(r"[0-9]{1,18}"), re.compile(r"[0-9A-Fa-f]{1,15}")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _UNESCAPED = "/?:@!$&'()*+,;=%~-._[]"
 
@@ -267,7 +268,9 @@ async def body_parts(
         return
     length = headers.get("content-length")
     if headers.get("transfer-encoding", "").lower() == "chunked":
-        while size := int((await reader.readuntil(b"\n")).partition(b";")[0], 16):
+        while size := _size(
+            _CHUNK_SIZE, (await reader.readuntil(b"\n")).partition(b";")[0].decode("latin-1"), 16
+        ):
             async for part in _exactly(reader, min(size, max_bytes)):
                 yield part
             max_bytes -= size
@@ -275,12 +278,22 @@ async def body_parts(
                 return
             await reader.readuntil(b"\n")
     elif length is not None:
-        async for part in _exactly(reader, min(int(length), max_bytes)):
+        async for part in _exactly(reader, min(_size(_LENGTH, length, 10), max_bytes)):
             yield part
     else:
         while max_bytes > 0 and (part := await reader.read(min(max_bytes, _PART_BYTES))):
             max_bytes -= len(part)
             yield part
+
+
+def _size(pattern: re.Pattern[str], text: str, base: int) -> int:
+    """The number in a header or before a chunk; Python alone would take signs and underscores.
+
+    Errors: ValueError.
+    """
+    if not pattern.fullmatch(text.strip()):
+        raise ValueError(f"invalid length {text.strip()!r}")
+    return int(text, base)
 
 
 async def _exactly(reader: StreamReader, count: int) -> AsyncGenerator[bytes]:

@@ -96,6 +96,12 @@ def test_certificates_are_verified(tmp_path: Path) -> None:
         (CannedAnswer(raw=b"x" * 200_000), "the answer is not HTTP"),
         (CannedAnswer(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"), "the connection ended"),
         (CannedAnswer(raw=b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n{}"), "the answer is not HTTP"),
+        (CannedAnswer(raw=b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}"), "the answer is not HTTP"),
+        (CannedAnswer(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 0_2\r\n\r\n{}"), "the answer is not HTTP"),
+        (
+            CannedAnswer(raw=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n"),
+            "the answer is not HTTP",
+        ),
         (CannedAnswer(raw=b""), "the connection ended"),
         (CannedAnswer(hangs=True), "no answer within 0.5 s"),
         (CannedAnswer(503, b"busy", (("Retry-After", "70"),)), "503 Service Unavailable: busy"),

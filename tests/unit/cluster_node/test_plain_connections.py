@@ -82,6 +82,15 @@ async def test_a_read_is_repeated_if_the_server_closes_an_idle_connection(server
 
 
 @in_a_loop
+async def test_what_nobody_asked_for_is_no_answer(server: FakeApiServer) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+    server.canned[NODES].append(CannedAnswer(raw=answer + b"{}" + answer + b"{}"))
+    async with PlainAccess(ClusterAccess(server=server.url)) as api:
+        assert await api.read(NODES, {}) == {}
+        assert (await api.read(NODES, {}))["items"] == []
+
+
+@in_a_loop
 async def test_connections_that_were_idle_for_long_are_not_used(
     server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
