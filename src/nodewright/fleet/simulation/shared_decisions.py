@@ -84,13 +84,14 @@ class GrantedAlignment(NamedTuple):
 class FreeResources:
     """What is left of a node's exclusive resources; one object for equal values, by which decisions are remembered."""
 
-    __slots__ = ("free_cpus", "held", "is_listed")
+    __slots__ = ("free_cpus", "held", "is_listed", "rest_key")
 
-    def __init__(self, start: NodeState, held: Holdings) -> None:
+    def __init__(self, held: Holdings, rest_key: Hashable, *, is_listed: bool) -> None:
         self.held = held
         """The holdings, with all pods as one holder."""
-        view = start.config.view
-        self.is_listed = view.with_allocated_devices(in_use_counts(held.devices)) is view
+        self.rest_key = rest_key
+        """Equal for equal memory and devices of nodes with equal configurations."""
+        self.is_listed = is_listed
         """Whether allocatable covers the devices in use, so that it is what the node object says."""
         self.free_cpus: tuple[int, ...] | None = None
 
@@ -136,16 +137,24 @@ class SharedDecisions:
 
     def free_resources(self, start: NodeState, held: Holdings) -> FreeResources:
         """What these holdings leave."""
-        key = (
-            id(start.config),
-            held.cpu.default.mask,
-            _machine_key(held.memory.machine),
-            _devices_key(held.devices),
-        )
+        rest_key = id(start.config), _machine_key(held.memory.machine), _devices_key(held.devices)
+        key = held.cpu.default.mask, rest_key
         free = self._known.get(key)
         if free is None:
-            free = self._known[key] = FreeResources(start, _with_one_holder(held))
+            view = start.config.view
+            is_listed = view.with_allocated_devices(in_use_counts(held.devices)) is view
+            free = FreeResources(_with_one_holder(held), rest_key, is_listed=is_listed)
+            self._known[key] = free
         return free
+
+    def with_shared_cpus(self, free: FreeResources, cpus: CPUSet) -> FreeResources:
+        """The same with this shared pool: as `free_resources`, without comparing memory and devices again."""
+        key = cpus.mask, free.rest_key
+        after = self._known.get(key)
+        if after is None:
+            held = Holdings(cpu=CPUState(default=cpus), memory=free.held.memory, devices=free.held.devices)
+            after = self._known[key] = FreeResources(held, free.rest_key, is_listed=free.is_listed)
+        return after
 
     def aligned(
         self, start: NodeState, free: FreeResources, shape: int, pod: Pod
@@ -162,10 +171,14 @@ class SharedDecisions:
             for provider in managers.providers:
                 held = provider.started(held, pod)
             placement = placement_by(managers, result.held, pod)
+            before = free.held
+            has_only_cpus = held.memory is before.memory and held.devices is before.devices
             granted = GrantedAlignment(
                 PodHoldings.of(held, pod.uid),
                 placement if placement.holds_anything else SHARED_POOL_PLACEMENT,
-                self.free_resources(start, held),
+                self.with_shared_cpus(free, held.cpu.default)
+                if has_only_cpus
+                else self.free_resources(start, held),
             )
         self._make_room()
         self._alignments[key] = granted
@@ -178,12 +191,13 @@ class SharedDecisions:
         key = (free, holdings.release_key)
         after = self._releases.get(key)
         if after is None:
+            self._make_room()
             if holdings.has_only_cpus:
-                held = _with_shared_cpus(free.held, holdings)
+                after = self.with_shared_cpus(free, _shared_cpus(free.held, holdings))
             else:
                 held = start.config.managers.without_stale(_with_pod(free.held, holdings), {_OTHERS: ("",)})
-            self._make_room()
-            after = self._releases[key] = self.free_resources(start, held)
+                after = self.free_resources(start, held)
+            self._releases[key] = after
         return after
 
     def _make_room(self) -> None:
@@ -220,12 +234,12 @@ def _with_one_holder(held: Holdings) -> Holdings:
     )
 
 
-def _with_shared_cpus(held: Holdings, pod: PodHoldings) -> Holdings:
-    """The holdings after the release of a pod that `has_only_cpus`: as `without_stale`, with fewer states between."""
+def _shared_cpus(held: Holdings, pod: PodHoldings) -> CPUSet:
+    """The shared pool after the release of a pod that `has_only_cpus`: as `without_stale`, with fewer states between."""
     mask = held.cpu.default.mask
     for cpus in pod.cpus.values():
         mask |= cpus.mask
-    return replace(held, cpu=CPUState(default=CPUSet(mask)))
+    return CPUSet(mask)
 
 
 def _with_pod(held: Holdings, pod: PodHoldings) -> Holdings:

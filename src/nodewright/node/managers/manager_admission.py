@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -120,7 +120,15 @@ class _Alignment:
         self.pod, self.uid = pod, pod.metadata.uid
         self.held = held
         self.because: list[Reason] = []
-        self.demands = [(provider, provider.demand(held, pod)) for provider in managers.providers]
+        self.offers: list[Offer] = []
+        """The managers' offers for a container without a demand."""
+        self.demands: list[tuple[int, HintProvider, Any]] = []
+        """The managers that are asked, each by its place among all, and the pod's demand."""
+        for place, provider in enumerate(managers.providers):
+            demand = provider.demand(held, pod)
+            self.offers.append(provider.no_demand)
+            if demand is not None:
+                self.demands.append((place, provider, demand))
         self.containers = (*pod.spec.init_containers, *pod.spec.containers)
         self.pod_level = managers.pod_level and pod_level_resources_set(pod)
 
@@ -158,15 +166,12 @@ class _Alignment:
         return ()
 
     def _merge(self, container: Container | None) -> Verdict[Hint]:
-        offers = []
-        for provider, demand in self.demands:
-            if demand is None:
-                offers.append(provider.no_demand)
-                continue
+        offers = self.offers.copy()
+        for place, provider, demand in self.demands:
             hints = provider.hints(self.held, demand, container)
             if isinstance(hints, Refused):
                 return hints
-            offers.append(Offer(provider.name, hints.value))
+            offers[place] = Offer(provider.name, hints.value)
         name = container.name if container else ""
         merged = self.managers.merged_hint(self.pod, name, tuple(offers))
         if isinstance(merged, Granted):
@@ -174,9 +179,7 @@ class _Alignment:
         return merged
 
     def _allocate(self, container: Container | None, hint: Hint) -> tuple[Reason, ...]:
-        for provider, demand in self.demands:
-            if demand is None:
-                continue
+        for _, provider, demand in self.demands:
             self.held, verdict = provider.allocate(self.held, demand, container, hint)
             if isinstance(verdict, Refused):
                 return verdict.because
