@@ -1,6 +1,7 @@
 """Large Lists are read item by item, and pods that are alike share what was found: the answers stay those of the plain ways."""
 
 import json
+import re
 from itertools import product
 from typing import Any
 
@@ -15,11 +16,12 @@ from nodewright.core.requests.resource_breakdown import pod_resource_breakdown
 from nodewright.errors import InputError
 from nodewright.formats import alike_pods, documents
 from nodewright.formats.alike_pods import AlikePods
+from nodewright.formats.decode import decode
 from nodewright.formats.documents import InputFile, parse_documents
 from nodewright.formats.json_documents import JSONValueDecoder, quick_json_value
 from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.schema import checked
-from nodewright.kubernetes.objects import ContainerStatus, ObjectMeta, PodCondition, PodStatus
+from nodewright.kubernetes.objects import ContainerStatus, ObjectMeta, PodCondition, PodSpec, PodStatus
 from nodewright.releases.feature_gates import default_gates
 from nodewright.releases.release_table import RELEASE_TABLES
 from nodewright.testing.strategies import pods, requirements
@@ -215,11 +217,85 @@ def test_a_pod_is_checked_the_same_way_whatever_pod_was_before_it(containers: li
     alone = [loaded(file) for file in files]
     for before, after in product(range(len(files)), repeat=2):
         alike, plain = AlikePods(), checked(variants[after], "Pod")
-        alike.add_valid(alike.check(variants[before], "Pod"))
+        checked_before = alike.check(variants[before], "Pod")
+        alike.add_valid(checked_before, decode(checked_before.check.valid_part()["spec"], PodSpec))
         check = alike.check(variants[after], "Pod").check
         assert (check.faults, check.valid_part()) == (plain.faults, plain.valid_part())
         assert check.may_have_nulls or not plain.may_have_nulls
         assert loaded(files[before], files[after]).faults == alone[before].faults + alone[after].faults
+
+
+TOKENS: tuple[dict[str, Any], ...] = (
+    {"volumes": [{"name": "kube-api-access-abcde", "projected": {}}]},
+    {"volumes": [{"name": "kube-api-access-fghij", "projected": {}}], "nodeName": "node-2"},
+    {"volumes": [{"name": "kube-api-access-abcde", "projected": {}}, {"name": "data"}]},
+    {"volumes": [{"name": "kube-api-access-fghij", "projected": {}}, {"name": "data"}]},
+    {"volumes": [{"name": f"kube-api-access-{end}", "projected": {}} for end in ("abcde", "fghij")]},
+    {"volumes": [{"name": f"kube-api-access-{end}", "projected": {}} for end in ("fghij", "abcde")]},
+)
+AMOUNTS = {"requests": {"memory": "1.5Gi"}, "limits": {"cpu": "0.1001", "memory": "2Gi"}}
+PORTS = [{"containerPort": 80}, {"containerPort": 81, "protocol": "UDP"}]
+
+
+@given(
+    tokens=st.lists(st.sampled_from(TOKENS), min_size=2, max_size=4),
+    nodes=st.lists(st.sampled_from(("", "node-1", "node-2")), min_size=4, max_size=4),
+    settings=st.fixed_dictionaries(
+        {},
+        optional={
+            "hostNetwork": st.booleans(),
+            "priorityClassName": st.sampled_from(("system-node-critical", "unknown")),
+            "runtimeClassName": st.just("unknown"),
+            "resources": st.just({"limits": {"cpu": "3"}}),
+            "initContainers": st.just([{"name": "first", "image": "a", "volumeMounts": MOUNTS}]),
+        },
+    ),
+    container=st.fixed_dictionaries(
+        {"name": st.just("main"), "image": st.just("a")},
+        optional={
+            "resources": st.just(AMOUNTS),
+            "ports": st.just(PORTS),
+            "volumeMounts": st.just([*MOUNTS, {"name": "data", "mountPath": "/data"}]),
+            "args": st.just(["kube-api-access-abcde"]),
+            "env": st.just([{"name": "EMPTY", "value": None}]),
+        },
+    ),
+    is_stored=st.booleans(),
+)
+def test_a_pod_is_read_the_same_way_whatever_pods_like_it_were_before_it(
+    tokens: list[dict[str, Any]],
+    nodes: list[str],
+    settings: dict[str, Any],
+    container: dict[str, Any],
+    is_stored: bool,
+) -> None:
+    files = []
+    for number, (volumes, node) in enumerate(zip(tokens, nodes, strict=False)):
+        text = json.dumps({**settings, "containers": [container], "nodeName": node, **volumes})
+        if number % 2:  # as the mounts of a pod with another token
+            text = text.replace("abcde", "klmno")
+        meta = {"name": f"pod-{number}", **({"uid": f"uid-{number}"} if is_stored else {})}
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": json.loads(text)}
+        files.append(InputFile("pod.json", json.dumps(document).encode()))
+    alone, together = [loaded(file) for file in files], loaded(*files)
+    assert together.faults == [fault for each in alone for fault in each.faults]
+    if together.faults:
+        return
+    results = [each.result() for each in alone]
+    assert together.result().warnings == tuple(text for each in results for text in each.warnings)
+    for number, result in enumerate(results):
+        workload = together.result().workloads[number]
+        assert replace(workload, spec_of_alike=None) == result.workloads[0]
+        if workload.spec_of_alike is not None:
+            shared, own = map(without_token, (workload.spec_of_alike, workload.pod.spec))
+            assert shared == replace(own, node_name="")
+
+
+def without_token(spec: PodSpec) -> PodSpec:
+    """The spec with the same name for each volume with a token."""
+    text = re.sub(rb"kube-api-access-[a-z]{5}", b"token", msgspec.json.encode(spec, enc_hook=str))
+    decoded: PodSpec = decode(msgspec.json.decode(text), PodSpec)
+    return decoded
 
 
 def loaded(*files: InputFile) -> ManifestLoader:

@@ -7,7 +7,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.admission_plugins import without_cluster_fields
-from nodewright.core.predicates.daemon_pods import daemon_pod_obstacle
 from nodewright.engine import Node
 from nodewright.errors import Fault, InputError
 from nodewright.formats.controllers import derived_uid
@@ -46,7 +45,8 @@ def arriving_pods(workloads: Sequence[Workload], node: Node, *, all_replicas: bo
             )
         elif _is_bound_elsewhere(workload, node):
             counts[_BOUND_ELSEWHERE] += 1
-            arriving.append(replace(workload, pod=without_cluster_fields(workload.pod)))
+            pod = without_cluster_fields(workload.pod, workload.spec_of_alike)
+            arriving.append(replace(workload, pod=pod))
         else:
             arriving.append(workload)
     notes += [f"{_pods(count)} {text.format(node=node.name)}" for text, count in counts.items()]
@@ -89,6 +89,8 @@ def _daemon_pod_obstacle(workload: Workload, node: Node) -> str:
     """Why the DaemonSet creates no pod for the node; empty: it does, or it is none."""
     if workload.kind != _DAEMON_SET or workload.refusal is not None:
         return ""
+    from nodewright.core.predicates.daemon_pods import daemon_pod_obstacle  # noqa: PLC0415 - start-up time
+
     view = node.config.view
     obstacle = daemon_pod_obstacle(workload.pod.spec, node.name, view.labels, view.taints)
     return "" if obstacle is None else sentence(obstacle)

@@ -16,6 +16,7 @@ from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
 from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
+from nodewright.garbage import rare_collections
 from nodewright.node_report.report_parts import node_of_report, remaining_resources
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
@@ -80,6 +81,7 @@ def command(
     return _report_node(query, loaded, journal, output)
 
 
+@rare_collections()
 def _report_node(
     query: NodeQuery, loaded: LoadedQuery, journal: JournalOptions | None, output: str | None
 ) -> int:

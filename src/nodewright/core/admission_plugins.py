@@ -30,6 +30,7 @@ SYSTEM_PRIORITY_CLASSES = {
 }
 _DEFAULT_PREEMPTION_POLICY = "PreemptLowerPriority"
 
+_NO_STATUS = PodStatus()
 _TOLERATION_SECONDS = 300
 _DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -183,10 +184,11 @@ def overhead_refusal(spec: PodSpec, runtimes: Iterable[RuntimeClass]) -> PluginR
     )
 
 
-def without_cluster_fields(pod: Pod) -> Pod:
+def without_cluster_fields(pod: Pod, spec: PodSpec | None = None) -> Pod:
     """The pod as a manifest for another one like it: without the fields that a cluster sets.
 
     Its priority and tolerations stay, because the classes that set them may be unknown.
+    ``spec``: that of pods like it, without a node, if it is known.
     """
     meta = replace(
         pod.metadata,
@@ -195,7 +197,7 @@ def without_cluster_fields(pod: Pod) -> Pod:
         deletion_timestamp=None,
         deletion_grace_period_seconds=None,
     )
-    return replace(pod, metadata=meta, spec=replace(pod.spec, node_name=""), status=PodStatus())
+    return Pod(metadata=meta, spec=spec or replace(pod.spec, node_name=""), status=_NO_STATUS)
 
 
 def with_canonical_quantities(pod: Pod) -> Pod:

@@ -6,9 +6,7 @@
 ['n0', 'n1', 'n0']
 """
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -39,6 +37,7 @@ from nodewright.fleet.simulation.result import fleet_result
 from nodewright.fleet.simulation.scheduler import NodeScore
 from nodewright.fleet.workload import DisruptionBudget, FleetNode, FleetPod
 from nodewright.formats.regular_files import read_regular_file
+from nodewright.garbage import rare_collections
 from nodewright.host.file_store import write_atomically
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.node_state import NodeState
@@ -122,24 +121,13 @@ def run(
     Errors: InputError for a profile with which the kubelet does not start, unknown scores, a checkpoint of another
         run; CustomPolicyError for a policy that fails.
     """
-    with _reduced_garbage_collection():
+    with rare_collections():
         simulation = FleetSimulation(nodes, simulation_setup(options), sink)
         if checkpoint is None:
             complete = simulation.run(iter(pods), watch)
         else:
             complete = _run_with_checkpoint(checkpoint, simulation, iter(pods), watch)
     return fleet_result(simulation, complete=complete)
-
-
-@contextmanager
-def _reduced_garbage_collection() -> Iterator[None]:
-    """Within this context, garbage collection runs less often: there are many objects and hardly any cycles."""
-    previous = gc.get_threshold()
-    gc.set_threshold(1_000_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*previous)
 
 
 def simulation_setup(options: Options) -> SimulationSetup:

@@ -1,4 +1,4 @@
-"""Checks the fields of many pods: the spec of a pod that is like one before is not checked again.
+"""Reads many pods: the spec of a pod that is like one before is not checked, decoded or completed again.
 
 The pods of a template differ in their names, their nodes and the name of the volume with their token.
 """
@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.formats.schema import CheckedDocument, checked
+from nodewright.kubernetes.objects import Container, Pod, PodSpec
 from nodewright.patterns import lazy_pattern
 
 _MAX_KEPT = 4096
@@ -19,8 +21,65 @@ _TOKEN_VOLUME = lazy_pattern(r"kube-api-access-[a-z0-9]{5}")
 
 Follows: v1.36, plugin/pkg/admission/serviceaccount/admission.go, ServiceAccountVolumeName.
 """
-_ANY_TOKEN_VOLUME = b"kube-api-access-*"
+_ANY_TOKEN_VOLUME = b"kube-api-access-\0"
+"""What no JSON has in it: there, this byte is escaped."""
 _SHORTEST_SPEC: dict[str, Any] = {"containers": []}
+
+
+class SharedSpec(msgspec.Struct, frozen=True, eq=False):
+    """The spec of the first of these pods, without its node."""
+
+    submitted: PodSpec
+    """As it is written, with its default ports."""
+    defaulted: PodSpec
+    """With the defaults of its resources as well; often the same object."""
+    token_volumes: tuple[str, ...]
+    """The names of its volumes with tokens."""
+    is_renamable: bool
+    """Whether there is one such volume, whose name is that of its mounts and nothing else."""
+    may_have_nulls: bool
+
+    def alike(self, node_name: str, token_volumes: tuple[str, ...]) -> "AlikeSpec | None":
+        """The spec of a pod with that node and these volumes; None: there is more than one name to change."""
+        if token_volumes == self.token_volumes:
+            return AlikeSpec(self, node_name)
+        if not self.is_renamable:
+            return None
+        (own_name,) = token_volumes
+        return AlikeSpec(self, node_name, own_name)
+
+
+class AlikeSpec(msgspec.Struct, frozen=True, eq=False):
+    """A spec that is like the shared one, but for its node and the names of its volumes with tokens."""
+
+    shared: SharedSpec
+    node_name: str
+    token_volume: str = ""
+    """The name of its volume with a token; empty: as in the shared spec."""
+
+    def own(self, spec: PodSpec) -> PodSpec:
+        """The pod's own spec where the shared one is, or became, ``spec``."""
+        if self.token_volume:
+            spec = replace(
+                spec,
+                volumes=tuple(map(self._renamed, spec.volumes)),
+                containers=tuple(map(self._mounted, spec.containers)),
+                init_containers=tuple(map(self._mounted, spec.init_containers)),
+            )
+        return replace(spec, node_name=self.node_name) if self.node_name else spec
+
+    def defaulted(self, submitted: PodSpec) -> PodSpec:
+        """The pod's own spec with the defaults of its resources; ``submitted``: without them."""
+        shared = self.shared
+        return submitted if shared.defaulted is shared.submitted else self.own(shared.defaulted)
+
+    def _mounted(self, container: Container) -> Container:
+        mounts = container.volume_mounts
+        return replace(container, volume_mounts=tuple(map(self._renamed, mounts))) if mounts else container
+
+    def _renamed(self, part: dict[str, Any]) -> dict[str, Any]:
+        (name,) = self.shared.token_volumes
+        return {**part, "name": self.token_volume} if part.get("name") == name else part
 
 
 class CheckedPod(NamedTuple):
@@ -29,31 +88,41 @@ class CheckedPod(NamedTuple):
     check: CheckedDocument
     shape: bytes = b""
     """The spec without what differs between the pods of a template; empty: not known."""
-    has_valid_spec: bool = False
-    """Whether a pod of this shape has neither faults nor violations."""
+    shared: SharedSpec | None = None
+    """What the pods of this shape share: one of them has neither faults nor violations. None: no pod is known."""
+
+    @property
+    def has_valid_spec(self) -> bool:
+        """Whether a pod of this shape has neither faults nor violations."""
+        return self.shared is not None
+
+    def alike(self) -> AlikeSpec | None:
+        """The spec of a document without faults, made of what pods like it share; None: it has to be decoded."""
+        if self.shared is None:
+            return None
+        spec = self.check.document["spec"]
+        return self.shared.alike(spec.get("nodeName", ""), token_volumes(spec))
 
 
 class AlikePods:
     """The shapes of the pods that were valid."""
 
     def __init__(self) -> None:
-        self._may_have_nulls: dict[bytes, bool] = {}
+        self._shared: dict[bytes, SharedSpec] = {}
         self._valid_templates: set[bytes] = set()
         self._counts: dict[str, int] = {}
 
     def check(self, value: dict[str, Any], kind: str) -> CheckedPod:
         """The document with its schema faults, equal to what `checked` finds."""
         shape = pod_shape(value.get("spec")) if kind == "Pod" else b""
-        spec_may_have_nulls = self._may_have_nulls.get(shape)
-        if spec_may_have_nulls is None:
+        shared = self._shared.get(shape)
+        if shared is None:
             return CheckedPod(self._checked(value, kind), shape)
         rest = self._checked({**value, "spec": _SHORTEST_SPEC}, kind)
         if rest.located_faults or rest.null_members:
-            return CheckedPod(self._checked(value, kind), shape, has_valid_spec=True)
-        may_have_nulls = rest.may_have_nulls or spec_may_have_nulls
-        return CheckedPod(
-            replace(rest, document=value, may_have_nulls=may_have_nulls), shape, has_valid_spec=True
-        )
+            return CheckedPod(self._checked(value, kind), shape, shared)
+        may_have_nulls = rest.may_have_nulls or shared.may_have_nulls
+        return CheckedPod(replace(rest, document=value, may_have_nulls=may_have_nulls), shape, shared)
 
     def has_valid_template(self, shape: bytes) -> bool:
         """Whether a template of this shape had no violations; ``shape`` is that of `template_shape`."""
@@ -76,13 +145,38 @@ class AlikePods:
         plain = is_plain(value, kind)
         return CheckedDocument(value, [], [], may_have_nulls=False) if plain else checked(value, kind)
 
-    def add_valid(self, pod: CheckedPod) -> None:
-        """Keeps the shape of a pod that has no violations."""
-        if pod.has_valid_spec or not pod.shape or pod.check.located_faults or pod.check.null_members:
+    def add_valid(self, pod: CheckedPod, spec: PodSpec) -> None:
+        """Keeps the shape of a pod that has no violations, and its spec as it is written."""
+        check = pod.check
+        if pod.shared is not None or not pod.shape or check.located_faults or check.null_members:
             return
-        if len(self._may_have_nulls) >= _MAX_KEPT:
-            self._may_have_nulls.clear()
-        self._may_have_nulls[pod.shape] = pod.check.may_have_nulls
+        if len(self._shared) >= _MAX_KEPT:
+            self._shared.clear()
+        tokens = token_volumes(check.document["spec"])
+        self._shared[pod.shape] = _shared_spec(
+            spec, tokens, pod.shape.count(_ANY_TOKEN_VOLUME), may_have_nulls=check.may_have_nulls
+        )
+
+
+def _shared_spec(
+    spec: PodSpec, token_volumes: tuple[str, ...], occurrences: int, *, may_have_nulls: bool
+) -> SharedSpec:
+    """What the pods like one share.
+
+    ``spec``: with its default ports; ``occurrences``: how often the names of its volumes with tokens are in its text.
+    """
+    submitted = replace(spec, node_name="") if spec.node_name else spec
+    parts = [*spec.volumes]
+    for container in (*spec.containers, *spec.init_containers):
+        parts += container.volume_mounts
+    named = sum(part.get("name") in token_volumes for part in parts)
+    return SharedSpec(
+        submitted=submitted,
+        defaulted=with_defaults(Pod(spec=submitted)).spec,
+        token_volumes=token_volumes,
+        is_renamable=len(token_volumes) == 1 and named == occurrences,
+        may_have_nulls=may_have_nulls,
+    )
 
 
 def template_shape(spec: dict[str, Any]) -> bytes:
@@ -117,13 +211,19 @@ def pod_shape(spec: Any) -> bytes:
     """
     if not isinstance(spec, dict) or not isinstance(spec.get("nodeName", ""), str):
         return b""
-    volumes = spec.get("volumes")
     try:
         text = msgspec.json.encode({key: value for key, value in spec.items() if key != "nodeName"})
     except (msgspec.MsgspecError, ValueError, OverflowError, TypeError):  # what JSON has no text for
         return b""
-    for volume in volumes if isinstance(volumes, list) else ():
-        name = volume.get("name") if isinstance(volume, dict) else None
-        if isinstance(name, str) and _TOKEN_VOLUME.fullmatch(name):
-            text = text.replace(name.encode(), _ANY_TOKEN_VOLUME)
+    for name in token_volumes(spec):
+        text = text.replace(name.encode(), _ANY_TOKEN_VOLUME)
     return text
+
+
+def token_volumes(spec: dict[str, Any]) -> tuple[str, ...]:
+    """The names of the volumes with tokens, in their order."""
+    volumes = spec.get("volumes")
+    if not volumes or not isinstance(volumes, list):
+        return ()
+    names = [volume.get("name") for volume in volumes if isinstance(volume, dict)]
+    return tuple(name for name in names if isinstance(name, str) and _TOKEN_VOLUME.fullmatch(name))

@@ -7,7 +7,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.api_server.pod_creation import ClusterObjects
-from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.core.validation.violation import Violation
 from nodewright.errors import Fault, InputError
 from nodewright.formats.alike_pods import AlikePods, CheckedPod
@@ -34,6 +33,7 @@ from nodewright.formats.submitted_workloads import (
     stored_pod_violations,
     submitted_controller,
     submitted_pod,
+    with_own_defaults,
 )
 from nodewright.formats.workloads import (
     LoadedWorkloads,
@@ -46,6 +46,7 @@ from nodewright.formats.workloads import (
     remaining_faults,
     terminating_namespace,
 )
+from nodewright.garbage import rare_collections
 from nodewright.kubernetes.api_request import APIObject
 from nodewright.kubernetes.cluster_objects import PriorityClass, RuntimeClass
 from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from nodewright.formats.api_objects import OtherObjects
 
 
+@rare_collections()
 def load_workloads(
     filenames: Sequence[str | InputFile],
     namespace: str = "default",
@@ -168,7 +170,7 @@ class ManifestLoader(msgspec.Struct, eq=False):
         return LoadedWorkloads(
             workloads=workloads,
             skipped=dict(sorted((self.skipped | self._idle_limit_ranges()).items())),
-            warnings=(*self.warnings, *(text for creation in creations for text in class_warnings(creation))),
+            warnings=(*self.warnings, *class_warnings(self.workloads, creations)),
         )
 
     def _idle_limit_ranges(self) -> dict[str, int]:
@@ -255,8 +257,8 @@ class ManifestLoader(msgspec.Struct, eq=False):
             self.faults.append(location.locate(Fault(rule="an object is a mapping with apiVersion and kind")))
             return
         version, kind = value.get("apiVersion"), value.get("kind")
-        is_list = str(kind).endswith("List")
-        if self.selection.requirements and not is_list and not self.selection.includes(value):
+        is_selective = self.selection.requirements and not str(kind).endswith("List")
+        if is_selective and not self.selection.includes(value):
             self.count_skipped(NOT_SELECTED)
             return
         if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
@@ -273,12 +275,10 @@ class ManifestLoader(msgspec.Struct, eq=False):
         if (version, kind) == _NAMESPACE and (name := terminating_namespace(value)):
             self.terminating_namespaces.add(name)
         served, group = _SERVED.get(kind), version.rpartition("/")[0]
-        if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):
-            self._add_other_kind(
-                value, version, kind, replace(location, label=object_label(value, kind, self.namespace))
-            )
-            return
         location = replace(location, label=object_label(value, kind, self.namespace))
+        if served is None or group not in (served.rpartition("/")[0], _FORMER_GROUP):
+            self._add_other_kind(value, version, kind, location)
+            return
         if version != served:
             rule = f'no matches for kind "{kind}" in version "{version}"; Kubernetes serves {served}'
             self.faults.append(location.locate(Fault(rule=rule, path="apiVersion")))
@@ -363,13 +363,12 @@ class ManifestLoader(msgspec.Struct, eq=False):
     def _add_pod(
         self, value: dict[str, Any], location: ObjectLocation, checked_pod: CheckedPod
     ) -> Iterable[Violation]:
-        may_have_nulls = checked_pod.check.may_have_nulls
-        submission = submitted_pod(value, self.namespace, location, may_have_nulls=may_have_nulls)
+        submission = submitted_pod(value, self.namespace, location, checked_pod)
         read = self._add_workload(value, location, submission.read)
-        pod = with_defaults(read.workload.pod)
+        pod = with_own_defaults(read)
         violations = stored_pod_violations(pod, submission, has_valid_spec=checked_pod.has_valid_spec)
         if not violations:
-            self._alike.add_valid(checked_pod)
+            self._alike.add_valid(checked_pod, read.workload.pod.spec)
         self.workloads[-1] = replace(read, submitted=pod, valid=None if violations else pod)
         return violations
 

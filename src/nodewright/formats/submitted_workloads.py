@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from nodewright.core.admission_plugins import with_default_ports
-from nodewright.core.requests.resource_defaults import rounded_pod
+from nodewright.core.requests.resource_defaults import rounded_pod, with_defaults
 from nodewright.core.validation.containers import written_resource_violations
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.core.validation.restarts import template_restart_violations
 from nodewright.core.validation.violation import Violation
-from nodewright.formats.alike_pods import AlikePods, template_shape
+from nodewright.formats.alike_pods import AlikePods, CheckedPod, template_shape
 from nodewright.formats.controllers import POD_TEMPLATES, first_pod, with_identity
 from nodewright.formats.decode import decode
 from nodewright.formats.object_location import ObjectLocation
@@ -37,19 +37,35 @@ class SubmittedController(NamedTuple):
 
 
 def submitted_pod(
-    value: dict[str, Any], namespace: str, location: ObjectLocation, *, may_have_nulls: bool
+    value: dict[str, Any], namespace: str, location: ObjectLocation, checked: CheckedPod
 ) -> SubmittedPod:
-    """The pod of a document that passed the schema check, with its name, namespace and default ports."""
-    written = decode(value, Pod, may_have_nulls=may_have_nulls)
-    pod = with_default_ports(with_identity(written, namespace))
+    """The pod of a document that passed the schema check, with its name, namespace and default ports.
+
+    ``value``: the valid part of what was checked.
+    """
+    alike = checked.alike() if value is checked.check.document else None
+    may_have_nulls = checked.check.may_have_nulls
+    if alike is None:
+        written = decode(value, Pod, may_have_nulls=may_have_nulls)
+        pod = with_default_ports(with_identity(written, namespace))
+    else:
+        rest = decode({**value, "spec": {}}, Pod, may_have_nulls=may_have_nulls)
+        written = replace(rest, spec=alike.own(alike.shared.submitted))
+        pod = with_identity(written, namespace)
     is_stored = bool(written.metadata.uid)
     workload = _workload(value, location, pod, pod.metadata, replicas=1, is_stored=is_stored)
     # Pods need no more of their documents, and there may be very many.
     document = {"apiVersion": value["apiVersion"], "kind": "Pod"}
-    read = UnadmittedWorkload(workload=workload, value=document, is_stored=is_stored)
+    read = UnadmittedWorkload(workload=workload, value=document, is_stored=is_stored, alike=alike)
     if not written.spec.ephemeral_containers or is_stored:
         return SubmittedPod(read, written)
     return SubmittedPod(read, written, tuple(written_resource_violations(value["spec"], "spec")))
+
+
+def with_own_defaults(read: UnadmittedWorkload) -> Pod:
+    """The submitted pod with the defaults that follow from its own fields."""
+    pod, alike = read.workload.pod, read.alike
+    return with_defaults(pod, spec=None if alike is None else alike.defaulted(pod.spec))
 
 
 def stored_pod_violations(pod: Pod, submission: SubmittedPod, *, has_valid_spec: bool) -> Sequence[Violation]:

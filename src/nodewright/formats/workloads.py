@@ -30,8 +30,9 @@ from nodewright.core.admission_plugins import (
 from nodewright.core.limit_ranger import DefaultedByLimitRange
 from nodewright.core.validation.violation import ErrorType, Violation, violation_fault
 from nodewright.errors import Fault
+from nodewright.formats.alike_pods import AlikeSpec, SharedSpec
 from nodewright.formats.object_location import ObjectLocation
-from nodewright.kubernetes.objects import ObjectMeta, Pod
+from nodewright.kubernetes.objects import ObjectMeta, Pod, PodSpec
 from nodewright.reasons.api_errors import forbidden_error, terminating_error
 from nodewright.reasons.pod_creation import APIServerRefusal
 from nodewright.reasons.reason import NotJudged
@@ -55,6 +56,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int | None
     pod: Pod
     """With all that the API server adds, but for the defaults that follow from the pod's own fields."""
+    spec_of_alike: PodSpec | None = None
+    """The pod's spec without its node, which pods like it share; their volumes with tokens have other names. None: unknown."""
     submitted: Pod | None = None
     """The pod with its own defaults, before limit ranges and plugins; None: as `pod`."""
     filled: tuple[DefaultedByLimitRange, ...] = ()
@@ -93,6 +96,8 @@ class UnadmittedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """The object, without its faulty fields; of a pod only the kind."""
     submitted: Pod | None = None
     """The pod with its own defaults, if they have been set already."""
+    alike: AlikeSpec | None = None
+    """What the pod's spec shares with others, if it is like one before."""
     valid: Pod | None = None
     """The submitted pod, or the controller's template, if it has no violations."""
     is_stored: bool
@@ -103,6 +108,11 @@ class UnadmittedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """The violations in a pod before limit ranges change it; with them the pod's location and schema faults."""
     fault_span: tuple[int, int] = (0, 0)
     """Where its faults are among those of all objects."""
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it is a pod that an API server has accepted and that has no violations."""
+        return self.is_stored and self.valid is not None
 
     @property
     def is_new(self) -> bool:
@@ -118,7 +128,11 @@ def terminating_namespace(value: Mapping[str, Any]) -> str:
 
 
 def created_pods(workloads: Sequence[UnadmittedWorkload], cluster: ClusterObjects) -> tuple[PodCreation, ...]:
-    """What the API server makes of the pod of each workload, without quotas."""
+    """What the API server makes of the pod of each workload, without quotas.
+
+    Of stored pods that are alike it is the same: that of a pod with their shared spec and no metadata.
+    """
+    shared: dict[int, PodCreation] = {}
     return tuple(
         created_pod(
             read.workload.pod,
@@ -127,8 +141,26 @@ def created_pods(workloads: Sequence[UnadmittedWorkload], cluster: ClusterObject
             is_stored=read.is_stored,
             valid=read.valid,
         )
+        if read.alike is None or not read.is_accepted
+        else _shared_creation(read.alike.shared, cluster, shared)
         for read in workloads
     )
+
+
+def _shared_creation(
+    spec: SharedSpec, cluster: ClusterObjects, shared: dict[int, PodCreation]
+) -> PodCreation:
+    """The creation of a valid, stored pod with this spec, in canonical quantities."""
+    creation = shared.get(id(spec))
+    if creation is None:
+        submitted = Pod(spec=spec.defaulted)
+        creation = created_pod(
+            Pod(spec=spec.submitted), cluster, submitted=submitted, is_stored=True, valid=submitted
+        )
+        assert creation.refusal is None
+        canonical = with_canonical_quantities(creation.without_defaults)
+        creation = shared[id(spec)] = replace(creation, without_defaults=canonical)
+    return creation
 
 
 def remaining_faults(
@@ -147,6 +179,8 @@ def remaining_faults(
 
 def located_faults(location: ObjectLocation, errors: Sequence[Fault | Violation]) -> list[Fault]:
     """The faults of an object, without violations that only removed fields may have caused."""
+    if not errors:
+        return []
     faults = [error for error in errors if isinstance(error, Fault)]
     violations = (
         error for error in errors if isinstance(error, Violation) and not _may_follow(error, faults)
@@ -169,7 +203,15 @@ def _may_follow(violation: Violation, faults: Sequence[Fault]) -> bool:
 
 def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Workload:
     """The workload with its pod after creation."""
-    workload, because = read.workload, creation.refusal
+    workload, because, spec_of_alike = read.workload, creation.refusal, None
+    if read.alike is not None and read.is_accepted:
+        assert read.submitted is not None
+        spec_of_alike = creation.without_defaults.spec
+        pod = replace(read.submitted, spec=read.alike.own(spec_of_alike))
+    elif because is None:
+        pod = with_canonical_quantities(creation.without_defaults)
+    else:
+        pod = creation.without_defaults
     refusal = None
     if because is not None:
         from nodewright.api_server.rejections import rejection_error  # noqa: PLC0415 - start-up time
@@ -178,10 +220,9 @@ def admitted_workload(read: UnadmittedWorkload, creation: PodCreation) -> Worklo
         refusal = api_server_refusal(workload, error, _status(because))
     return replace(
         workload,
-        pod=with_canonical_quantities(creation.without_defaults)
-        if refusal is None
-        else creation.without_defaults,
-        submitted=creation.submitted,
+        pod=pod,
+        spec_of_alike=spec_of_alike,
+        submitted=read.submitted or creation.submitted,
         filled=creation.filled,
         refusal=refusal,
         applied=creation.applied,
@@ -240,11 +281,14 @@ def defaulting_warning_text(pod: Pod, warning: DefaultingWarning) -> str:
             assert_never(warning)
 
 
-def class_warnings(creation: PodCreation) -> Iterator[str]:
-    """The warnings about classes that are not known."""
-    for warning in creation.warnings:
-        if isinstance(warning, UnknownPriorityClass | UnknownRuntimeClass):
-            yield defaulting_warning_text(creation.defaulted, warning)
+def class_warnings(
+    workloads: Iterable[UnadmittedWorkload], creations: Iterable[PodCreation]
+) -> Iterator[str]:
+    """The warnings about classes that are not known; ``creations``: of the pods of these workloads."""
+    for read, creation in zip(workloads, creations, strict=True):
+        for warning in creation.warnings:
+            if isinstance(warning, UnknownPriorityClass | UnknownRuntimeClass):
+                yield defaulting_warning_text(read.workload.pod, warning)
 
 
 def release_warnings(rules: AppliedRules, workloads: Iterable[Workload] = ()) -> tuple[str, ...]:

@@ -77,17 +77,14 @@ class PodWithDefaults(msgspec.Struct, frozen=True):
     defaults: tuple[AppliedDefault, ...]
 
 
-def with_defaults(pod: Pod, gates: FeatureGates = DEFAULT_GATES) -> Pod:
+def with_defaults(pod: Pod, gates: FeatureGates = DEFAULT_GATES, *, spec: PodSpec | None = None) -> Pod:
     """The pod with the default resources of an API server with these gates.
 
+    ``spec``: its spec with these defaults, if it is known.
     Follows: v1.36, pkg/apis/core/v1/{zz_generated.defaults,defaults}.go, SetObjectDefaults_Pod; resources
         only.
     """
-    spec = _requests_from_limits(pod.spec)
-    if spec.resources is not None and gates["PodLevelResources"]:
-        spec = replace(spec, resources=_pod_level(replace(pod, spec=spec), gates.rules))
-    # The sums are computed from the amounts as written; rounding comes last.
-    spec = _spec_in_milli(spec)
+    spec = spec or _spec_with_defaults(pod.spec, gates)
     status = _status_in_milli(pod.status)
     return pod if spec is pod.spec and status is pod.status else replace(pod, spec=spec, status=status)
 
@@ -108,6 +105,14 @@ def defaulted_pod(pod: Pod, gates: FeatureGates = DEFAULT_GATES) -> PodWithDefau
 
 
 # ---------------------------------------------------------------- the rules
+
+
+def _spec_with_defaults(spec: PodSpec, gates: FeatureGates) -> PodSpec:
+    spec = _requests_from_limits(spec)
+    if spec.resources is not None and gates["PodLevelResources"]:
+        spec = replace(spec, resources=_pod_level(Pod(spec=spec), gates.rules))
+    # The sums are computed from the amounts as written; rounding comes last.
+    return _spec_in_milli(spec)
 
 
 def _requests_from_limits(spec: PodSpec) -> PodSpec:
@@ -192,6 +197,13 @@ def _spec_in_milli(spec: PodSpec) -> PodSpec:
 
 
 def _status_in_milli(status: PodStatus) -> PodStatus:
+    parts: tuple[ContainerStatus | PodStatus, ...] = (
+        *status.container_statuses,
+        *status.init_container_statuses,
+        status,
+    )
+    if not any(part.resources is not None or part.allocated_resources for part in parts):
+        return status
     statuses = tuple(map(_container_status_in_milli, status.container_statuses))
     init_statuses = tuple(map(_container_status_in_milli, status.init_container_statuses))
     allocated = rounded_to_milli(status.allocated_resources)

@@ -38,6 +38,7 @@ from nodewright.formats.documents import PATCH_FILES, STDIN, InputFile, named_fi
 from nodewright.formats.kubectl_yaml import MAX_YAML_BYTES
 from nodewright.formats.large_lists import NoteProgress
 from nodewright.formats.regular_files import error_text
+from nodewright.garbage import rare_collections
 from nodewright.kubernetes.name_validation import dns1123_subdomain_errors
 
 _MAX_REFUSALS = 5
@@ -241,6 +242,7 @@ def _name_with_offset(name: str, by: int) -> str:
     return f"{stem}-{int(first) + by}" if by else name
 
 
+@rare_collections()
 def load_fleet(files: FleetFiles, note_progress: NoteProgress | None = None) -> FleetInput:
     """The nodes and the workload of the files.
 
