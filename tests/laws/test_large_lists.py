@@ -225,6 +225,12 @@ def test_a_pod_is_checked_the_same_way_whatever_pod_was_before_it(containers: li
         assert loaded(files[before], files[after]).faults == alone[before].faults + alone[after].faults
 
 
+CLAIM = {
+    "volumeClaimTemplate": {
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    }
+}
+CLAIMED = {"persistentVolumeClaim": {"claimName": "pod-2-data"}}
 TOKENS: tuple[dict[str, Any], ...] = (
     {"volumes": [{"name": "kube-api-access-abcde", "projected": {}}]},
     {"volumes": [{"name": "kube-api-access-fghij", "projected": {}}], "nodeName": "node-2"},
@@ -232,6 +238,9 @@ TOKENS: tuple[dict[str, Any], ...] = (
     {"volumes": [{"name": "kube-api-access-fghij", "projected": {}}, {"name": "data"}]},
     {"volumes": [{"name": f"kube-api-access-{end}", "projected": {}} for end in ("abcde", "fghij")]},
     {"volumes": [{"name": f"kube-api-access-{end}", "projected": {}} for end in ("fghij", "abcde")]},
+    {"volumes": [{"name": f"kube-api-access-{end}", "projected": {}} for end in ("fghij", "fghij")]},
+    {"volumes": [{"name": "data", "ephemeral": CLAIM}]},
+    {"volumes": [{"name": "data", "ephemeral": CLAIM}, {"name": "kube-api-access-abcde", **CLAIMED}]},
 )
 AMOUNTS = {"requests": {"memory": "1.5Gi"}, "limits": {"cpu": "0.1001", "memory": "2Gi"}}
 PORTS = [{"containerPort": 80}, {"containerPort": 81, "protocol": "UDP"}]
@@ -260,6 +269,7 @@ PORTS = [{"containerPort": 80}, {"containerPort": 81, "protocol": "UDP"}]
             "env": st.just([{"name": "EMPTY", "value": None}]),
         },
     ),
+    names=st.lists(st.sampled_from(("pod", "p" * 248)), min_size=4, max_size=4),
     is_stored=st.booleans(),
 )
 def test_a_pod_is_read_the_same_way_whatever_pods_like_it_were_before_it(
@@ -267,14 +277,15 @@ def test_a_pod_is_read_the_same_way_whatever_pods_like_it_were_before_it(
     nodes: list[str],
     settings: dict[str, Any],
     container: dict[str, Any],
+    names: list[str],
     is_stored: bool,
 ) -> None:
     files = []
-    for number, (volumes, node) in enumerate(zip(tokens, nodes, strict=False)):
+    for number, (volumes, node, name) in enumerate(zip(tokens, nodes, names, strict=False)):
         text = json.dumps({**settings, "containers": [container], "nodeName": node, **volumes})
         if number % 2:  # as the mounts of a pod with another token
             text = text.replace("abcde", "klmno")
-        meta = {"name": f"pod-{number}", **({"uid": f"uid-{number}"} if is_stored else {})}
+        meta = {"name": f"{name}-{number}", **({"uid": f"uid-{number}"} if is_stored else {})}
         document = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": json.loads(text)}
         files.append(InputFile("pod.json", json.dumps(document).encode()))
     alone, together = [loaded(file) for file in files], loaded(*files)
@@ -289,6 +300,29 @@ def test_a_pod_is_read_the_same_way_whatever_pods_like_it_were_before_it(
         if workload.spec_of_alike is not None:
             shared, own = map(without_token, (workload.spec_of_alike, workload.pod.spec))
             assert shared == replace(own, node_name="")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "volumes"),
+    [
+        ("p" * 250, TOKENS[7], TOKENS[7]),
+        ("pod-2", TOKENS[8], TOKENS[8]),
+        ("pod", TOKENS[4], TOKENS[6]),
+    ],
+)
+def test_names_of_pods_and_of_tokens_volumes_are_checked_of_each_pod(
+    name: str, before: dict[str, Any], volumes: dict[str, Any]
+) -> None:
+    valid, invalid = (
+        pod_document("metadata", {"name": each}, [{"name": "main", "image": "a"}]) for each in ("pod-1", name)
+    )
+    files = [
+        InputFile("pod.json", json.dumps({**document, "spec": {**document["spec"], **part}}).encode())
+        for document, part in ((valid, before), (invalid, volumes))
+    ]
+    assert not loaded(files[0]).faults
+    assert len(loaded(*files).faults) == 1
+    assert loaded(*files).faults == loaded(files[1]).faults
 
 
 def without_token(spec: PodSpec) -> PodSpec:

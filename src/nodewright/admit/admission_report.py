@@ -112,9 +112,9 @@ def _requests(pod: Pod) -> Iterable[tuple[str, int]]:
 
 
 def _details(entry: AdmissionEntry) -> str:
-    lines = [f"{entry.pod.full_name}: {entry.decision.value}"]
-    if entry.kubelet.message:
-        lines.append(f"  {message_origin(entry.because[0])}: {entry.kubelet.message}")
+    lines, message = [f"{entry.pod.full_name}: {entry.decision.value}"], entry.kubelet.message
+    if message:
+        lines.append(f"  {message_origin(entry.because[0])}: {message}")
     lines += [f"  - {sentence(reason)}" for reason in entry.because]
     lines += [
         f"  - {victim.full_name} ({qos_class(victim).value}) is preempted to make room"

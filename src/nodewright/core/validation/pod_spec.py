@@ -33,7 +33,11 @@ from nodewright.core.validation.violation import (
     not_supported,
     required,
 )
-from nodewright.core.validation.volumes import file_key_volume_violations, volume_violations
+from nodewright.core.validation.volumes import (
+    are_valid_like_others,
+    file_key_volume_violations,
+    volume_violations,
+)
 from nodewright.core.validation.windows import host_process_violations, operating_system_violations
 from nodewright.kubernetes.name_validation import (
     dns1123_subdomain_errors,
@@ -83,7 +87,7 @@ def pod_violations(
     if pod.metadata.annotations:
         violations.extend(_annotation_violations(pod, is_template=is_template))
     volumes: Mapping[str, Fields] = {}
-    if pod.spec.volumes:
+    if pod.spec.volumes and not (has_valid_spec and are_valid_like_others(pod.spec.volumes)):
         of_volumes, volumes = volume_violations(pod, "spec.volumes", is_template=is_template)
         violations.extend(of_volumes)
     if pod.spec.resource_claims:

@@ -68,6 +68,15 @@ def volume_violations(
     return tuple(violations), valid
 
 
+def are_valid_like_others(volumes: Sequence[Fields]) -> bool:
+    """Whether the volumes are valid if those of another pod are, from which they differ in the names of tokens' volumes only.
+
+    They are unless a claim is named after the pod, or a name is given twice.
+    """
+    names = {volume.get("name") for volume in volumes}
+    return len(names) == len(volumes) and all(volume.get("ephemeral") is None for volume in volumes)
+
+
 def _name_violations(name: str, path: str) -> Iterator[Violation]:
     if name:
         yield from each_invalid(f"{path}.name", name, dns1123_label_errors(name))

@@ -93,7 +93,7 @@ class NodeRanking:
             self._rebuild()
 
     def _rank(self, numbers: Iterable[int]) -> None:
-        """Ranks nodes that may have changed: `_score_if_feasible` is inlined, because this is the hottest loop."""
+        """Ranks nodes that may have changed: `fits_resources` is inlined, because this is the hottest loop."""
         cluster, scores, heap, deferred = self._cluster, self._scores, self._heap, self._deferred
         shape, score, score_number, bound_of = self._shape, self._score, self._number, self._bound
         cpu, memory, others, ports = shape.filter_cpu, shape.filter_memory, shape.other_requests, shape.ports
@@ -142,19 +142,30 @@ class NodeRanking:
 
     def _first(self) -> int | None:
         """The number of the best node, deferred ones included; None: no node is feasible."""
-        deferred, width = self._deferred, self._width
-        while True:
-            top = self._top_entry()
-            # An entry by a bound orders like the best score that the node may have.
-            if not deferred or deferred[0] > top:
-                return None if top == _NO_ENTRY else top % width
-            self._resolve(heappop(deferred) % width)
+        deferred, width, top = self._deferred, self._width, self._top_entry()
+        # An entry by a bound orders like the best score that the node may have.
+        while deferred and deferred[0] <= top:
+            entry = self._resolve(heappop(deferred) % width)
+            if entry < top:  # noqa: PLR1730 - no call for each node
+                top = entry
+        return None if top == _NO_ENTRY else top % width
 
-    def _resolve(self, number: int) -> None:
-        if self._scores[number] == _DEFERRED:
-            score = self._scores[number] = self._score_if_feasible(self._cluster.nodes[number])
-            if score >= 0:
-                heappush(self._heap, number - score * self._width)
+    def _resolve(self, number: int) -> int:
+        """The entry of a node by its score, which is computed; `_NO_ENTRY`: it is not deferred any more.
+
+        The pod fits, because the node has not changed since it was deferred.
+        """
+        if self._scores[number] != _DEFERRED:
+            return _NO_ENTRY
+        slot, score_number = self._cluster.nodes[number], self._number
+        known = slot.scores if slot.scores is not None else self._cluster.scores_of(slot)
+        score = known[score_number] if score_number < len(known) else None
+        if score is None:
+            score = self._score(self._shape, slot)
+            _remember(known, score_number, score)
+        self._scores[number], entry = score, number - score * self._width
+        heappush(self._heap, entry)
+        return entry
 
     def _rebuild(self) -> None:
         width, slots = self._width, self._cluster.nodes
@@ -166,16 +177,6 @@ class NodeRanking:
         ]
         heapify(self._heap)
         heapify(self._deferred)
-
-    def _score_if_feasible(self, slot: NodeSlot) -> int:
-        if not fits_resources(self._shape, slot):
-            return _INFEASIBLE
-        known = self._cluster.scores_of(slot)
-        score = known[self._number] if self._number < len(known) else None
-        if score is None:
-            score = self._score(self._shape, slot)
-            _remember(known, self._number, score)
-        return score
 
 
 def _remember(known: list[int | None], number: int, score: int) -> None:
