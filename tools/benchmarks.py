@@ -246,13 +246,17 @@ manager is asked about share one hint: half the time of the replays. What is lef
 exclusive CPUs, which the order of the pods decides, a tenth for trying each pod's removal, and imports, a quarter: the page that
 `--html` writes, with its hashes and compression, is imported only for that option.
 
-**Agent: memory.** 45 of 48 MiB are there once the modules are imported; docstrings are 2 MiB, and malloc's settings change
-nothing. Joined to a cluster with containers it takes 79 MiB: gRPC's library is 11 MiB and about 5 MiB of heap, the HTTP client
-10 MiB, protobuf 5 MiB. gRPC is loaded only with a CRI endpoint, or when somebody connects to the PodResources socket.
+**Agent: memory.** 45 of 46 MiB are there once the modules are imported; docstrings are 2 MiB, and malloc's settings change
+nothing: of Python's 29 MiB 0.6 are free. Joined to a cluster with containers it takes 69 MiB, 10 less than with an HTTP library for
+the API server: gRPC's library is 11 MiB and about 5 MiB of heap, protobuf 2 MiB, the modules of a cluster's node 4 MiB.
+`PYTHONOPTIMIZE=2` would leave out docstrings, and assertions with them. gRPC is loaded only with a CRI endpoint, or when somebody
+connects to the PodResources socket.
 
 **Agent: 110 pods at once.** A decision applies up to 20 pods of a list and takes some milliseconds. With one pod a decision, it takes
 0.6 ms on average, but the state is written five times as often: the whole takes twice the time. The sum of all pods' requests was
-a third of the decisions; the requests of each pod are now derived once.
+a third of the decisions; the requests of each pod are now derived once. Joined to a cluster, 110 pods with containers take 5.1 s of
+its CPU time where they took 8.0: connections to the API server are kept, the fields of statuses are looked up once, and the
+write of a status is planned once. The kubelet takes 5.0 s; containerd and its shims 12 s under either.
 """
 
 
