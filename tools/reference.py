@@ -55,6 +55,8 @@ PROFILE_PARTS: tuple[type[msgspec.Struct], ...] = (
 LAYERS = (
     "patterns",
     "printable",
+    "garbage",
+    "version",
     "errors",
     "values",
     "hardware",

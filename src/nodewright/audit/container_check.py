@@ -146,8 +146,7 @@ def memory_by_source(
     if not (place.is_short_lived or requests.is_pod_managed or requests.is_ignored) and isinstance(
         amounts, Mapping
     ):
-        wanted = {kind: size for kind, size in amounts.items() if size} if requests.is_guaranteed else {}
-        values[EvidenceSource.PODS] = MemorySizes(wanted)
+        values[EvidenceSource.PODS] = MemorySizes({kind: size for kind, size in amounts.items() if size})
     return values
 
 

@@ -87,7 +87,9 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
         )
 
     def container(self, container: Container) -> MemoryAmounts | MemoryRequestInexact:
-        """The container's memory requests; empty if it shares the pod's memory."""
+        """The container's memory requests; empty if it shares the pod's memory, or the pod is not Guaranteed."""
+        if not self.is_guaranteed:
+            return {}
         if self.is_pod_managed and not _is_guaranteed_by_itself(container.resources):
             return {}
         return self.by_container[container.name]
