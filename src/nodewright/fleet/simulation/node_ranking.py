@@ -60,7 +60,7 @@ class NodeRanking:
         """None: nothing has been computed yet."""
         self._heap: list[int] = []
         self._deferred: list[int] = []
-        """A heap of nodes by their bounds; entries of nodes whose score is not `_DEFERRED` are outdated."""
+        """A heap of nodes by their bounds; entries of other bounds, or of nodes whose score is not `_DEFERRED`, are outdated."""
 
     def best(self, excluded: Container[int] = ()) -> int | None:
         """The number of the best feasible node that is not excluded; None: there is none."""
@@ -142,12 +142,12 @@ class NodeRanking:
 
     def _first(self) -> int | None:
         """The number of the best node, deferred ones included; None: no node is feasible."""
-        deferred, width, top = self._deferred, self._width, self._top_entry()
-        # An entry by a bound orders like the best score that the node may have.
+        deferred, slots, width, top = self._deferred, self._cluster.nodes, self._width, self._top_entry()
+        # An entry by a bound orders like the best score that the node may have; one of an earlier bound is outdated.
         while deferred and deferred[0] <= top:
-            entry = self._resolve(heappop(deferred) % width)
-            if entry < top:  # noqa: PLR1730 - no call for each node
-                top = entry
+            entry = heappop(deferred)
+            if slots[entry % width].bound_entry in (entry, None):  # None: after a trial
+                top = min(top, self._resolve(entry % width))
         return None if top == _NO_ENTRY else top % width
 
     def _resolve(self, number: int) -> int:

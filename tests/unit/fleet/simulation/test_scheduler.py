@@ -19,6 +19,7 @@ from nodewright.fleet.simulation.scheduler import (
     node_affinity_score,
     normalized_scores,
 )
+from nodewright.fleet.simulation.scores import default_score
 from nodewright.kubernetes.objects import Taint
 from nodewright.testing.fleets import a_cluster_view, a_node_slot, a_shape
 
@@ -123,6 +124,18 @@ WEB = {"app": "web"}
 def test_of_equal_nodes_the_first_is_chosen() -> None:
     assert chosen(a_shape(), [a_node_slot(0), a_node_slot(1)]) == 0
     assert chosen(a_shape(**preferring((1, having("foo", "bar")))), [a_node_slot(0), a_node_slot(1)]) == 0
+
+
+def test_a_node_that_was_deferred_is_chosen_after_a_trial_on_it() -> None:
+    seats = [a_node_slot(number, cpu=10_000, memory=2**30) for number in range(2)]
+    board = a_cluster_view(seats, [(a_shape(1, "cpu=9"), "1")])
+    scheduler, shape = IncrementalScheduler(board, default_score), a_shape(0, "cpu=500m")
+    assert scheduler.choose(shape) == 0
+    assert seats[1].bound_entry is not None
+    (uid,) = seats[1].pods
+    with board.restored_afterwards(seats[1]):
+        board.add_pod(seats[1], uid, board.remove_pod(seats[1], uid))
+    assert scheduler.choose(shape, {0}) == 1
 
 
 def test_a_prefer_no_schedule_taint_outweighs_a_preferred_label() -> None:
