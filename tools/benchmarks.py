@@ -204,7 +204,7 @@ request, of which there are few.
 **A pod on a node.** Most pods have nothing of their own, so that a manager without a demand is not asked. The best set of
 NUMA nodes is mostly a single one: those that all hints prefer alone are one mask, and only where there is none are larger sets
 tried. The packed choice of CPUs skips units that are larger than what is missing, and orders the cores of a NUMA node when it
-reaches it. What is left is about 550 calls for a pod of the recorded sequences, none of which takes more than a tenth: hints and
+reaches it. What is left is about 430 calls for a pod of the recorded sequences, none of which takes more than a tenth: hints and
 their merge a quarter, allocation a quarter, predicates a sixth (half of it the pod's requests, which are read once for each pod),
 and the values that are made for each new state. The evidence holds what was compared anyway and is made within a microsecond:
 to make it only when it is read gains nothing. In six of ten merges a node is preferred alone by all: it is taken without a list for
