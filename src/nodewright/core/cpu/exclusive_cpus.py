@@ -33,8 +33,10 @@ class PodCPURequests(msgspec.Struct, frozen=True):
     """Whether the managers allocate at pod level: pod-level resources, and the gate PodLevelResourceManagers."""
     is_skipped: bool
     """Whether the managers ignore the pod, because it has pod-level resources."""
+    allocated: AllocatedInStatus
+    """Whose allocated resources count in place of requests."""
     by_container: Mapping[str, int]
-    """The whole CPUs that each container requests; empty unless the pod is Guaranteed."""
+    """The whole CPUs that each container requests, without ephemeral ones; empty unless the pod is Guaranteed."""
 
     @classmethod
     def of(cls, pod: Pod, gates: CPUGates) -> Self:
@@ -54,6 +56,7 @@ class PodCPURequests(msgspec.Struct, frozen=True):
             has_pod_level,
             has_pod_level and gates.pod_level_managers,
             is_ignored,
+            gates.allocated_in_status,
             _cpus_by_container(pod, gates.allocated_in_status) if is_guaranteed else {},
         )
 
@@ -63,7 +66,10 @@ class PodCPURequests(msgspec.Struct, frozen=True):
             return 0
         if self.is_pod_managed and not _is_guaranteed_container(container.resources):
             return 0
-        return self.by_container[container.name]
+        requested = self.by_container.get(container.name)
+        if requested is None:
+            return _whole_cpus(manager_requests(self.pod, container, self.allocated).get(CPU, ZERO))
+        return requested
 
     def pod_cpus(self) -> int:
         """The pod's exclusive CPUs: the maximum over its app phase and its init containers, sidecars included."""

@@ -63,8 +63,10 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
     """Whether there are pod-level resources and the gate PodLevelResourceManagers is on."""
     is_ignored: bool
     """Whether the manager ignores the pod, because it has pod-level resources."""
+    allocated: AllocatedInStatus
+    """Whose allocated resources count in place of requests."""
     by_container: Mapping[str, MemoryAmounts | MemoryRequestInexact]
-    """The amounts that each container requests; empty unless the pod is Guaranteed."""
+    """The amounts that each container requests, without ephemeral ones; empty unless the pod is Guaranteed."""
 
     @classmethod
     def of(cls, pod: Pod, gates: MemoryGates = DEFAULT_MEMORY_GATES) -> Self:
@@ -83,6 +85,7 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
             is_guaranteed,
             has_pod_level and gates.pod_level_managers,
             is_ignored,
+            gates.allocated_in_status,
             _amounts_by_container(pod, gates.allocated_in_status) if is_guaranteed else {},
         )
 
@@ -92,7 +95,10 @@ class PodMemoryDemand(msgspec.Struct, frozen=True):
             return {}
         if self.is_pod_managed and not _is_guaranteed_by_itself(container.resources):
             return {}
-        return self.by_container[container.name]
+        requested = self.by_container.get(container.name)
+        if requested is None:
+            return _amounts(manager_requests(self.pod, container, self.allocated))
+        return requested
 
     def whole_pod(self) -> MemoryAmounts | MemoryRequestInexact:
         """The pod's memory requests at their maximum; kinds that only init containers request do not count."""

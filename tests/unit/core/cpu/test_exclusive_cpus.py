@@ -1,5 +1,4 @@
 import pytest
-from msgspec.structs import replace
 
 from nodewright.core.cpu.exclusive_cpus import PodCPURequests
 from nodewright.core.cpu.policy_options import CPUGates
@@ -111,7 +110,6 @@ def test_under_pod_level_resources_a_container_must_be_guaranteed_by_itself(
 ) -> None:
     outer = pod_level("6", "1")
     inner = container("app", requests, limits)
-    outer = replace(outer, spec=replace(outer.spec, containers=(inner,)))
     assert PodCPURequests.of(outer, MANAGED).container_cpus(inner) == cpus
 
 
