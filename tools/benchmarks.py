@@ -212,8 +212,8 @@ each resource. A pod or node without devices, ports or finished init containers 
 collector takes no measurable share: without it the times are the same. The states of a node hardly recur, so that there is
 nothing to remember either.
 
-Counted in instructions (cachegrind), a pod of the recorded sequences, with its start and removal, now takes 489,000 instead of
-541,000: 10 % less, and in turns 8 to 10 % less CPU time. A third of this is that the device manager is asked once for each pod
+Counted in instructions (cachegrind), a pod of the recorded sequences, with its start and removal, now takes 493,000 instead of
+541,000: 9 % less, and in turns 5 to 10 % less CPU time. A third of this is that the device manager is asked once for each pod
 whether it has a demand, instead of twice for each container. Half is that what containers request is read once for each pod, in
 fewer passes and into one cache instead of three. The rest are values that were made to be read once: sets of CPUs between two
 operations, hints for the same few sets of NUMA nodes, results that were copied to add a field. What is left by inclusive time: the
