@@ -228,6 +228,13 @@ def test_the_agent_needs_its_own_extra() -> None:
     assert text == "`nodewright agent` needs the package starlette: pip install 'nodewright[agent]'"
 
 
+def test_a_node_of_a_cluster_needs_the_extra_agent_only() -> None:
+    modules = ("agent_main.cluster_setup", "agent_main.kubelet_serving_config", "export_main.export_member")
+    imports = "; ".join(f"import nodewright.{module}" for module in modules)
+    program = f"import sys; sys.modules['aiohttp'] = None; {imports}"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_a_module_of_ours_that_is_missing_is_a_bug() -> None:
     assert missing_extra_text(ModuleNotFoundError(name="nodewright.cli.nothing"), ["agent"]) is None
 
