@@ -20,7 +20,7 @@ from nodewright.cluster.api_connections import set_keepalive
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_list import ObjectPage, decode_page
 from nodewright.cluster.object_watch import WatchEvent, decode_event, lines_of
-from nodewright.cluster.request_credentials import RequestCredentials
+from nodewright.cluster.request_credentials import RepeatedRequest, RequestCredentials
 from nodewright.cluster.tls import CurrentTLS
 from nodewright.cluster.transport_errors import transport_error
 from nodewright.cluster.writes import WriteKind
@@ -28,7 +28,6 @@ from nodewright.errors import JSON_ERRORS
 from nodewright.version import __version__
 
 PAGE_SIZE = 500
-_MAX_RETRIES = 10
 _MAX_CONNECTIONS = 32
 _WATCH_GRACE_S = 30.0
 
@@ -206,15 +205,12 @@ class ApiClient:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer to a request whose status is one of success; its body is not read yet.
 
-        Repeats the request after 401 once, with credentials read again, and after 429 and 5xx as often as the
-        server's Retry-After allows within the limit, which is the caller's.
+        One that is refused is repeated as `RepeatedRequest` says.
 
-        Errors:  ApiError; aiohttp.ClientError and OSError from connections; HostError for credentials.
-        Follows: v1.36, client-go/rest/with_retry.go, withRetry.IsNextRetry and checkWait.
-        Departs: a request that the server refuses with 401 is repeated, which kubectl leaves to the user.
+        Errors: ApiError; aiohttp.ClientError and OSError from connections; HostError for credentials.
         """
-        is_refreshed = False
-        for attempt in range(_MAX_RETRIES + 2):
+        repeated = RepeatedRequest(self._credentials, self._tls.expire, limit, self.access.request_timeout)
+        while True:
             response = await self._sent(request)
             try:
                 if response.status < 300:
@@ -223,21 +219,7 @@ class ApiClient:
                 error = answer_error(request.verb, request.path, response, await _bounded_body(response))
             finally:
                 _end(response)
-            if error.status == 401 and not is_refreshed and self._expire_credentials():
-                is_refreshed = True
-                await self._renew_credentials(limit)
-                continue
-            delay_s = error.retry_after_s
-            may_repeat = (error.status == 429 or error.status >= 500) and attempt < _MAX_RETRIES
-            if delay_s is None or not may_repeat or _ends_within(limit, delay_s):
-                raise error
-            await asyncio.sleep(delay_s)
-        raise AssertionError("the last attempt returns or raises")
-
-    async def _renew_credentials(self, limit: asyncio.Timeout) -> None:
-        limit.reschedule(None)
-        await self._credentials.headers()
-        limit.reschedule(asyncio.get_running_loop().time() + self.access.request_timeout)
+            await repeated.wait(error)
 
     async def _sent(self, request: ApiRequest) -> aiohttp.ClientResponse:
         started_s, code = time.monotonic(), 0
@@ -270,10 +252,6 @@ class ApiClient:
         except ValueError as error:  # a header that cannot be sent, a URL that is none
             raise ApiError(request.verb, request.path, str(error), server=self.access.server) from None
 
-    def _expire_credentials(self) -> bool:
-        has_file = self._tls.expire()
-        return self._credentials.expire() or has_file
-
 
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
     """The body of the answer.
@@ -305,11 +283,6 @@ async def _chunks(response: aiohttp.ClientResponse, end_s: float) -> AsyncGenera
         if not chunk:
             return
         yield chunk
-
-
-def _ends_within(limit: asyncio.Timeout, delay_s: float) -> bool:
-    end_s = limit.when()
-    return end_s is not None and asyncio.get_running_loop().time() + delay_s >= end_s
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:

@@ -84,18 +84,12 @@ class ApiConnections:
         self._proxy = urlsplit(access.proxy) if access.proxy else None
         self._tls = CurrentTLS(access, credentials) if self._server.scheme == "https" else None
         self._idle: list[ApiConnection] = []
-
-    @property
-    def host_header(self) -> str:
-        """The server as requests name it."""
         host, port = self._server.hostname or "", self._server.port
-        return join_host_port(host, port) if port else host
-
-    @property
-    def target_prefix(self) -> str:
-        """What precedes the path in a request: a proxy needs the whole URL of a server without TLS."""
+        self.host_header = join_host_port(host, port) if port else host
+        """The server as requests name it."""
         origin = f"{self._server.scheme}://{self._server.netloc}" if self._proxy and self._tls is None else ""
-        return origin + self._server.path.rstrip("/")
+        self.target_prefix = origin + self._server.path.rstrip("/")
+        """What precedes the path in a request: a proxy needs the whole URL of a server without TLS."""
 
     def proxy_headers(self) -> list[tuple[str, str]]:
         """The headers of a request that the proxy itself reads."""

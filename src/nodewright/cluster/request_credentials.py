@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from nodewright.cluster.access import MAX_CREDENTIAL_BYTES, ExecPlugin, Impersonation, UserCredentials
+from nodewright.cluster.api_error import ApiError
 from nodewright.errors import JSON_ERRORS, HostError
 from nodewright.formats.regular_files import read_bounded
 from nodewright.values.instant import Instant, InstantError
@@ -21,6 +22,7 @@ from nodewright.values.instant import Instant, InstantError
 _TOKEN_FILE_PERIOD_S = 50.0
 """client-go reads a token file after a minute less ten seconds."""
 _MIN_PLUGIN_TIMEOUT_S = 60.0
+_MAX_RETRIES = 10
 _HEADER_NAME_CHARACTERS = "!#$&'*+-.^_`|~"
 _NANOSECONDS = 1_000_000_000
 
@@ -105,6 +107,61 @@ class RequestCredentials:
             if current is None or (current.expiry_s is not None and self._clock() > current.expiry_s):
                 self._from_plugin = current = await run_plugin(plugin, self._plugin_timeout_s)
             return current
+
+
+class RepeatedRequest:
+    """When a request that the server refuses is sent again: the rule of all clients of API servers.
+
+    After 401 once, with credentials read again; after 429 and 5xx as often as the server's Retry-After allows within
+    the limit, which is the caller's.
+
+    Follows: v1.36, client-go/rest/with_retry.go, withRetry.IsNextRetry and checkWait.
+    Departs: a request that the server refuses with 401 is repeated, which kubectl leaves to the user.
+    """
+
+    def __init__(
+        self,
+        credentials: RequestCredentials,
+        expire_certificates: Callable[[], bool],
+        limit: asyncio.Timeout,
+        timeout_s: float,
+    ) -> None:
+        self._credentials, self._expire_certificates = credentials, expire_certificates
+        self._limit, self._timeout_s = limit, timeout_s
+        self._is_refreshed = False
+        self._attempts = 0
+
+    async def wait(self, error: ApiError) -> None:
+        """Waits until the request may be sent again.
+
+        Errors: the error itself where it may not; HostError for credentials that cannot be read.
+        """
+        attempt, self._attempts = self._attempts, self._attempts + 1
+        if error.status == 401 and not self._is_refreshed and self._expire():
+            self._is_refreshed = True
+            await self._renew_credentials()
+            return
+        delay_s = error.retry_after_s
+        may_repeat = (error.status == 429 or error.status >= 500) and attempt < _MAX_RETRIES
+        if delay_s is None or not may_repeat or self._ends_within(delay_s):
+            raise error
+        await asyncio.sleep(delay_s)
+
+    def _expire(self) -> bool:
+        has_file = self._expire_certificates()
+        return self._credentials.expire() or has_file
+
+    async def _renew_credentials(self) -> None:
+        # A plugin that asks the user has its own time.
+        end_s = self._limit.when()
+        self._limit.reschedule(None)
+        await self._credentials.headers()
+        now_s = asyncio.get_running_loop().time()
+        self._limit.reschedule(None if end_s is None else max(end_s, now_s + self._timeout_s))
+
+    def _ends_within(self, delay_s: float) -> bool:
+        end_s = self._limit.when()
+        return end_s is not None and asyncio.get_running_loop().time() + delay_s >= end_s
 
 
 def impersonation_headers(impersonation: Impersonation) -> list[tuple[str, str]]:

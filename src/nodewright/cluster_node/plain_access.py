@@ -15,7 +15,7 @@ from nodewright.cluster.api_connections import ApiConnection, ApiConnections
 from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.object_watch import lines_of
 from nodewright.cluster.proxies import proxy_address
-from nodewright.cluster.request_credentials import RequestCredentials
+from nodewright.cluster.request_credentials import RepeatedRequest, RequestCredentials
 from nodewright.cluster_node.cluster_api import (
     JSON,
     STRATEGIC_MERGE,
@@ -26,7 +26,6 @@ from nodewright.cluster_node.cluster_api import (
 )
 from nodewright.errors import JSON_ERRORS, HostError
 
-_MAX_RETRIES = 10
 _MAX_REQUESTS = 16
 """Requests at the same time, without watches."""
 _NO_ANSWER = (OSError, EOFError, ValueError, asyncio.LimitOverrunError)
@@ -59,10 +58,7 @@ class PlainAnswer(msgspec.Struct, frozen=True):
 class PlainAccess:
     """Fulfils `ClusterAPI`; an asynchronous context manager, which closes idle connections at its end.
 
-    A request that is refused with 401 is sent again with credentials that are read again, one that is refused with
-    429 or 5xx as often as the server's Retry-After allows within the time-out of the access.
-
-    Follows: v1.36, client-go/rest/with_retry.go, withRetry.IsNextRetry and checkWait.
+    A request that is refused is repeated as `RepeatedRequest` says.
     """
 
     def __init__(self, access: ClusterAccess) -> None:
@@ -157,23 +153,16 @@ class PlainAccess:
 
         Errors: ApiError for another status; HostError; those of `_NO_ANSWER` for connections.
         """
-        is_refreshed = False
-        for attempt in range(_MAX_RETRIES + 2):
+        repeated = RepeatedRequest(
+            self._credentials, self._connections.expire, limit, self._access.request_timeout
+        )
+        while True:
             async with self._exchange(request) as (answer, parts):
                 if answer.status < 300:
                     yield parts
                     return
                 error = answer_error(request.verb, request.target, answer, await _whole(parts))
-            if error.status == 401 and not is_refreshed and self._expire_credentials():
-                is_refreshed = True
-                await self._renew_credentials(limit)
-                continue
-            delay_s = error.retry_after_s
-            may_repeat = (error.status == 429 or error.status >= 500) and attempt < _MAX_RETRIES
-            if delay_s is None or not may_repeat or _ends_within(limit, delay_s):
-                raise error
-            await asyncio.sleep(delay_s)
-        raise AssertionError("the last attempt returns or raises")
+            await repeated.wait(error)
 
     @asynccontextmanager
     async def _exchange(
@@ -228,17 +217,6 @@ class PlainAccess:
             raise ValueError("a header has a line break")
         return "\r\n".join((*lines, "", "")).encode() + request.body
 
-    def _expire_credentials(self) -> bool:
-        has_file = self._connections.expire()
-        return self._credentials.expire() or has_file
-
-    async def _renew_credentials(self, limit: asyncio.Timeout) -> None:
-        end_s = limit.when()
-        limit.reschedule(None)
-        await self._credentials.headers()
-        now_s = asyncio.get_running_loop().time()
-        limit.reschedule(None if end_s is None else max(end_s, now_s + self._access.request_timeout))
-
     def _error(self, verb: str, target: str, text: str) -> ApiError:
         return ApiError(verb, target, text, server=self._access.server)
 
@@ -269,8 +247,3 @@ async def _whole(parts: AsyncGenerator[bytes]) -> bytes:
         if len(body) > MAX_ANSWER_BYTES:
             raise OSError(f"the answer has more than {MAX_ANSWER_BYTES} bytes, which is the limit")
     return bytes(body)
-
-
-def _ends_within(limit: asyncio.Timeout, delay_s: float) -> bool:
-    end_s = limit.when()
-    return end_s is not None and asyncio.get_running_loop().time() + delay_s >= end_s
