@@ -1,14 +1,16 @@
 """An agent that is killed at any point of a start or an end through containerd: adopted, nothing twice, nothing left."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 from tests.live.containerd import lacking
 from tests.live.cri_proxy import Moment, Proxy
 
-from tools.container_agent import Agent, a_pod, an_agent
+from tools.container_agent import Agent, a_pod, an_agent, groups
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -92,10 +94,14 @@ def test_a_start_that_was_cut_off_is_done_once() -> None:
             agent.until(partial(running, agent, name), f"it runs, {point}")
             # One that was made and never started counts as an attempt, as it does for a kubelet.
             assert container_states(agent, name)[0][1] <= (point in MADE_IN_VAIN), point
-            assert (agent.started / name).read_text() == "started\n", point
-            assert len(agent.containerd.shims()) == 1, point
+            agent.until(partial(agent.runs, name), f"it has started, {point}")
+            if point == ("RunPodSandbox", Moment.DURING):
+                agent.containerd.kill_forgotten_shims()
+            agent.until(lambda: len(agent.containerd.shims()) == 1, f"there is one sandbox, {point}")
             agent.drop(name, agent.workloads)
             agent.until(lambda: not agent.containerd.shims(), f"nothing is left, {point}")
+            agent.until(lambda: not groups(agent), f"its cgroups are removed, {point}")
+            assert (agent.started / name).read_text() == "started\n", point
 
 
 def test_an_end_that_was_cut_off_is_brought_to_its_end() -> None:
@@ -111,3 +117,23 @@ def test_an_end_that_was_cut_off_is_brought_to_its_end() -> None:
             agent.until(lambda: not agent.containerd.shims(), f"nothing is left, {point}")
             agent.until(lambda: not agent.pods(), "it is forgotten")
             assert (agent.started / name).read_text() == "started\n", point
+
+
+def test_a_process_that_the_runtime_has_forgotten_ends_with_its_pod() -> None:
+    """As the pause process of a sandbox whose start was cancelled may be."""
+    if why := lacking():
+        pytest.skip(why)
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            with an_agent() as agent:
+                write_tally_pod(agent, "web")
+                agent.until(partial(agent.runs, "web"), "it runs")
+                for pod_cgroup in map(Path, groups(agent)):
+                    if "cpuset" not in pod_cgroup.parts[4]:  # a new cpuset of version 1 has no CPUs
+                        (pod_cgroup / "forgotten").mkdir()
+                        (pod_cgroup / "forgotten/cgroup.procs").write_text(str(process.pid))
+                agent.drop("web", agent.workloads)
+                agent.until(lambda: process.poll() is not None, "the process is killed")
+                agent.until(lambda: not groups(agent), "the pod's cgroups are removed")
+        finally:
+            process.kill()

@@ -280,6 +280,8 @@ async def test_a_container_and_its_commands_have_a_score_and_a_session_of_their_
     )
     await bench.runtime.start_container(id_)
     inside = (await bench.runtime.execute(id_, ("sh", "-c", say), 20)).stdout.decode().split()
+    while len(bench.log("app")) < 2:
+        await asyncio.sleep(0.01)
     await bench.runtime.stop_container(id_, 0)
     texts = [line.removeprefix("stdout F ") for line in bench.log("app")]
     assert [texts[0], inside[0]] == ["777", "777"]

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.simulation.day import PROFILE, SCRIPTS, SEED, a_day, nothing_is_left
+from tests.simulation.day import MOST_FAILURES, PROFILE, SCRIPTS, SEED, a_day, nothing_is_left
 from tests.support.agent_restarts import AgentRestarts
 from tests.support.fault_injection import Fault, FaultInjector
 
@@ -57,7 +57,7 @@ def test_what_fails_anywhere_is_done_later() -> None:
         comes_right(
             FaultInjector(at, Fault.HANGS)
             if hangs
-            else FaultInjector(at, Fault.FAILS, times=choose.choice((1, 3, 10, 40)))
+            else FaultInjector(at, Fault.FAILS, times=choose.choice((1, 3, 10, MOST_FAILURES)))
         )
 
 

@@ -35,7 +35,7 @@ class Measurements:
 
 def test_only_rows_that_look_slower_are_measured_again() -> None:
     measurements = Measurements()
-    comparisons = compare(BEFORE, ["benchmarks"], measurements.measure)
+    comparisons = compare(BEFORE, [["benchmarks"]], measurements.measure)
     assert [row.test for row in regressions(comparisons)] == [SLOWER]
     assert [row.test for row in comparisons] == [STEADY, DOUBTFUL, SLOWER]
     again = (f"benchmarks/{DOUBTFUL}", f"benchmarks/{SLOWER}")
