@@ -32,7 +32,7 @@ help:
 	@echo 'make shots    write what every command prints into docs/shots/'
 	@echo 'make docs     the documentation site, strict, with the reference from docstrings;  make protos  modules from .proto files'
 	@echo 'make bench    time what must be fast;  make bench-compare BASE=COMMIT  beside another commit;  make fuzz  broken input;  make soak  laws with many examples'
-	@echo 'make bench-fleet   what fleets cost by their number of pods;  make bench-million  1,000,000 pods on 10,000 nodes'
+	@echo 'make bench-fleet   what fleets cost by their number of pods;  make bench-million  1,000,000 pods on 10,000 nodes, and a sweep'
 	@echo 'make measure  as root: how fast plain processes start here;  make load  an agent under 1,000 requests a second'
 	@echo 'make many     as root: ten thousand manifests at once'
 
@@ -132,6 +132,7 @@ bench-fleet: $(STAMP)
 
 bench-million: $(STAMP)
 	$(BIN)/python -m tools.fleet_cost million
+	$(BIN)/python -m tools.fleet_cost sweep
 
 guide: $(STAMP)
 	$(BIN)/python -m tools.refresh_guide

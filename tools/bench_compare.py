@@ -2,17 +2,20 @@
 
 `python -m tools.bench_compare [COMMIT] [-k EXPRESSION]`; without a commit, the last release. Each commit runs its own
 benchmarks, one after the other, and rows that both have are compared by CPU time, so that a busy machine counts less.
-Rows that look slower are measured again, alternately; the least time of each commit counts.
+The commits take turns at each file of benchmarks; rows that look slower are measured again, alternately, and the least
+time of each commit counts. A benchmark that only runs commands measures a commit of before that benchmark, too.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,6 +25,9 @@ from tools.source import ROOT
 MOST = 1.2
 """The ratio above which a row counts as a regression."""
 PAIRS = 4
+OF_COMMANDS = ("test_commands.py", "test_startup.py")
+"""Files of benchmarks that import nothing of the package."""
+_RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+: "
 _TIMER = "cpu_timer.cpu_time_s"
 """In the folder of this file, because another commit has no such module."""
 
@@ -53,11 +59,15 @@ def main(arguments: Sequence[str] = ()) -> int:
     """Print the comparison; 1 if a row is a regression, 2 if there is nothing to compare with."""
     commit = arguments[0] if arguments and not arguments[0].startswith("-") else _last_release()
     if not commit:
-        print("no release is tagged: name a commit, as in `make bench-compare BASE=main~10`", file=sys.stderr)
+        print(
+            "no commit of a release is here: name a commit, as in `make bench-compare BASE=main~10`",
+            file=sys.stderr,
+        )
         return 2
     selection = list(arguments[1:] if arguments and arguments[0] == commit else arguments)
+    files = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "benchmarks").glob("test_*.py"))]
     with _checked_out(commit) as folder:
-        comparisons = compare(folder, ["benchmarks", *selection], _measured)
+        comparisons = compare(folder, [[file, *selection] for file in files], _measured)
     print(f" ratio  {'before, ms':>10}  {'now, ms':>10}  CPU time, least; before: {commit}")
     print(*sorted(comparisons, key=lambda row: -row.ratio), sep="\n")
     keep(comparisons, commit)
@@ -80,19 +90,22 @@ def keep(comparisons: Iterable[Comparison], base: str, path: Path = PAIRED) -> N
     path.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
 
 
-def compare(before: Path, selection: Sequence[str], measure: Measure) -> list[Comparison]:
-    """The rows that both commits have; those that look like regressions are measured again."""
+def compare(before: Path, selections: Iterable[Sequence[str]], measure: Measure) -> list[Comparison]:
+    """The rows that both commits have; those that look like regressions are measured again.
+
+    The commits take turns at each selection of benchmarks.
+    """
     best: dict[Path, dict[str, float]] = {before: {}, ROOT: {}}
     comparisons: list[Comparison] = []
     for _ in range(PAIRS):
-        for folder, seconds in best.items():
+        for selection, (folder, seconds) in product(selections, best.items()):
             for test, measured_s in measure(folder, selection).items():
                 seconds[test] = min(measured_s, seconds.get(test, measured_s))
         comparisons = compared(best[before], best[ROOT])
         slower = regressions(comparisons)
         if not slower:
             break
-        selection = [f"benchmarks/{row.test}" for row in slower]
+        selections = [[f"benchmarks/{row.test}" for row in slower]]
     return comparisons
 
 
@@ -146,14 +159,19 @@ def _checked_out(commit: str) -> Iterator[Path]:
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "--quiet", "--detach", str(folder), commit], check=True)
         try:
+            for name in OF_COMMANDS:
+                shutil.copy(ROOT / "benchmarks" / name, folder / "benchmarks")
+            # Bytecode, so that no command that runs once compiles its modules.
+            subprocess.run([sys.executable, "-m", "compileall", "-q", folder / "src"], check=True)
             yield folder
         finally:
             subprocess.run([*git, "remove", "--force", str(folder)], check=True)
 
 
 def _last_release() -> str:
-    command = ["git", "-C", str(ROOT), "describe", "--tags", "--abbrev=0"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    """The last commit whose title begins with a version, as `0.2.0: the agent`."""
+    git = ["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--extended-regexp", "--grep", _RELEASE]
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
 
 
 if __name__ == "__main__":

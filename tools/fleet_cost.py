@@ -1,9 +1,11 @@
 """What a fleet costs by the number of its pods: measured one run after the other, kept as figures, and drawn.
 
 `python -m tools.fleet_cost` measures runs of up to 100,000 pods, `python -m tools.fleet_cost million` the one of
-1,000,000 pods on 10,000 nodes; `draw` only draws again what was measured.
+1,000,000 pods on 10,000 nodes, `python -m tools.fleet_cost sweep` 16 runs by one process, by one for each CPU and by the
+engines that are installed; `draw` only draws again what was measured.
 """
 
+import filecmp
 import json
 import os
 import platform
@@ -14,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -21,9 +24,10 @@ from typing import Any, NamedTuple, TypeAlias
 from tools.source import ROOT
 
 FOLDER = ROOT / "docs" / "figures"
-SERIES, MILLION, PICTURE = (
+SERIES, MILLION, SWEEP, PICTURE = (
     FOLDER / "fleet-cost.json",
     FOLDER / "fleet-million.json",
+    FOLDER / "fleet-sweep.json",
     FOLDER / "fleet-cost.svg",
 )
 RUNS = (
@@ -31,8 +35,17 @@ RUNS = (
     *((10_000, pods) for pods in (10_000, 100_000)),
 )
 WHOLE = (10_000, 1_000_000)
-TARGETS = {"cpuSeconds": 600, "rssMiB": 4096}
+TARGETS = {"cpuSeconds": 120, "rssMiB": 400}
+SWEPT = (1000, 60_000)
+"""Nodes and pods of each run of the sweep."""
+AXES = (
+    "topologyManagerPolicy=none,best-effort,restricted,single-numa-node",
+    "scores=default,most-allocated,best-fit,numa-aware",
+)
+LINEAR = 0.9
+"""The part of the CPUs' number by which a sweep on all of them is to be faster than in one process."""
 SEED = 1
+COMMAND = (sys.executable, "-m", "nodewright", "fleet")
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 420, 70, 20, 40, 50
 STYLES = ("#1f5fbf", "#b3541e", "#2a7d3f", "#7a3fa0")
@@ -55,6 +68,10 @@ def main(what: str = "series") -> int:
         measured = _measured(*WHOLE)
         missed = any(measured[name] >= most for name, most in TARGETS.items())
         _write(MILLION, {**measured, "targets": TARGETS})
+    elif what == "sweep":
+        sweep = _sweep()
+        missed = sweep["ofLinear"] < LINEAR or not all(engine["isEqual"] for engine in sweep["engines"])
+        _write(SWEEP, sweep)
     PICTURE.write_text(picture(_known()), "utf-8")
     print(f"{PICTURE.relative_to(ROOT)} written")
     return int(missed)
@@ -62,21 +79,11 @@ def main(what: str = "series") -> int:
 
 def _measured(nodes: int, pods: int) -> dict[str, Any]:
     """One run of the command by itself, from its files to the report."""
-    command = [sys.executable, "-m", "nodewright", "fleet"]
     with tempfile.TemporaryDirectory() as folder:
-        files = Path(folder) / "nodes.csv", Path(folder) / "pods.csv"
-        made = ["--nodes-file", str(files[0]), "--pods-file", str(files[1])]
-        amounts = ["--seed", str(SEED), "--nodes", str(nodes), "--pods", str(pods)]
-        subprocess.run([*command, "generate", *amounts, *made], check=True)
-        load, began = os.getloadavg()[0], time.perf_counter()
-        output = Path(folder) / "report.txt"
-        with output.open("wb") as file:
-            run = subprocess.Popen([*command, "--nodes", str(files[0]), "--pods", str(files[1])], stdout=file)
-            _, status, used = os.wait4(run.pid, 0)
-        wall_s = time.perf_counter() - began
-        splitlines = output.read_text("utf-8").splitlines()[0]
-    if os.waitstatus_to_exitcode(status) not in (0, 3):
-        raise SystemExit(f"the run of {pods} pods failed")
+        files = _generated(Path(folder), nodes, pods)
+        load, output = os.getloadavg()[0], Path(folder) / "report.txt"
+        wall_s, used = _timed(files, output)
+        first_line = output.read_text("utf-8").splitlines()[0]
     document = {
         "nodes": nodes,
         "pods": pods,
@@ -84,17 +91,67 @@ def _measured(nodes: int, pods: int) -> dict[str, Any]:
         "wallSeconds": round(wall_s, 1),
         "rssMiB": round(_rss_bytes(used) / 2**20),
         "loadAverage": round(load, 1),
-        "told": splitlines,
+        "told": first_line,
     }
     print(document, flush=True)
     return document
+
+
+def _sweep() -> dict[str, Any]:
+    """Times of a sweep by each engine, and whether its report is that of one process, byte for byte."""
+    cpus = os.cpu_count() or 1
+    engines = ["local", *(engine for engine in ("ray", "dask") if find_spec(engine) is not None)]
+    runs: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        sweep = [*_generated(Path(folder), *SWEPT), "--output", "json"]
+        sweep += [word for axis in AXES for word in ("--sweep", axis)]
+        alone = Path(folder) / "alone.json"
+        load = os.getloadavg()[0]
+        alone_s, _ = _timed(sweep, alone)
+        print({"engine": "one process", "wallSeconds": round(alone_s, 1)}, flush=True)
+        for engine in engines:
+            output = Path(folder) / f"{engine}.json"
+            wall_s, _ = _timed([*sweep, "--workers", str(cpus), "--engine", engine], output)
+            is_equal = filecmp.cmp(alone, output, shallow=False)
+            runs.append({"engine": engine, "wallSeconds": round(wall_s, 1), "isEqual": is_equal})
+            print(runs[-1], flush=True)
+    return {
+        "nodes": SWEPT[0],
+        "podsOfEachRun": SWEPT[1],
+        "axes": AXES,
+        "loadAverage": round(load, 1),
+        "oneProcessWallSeconds": round(alone_s, 1),
+        "engines": runs,
+        "ofLinear": round(alone_s / (cpus * runs[0]["wallSeconds"]), 3),
+    }
+
+
+def _generated(folder: Path, nodes: int, pods: int) -> list[str]:
+    """The options that name tables of so many nodes and pods, which are made in the folder."""
+    tables = str(folder / "nodes.csv"), str(folder / "pods.csv")
+    amounts = ["--seed", str(SEED), "--nodes", str(nodes), "--pods", str(pods)]
+    made = ["--nodes-file", tables[0], "--pods-file", tables[1]]
+    subprocess.run([*COMMAND, "generate", *amounts, *made], check=True)
+    return ["--nodes", tables[0], "--pods", tables[1]]
+
+
+def _timed(arguments: Sequence[str], output: Path) -> tuple[float, resource.struct_rusage]:
+    """Wall time in seconds and resource usage of a run of the command, with its output in the file."""
+    began_s = time.perf_counter()
+    with output.open("wb") as file:
+        run = subprocess.Popen([*COMMAND, *arguments], stdout=file)
+        _, status, used = os.wait4(run.pid, 0)
+    wall_s = time.perf_counter() - began_s
+    if os.waitstatus_to_exitcode(status) not in (0, 3):
+        raise SystemExit(f"the run with {' '.join(arguments)} failed")
+    return wall_s, used
 
 
 def _rss_bytes(used: resource.struct_rusage) -> int:
     return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _write(path: Path, found: dict[str, Any]) -> None:
+def _write(path: Path, figures: dict[str, Any]) -> None:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -105,14 +162,14 @@ def _write(path: Path, found: dict[str, Any]) -> None:
         "python": platform.python_version(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
-    path.write_text(json.dumps({**found, **where}, indent=2) + "\n", "utf-8")
+    path.write_text(json.dumps({**figures, **where}, indent=2) + "\n", "utf-8")
 
 
 def _machine() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text("utf-8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} CPUs; one is used"
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} CPUs"
 
 
 def _known() -> dict[str, list[Point]]:

@@ -24,6 +24,13 @@ spec:
   terminationGracePeriodSeconds: 1
   containers: [{{name: main, image: none, command: [sleep, "1000"]}}]
 """
+CONFIG = """
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+evictionHard: {nodefs.available: 0%}
+"""
+"""Without eviction for the disk that the tests fill."""
 UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
@@ -31,7 +38,10 @@ UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 def agent(tmp_path: Path) -> Iterator[AgentCommand]:
     with private_cgroups() as cgroups:
         (tmp_path / "pods").mkdir()
-        made = AgentCommand(tmp_path, cgroups.root, "--workload-dir", str(tmp_path / "pods"))
+        config = tmp_path / "kubelet.yaml"
+        config.write_text(CONFIG)
+        options = ("--workload-dir", str(tmp_path / "pods"), "--config", str(config))
+        made = AgentCommand(tmp_path, cgroups.root, *options)
         try:
             yield made
         finally:
