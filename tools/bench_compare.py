@@ -27,6 +27,8 @@ MOST = 1.2
 PAIRS = 4
 OF_COMMANDS = ("test_commands.py", "test_startup.py")
 """Files of benchmarks that import nothing of the package."""
+_NOTHING_SELECTED = 5
+"""Exit code of pytest."""
 _RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+: "
 _TIMER = "cpu_timer.cpu_time_s"
 """In the folder of this file, because another commit has no such module."""
@@ -70,7 +72,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         comparisons = compare(folder, [[file, *selection] for file in files], _measured)
     print(f" ratio  {'before, ms':>10}  {'now, ms':>10}  CPU time, least; before: {commit}")
     print(*sorted(comparisons, key=lambda row: -row.ratio), sep="\n")
-    keep(comparisons, commit)
+    if comparisons:
+        keep(comparisons, commit)
     slower = regressions(comparisons)
     if slower:
         print(
@@ -124,7 +127,9 @@ def regressions(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _measured(folder: Path, selection: Sequence[str]) -> dict[str, float]:
-    """The seconds of each row, by its test."""
+    """The seconds of each row, by its test; none where the commit has no such benchmarks."""
+    if not all((folder / word.partition("::")[0]).exists() for word in selection if word.startswith("bench")):
+        return {}
     with tempfile.TemporaryDirectory() as output:
         path = Path(output) / "bench.json"
         command = [
@@ -136,6 +141,8 @@ def _measured(folder: Path, selection: Sequence[str]) -> dict[str, float]:
             "--benchmark-only",
             "-p",
             "no:cacheprovider",
+            "-W",
+            "ignore::pytest_benchmark.logger.PytestBenchmarkWarning",
         ]
         command += [f"--benchmark-json={path}", f"--benchmark-timer={_TIMER}"]
         python_path = os.pathsep.join(map(str, (folder / "src", folder, ROOT / "tools")))
@@ -143,6 +150,8 @@ def _measured(folder: Path, selection: Sequence[str]) -> dict[str, float]:
         run = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
+        if run.returncode == _NOTHING_SELECTED:
+            return {}
         if not path.exists() or not path.stat().st_size:
             print(run.stdout[-2000:], run.stderr[-2000:], sep="\n", file=sys.stderr)
             raise SystemExit(f"the benchmarks of {folder} did not run")

@@ -12,6 +12,8 @@ FIGURES = ROOT / "build" / "bench.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PAIRED = ROOT / "docs" / "figures" / "benchmarks-paired.json"
 """CPU times of each row before and now, in one paired run: `make bench-compare` writes it."""
+FLEETS = ROOT / "docs" / "figures"
+"""Where `make bench-million` writes `fleet-million.json` and `fleet-sweep.json`."""
 
 
 class Row(NamedTuple):
@@ -309,7 +311,31 @@ def page(figures: dict[str, Any], paired: dict[str, Any] | None = None) -> str:
     if paired:
         base = f" Before and now: {paired['base']} and {paired['commit']}, {paired['date']}."
         base += f" {paired['note']}" if "note" in paired else ""
-    return f"{HEAD}{_conditions(figures)}{base}\n\n" + "\n".join(lines) + f"\n{FINDINGS}"
+    return f"{HEAD}{_conditions(figures)}{base}\n\n" + "\n".join([*lines, *_fleet_lines()]) + f"\n{FINDINGS}"
+
+
+def _fleet_lines() -> list[str]:
+    """A table of the runs that take minutes, of which there are files of figures."""
+    million, sweep = (
+        json.loads((FLEETS / f"fleet-{name}.json").read_text("utf-8")) for name in ("million", "sweep")
+    )
+    alone_s, cpus = sweep["oneProcessWallSeconds"], sweep["cpus"]
+    fleet, runs = (
+        f"{million['pods']:,} pods on {million['nodes']:,} nodes",
+        f"{sweep['podsOfEachRun']:,} pods",
+    )
+    rows = [
+        ("Fleets (`make bench-million`)", "took", "target"),
+        ("---", "---", "---"),
+        (fleet, f"{million['cpuSeconds']:.0f} s of CPU, {million['rssMiB']} MiB", "120 s of CPU, 400 MiB"),
+        (f"16 runs of a sweep, each {runs} on {sweep['nodes']:,} nodes, one process", f"{alone_s:.0f} s", ""),
+    ]
+    for run in sweep["engines"]:
+        of_linear = alone_s / cpus / run["wallSeconds"]
+        report = "equal report" if run["isEqual"] else "another report"
+        took = f"{run['wallSeconds']:.0f} s, {of_linear:.2f} of linear, {report}"
+        rows.append((f"The same on {cpus} CPUs, engine {run['engine']}", took, "0.9 of linear, byte-equal"))
+    return ["", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _figures(row: Row, figure: dict[str, Any] | None) -> tuple[str, str]:

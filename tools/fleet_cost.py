@@ -119,6 +119,7 @@ def _sweep() -> dict[str, Any]:
         "nodes": SWEPT[0],
         "podsOfEachRun": SWEPT[1],
         "axes": AXES,
+        "cpus": cpus,
         "loadAverage": round(load, 1),
         "oneProcessWallSeconds": round(alone_s, 1),
         "engines": runs,

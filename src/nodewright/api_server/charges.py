@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from nodewright.api_server.pod_creation import (
     PODS,
@@ -38,6 +39,8 @@ POD_RESOURCE = PODS
 VOLUME_CLAIM_RESOURCE = GroupResource("persistentvolumeclaims")
 RESOURCE_CLAIM_RESOURCE = GroupResource("resourceclaims", "resource.k8s.io")
 _SERVICES = GroupResource("services")
+_CHARGED_BY_FIELDS = frozenset({VOLUME_CLAIM_RESOURCE, RESOURCE_CLAIM_RESOURCE, _SERVICES})
+"""Resources beside pods whose charge depends on the object; others are only counted."""
 
 _IGNORED = frozenset(
     {
@@ -101,10 +104,12 @@ class ObjectCharge(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class ChargeCache:
-    """A cache of the charges of pods, which do not depend on used amounts."""
+    """A cache of charges, which do not depend on used amounts: of each pod, and of each kind that is only counted."""
 
     entries: dict[tuple[int, str], tuple[APIObject, ObjectCharge]] = field(default_factory=dict)
     """Keyed by identity; the object is kept alive, so that no other object gets its id."""
+    counted: dict[tuple[GroupResource, str], ObjectCharge] = field(default_factory=dict)
+    """The charge of one object of a kind whose objects are all charged alike."""
     creations: Mapping[int, PodCreation] = field(default_factory=dict)
     """Pods that have been created before, by the identity of the pod that is submitted."""
 
@@ -112,8 +117,13 @@ class ChargeCache:
         self, resource: GroupResource, item: APIObject, namespace: NamespacePolicy
     ) -> ObjectCharge:
         """See the function `object_charge`; namespaces of one name must differ only in used amounts."""
-        if resource != POD_RESOURCE:
+        if resource in _CHARGED_BY_FIELDS:
             return object_charge(resource, item, namespace)
+        if resource != POD_RESOURCE:
+            kind = (resource, namespace.name)
+            if kind not in self.counted:
+                self.counted[kind] = object_charge(resource, item, namespace)
+            return replace(self.counted[kind], object=item)
         key = (id(item), namespace.name)
         entry = self.entries.get(key)
         if entry is None:

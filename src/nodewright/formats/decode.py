@@ -21,8 +21,16 @@ def decode(document: Any, kind: type[T], *, may_have_nulls: bool = True) -> T:
     Errors: msgspec.ValidationError at the first fault. User input is checked before, with all its
         faults at once (`schema`).
     """
-    plain = without_nulls(document) if may_have_nulls else document
+    plain = without_nulls(document) if may_have_nulls and _may_have_nulls(document) else document
     return msgspec.convert(plain, kind, dec_hook=_decode_custom_type)
+
+
+def _may_have_nulls(document: Any) -> bool:
+    """Whether a null may be in the document: to write it as JSON takes a fifth of the time of a copy."""
+    try:
+        return b"null" in msgspec.json.encode(document)
+    except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):  # JSON has no text for it
+        return True
 
 
 def decode_json(content: bytes, kind: type[T]) -> T:
