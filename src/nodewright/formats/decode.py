@@ -29,7 +29,13 @@ def _may_have_nulls(document: Any) -> bool:
     """Whether a null may be in the document: to write it as JSON takes a fifth of the time of a copy."""
     try:
         return b"null" in msgspec.json.encode(document)
-    except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):  # JSON has no text for it
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        OverflowError,
+        TypeError,
+        RecursionError,
+    ):  # JSON has no text for it
         return True
 
 
