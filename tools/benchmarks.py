@@ -6,14 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tools.fleet_cost import MILLION, SWEEP
 from tools.source import ROOT
 
 FIGURES = ROOT / "build" / "bench.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PAIRED = ROOT / "docs" / "figures" / "benchmarks-paired.json"
 """CPU times of each row before and now, in one paired run: `make bench-compare` writes it."""
-FLEETS = ROOT / "docs" / "figures"
-"""Where `make bench-million` writes `fleet-million.json` and `fleet-sweep.json`."""
 
 
 class Row(NamedTuple):
@@ -328,24 +327,23 @@ def page(figures: dict[str, Any], paired: dict[str, Any] | None = None) -> str:
 
 def _fleet_lines() -> list[str]:
     """A table of the runs that take minutes, of which there are files of figures."""
-    million, sweep = (
-        json.loads((FLEETS / f"fleet-{name}.json").read_text("utf-8")) for name in ("million", "sweep")
-    )
-    alone_s, cpus = sweep["oneProcessWallSeconds"], sweep["cpus"]
-    fleet, runs = (
-        f"{million['pods']:,} pods on {million['nodes']:,} nodes",
-        f"{sweep['podsOfEachRun']:,} pods",
-    )
+    million, sweep = (json.loads(path.read_text("utf-8")) for path in (MILLION, SWEEP))
+    runs = f"16 runs of a sweep, each {sweep['podsOfEachRun']:,} pods on {sweep['nodes']:,} nodes"
     rows = [
-        *(("Fleets (`make bench-million`)", "took", "target"), ("---", "---", "---")),
-        (fleet, f"{million['cpuSeconds']:.0f} s of CPU, {million['rssMiB']} MiB", "120 s of CPU, 400 MiB"),
-        (f"16 runs of a sweep, each {runs} on {sweep['nodes']:,} nodes, one process", f"{alone_s:.0f} s", ""),
+        ("Fleets (`make bench-million`)", "took", "target"),
+        ("---", "---", "---"),
+        (
+            f"{million['pods']:,} pods on {million['nodes']:,} nodes",
+            f"{million['cpuSeconds']:.0f} s of CPU, {million['rssMiB']} MiB",
+            "120 s of CPU, 400 MiB",
+        ),
+        (f"{runs}, one process", f"{sweep['oneProcessWallSeconds']:.0f} s", ""),
     ]
     for run in sweep["engines"]:
-        of_linear = alone_s / cpus / run["wallSeconds"]
         report = "equal report" if run["isEqual"] else "another report"
-        took = f"{run['wallSeconds']:.0f} s, {of_linear:.2f} of linear, {report}"
-        rows.append((f"The same on {cpus} CPUs, engine {run['engine']}", took, "0.9 of linear, byte-equal"))
+        took = f"{run['wallSeconds']:.0f} s, {run['ofLinear']:.2f} of linear, {report}"
+        name = f"The same on {sweep['cpus']} CPUs, engine {run['engine']}"
+        rows.append((name, took, "0.9 of linear, byte-equal"))
     return ["", *(f"| {' | '.join(row)} |" for row in rows)]
 
 

@@ -8,6 +8,8 @@ from nodewright.printable import printable
 
 JSON_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)
 """What decoding raises for bytes that are not the JSON that was expected, or that is nested too deeply."""
+ENCODING_ERRORS = (msgspec.MsgspecError, ValueError, OverflowError, TypeError)
+"""What encoding raises for values that JSON has no text for."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):

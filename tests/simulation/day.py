@@ -31,8 +31,6 @@ SCRIPTS = {
 CHECK = {"exec": {"command": ["check"]}}
 MOST_FAILURES = 40
 """Failures that tests inject in a row."""
-RETRY_S = 10
-"""The time after which the agent repeats what failed."""
 PINNED = frozenset({"pinned", "second", "job"})
 
 
@@ -86,7 +84,7 @@ async def a_day(lives: AgentRestarts, slack_s: int = 0) -> dict[str, Any]:
     await lives.run_for(45 + slack_s)
     for _ in range(MOST_FAILURES if slack_s else 0):
         if lives.disk.names(PODS):
-            await lives.run_for(RETRY_S)
+            await lives.run_for(10)  # then the agent repeats what failed
     await lives.stop()
     return after
 

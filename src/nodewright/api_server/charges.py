@@ -1,6 +1,6 @@
 """The quota charge of one object, after defaulting by limit ranges; independent of the used amounts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -22,7 +22,12 @@ from nodewright.core.limit_ranger import (
     DefaultedByLimitRange,
     claim_limit_violations,
 )
-from nodewright.core.quota.evaluator import SERVICE_EVALUATOR, QuotaEvaluator, object_count_evaluator
+from nodewright.core.quota.evaluator import (
+    SERVICE_EVALUATOR,
+    SERVICE_RESOURCE,
+    QuotaEvaluator,
+    object_count_evaluator,
+)
 from nodewright.core.quota.quota_admission import BeyondQuota, QuotaDelta, quota_delta
 from nodewright.core.quota.quota_pods import pod_evaluator
 from nodewright.core.quota.resource_claims import ClaimContext, resource_claim_evaluator
@@ -38,9 +43,12 @@ from nodewright.values.instant import ZERO_TIME
 POD_RESOURCE = PODS
 VOLUME_CLAIM_RESOURCE = GroupResource("persistentvolumeclaims")
 RESOURCE_CLAIM_RESOURCE = GroupResource("resourceclaims", "resource.k8s.io")
-_SERVICES = GroupResource("services")
-_CHARGED_BY_FIELDS = frozenset({VOLUME_CLAIM_RESOURCE, RESOURCE_CLAIM_RESOURCE, _SERVICES})
-"""Resources beside pods whose charge depends on the object; others are only counted."""
+_EVALUATORS: Mapping[GroupResource, Callable[[FeatureGates], QuotaEvaluator[Any]]] = {
+    POD_RESOURCE: lambda gates: pod_evaluator(ZERO_TIME, gates),
+    VOLUME_CLAIM_RESOURCE: volume_claim_evaluator,
+    SERVICE_RESOURCE: lambda _: SERVICE_EVALUATOR,
+}
+"""Resources whose charge depends on the object, beside resource claims; others are only counted."""
 
 _IGNORED = frozenset(
     {
@@ -117,13 +125,13 @@ class ChargeCache:
         self, resource: GroupResource, item: APIObject, namespace: NamespacePolicy
     ) -> ObjectCharge:
         """See the function `object_charge`; namespaces of one name must differ only in used amounts."""
-        if resource in _CHARGED_BY_FIELDS:
-            return object_charge(resource, item, namespace)
-        if resource != POD_RESOURCE:
+        if resource not in _EVALUATORS and resource != RESOURCE_CLAIM_RESOURCE:
             kind = (resource, namespace.name)
             if kind not in self.counted:
                 self.counted[kind] = object_charge(resource, item, namespace)
             return replace(self.counted[kind], object=item)
+        if resource != POD_RESOURCE:
+            return object_charge(resource, item, namespace)
         key = (id(item), namespace.name)
         entry = self.entries.get(key)
         if entry is None:
@@ -179,12 +187,5 @@ def _plain_kind(resource: GroupResource) -> QuotaEvaluator[Any]:
 
 
 def _kind_of_release(resource: GroupResource, gates: FeatureGates) -> QuotaEvaluator[Any]:
-    if resource == POD_RESOURCE:
-        return pod_evaluator(ZERO_TIME, gates)
-    if resource == _SERVICES:
-        return SERVICE_EVALUATOR
-    return (
-        volume_claim_evaluator(gates)
-        if resource == VOLUME_CLAIM_RESOURCE
-        else object_count_evaluator(resource)
-    )
+    evaluator = _EVALUATORS.get(resource)
+    return object_count_evaluator(resource) if evaluator is None else evaluator(gates)

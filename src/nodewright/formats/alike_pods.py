@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.errors import ENCODING_ERRORS
 from nodewright.formats.schema import CheckedDocument, checked
 from nodewright.kubernetes.objects import Container, Pod, PodSpec
 from nodewright.patterns import lazy_pattern
@@ -213,7 +214,7 @@ def pod_shape(spec: Any) -> bytes:
         return b""
     try:
         text = msgspec.json.encode({key: value for key, value in spec.items() if key != "nodeName"})
-    except (msgspec.MsgspecError, ValueError, OverflowError, TypeError):  # what JSON has no text for
+    except ENCODING_ERRORS:
         return b""
     for name in token_volumes(spec):
         text = text.replace(name.encode(), _ANY_TOKEN_VOLUME)

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from nodewright.errors import ENCODING_ERRORS
 from nodewright.formats.kubectl_yaml import number_text
 from nodewright.values.instant import Instant, InstantError
 from nodewright.values.quantity import Quantity, QuantityError
@@ -16,7 +17,7 @@ _CONTAINERS = frozenset({dict, list})
 def decode(document: Any, kind: type[T], *, may_have_nulls: bool = True) -> T:
     """The document as an object of that kind; nulls count as absent, unknown fields are ignored.
 
-    ``may_have_nulls``: False if a check has found that the document has none, which spares a copy.
+    ``may_have_nulls``: False if a check has found that the document has none, which spares the search for them.
 
     Errors: msgspec.ValidationError at the first fault. User input is checked before, with all its
         faults at once (`schema`).
@@ -29,13 +30,7 @@ def _may_have_nulls(document: Any) -> bool:
     """Whether a null may be in the document: to write it as JSON takes a fifth of the time of a copy."""
     try:
         return b"null" in msgspec.json.encode(document)
-    except (
-        msgspec.MsgspecError,
-        ValueError,
-        OverflowError,
-        TypeError,
-        RecursionError,
-    ):  # JSON has no text for it
+    except ENCODING_ERRORS:
         return True
 
 

@@ -124,7 +124,7 @@ class _PositionReader:
         return positions
 
     def _children(self, event: Event) -> "dict[str, _YAMLPosition]":
-        # Comparing types instead of isinstance, and no call for a scalar, take a third of the time.
+        # Types are compared instead of isinstance, and scalars take no call: less than half the time.
         children: dict[str, _YAMLPosition] = {}
         next_event = self._next
         if type(event) is SequenceStartEvent:

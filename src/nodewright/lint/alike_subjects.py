@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from nodewright.core.requests.alike_breakdowns import OS_LABEL
+from nodewright.errors import ENCODING_ERRORS
 from nodewright.lint.lint_model import PodSubject
 
 _IGNORED_METADATA = frozenset({"name", "generateName", "labels", "uid"})
@@ -43,7 +44,7 @@ def decisive_text(subject: PodSubject) -> bytes | None:
     )
     try:
         return msgspec.json.encode(decisive)
-    except (msgspec.MsgspecError, ValueError, OverflowError, TypeError):  # what JSON has no text for
+    except ENCODING_ERRORS:
         return None
 
 

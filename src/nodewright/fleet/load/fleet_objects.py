@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.core.requests.qos_and_priority import CONFIG_MIRROR
 from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.errors import Fault, InputError
+from nodewright.errors import ENCODING_ERRORS, Fault, InputError
 from nodewright.fleet.load.assembled_nodes import NodeEntry, missing_node_facts, node_images, node_release
 from nodewright.fleet.load.gpu_annotations import GPUAnnotations
 from nodewright.fleet.load.pod_controllers import (
@@ -393,5 +393,5 @@ def _content(value: dict[str, Any]) -> bytes:
     content = [meta.get("namespace"), meta.get("labels"), annotations, spec]
     try:
         return msgspec.json.encode(content, order="sorted")
-    except (msgspec.MsgspecError, ValueError, OverflowError, TypeError):  # what JSON has no text for
+    except ENCODING_ERRORS:
         return json.dumps(content, sort_keys=True, default=str).encode()
