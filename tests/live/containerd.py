@@ -9,6 +9,8 @@ import subprocess
 import tarfile
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -71,8 +73,24 @@ def lacking() -> str:
     return f"not installed: {', '.join(missing)} (`make test` installs them as root)" if missing else ""
 
 
+def stop_process(pid: int) -> None:
+    """Sends SIGSTOP and returns when no thread runs: the others run on for up to 20 ms after `kill` has returned."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline_s = time.monotonic() + 20
+    while not all(state == "T" for state in _thread_states(pid)):
+        assert time.monotonic() < deadline_s, _thread_states(pid)
+        time.sleep(0.001)
+
+
+def _thread_states(pid: int) -> list[str]:
+    stats = Path(f"/proc/{pid}/task").glob("*/stat")
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return [stat.read_text().rpartition(")")[2].split()[0] for stat in stats]
+    return ["a thread ended meanwhile"]
+
+
 class Containerd:
-    """An instance for `with`; `stop`, `start`, `freeze` and `thaw` are for what happens to runtimes."""
+    """An instance for `with`; `stop`, `start` and `frozen` are for what happens to runtimes."""
 
     def __init__(self, pause: str = PAUSE, *, has_own_mounts: bool = False) -> None:
         self.root = Path(tempfile.mkdtemp(prefix=f"nodewright-containerd-{os.getpid()}-", dir="/tmp"))
@@ -129,13 +147,14 @@ class Containerd:
         self.load(PAUSE)
         return shims
 
-    def freeze(self) -> None:
-        """It takes calls and answers none."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """It goes on."""
-        os.kill(self.pid, signal.SIGCONT)
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It takes calls and answers none until the context ends."""
+        stop_process(self.pid)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def log(self) -> str:
         """The last lines that it said."""
@@ -202,7 +221,6 @@ class Containerd:
     def close(self) -> None:
         """Nothing of it is left."""
         if self._process is not None and self._process.poll() is None:
-            self.thaw()
             self._remove_all()
         self.stop()
         for pid in self.shims():

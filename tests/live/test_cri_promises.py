@@ -125,10 +125,9 @@ def test_a_runtime_that_restarts_or_hangs_is_waited_for_and_nothing_is_lost() ->
         agent.until(partial(mentions, agent, "RuntimeUnavailable"), "it is told")
         agent.containerd.start()
         agent.until(partial(agent.runs, "later"), "what came meanwhile runs")
-        agent.containerd.freeze()
-        agent.write("last")
-        agent.until(partial(mentions, agent, "no answer within"), "it is told")
-        agent.containerd.thaw()
+        with agent.containerd.frozen():
+            agent.write("last")
+            agent.until(partial(mentions, agent, "no answer within"), "it is told")
         agent.until(partial(agent.runs, "last"), "what came meanwhile runs")
         assert set(shims) < set(agent.containerd.shims())
         restarts = [pod["status"]["containerStatuses"][0]["restartCount"] for pod in agent.pods()]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.live.containerd import stop_process
 from tests.support.live_agent import ProcessBench, process_bench
 from tests.support.runtime_port import RUNTIME_CHECKS, RuntimeCheck, RuntimeTestContainer
 
@@ -238,7 +239,7 @@ async def test_a_shim_that_does_not_listen_is_ended_with_its_container(bench: Be
     id_ = await bench.run("app", "sleep", "1000")
     (child,) = bench.members("app")
     shim = int(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(shim, signal.SIGSTOP)
+    stop_process(shim)
     await bench.runtime.stop_container(id_, 0)
     assert (await bench.end_of("app"))[0] == 137
     assert bench.members("app") == ()
