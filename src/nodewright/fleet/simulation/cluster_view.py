@@ -11,8 +11,6 @@ from nodewright.fleet.simulation.pod_shapes import PodShape
 from nodewright.kubernetes.objects import Taint
 
 _MIN_LOG_LENGTH = 1024
-_MAX_AMOUNTS = 16_384
-"""Maximum number of distinct amounts of nodes whose scores are remembered."""
 
 
 class AssignedPod(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +35,6 @@ class NodeSlot:
 
     __slots__ = (
         "allocatable",
-        "bound_entry",
         "cpu",
         "cpus_free_by_numa",
         "free_cpu",
@@ -56,7 +53,6 @@ class NodeSlot:
         "pods_by_shape",
         "ports",
         "requested",
-        "scores",
         "taints",
         "unschedulable",
     )  # fmt: skip
@@ -88,22 +84,15 @@ class NodeSlot:
         self.generation = 0
         self.imbalance: int | None = None
         """Cached score of how balanced the requested CPU and memory are; None: not computed since the last change."""
-        self.bound_entry: int | None = None
-        """Cached entry of rankings by the bound of the score of any pod; None: not computed since the last change."""
-        self.scores: list[int | None] | None = None
-        """`ClusterView.scores_of` this node; None: not looked up since the last change."""
 
     @property
-    def amounts(self) -> tuple[int, ...]:
-        """Everything that resource scores depend on."""
-        return (
-            self.cpu,
-            self.memory,
-            self.free_cpu,
-            self.free_memory,
-            self.nonzero_cpu,
-            self.nonzero_memory,
-        )
+    def amounts(self) -> tuple[Hashable, ...]:
+        """Everything besides its allocatable resources that resource filters and resource scores depend on."""
+        requested = self.requested
+        amounts = (self.free_cpu, self.free_memory, self.nonzero_cpu, self.nonzero_memory, self.free_pods > 0)
+        if not self.ports and len(requested) == ("cpu" in requested) + ("memory" in requested):
+            return amounts
+        return (*amounts, frozenset(requested.items()), *self.ports)
 
 
 class ClusterView:
@@ -125,29 +114,6 @@ class ClusterView:
         self.pods_by_shape: dict[int, int] = {}
         """Number of pods of each shape."""
         self.running = self._requested_cpu = self._requested_memory = 0
-        self._scores_by_amounts: dict[tuple[int, ...], list[int | None]] = {}
-        self._score_numbers: dict[Hashable, int] = {}
-
-    def score_number(self, score: Hashable, shape: PodShape) -> int:
-        """The number by which `scores_of` has this score: the same for shapes that request the same CPU and memory."""
-        key = (score, shape.cpu, shape.memory, shape.nonzero_cpu, shape.nonzero_memory)
-        return self._score_numbers.setdefault(key, len(self._score_numbers))
-
-    def scores_of(self, slot: NodeSlot) -> list[int | None]:
-        """The scores, by number, of all nodes that have as much and of which as much is requested; rankings add to it.
-
-        None: not computed yet, as those beyond its end.
-        """
-        if slot.scores is not None:
-            return slot.scores
-        amounts = slot.amounts
-        scores = self._scores_by_amounts.get(amounts)
-        if scores is None:
-            if len(self._scores_by_amounts) >= _MAX_AMOUNTS:
-                self._scores_by_amounts.clear()
-            scores = self._scores_by_amounts[amounts] = [None] * len(self._score_numbers)
-        slot.scores = scores
-        return scores
 
     def requested(self) -> dict[str, int]:
         """Sum of the requests of all assigned pods."""
@@ -206,7 +172,7 @@ class ClusterView:
         requested = slot.requested
         for name, amount in shape.requests:
             requested[name] = requested.get(name, 0) + sign * amount
-        slot.imbalance = slot.bound_entry = slot.scores = None
+        slot.imbalance = None
         slot.generation += 1
         self.generation += 1
         self._log.append(slot.number)

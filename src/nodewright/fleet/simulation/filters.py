@@ -90,16 +90,6 @@ def fits_resources(shape: PodShape, slot: NodeSlot) -> bool:
     return not (shape.ports and slot.ports and _conflict(shape.ports, slot.ports))
 
 
-def may_fit(shape: PodShape, slot: NodeSlot) -> bool:
-    """Whether the node has enough for the pod without any others, so that `fits_resources` can become true."""
-    return (
-        shape.filter_cpu <= slot.cpu
-        and shape.filter_memory <= slot.memory
-        and slot.pod_capacity > 0
-        and all(amount <= slot.allocatable.get(name, 0) for name, amount in shape.other_requests)
-    )
-
-
 def intolerable_taint_count(shape: PodShape, slot: NodeSlot) -> int:
     """Number of taints with PreferNoSchedule that the pod does not tolerate.
 

@@ -121,6 +121,11 @@ class PodShape:
         return (self.requests, self.nonzero_cpu, self.nonzero_memory, self.exclusive_cpus, self.ports)
 
     @property
+    def scored_amounts(self) -> Hashable:
+        """Everything that scores depend on which depend on amounts of CPU and memory only."""
+        return (self.cpu, self.memory, self.nonzero_cpu, self.nonzero_memory)
+
+    @property
     def needs_cluster_scores(self) -> bool:
         """Whether scores depend on other pods, or on a comparison of nodes."""
         return bool(self.preferred or self.topology_spreads or self.pod_terms.has_any)

@@ -7,6 +7,7 @@ Departs: all nodes are considered, however many there are (percentageOfNodesToSc
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -20,10 +21,12 @@ from nodewright.fleet.simulation.filters import (
     static_filter_status,
 )
 from nodewright.fleet.simulation.inter_pod import InterPodView
-from nodewright.fleet.simulation.node_ranking import NodeRanking, SpreadRanking
+from nodewright.fleet.simulation.node_groups import NodeGroups
+from nodewright.fleet.simulation.node_ranking import NodeRanking
 from nodewright.fleet.simulation.outcomes import FilterRejections
 from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.scores import AMOUNT_SCORES, MAX_NODE_SCORE
+from nodewright.fleet.simulation.scores import AMOUNT_SCORES, MAX_NODE_SCORE, PURE_SCORES
+from nodewright.fleet.simulation.spread_ranking import SpreadRanking
 
 NodeScore: TypeAlias = Callable[[PodShape, NodeSlot], int]
 """Score of a node that depends on the pod and the node only: a weighted sum of scores from 0 to 100."""
@@ -78,6 +81,8 @@ class IncrementalScheduler:
         self._candidates: dict[int, FeasibleNodes] = {}
         """By shape, the nodes that pass the static filters."""
         self._candidates_by_numbers: dict[tuple[int, ...], FeasibleNodes] = {}
+        self._groups = WeakValueDictionary[int, NodeGroups]()
+        """By the number of the feasible nodes, as long as a ranking uses them."""
         self._spread_rankings: dict[int, SpreadRanking] = {}
         """By shape, rankings with spread scores."""
 
@@ -130,7 +135,8 @@ class IncrementalScheduler:
             self._evict_rankings(self._spread_rankings)
             ranking = SpreadRanking(shape, candidates.nodes, self._cluster)
         self._spread_rankings[shape.number] = ranking
-        return ranking.best(self._ranking(shape, candidates).scores(), excluded, weight=SPREAD_WEIGHT)
+        score_of = self._ranking(shape, candidates).score_of
+        return ranking.best(score_of, excluded, weight=SPREAD_WEIGHT)
 
     def _ranking(self, shape: PodShape, candidates: "FeasibleNodes") -> NodeRanking:
         is_shared = self._score in AMOUNT_SCORES
@@ -138,9 +144,19 @@ class IncrementalScheduler:
         ranking = self._rankings.pop(key, None)
         if ranking is None:
             self._evict_rankings(self._rankings)
-            ranking = NodeRanking(shape, candidates.nodes, self._cluster, self._score)
+            ranking = NodeRanking(shape, self._groups_of(candidates), len(self._cluster.nodes), self._score)
         self._rankings[key] = ranking
         return ranking
+
+    def _groups_of(self, candidates: "FeasibleNodes") -> NodeGroups:
+        groups = self._groups.get(candidates.number)
+        if groups is None:
+            groups = self._groups[candidates.number] = NodeGroups(
+                candidates.nodes,
+                self._cluster,
+                shares_scores=self._score in PURE_SCORES,
+            )
+        return groups
 
     def _evict_rankings(self, rankings: dict[Any, Any]) -> None:
         """Removes the least recently used rankings until one more is within the limit."""

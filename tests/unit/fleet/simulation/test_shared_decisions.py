@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.core.eviction.eviction_state import EvictionState
 from nodewright.engine import node_parts
 from nodewright.fleet import Options, run
-from nodewright.fleet.simulation import cluster_view, shared_decisions
+from nodewright.fleet.simulation import node_groups, shared_decisions
 from nodewright.fleet.simulation.shared_decisions import PodHoldings, SharedDecisions
 from nodewright.fleet.workload import FleetPod
 from nodewright.node.events import PodAdded, PodRemoved
@@ -78,7 +78,7 @@ def test_what_is_forgotten_is_decided_again_with_the_same_result(monkeypatch: py
     expected = [(pod.node, pod.placement) for pod in run(nodes, pods, Options(exhaustive=True)).pods]
     remembering = run(nodes, pods)
     monkeypatch.setattr(shared_decisions, "_MAX_DECISIONS", 3)
-    monkeypatch.setattr(cluster_view, "_MAX_AMOUNTS", 2)
+    monkeypatch.setattr(node_groups, "_MIN_GROUPS", -10)
     forgetful = run(nodes, pods)
     assert forgetful.steps > remembering.steps
     for result in (remembering, forgetful):
