@@ -75,6 +75,8 @@ def test_pods_outlive_a_killed_agent_and_end_with_one_that_drains(
         says("run", "-f", str(tmp_path / "pinned.yaml"))
         until(lambda: set(pod_ids()) == {"pinned", "web-here"})
         before = pod_ids()
+        # It runs before it has written.
+        until(lambda: "\n" in says("logs", "pinned"))
         (cpu,) = [line.split()[-1] for line in says("logs", "pinned").splitlines()]
         assert cpu.isdigit()
         assert f" {cpu} " in says("get", "pods", "-o", "wide")

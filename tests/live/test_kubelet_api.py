@@ -68,7 +68,9 @@ def test_what_a_pod_uses_and_says_is_told_over_tls(tmp_path: Path) -> None:
             time.sleep(0.1)
         (pod,) = json.loads(http_request("/pods"))["items"]
         assert pod["status"]["phase"] == "Running"
-        assert http_request("/containerLogs/default/web/main") == "hello\n"
+        while not (text := http_request("/containerLogs/default/web/main")):
+            assert time.monotonic() < deadline
+        assert text == "hello\n"
         assert http_request("/run/default/web/main?cmd=echo%20there", b"") == "there\n"
         http_request("/stats/summary")
         time.sleep(2)

@@ -1,5 +1,6 @@
 """What a plain process cannot take from the agent: its descriptors, its time, its pods' files."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ async def test_descriptors_of_the_process_that_started_the_agent_reach_no_contai
     try:
         id_ = await bench.run("app", "sh", "-c", "ls -l /proc/$$/fd; sleep 1000")
         inside = await bench.runtime.execute(id_, ("sh", "-c", "ls -l /proc/$$/fd"), 20)
+        while "\n".join(bench.log("app")).count(" -> ") < 3:
+            await asyncio.sleep(0.01)
         await bench.runtime.stop_container(id_, 0)
     finally:
         os.close(secret)
