@@ -44,7 +44,7 @@ def test_the_best_group_of_nodes_has_the_best_node(
     slots = [slot_of_kind(number, random.choice((0, 1, 1, 2))) for number in range(NODES)]
     cluster, shapes = ClusterView(slots), random.sample(SHAPES, 3)
     running: list[tuple[int, str]] = []
-    with remembering(2 - 4 * NODES if forgets else 4096):
+    with remembering(2 - NODES if forgets else 4096):
         slow, fast = ExhaustiveScheduler(cluster, score), IncrementalScheduler(cluster, score)
         for number in range(STEPS):
             shape = random.choice(shapes)
@@ -63,12 +63,12 @@ def test_the_best_group_of_nodes_has_the_best_node(
 
 @contextmanager
 def remembering(groups: int) -> Iterator[None]:
-    """Within the context, so many groups of nodes are remembered, and four for each node."""
-    before, node_groups._MIN_GROUPS = node_groups._MIN_GROUPS, groups
+    """Within the context, so many groups beyond the number of nodes are remembered."""
+    before, node_groups._MAX_EMPTY_GROUPS = node_groups._MAX_EMPTY_GROUPS, groups
     try:
         yield
     finally:
-        node_groups._MIN_GROUPS = before
+        node_groups._MAX_EMPTY_GROUPS = before
 
 
 def slot_of_kind(number: int, kind: int) -> NodeSlot:

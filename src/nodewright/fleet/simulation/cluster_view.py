@@ -85,7 +85,6 @@ class NodeSlot:
         self.imbalance: int | None = None
         """Cached score of how balanced the requested CPU and memory are; None: not computed since the last change."""
 
-    @property
     def amounts(self) -> tuple[Hashable, ...]:
         """Everything besides its allocatable resources that resource filters and resource scores depend on."""
         requested = self.requested

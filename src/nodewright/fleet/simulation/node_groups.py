@@ -1,15 +1,15 @@
 """Nodes in groups that are equal to every pod, so that rankings compare groups instead of nodes."""
 
 import sys
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 import msgspec
 
 from nodewright.fleet.simulation.cluster_view import ClusterView, NodeSlot
 
-_MIN_GROUPS = 4096
-"""How many groups are remembered at least, with what rankings know of them, until those without nodes are forgotten."""
+_MAX_EMPTY_GROUPS = 4096
+"""So many groups beyond the number of nodes are remembered, with what rankings know of them."""
 _FITS_NOTHING = -(2**64)
 
 
@@ -36,9 +36,15 @@ class NodeGroup(msgspec.Struct, gc=False, eq=False):
 class NodeGroups:
     """The groups of some nodes, updated where nodes have changed, at a cost that does not depend on the rankings."""
 
-    def __init__(self, slots: Sequence[NodeSlot], cluster: ClusterView, *, shares_scores: bool) -> None:
-        """``shares_scores``: nodes of equal `NodeSlot.amounts` have equal scores, as with `PURE_SCORES`."""
-        self._cluster, self.shares_scores = cluster, shares_scores
+    def __init__(
+        self,
+        slots: Sequence[NodeSlot],
+        cluster: ClusterView,
+        state_of: Callable[[NodeSlot], tuple[Hashable, ...]] | None,
+    ) -> None:
+        """``state_of``: what the score depends on, as in `SCORED_STATES`; None: anything, so that no nodes are equal."""
+        self._cluster, self._state_of = cluster, state_of
+        self.shares_scores = state_of is not None
         kinds: dict[Hashable, int] = {}
         self._kinds = {
             slot.number: kinds.setdefault(frozenset(slot.allocatable.items()), len(kinds)) for slot in slots
@@ -95,17 +101,18 @@ class NodeGroups:
         if self._seen_generation != cluster.generation:
             self._move(cluster.changed_since(self._seen_generation))
             self._seen_generation = cluster.generation
-            if max(len(self.all), len(self.log) // 16) > 4 * len(self._kinds) + _MIN_GROUPS:
+            if max(len(self.all), len(self.log) // 16) > len(self._kinds) + _MAX_EMPTY_GROUPS:
                 self._begin_epoch()
 
     def _move(self, nodes: Iterable[int]) -> None:
-        slots, kinds, group_of, by_state = self._cluster.nodes, self._kinds, self._group_of, self._by_state
+        slots, kinds, state_of = self._cluster.nodes, self._kinds, self._state_of
+        group_of, by_state = self._group_of, self._by_state
         for node in nodes:
             kind = kinds.get(node)
             if kind is None:
                 continue
             slot, before = slots[node], group_of[node]
-            state = (kind, *slot.amounts) if self.shares_scores else (node, slot.generation)
+            state = (node, slot.generation) if state_of is None else (kind, *state_of(slot))
             group = by_state.get(state)
             if group is None:
                 free_cpu = slot.free_cpu if slot.free_pods > 0 else _FITS_NOTHING

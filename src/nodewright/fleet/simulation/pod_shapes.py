@@ -122,8 +122,8 @@ class PodShape:
 
     @property
     def scored_amounts(self) -> Hashable:
-        """Everything that scores depend on which depend on amounts of CPU and memory only."""
-        return (self.cpu, self.memory, self.nonzero_cpu, self.nonzero_memory)
+        """Everything that resource scores depend on."""
+        return (self.cpu, self.memory, self.nonzero_cpu, self.nonzero_memory, self.exclusive_cpus)
 
     @property
     def needs_cluster_scores(self) -> bool:

@@ -25,7 +25,7 @@ from nodewright.fleet.simulation.node_groups import NodeGroups
 from nodewright.fleet.simulation.node_ranking import NodeRanking
 from nodewright.fleet.simulation.outcomes import FilterRejections
 from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.scores import AMOUNT_SCORES, MAX_NODE_SCORE, PURE_SCORES
+from nodewright.fleet.simulation.scores import AMOUNT_SCORES, MAX_NODE_SCORE, SCORED_STATES
 from nodewright.fleet.simulation.spread_ranking import SpreadRanking
 
 NodeScore: TypeAlias = Callable[[PodShape, NodeSlot], int]
@@ -151,11 +151,8 @@ class IncrementalScheduler:
     def _groups_of(self, candidates: "FeasibleNodes") -> NodeGroups:
         groups = self._groups.get(candidates.number)
         if groups is None:
-            groups = self._groups[candidates.number] = NodeGroups(
-                candidates.nodes,
-                self._cluster,
-                shares_scores=self._score in PURE_SCORES,
-            )
+            groups = NodeGroups(candidates.nodes, self._cluster, SCORED_STATES.get(self._score))
+            self._groups[candidates.number] = groups
         return groups
 
     def _evict_rankings(self, rankings: dict[Any, Any]) -> None:

@@ -3,7 +3,7 @@
 Units: cpu in thousandths, memory in bytes, as `NodeSlot` and `PodShape` have them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from nodewright.fleet.simulation.cluster_view import NodeSlot
 from nodewright.fleet.simulation.pod_shapes import PodShape
@@ -153,11 +153,23 @@ def numa_aware_score(shape: PodShape, slot: NodeSlot) -> int:
     return _NUMA_WEIGHT * few_numa_nodes(shape, slot) + default_score(shape, slot)
 
 
-PURE_SCORES = frozenset({default_score, most_allocated_score, best_fit})
-"""Scores that depend on `NodeSlot.amounts` and the pod's amounts only, so that nodes with equal amounts share them."""
+def _amounts_and_numa_nodes(slot: NodeSlot) -> tuple[Hashable, ...]:
+    return (*slot.amounts(), *sorted(slot.cpus_free_by_numa()))
+
 
 AMOUNT_SCORES = frozenset({default_score, most_allocated_score, best_fit, numa_aware_score})
 """Scores that depend on `PodShape.amounts_key` only, so that shapes with equal amounts share rankings."""
+
+SCORED_STATES: Mapping[Callable[[PodShape, NodeSlot], int], Callable[[NodeSlot], tuple[Hashable, ...]]] = {
+    default_score: NodeSlot.amounts,
+    most_allocated_score: NodeSlot.amounts,
+    best_fit: NodeSlot.amounts,
+    numa_aware_score: _amounts_and_numa_nodes,
+}
+"""By score, everything of a node besides its allocatable resources that it and resource filters depend on.
+
+Of the pod these scores depend on `PodShape.scored_amounts` only.
+"""
 
 SCORE_BOUNDS: Mapping[Callable[[PodShape, NodeSlot], int], Callable[[NodeSlot], int]] = {
     default_score: default_score_bound

@@ -78,7 +78,7 @@ def test_what_is_forgotten_is_decided_again_with_the_same_result(monkeypatch: py
     expected = [(pod.node, pod.placement) for pod in run(nodes, pods, Options(exhaustive=True)).pods]
     remembering = run(nodes, pods)
     monkeypatch.setattr(shared_decisions, "_MAX_DECISIONS", 3)
-    monkeypatch.setattr(node_groups, "_MIN_GROUPS", -10)
+    monkeypatch.setattr(node_groups, "_MAX_EMPTY_GROUPS", -1)
     forgetful = run(nodes, pods)
     assert forgetful.steps > remembering.steps
     for result in (remembering, forgetful):
