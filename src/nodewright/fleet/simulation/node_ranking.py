@@ -52,7 +52,7 @@ class NodeRanking:
 
     def best(self, excluded: Collection[int] = ()) -> int | None:
         """The number of the best feasible node that is not excluded; None: there is none."""
-        self._update()
+        self.update()
         entry = self._top_entry()
         if entry is None:
             return None
@@ -60,8 +60,7 @@ class NodeRanking:
         return node if node not in excluded else self._best_of_others(excluded)
 
     def score_of(self, node: int) -> int:
-        """The score of a node; negative: the pod does not fit, or the node is none of the candidates."""
-        self._update()
+        """The score of a node at the last update; negative: the pod does not fit, or the node is none of the candidates."""
         group = self._groups.group_of(node)
         if group is None or self._entry_nodes[group.number] == _NO_NODE:
             return _INFEASIBLE
@@ -73,7 +72,7 @@ class NodeRanking:
             score = self._scores[group.number] = self._score(self._shape, self._groups.slot_of(group))
         return score
 
-    def _update(self) -> None:
+    def update(self) -> None:
         """Ranks the groups that have changed."""
         groups = self._groups
         groups.update()

@@ -135,8 +135,9 @@ class IncrementalScheduler:
             self._evict_rankings(self._spread_rankings)
             ranking = SpreadRanking(shape, candidates.nodes, self._cluster)
         self._spread_rankings[shape.number] = ranking
-        score_of = self._ranking(shape, candidates).score_of
-        return ranking.best(score_of, excluded, weight=SPREAD_WEIGHT)
+        others = self._ranking(shape, candidates)
+        others.update()
+        return ranking.best(others.score_of, excluded, weight=SPREAD_WEIGHT)
 
     def _ranking(self, shape: PodShape, candidates: "FeasibleNodes") -> NodeRanking:
         is_shared = self._score in AMOUNT_SCORES
