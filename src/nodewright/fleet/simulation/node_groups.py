@@ -1,7 +1,7 @@
 """Nodes in groups that are equal to every pod, so that rankings compare groups instead of nodes."""
 
 import sys
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 import msgspec
@@ -25,8 +25,6 @@ class NodeGroup(msgspec.Struct, gc=False, eq=False):
     lowest: int
     """The number of the first node, when it was asked for last or came since."""
     size: int = 1
-    free_others: Mapping[str, int] | None = None
-    """What is free of other resources; None: not computed yet."""
     bound: int | None = None
     """No pod has a higher score on the nodes; None: not computed yet."""
     heap: list[int] | None = None

@@ -103,7 +103,7 @@ class NodeRanking:
             if (
                 cpu > group.free_cpu
                 or memory > group.free_memory
-                or (needs_more and not self._has_more(group))
+                or (needs_more and not fits_resources(shape, self._groups.slot_of(group)))
             ):
                 entry_nodes[number] = _NO_NODE
                 continue
@@ -122,18 +122,6 @@ class NodeRanking:
             heappush(heap, rank << _GROUP_BITS | number)
             if rank < top:  # noqa: PLR1730 - no call for each group
                 top = rank
-
-    def _has_more(self, group: NodeGroup) -> bool:
-        """Whether nodes with enough CPU and memory have the ports and enough of the other resources, too."""
-        slot = self._groups.slot_of(group)
-        if group.free_others is None:
-            group.free_others = {
-                name: amount - slot.requested.get(name, 0) for name, amount in slot.allocatable.items()
-            }
-        for name, amount in self._shape.other_requests:
-            if amount > group.free_others.get(name, 0):
-                return False
-        return not self._shape.ports or fits_resources(self._shape, slot)
 
     def _top_entry(self) -> int | None:
         """The entry of the group with the best node, deferred ones included; None: no node is feasible."""

@@ -25,7 +25,7 @@ from nodewright.fleet.simulation.node_groups import NodeGroups
 from nodewright.fleet.simulation.node_ranking import NodeRanking
 from nodewright.fleet.simulation.outcomes import FilterRejections
 from nodewright.fleet.simulation.pod_shapes import PodShape
-from nodewright.fleet.simulation.scores import AMOUNT_SCORES, MAX_NODE_SCORE, SCORED_STATES
+from nodewright.fleet.simulation.scores import MAX_NODE_SCORE, SCORED_STATES
 from nodewright.fleet.simulation.spread_ranking import SpreadRanking
 
 NodeScore: TypeAlias = Callable[[PodShape, NodeSlot], int]
@@ -65,7 +65,7 @@ class ExhaustiveScheduler(msgspec.Struct, frozen=True):
 
 
 class IncrementalScheduler:
-    """Makes the same choices at less cost: scores of a node are cached until the node changes.
+    """Makes the same choices at less cost: nodes that are equal are scored once, and scores are cached.
 
     This applies to pods without terms on other pods that are not matched by terms of others, which is most of them;
     for the rest, every node is evaluated.
@@ -140,7 +140,7 @@ class IncrementalScheduler:
         return ranking.best(others.score_of, excluded, weight=SPREAD_WEIGHT)
 
     def _ranking(self, shape: PodShape, candidates: "FeasibleNodes") -> NodeRanking:
-        is_shared = self._score in AMOUNT_SCORES
+        is_shared = self._score in SCORED_STATES
         key = (candidates.number, shape.amounts_key if is_shared else shape.number)
         ranking = self._rankings.pop(key, None)
         if ranking is None:

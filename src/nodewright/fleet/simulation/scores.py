@@ -157,9 +157,6 @@ def _amounts_and_numa_nodes(slot: NodeSlot) -> tuple[Hashable, ...]:
     return (*slot.amounts(), *sorted(slot.cpus_free_by_numa()))
 
 
-AMOUNT_SCORES = frozenset({default_score, most_allocated_score, best_fit, numa_aware_score})
-"""Scores that depend on `PodShape.amounts_key` only, so that shapes with equal amounts share rankings."""
-
 SCORED_STATES: Mapping[Callable[[PodShape, NodeSlot], int], Callable[[NodeSlot], tuple[Hashable, ...]]] = {
     default_score: NodeSlot.amounts,
     most_allocated_score: NodeSlot.amounts,
