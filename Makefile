@@ -184,6 +184,11 @@ soak: $(STAMP)
 	$(BIN)/python -m tools.soak --seed $(SEED) --jobs $(JOBS)
 	$(BIN)/python -m tools.containers soak
 
+# VERSION=1.2.3: changes/ into CHANGELOG.md, and wheel and sdist into dist/.
+.PHONY: release
+release: $(STAMP)
+	$(BIN)/python -m tools.release $(VERSION)
+
 format: $(STAMP)
 	$(BIN)/ruff check --fix-only -q . || true
 	$(BIN)/ruff format -q .

@@ -29,7 +29,7 @@ OF_COMMANDS = ("test_commands.py", "test_startup.py")
 """Files of benchmarks that import nothing of the package."""
 _NOTHING_SELECTED = 5
 """Exit code of pytest."""
-_RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+: "
+_RELEASE = r"^(Release [0-9]+\.[0-9]+\.[0-9]+$|[0-9]+\.[0-9]+\.[0-9]+: )"
 _TIMER = "cpu_timer.cpu_time_s"
 """In the folder of this file, because another commit has no such module."""
 
@@ -180,7 +180,7 @@ def _checked_out(commit: str) -> Iterator[Path]:
 
 
 def _last_release() -> str:
-    """The last commit whose title begins with a version, as `0.2.0: the agent`."""
+    """The last commit whose title is that of a release: `Release 0.3.0`, before it `0.2.0: the agent`."""
     git = ["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--extended-regexp", "--grep", _RELEASE]
     return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
 

@@ -44,7 +44,6 @@ def manifest(version: str, url: str, content: bytes) -> dict[str, Any]:
         "metadata": {"name": "nodewright"},
         "spec": {
             "version": f"v{version}",
-            "homepage": "https://pypi.org/project/nodewright/",
             "shortDescription": "Predict and explain the kubelet's decisions",
             "description": (
                 "Gives the kubelet's own answer about a pod's resources: verdict, CPUs, NUMA nodes, devices, eviction\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 try:
     from hatchling.metadata.plugin.interface import MetadataHookInterface
-except ModuleNotFoundError:  # tests read the text alone
+except ModuleNotFoundError:  # tests need the text only
     MetadataHookInterface = object
 
 _IMAGE = re.compile(r"^!\[[^]]*\]\((?!https?:)[^)]*\)\n+", re.MULTILINE)
@@ -25,7 +25,7 @@ def package_readme(text: str) -> str:
     return _LINK.sub(r"\1", _IMAGE.sub("", text))
 
 
-class PackageReadme(MetadataHookInterface):  # type: ignore[misc] # hatchling is not installed with the tools
+class PackageReadme(MetadataHookInterface):  # type: ignore[misc] # mypy does not read hatchling
     """Sets the README of the package."""
 
     def update(self, metadata: dict[str, Any]) -> None:

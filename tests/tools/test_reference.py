@@ -1,7 +1,6 @@
 import pytest
 
 from nodewright.lint.rules import RULES_BY_ID
-from tools.changelog import CHANGELOG, with_release
 from tools.reference import (
     DEPARTURES,
     LAYERS,
@@ -59,8 +58,3 @@ def test_every_floor_has_its_place() -> None:
         *LAYERS,
         "__main__",
     }
-
-
-def test_a_release_goes_before_those_before_it() -> None:
-    text = with_release(with_release(CHANGELOG.read_text("utf-8"), "## 1\n"), "## 2\n")
-    assert text.index("## 2\n") < text.index("## 1\n")

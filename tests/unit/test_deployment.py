@@ -16,6 +16,7 @@ from nodewright.core.requests.resource_defaults import with_defaults
 from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.formats.manifests import load_workloads
 from nodewright.formats.schema import schema_faults
+from nodewright.version import __version__
 from tools.source import ROOT
 
 DEPLOYMENT, CHART = ROOT / "packaging" / "kubernetes", ROOT / "packaging" / "helm" / "nodewright"
@@ -122,7 +123,7 @@ def test_kustomize_builds_the_base_with_its_components(tmp_path: Path) -> None:
     objects = kustomized(tmp_path, *COMPONENTS)
     [exporter] = [document for document in objects if document["kind"] == "DaemonSet"]
     container = exporter["spec"]["template"]["spec"]["containers"][0]
-    assert container["image"] == "nodewright:0.2.0"
+    assert container["image"] == f"nodewright:{__version__}"
     assert container["args"][-1] == "--publish=annotation"
     assert {document["metadata"].get("namespace", "nodewright") for document in objects} == {"nodewright"}
 

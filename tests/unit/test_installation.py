@@ -250,7 +250,7 @@ def test_the_metadata_are_complete() -> None:
     assert project["license"] == "Apache-2.0"
     assert project["authors"]
     assert project["keywords"]
-    assert project["urls"]
+    assert all(url.startswith("https://") for url in project.get("urls", {}).values())
     assert {f"Programming Language :: Python :: {release}" for release in RELEASES} <= set(
         project["classifiers"]
     )

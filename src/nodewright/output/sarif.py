@@ -51,7 +51,6 @@ class SARIFResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_HOME = "https://pypi.org/project/nodewright/"
 
 
 def sarif_document(
@@ -72,7 +71,6 @@ def sarif_document(
     driver = {
         "name": "nodewright",
         "version": version,
-        "informationUri": _HOME,
         "rules": [_rule(rule) for rule in rules],
     }
     results = [_result(finding, numbers[finding.rule]) for finding in findings]
