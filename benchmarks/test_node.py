@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from nodewright.conformance.vectors import read_machines
-from nodewright.engine import node_parts
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nodewright.agent.timing import ShortCollections
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from tools.call_connection import CallConnection

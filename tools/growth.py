@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import log
 from typing import Any
 
-from nodewright.engine import node_parts
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.fleet import run
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.events import PodAdded

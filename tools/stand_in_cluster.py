@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.cluster.export_places import EXPORT_URL
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from nodewright.profiles.node_export import bytes_digest, profile_digest

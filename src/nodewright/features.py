@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodewright.api_server.expansion import ExpansionOptions
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.evict.evict_report import EvictionReport, eviction_report
 from nodewright.evict.node_usage import usage_of_node
 from nodewright.fleet.fleet_summary import fleet_summary

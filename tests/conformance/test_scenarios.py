@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.formats.documents import InputFile
 from nodewright.profiles.scenario_files import LoadedScenario, scenario_from_file, scenario_node
 from nodewright.reasons.texts import kubelet_text

@@ -14,7 +14,7 @@ from tests.support.small_nodes import GPU, MIB, guaranteed_pods, profiles
 from nodewright.core.requests.integer_requests import scheduler_requests
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
 from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Container, Pod, ResourceRequirements

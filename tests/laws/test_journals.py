@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.formats.documents import InputFile
 from nodewright.output.json_yaml import plain_value
 from nodewright.profiles.profile_yaml import profile_document

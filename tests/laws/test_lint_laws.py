@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodewright.core.admission_plugins import with_uid
 from nodewright.core.requests.alike_breakdowns import decisive_fields
 from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.formats.inventory import load_inventory
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.kubernetes.pod_spec_fields import EnvVar

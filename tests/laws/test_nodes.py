@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.engine import AdmitResult, Node, node_parts
+from nodewright.engine.node import AdmitResult, Node
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import (
     ContainerAllocation,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.core.topology.custom import POLICY_ANNOTATION, SCOPE_ANNOTATION
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.pod_placement import unallocated_resources

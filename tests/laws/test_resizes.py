@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.core.predicates.requested_resources import node_usage
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.events import PodRemoved, PodResized
 from nodewright.node.resize.resize_attempts import ResizeOutcome

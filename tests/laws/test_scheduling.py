@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.small_nodes import guaranteed_pods, profiles
 from tests.unit.scheduling.test_tracked_cluster import with_pods
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.node_state import NodeState

@@ -13,7 +13,7 @@ from tests.support.chromium import COMMAND, BrowserPage, Chromium
 from tests.support.dashboards import DashboardAgent, ServedView, admission_plan
 
 from nodewright.api.dashboard.plan_view import PlanView
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.profiles.node_lookup import find_profile

@@ -9,7 +9,7 @@ from tests.support.agent_restarts import AgentRestarts, with_container_name
 
 from nodewright.agent.agent_state import PodSource, PodStage
 from nodewright.agent.store.agent_store import JOURNAL, OLD_JOURNALS, PODS
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.formats.documents import InputFile
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.stats_summary import StatsSummary

@@ -29,7 +29,7 @@ from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
 from nodewright.core.image_policy import ImageGCPolicy
 from nodewright.core.lifecycle.pod_actions import spec_hash
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import HostError
 from nodewright.host.ports import ContainerConfig, ImageStore, PodSandboxConfig
 from nodewright.kubernetes.node_profile import NodeProfile

@@ -33,7 +33,7 @@ from nodewright.agent.store.agent_store import DEFERRED, PODS, AgentStore, Store
 from nodewright.agent.store.stored_pods import read_deferred_file, read_pod_file
 from nodewright.agent.supervision import STATE_NOT_SAVED
 from nodewright.core.eviction.eviction_state import EvictionObservation
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import HostError
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod

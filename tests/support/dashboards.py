@@ -21,7 +21,7 @@ from nodewright.api.dashboard.dashboard_routes import DashboardRoutes, Dashboard
 from nodewright.api.dashboard.plan_view import AdmissionPlan
 from nodewright.api.routes import APIError, on_api_error
 from nodewright.api.served_agent import ServedAgent
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.runtimes.simulated import ContainerScript, FakeClock

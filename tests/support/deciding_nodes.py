@@ -20,7 +20,7 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.export_places import EXPORT_URL
 from nodewright.cluster_node.cluster_api import ClusterAPI
 from nodewright.cluster_node.reflector import Reflector
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.formats.decode import decode
 from nodewright.host.ports import Clock
 from nodewright.kubernetes.node_profile import NodeProfile

@@ -28,7 +28,7 @@ from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
 from nodewright.core.lifecycle.pod_actions import spec_hash
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.host.cgroup_files import memory_file_names
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock

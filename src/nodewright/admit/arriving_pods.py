@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.admission_plugins import without_cluster_fields
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import Fault, InputError
 from nodewright.formats.controllers import derived_uid
 from nodewright.formats.workloads import Workload

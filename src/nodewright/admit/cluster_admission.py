@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.admission_plugins import with_uid, without_cluster_fields
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.explain.suggestion_text import suggestion_text
 from nodewright.formats.workloads import Workload
 from nodewright.kubernetes.objects import Pod, Taint

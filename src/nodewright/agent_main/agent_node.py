@@ -26,7 +26,7 @@ from nodewright.agent_main.agent_settings import (
 )
 from nodewright.agent_main.kubelet_flags import overridden
 from nodewright.api.api_status_objects import NodeSystemInfo
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.host.ports import RuntimeFacts
 from nodewright.kubernetes.kubelet_configuration import KubeletConfiguration
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec

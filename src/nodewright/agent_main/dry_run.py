@@ -26,7 +26,7 @@ from nodewright.api.served_agent import ServedAgent
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.lifecycle.pod_actions import spec_hash
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.host.clock import HostClock
 from nodewright.host.memory_readings import HostStatsProvider
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig

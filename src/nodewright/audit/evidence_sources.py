@@ -29,7 +29,7 @@ from nodewright.core.cgroups.cgroup_config import CgroupConfig
 from nodewright.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.core.cgroups.cgroup_plan import CgroupLevel
 from nodewright.core.requests.qos_and_priority import QOSClass
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import JSON_ERRORS, Fault, HostError, InputError
 from nodewright.formats.decode import decode
 from nodewright.formats.regular_files import read_regular_file

@@ -15,7 +15,7 @@ from nodewright.audit.cluster_check import ClusterEvidence, cluster_audit
 from nodewright.audit.evidence_sources import AuditOptions, gather_evidence
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.resource_names import CPU, is_extended
 from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml

@@ -17,7 +17,7 @@ from nodewright.core.cgroups.cgroup_comparison import (
 )
 from nodewright.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, uid_on_node
 from nodewright.core.requests.qos_and_priority import QOSClass
-from nodewright.engine import NodeCgroups
+from nodewright.engine.node import NodeCgroups
 from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
 from nodewright.node.node_cgroups import CgroupOverrides, cgroup_tree
 from nodewright.node.step import Decision

@@ -19,7 +19,7 @@ from nodewright.cluster.pod_events import pod_event_sentences
 from nodewright.cluster.reader import ClusterReader
 from nodewright.core.admission_plugins import without_cluster_fields
 from nodewright.core.requests.integer_requests import scheduler_requests
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import HostError, InputError
 from nodewright.explain.explanation_text import PodExplanation
 from nodewright.explain.failed_pod_report import proof_lines

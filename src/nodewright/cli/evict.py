@@ -15,7 +15,7 @@ from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.options import PolicyOptions
 from nodewright.cli.workload_input import print_warnings
 from nodewright.core.eviction.eviction_policy import KUBELET, EvictionPolicy
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import Fault, InputError
 from nodewright.evict.evict_report import eviction_report
 from nodewright.evict.evict_text import evict_text, evicted_names

@@ -12,7 +12,7 @@ from nodewright.cli.cluster_options import cluster_options, current_session, is_
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.core.admission_plugins import without_cluster_fields
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.explain.explanation_report import ExplanationReport, explained_pod
 from nodewright.explain.explanation_text import PodExplanation, explanation_text, status_text

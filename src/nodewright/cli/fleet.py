@@ -15,7 +15,7 @@ from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.fleet_capacity import capacity, minimise
 from nodewright.cli.fleet_options import FleetQuery, fleet_query_options, parse_seconds
 from nodewright.cli.options import output_file_option, output_option
-from nodewright.engine import load_pods
+from nodewright.engine.node import load_pods
 from nodewright.errors import Fault, InputError
 from nodewright.fleet import SCORES, Options, RunCheckpoint
 from nodewright.fleet.engines import Engine

@@ -10,7 +10,7 @@ from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.fleet_options import FleetQuery, fleet_node_query_options
 from nodewright.cli.options import output_option
 from nodewright.cli.workload_input import nothing_found
-from nodewright.engine import load_pods
+from nodewright.engine.node import load_pods
 from nodewright.fleet import SCORES, Options, run
 from nodewright.fleet.bound import node_lower_bound, peak_demands
 from nodewright.fleet.capacity import ShapeCapacity, capacity_by_shape, tolerates_and_selects, total_capacity

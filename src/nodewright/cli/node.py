@@ -15,7 +15,7 @@ from nodewright.audit.evidence_sources import read_agent_profile, read_pod_resou
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_capture import capture
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.engine.policy_notices import policy_notices
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.pod_placement import placement_of

@@ -10,7 +10,7 @@ from nodewright.admit.admission_report import AdmissionEntry
 from nodewright.admit.arriving_pods import ArrivingPods, arriving_pods
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
 from nodewright.cli.workload_input import print_input_notes, read_workloads
-from nodewright.engine import AdmitResult, Node
+from nodewright.engine.node import AdmitResult, Node
 from nodewright.engine.policy_notices import policy_notices
 from nodewright.formats.workloads import LoadedWorkloads, Workload, ignored_field_warnings
 from nodewright.kubernetes.node_profile import NodeProfile, PolicyNames

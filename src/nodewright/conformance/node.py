@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.core.memory.memory_state import Block
 from nodewright.core.predicates.predicate_check import alternative_failures
-from nodewright.engine import node_parts
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec

@@ -12,7 +12,7 @@ from nodewright.core.eviction.usage_inputs import (
     usage_from_table,
     usage_with_available,
 )
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.scenario import UsageTable

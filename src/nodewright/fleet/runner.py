@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import Fault, InputError
 from nodewright.fleet.checkpoint import (
     MAX_CHECKPOINT_BYTES,

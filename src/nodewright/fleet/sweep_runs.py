@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.predicates.requested_resources import allocatable_amounts
-from nodewright.engine import node_parts
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.engine.policy_registry import load_policies
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.fleet import SCORES as KNOWN

@@ -14,7 +14,7 @@ from nodewright.core.allocatable import node_resources
 from nodewright.core.config.complete_config import complete_config
 from nodewright.core.requests.qos_and_priority import is_static
 from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.engine import node_parts
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.errors import Fault, InputError
 from nodewright.formats.controllers import POD_TEMPLATES
 from nodewright.formats.decode import decode

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.hardware.machine_info import MachineInfo, NUMANode
 from nodewright.kubernetes.node_profile import MemoryBlock
 from nodewright.kubernetes.pod_resources_api import AllocatableResources, PodResources

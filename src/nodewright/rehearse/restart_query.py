@@ -6,7 +6,8 @@ import msgspec
 
 from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.engine import DEFAULT_NAME, Node, node_parts, profile_release
+from nodewright.engine.node import Node
+from nodewright.engine.node_from_profile import DEFAULT_NAME, node_parts, profile_release
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod

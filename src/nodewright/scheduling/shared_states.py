@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from nodewright.core.admission_plugins import with_canonical_quantities
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.engine.node_from_profile import state_with_pods
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod

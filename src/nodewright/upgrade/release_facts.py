@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.engine import Node, node_parts
+from nodewright.engine.node import Node
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.errors import Fault, InputError
 from nodewright.formats.workloads import Workload
 from nodewright.kubernetes.node_profile import NodeProfile

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
 from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.engine import DEFAULT_NAME, Node, node_parts, profile_release
+from nodewright.engine.node import Node
+from nodewright.engine.node_from_profile import DEFAULT_NAME, node_parts, profile_release
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import parse_documents, read_file
 from nodewright.formats.regular_files import error_text, open_regular, read_regular_file

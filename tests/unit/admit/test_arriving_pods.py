@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.admit.arriving_pods import MAX_PODS, ArrivingPods, arriving_pods
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.formats.manifests import workloads_from
 from nodewright.kubernetes.objects import Taint

@@ -2,7 +2,7 @@ from msgspec.structs import replace
 
 from nodewright.admit.preemption_report import PreemptionEntry, preemption_text
 from nodewright.core.preemption.optimal import smallest_preemption
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.objects import Pod

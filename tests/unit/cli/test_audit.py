@@ -10,7 +10,7 @@ from tests.support.fake_servers import serve_pod_resources, serve_raw_answers
 
 from nodewright.cli import audit as audit_command
 from nodewright.cli.app import run
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.output.exit_codes import ERROR, NO, YES
 from nodewright.profiles.profile_files import load_profile
 from tools.source import ROOT

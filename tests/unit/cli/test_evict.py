@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.eviction_thresholds import eviction_settings_from_flags, parse_thresholds
 
 NODE = "examples/eviction/node.yaml"

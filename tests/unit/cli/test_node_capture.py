@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.engine.node_from_profile import node_parts
 from nodewright.kubernetes.node_profile import NodePart, NodeProfile
 from nodewright.node.step import Decision

@@ -21,7 +21,7 @@ from nodewright.cluster_node.node_object import (
     reported_annotations,
 )
 from nodewright.core.memory.memory_state import MemoryState
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.host.ports import RuntimeHandler
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.objects import Taint

@@ -9,7 +9,7 @@ import yaml
 from msgspec.structs import replace
 
 from nodewright.cli.app import run
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodewright.engine import Node, load_pods
+from nodewright.engine.node import Node, load_pods
 from nodewright.errors import InputError
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod

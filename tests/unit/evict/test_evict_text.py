@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
 from nodewright.core.eviction.pressure_admission import condition_effects
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.evict.evict_report import eviction_report
 from nodewright.evict.evict_text import evict_text
 from nodewright.explain.suggestion_text import kubelet_effect, scheduler_effect

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.explain.explanation_page import explanation_page
 from nodewright.explain.explanation_text import PodExplanation
 from nodewright.kubernetes.node_profile import Device, NodeProfile

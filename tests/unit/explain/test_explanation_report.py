@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.explain.explanation_report import MergeStall, explained_pod
 from nodewright.explain.explanation_text import PodExplanation, explanation_text
 from nodewright.explain.reason_tree import duration_text, numa_sets_text

@@ -1,6 +1,6 @@
 """What is free on each NUMA node, as a table."""
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.explain.numa_table import NUMATable, numa_tables
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod

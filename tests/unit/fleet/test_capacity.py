@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.fleet.capacity import capacity_by_shape, total_capacity
 from nodewright.fleet.fleet_summary import free_cpus_by_numa
 from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes

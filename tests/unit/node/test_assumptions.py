@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import Device, NodePart, NodeProfile, NodeProfileSpec, UnknownNodePart
 from nodewright.kubernetes.objects import ResourceRequirements
 from nodewright.node.step import Decision

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodewright.core.eviction.eviction_state import NodeReclaim
 from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.kubernetes.node_profile import ImageFS
 from nodewright.kubernetes.objects import Pod

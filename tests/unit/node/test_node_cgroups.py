@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.core.cgroups.cgroup_plan import CgroupLevel
-from nodewright.engine import Node, NodeCgroups
+from nodewright.engine.node import Node, NodeCgroups
 from nodewright.errors import InputError
 from nodewright.hardware.machine_info import HugePages
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec

@@ -3,7 +3,7 @@
 import pytest
 
 from nodewright.core.devices.device_state import DeviceState
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.pod_resources_api import AllocatableResources, ContainerDevices, PodResources

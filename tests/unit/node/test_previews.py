@@ -1,7 +1,7 @@
 from msgspec.structs import replace
 
 from nodewright.core.preemption.greedy import MissingAmount
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.objects import Pod

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.node_profile import NodeProfile

@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.pod_placement import unallocated_resources
 from nodewright.node_report.allocation_tables import placement_tables

@@ -4,7 +4,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.node_report.cpu_legend import CPUOwner, _letters, cpu_owners, legend_lines, marks_by_cpu
 from nodewright.node_report.machine_drawing import machine_lines
 from nodewright.output.text_layout import ASCII

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.pod_resources_api import ContainerDevices
 from nodewright.node.pod_resources_view import allocatable_resources, pod_resources_of

@@ -3,7 +3,7 @@
 from tests.support.small_nodes import a_numa_pod
 from tests.unit.scheduling.test_tracked_cluster import a_profile
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.replay.scenario_journal import current_profile
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine import Node, node_parts
+from nodewright.engine.node import Node
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.kubernetes.node_profile import Device, NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.scenario import KubeletRestart, ScenarioEvent

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.scenario import ScenarioEvent
 from nodewright.node.node_state import NodeState
 from nodewright.replay.scenario_run import EventOutcome, replay

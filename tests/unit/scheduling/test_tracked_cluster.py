@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod, a_small_profile
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.stats_summary import (

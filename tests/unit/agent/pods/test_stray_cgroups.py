@@ -7,7 +7,7 @@ from tests.support.agent_bench import AgentBench, async_test
 
 from nodewright.agent.agent_state import AgentState, PodRecord, PodSource, PodStage
 from nodewright.agent.pods.stray_cgroups import end_stray_pods, stray_pod_cgroups
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import HostError
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.runtimes.simulated import FakeCgroups

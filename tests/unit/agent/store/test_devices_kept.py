@@ -12,7 +12,7 @@ from nodewright.agent.agent_state import PodStage
 from nodewright.agent.devices.plugin_endpoints import ENDPOINT_STOP_GRACE_PERIOD_S
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.agent.store.agent_store import JOURNAL, AgentStore, StoreSettings
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import HostError
 from nodewright.formats.documents import InputFile
 from nodewright.kubernetes.node_profile import Device

@@ -6,7 +6,7 @@ from tests.support.agent_bench import async_test
 from tests.support.dashboards import admission_plan
 
 from nodewright.api.dashboard.plan_view import AdmissionPlan, PlanView
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import Fault, InputError
 from nodewright.kubernetes.objects import Pod
 from nodewright.testing.nodes import STATIC_CPUS, a_profile

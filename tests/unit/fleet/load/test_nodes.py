@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.fleet.load.assembled_nodes import (
     DEFAULT_CONFIGURATION,

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.core.eviction.eviction_state import EvictionState
-from nodewright.engine import node_parts
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.fleet import Options, run
 from nodewright.fleet.simulation import node_groups, shared_decisions
 from nodewright.fleet.simulation.shared_decisions import PodHoldings, SharedDecisions

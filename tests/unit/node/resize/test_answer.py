@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy

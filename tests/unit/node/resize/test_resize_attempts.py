@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.core.resize.resize_checks import infeasibility
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.eviction_thresholds import NodeCondition

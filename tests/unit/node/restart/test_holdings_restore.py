@@ -3,7 +3,7 @@
 from typing import Any
 
 from nodewright.core.memory.memory_state import Block
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import ContainerAllocation, MemoryBlock
 from nodewright.node.pod_placement import placement_of
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile

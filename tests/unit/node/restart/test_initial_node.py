@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
 from nodewright.testing.machines import regular_machine

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine import Node, node_parts
+from nodewright.engine.node import Node
+from nodewright.engine.node_from_profile import node_parts
 from nodewright.kubernetes.kubelet_configuration import MemoryReservation
 from nodewright.kubernetes.node_profile import Device, NodePart, NodeProfile, UnknownNodePart
 from nodewright.kubernetes.objects import (

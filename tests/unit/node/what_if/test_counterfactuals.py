@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.explain.suggestion_text import suggestion_text
 from nodewright.hardware.machine_info import HugePages
 from nodewright.kubernetes.node_profile import NodeProfile

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod

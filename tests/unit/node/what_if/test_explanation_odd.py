@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.engine import Node
+from nodewright.engine.node import Node
 from nodewright.explain.explanation_text import PodExplanation, explanation_text
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
