@@ -18,9 +18,9 @@ from nodewright.kubernetes.eviction_thresholds import (
     parse_thresholds,
 )
 from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.predict.timeline import simulated_timeline
 from nodewright.testing.objects import a_pod
 from nodewright.testing.usage import a_pod_usage, a_reading, a_timeline_pod, a_timeline_setting
-from nodewright.timeline import simulated_timeline
 
 RULES = EvictionConfig(
     thresholds=parse_thresholds(EvictionSettings(hard=DEFAULT_EVICTION_HARD), for_pods=True).thresholds

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from nodewright.formats.inventory import Inventory, load_inventory
-from nodewright.lint.lint_input import load_lint_input
-from nodewright.lint.lint_run import lint_result
-from nodewright.lint.rules import ALL_RULES
+from nodewright.predict.lint.lint_input import load_lint_input
+from nodewright.predict.lint.lint_run import lint_result
+from nodewright.predict.lint.rules import ALL_RULES
 from tools.source import ROOT
 
 TEXTS = [

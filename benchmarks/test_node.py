@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from nodewright.conformance.vectors import read_machines
-from nodewright.engine.node_from_profile import node_parts
 from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
@@ -24,6 +23,7 @@ from nodewright.node.events import PodAdded, PodRecovered, PodRemoved, PodStarte
 from nodewright.node.node_state import NodeState
 from nodewright.node.restart.initial_node import initial_node
 from nodewright.node.step import Decision, step
+from nodewright.predict.node_from_profile import node_parts
 from nodewright.reasons.texts import sentence
 from nodewright.reasons.verdict import Granted, Refused
 from nodewright.testing.objects import a_guaranteed_pod, a_pod

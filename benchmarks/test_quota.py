@@ -17,7 +17,7 @@ from nodewright.formats.decode import decode
 from nodewright.formats.inventory import Inventory, inventory_from_bytes
 from nodewright.kubernetes.api_request import create_request
 from nodewright.kubernetes.namespace_objects import LimitRange, ResourceQuota
-from nodewright.quota.fixes import pod_headroom, smallest_fixes
+from nodewright.predict.quota.fixes import pod_headroom, smallest_fixes
 from nodewright.testing.objects import container, pod, sidecar
 from nodewright.values.instant import Instant
 from tools.source import ROOT

@@ -12,7 +12,7 @@ from nodewright.cli.complete import TABLE
 from nodewright.core.cpu.custom_picker import CPUPicker
 from nodewright.core.eviction.eviction_policy import EvictionPolicy
 from nodewright.core.topology.custom import TopologyPolicy
-from nodewright.engine.policy_registry import PolicyRegistry
+from nodewright.predict.policy_registry import PolicyRegistry
 from nodewright.profiles.catalogue import catalogue
 from tools.reference import commands
 

@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nodewright.agent.timing import ShortCollections
-from nodewright.engine.node import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
+from nodewright.predict.node import Node
 from tools.call_connection import CallConnection
 from tools.cpu_timer import process_cpu_s
 from tools.scheduling_bench import free_port

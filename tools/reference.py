@@ -20,9 +20,9 @@ from nodewright.cli.app import app
 from nodewright.cli.schema import REPORTS, schema_of
 from nodewright.hardware import machine_info
 from nodewright.kubernetes import eviction_thresholds, node_profile, objects
-from nodewright.lint.lint_report import rule_page, rules_page
-from nodewright.lint.rules import RULES_BY_ID
 from nodewright.output.json_yaml import as_json
+from nodewright.predict.lint.lint_report import rule_page, rules_page
+from nodewright.predict.lint.rules import RULES_BY_ID
 from nodewright.profiles.catalogue import CatalogueMachine, catalogue
 from tools.source import PACKAGE, ROOT, Module, Section, Symbol, modules, sections
 

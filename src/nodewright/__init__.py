@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nodewright.errors import HostError, InputError
     from nodewright.kubernetes.objects import Pod
-    from nodewright.library import InteractiveAdmitResult as AdmitResult
-    from nodewright.library import InteractiveExplanation as Explanation
-    from nodewright.library import InteractiveNode as Node
-    from nodewright.library import load_pods
     from nodewright.node.step import Decision
+    from nodewright.predict.library import InteractiveAdmitResult as AdmitResult
+    from nodewright.predict.library import InteractiveExplanation as Explanation
+    from nodewright.predict.library import InteractiveNode as Node
+    from nodewright.predict.library import load_pods
     from nodewright.values.idset import CPUSet, NUMASet
     from nodewright.values.quantity import Quantity
     from nodewright.version import __version__
@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AdmitResult": "nodewright.library:InteractiveAdmitResult",
+    "AdmitResult": "nodewright.predict.library:InteractiveAdmitResult",
     "CPUSet": "nodewright.values.idset",
     "Decision": "nodewright.node.step",
     "HostError": "nodewright.errors",
     "InputError": "nodewright.errors",
     "NUMASet": "nodewright.values.idset",
-    "Explanation": "nodewright.library:InteractiveExplanation",
-    "Node": "nodewright.library:InteractiveNode",
+    "Explanation": "nodewright.predict.library:InteractiveExplanation",
+    "Node": "nodewright.predict.library:InteractiveNode",
     "Pod": "nodewright.kubernetes.objects",
     "Quantity": "nodewright.values.quantity",
     "__version__": "nodewright.version",
-    "load_pods": "nodewright.library",
+    "load_pods": "nodewright.predict.library",
 }
 
 

@@ -11,9 +11,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodewright.api_server.expansion import ExpansionOptions
-from nodewright.engine.node import Node
-from nodewright.evict.evict_report import EvictionReport, eviction_report
-from nodewright.evict.node_usage import usage_of_node
 from nodewright.fleet.fleet_summary import fleet_summary
 from nodewright.fleet.load.assembled_nodes import NodeDefaults
 from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet
@@ -26,18 +23,21 @@ from nodewright.formats.manifests import ManifestLoader
 from nodewright.formats.python_objects import ManifestSource, files_and_objects
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.node_profile import NodeProfile
-from nodewright.library import add_sources, profile_of
-from nodewright.lint.lint_input import load_lint_input
-from nodewright.lint.lint_report import LintReport, lint_report
-from nodewright.lint.lint_run import lint_result
-from nodewright.lint.rules import RuleSelection
 from nodewright.node.previews import node_eviction_forecast
+from nodewright.predict.evict.evict_report import EvictionReport, eviction_report
+from nodewright.predict.evict.node_usage import usage_of_node
+from nodewright.predict.library import add_sources, profile_of
+from nodewright.predict.lint.lint_input import load_lint_input
+from nodewright.predict.lint.lint_report import LintReport, lint_report
+from nodewright.predict.lint.lint_run import lint_result
+from nodewright.predict.lint.rules import RuleSelection
+from nodewright.predict.node import Node
+from nodewright.predict.quota.applied_inventory import applied_inventory
+from nodewright.predict.quota.quota_report import AppliedQuotasReport, quota_report
+from nodewright.predict.rehearse.rehearsal_report import RehearsalReport, rehearsal_report
+from nodewright.predict.rehearse.restart_query import RestartQuery, rehearsed_restart
 from nodewright.profiles.machine_shapes import parse_shape_rules
 from nodewright.profiles.usage_files import usage_from_file
-from nodewright.quota.applied_inventory import applied_inventory
-from nodewright.quota.quota_report import AppliedQuotasReport, quota_report
-from nodewright.rehearse.rehearsal_report import RehearsalReport, rehearsal_report
-from nodewright.rehearse.restart_query import RestartQuery, rehearsed_restart
 from nodewright.releases.feature_gates import default_gates
 from nodewright.releases.release import Release, applied_rules
 from nodewright.releases.release_table import NEWEST

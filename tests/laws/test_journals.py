@@ -8,9 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.engine.node import Node
 from nodewright.formats.documents import InputFile
 from nodewright.output.json_yaml import plain_value
+from nodewright.predict.node import Node
+from nodewright.predict.replay.journal_events import journal_event, journal_head
+from nodewright.predict.replay.scenario_journal import journal_file
+from nodewright.predict.replay.scenario_run import replay
 from nodewright.profiles.profile_yaml import profile_document
 from nodewright.profiles.scenario_files import (
     LoadedScenario,
@@ -18,9 +21,6 @@ from nodewright.profiles.scenario_files import (
     scenario_from_file,
     scenario_node,
 )
-from nodewright.replay.journal_events import journal_event, journal_head
-from nodewright.replay.scenario_journal import journal_file
-from nodewright.replay.scenario_run import replay
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 
 PROFILE = a_profile(

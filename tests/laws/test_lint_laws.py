@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from nodewright.core.admission_plugins import with_uid
 from nodewright.core.requests.alike_breakdowns import decisive_fields
 from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.engine.node import Node
 from nodewright.formats.inventory import load_inventory
 from nodewright.kubernetes.objects import Container, ObjectMeta, Pod
 from nodewright.kubernetes.pod_spec_fields import EnvVar
-from nodewright.lint.lint_input import load_lint_input
-from nodewright.lint.lint_report import PAGES, LintFinding
-from nodewright.lint.lint_run import lint_result
-from nodewright.lint.rules import ALL_RULES, RULES_BY_ID, RuleSelection
 from nodewright.node.events import PodAdded
 from nodewright.node.node_state import NodeState
 from nodewright.node.step import Decision, step
+from nodewright.predict.lint.lint_input import load_lint_input
+from nodewright.predict.lint.lint_report import PAGES, LintFinding
+from nodewright.predict.lint.lint_run import lint_result
+from nodewright.predict.lint.rules import ALL_RULES, RULES_BY_ID, RuleSelection
+from nodewright.predict.node import Node
 from nodewright.profiles.node_lookup import find_profile
 from nodewright.testing.strategies import pods
 

@@ -10,8 +10,8 @@ from nodewright.errors import InputError
 from nodewright.hardware.machine_faults import machine_faults
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
-from nodewright.node_report.machine_drawing import machine_lines
 from nodewright.output.text_layout import ASCII
+from nodewright.predict.node_report.machine_drawing import machine_lines
 from nodewright.profiles.catalogue import catalogue
 from nodewright.profiles.machine.cadvisor import read_machine_info
 from nodewright.profiles.machine.captured_machine import capture_copy

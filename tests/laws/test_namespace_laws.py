@@ -13,7 +13,7 @@ from nodewright.api_server.expansion import ExpansionOptions, ManifestExpander
 from nodewright.core.quota.quota_admission import with_delta
 from nodewright.formats.inventory import inventory_from_bytes
 from nodewright.kubernetes.api_request import Manifest
-from nodewright.quota.fixes import pod_headroom, smallest_fixes
+from nodewright.predict.quota.fixes import pod_headroom, smallest_fixes
 from nodewright.values.quantity import Quantity
 
 Document = dict[str, Any]

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.core.requests.qos_and_priority import QOSClass, qos_class
-from nodewright.engine.node import AdmitResult, Node
-from nodewright.engine.node_from_profile import node_parts
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import (
     ContainerAllocation,
@@ -23,6 +21,8 @@ from nodewright.kubernetes.node_profile import (
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.node.pod_placement import Placement, placement_of, unallocated_resources
 from nodewright.node.restart.initial_node import initial_node
+from nodewright.predict.node import AdmitResult, Node
+from nodewright.predict.node_from_profile import node_parts
 from nodewright.reasons.cpu import CPUsNotFree, CPUsStranded
 from nodewright.reasons.verdict import Refused
 from nodewright.testing.machines import machines, regular_machine

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nodewright.errors import InputError
 from nodewright.formats.documents import parse_documents
 from nodewright.kubernetes.resource_names import huge_page_bytes
+from nodewright.predict.timeline.growth_input import parse_moment, parse_rate
 from nodewright.profiles.machine_shapes import parse_shape_rules
-from nodewright.timeline.growth_input import parse_moment, parse_rate
 from nodewright.values.duration import Duration, DurationError
 from nodewright.values.golang import NumberError, parse_int, saturated_int
 from nodewright.values.idset import CPUSet, IdSetError

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.core.topology.custom import POLICY_ANNOTATION, SCOPE_ANNOTATION
-from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.pod_placement import unallocated_resources
@@ -25,6 +24,7 @@ from nodewright.policies import (
     topology_policy,
     whole_caches,
 )
+from nodewright.predict.node import Node
 from nodewright.reasons.topology import HintsMerged, NoCommonNUMA
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_guaranteed_pod

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.small_nodes import GPU, a_numa_pod, guaranteed_pods, profiles
 
-from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.events import PodRecovered
@@ -20,6 +19,7 @@ from nodewright.node.restart.restart_rehearsal import is_valid_configuration
 from nodewright.node.step import Decision, step
 from nodewright.node.what_if.changes import Setting, SettingsChanged, changed_parts
 from nodewright.node.what_if.replays import realigned, replayed
+from nodewright.predict.node import Node
 from nodewright.reasons.verdict import Granted
 
 

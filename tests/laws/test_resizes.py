@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodewright.core.predicates.requested_resources import node_usage
-from nodewright.engine.node import Node
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.events import PodRemoved, PodResized
 from nodewright.node.resize.resize_attempts import ResizeOutcome
 from nodewright.node.step import step
 from nodewright.node.what_if.changes import PodLeaves, RequestsChanged, changed_pod
+from nodewright.predict.node import Node
 from nodewright.reasons.predicates import InsufficientResource
 from nodewright.reasons.resize import ResizeBeyondNode, StaticPolicyInTheWay
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile

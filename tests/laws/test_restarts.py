@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.small_nodes import guaranteed_pods, profiles
 
-from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.scenario import KubeletRestart
@@ -15,10 +14,11 @@ from nodewright.node.actions import AdmitPod, RejectPod
 from nodewright.node.node_state import NodeState
 from nodewright.node.restart.restart_rehearsal import RunningPods, rehearse_restart
 from nodewright.node.step import running_containers
+from nodewright.predict.node import Node
+from nodewright.predict.replay.kubelet_restart import NO_CHANGE, PendingRestart, changed_parts, restart_step
 from nodewright.profiles.state_files.checkpoints import state_as_written, stored_state, written_state_files
 from nodewright.reasons.cpu import NotEnoughWholeCores
 from nodewright.reasons.verdict import Granted
-from nodewright.replay.kubelet_restart import NO_CHANGE, PendingRestart, changed_parts, restart_step
 from nodewright.values.idset import NUMASet
 
 NAMES = "abcde"

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from tests.support.small_nodes import guaranteed_pods, profiles
 from tests.unit.scheduling.test_tracked_cluster import with_pods
 
-from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.node_state import NodeState
 from nodewright.node.placement_cost import NUMALayout
 from nodewright.node.step import Decision
+from nodewright.predict.node import Node
 from nodewright.reasons.texts import kubelet_text
 from nodewright.scheduling.placement_decisions import ProposedVictims, sufficient_victims
 from nodewright.scheduling.pod_queries import pod_query

@@ -20,9 +20,9 @@ from nodewright.core.eviction.eviction_policy import (
 )
 from nodewright.core.eviction.eviction_state import EvictionObservation, EvictionState
 from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.predict.timeline import Growth, TimelineSetup, simulated_timeline, threshold_advice
+from nodewright.predict.timeline.moments import EvictionBegun, EvictionDone
 from nodewright.testing.usage import SECOND_NS, a_timeline_pod, a_timeline_setting
-from nodewright.timeline import Growth, TimelineSetup, simulated_timeline, threshold_advice
-from nodewright.timeline.moments import EvictionBegun, EvictionDone
 
 MI = 1 << 20
 NAMES = "abcd"

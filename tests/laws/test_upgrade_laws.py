@@ -6,18 +6,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.small_nodes import guaranteed_pods, profiles
 
-from nodewright.engine.node import Node
 from nodewright.formats.workloads import Workload
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
+from nodewright.predict.node import Node
+from nodewright.predict.upgrade.findings import (
+    Difference,
+    changes_that_make,
+    compared_releases,
+    differences_of,
+)
+from nodewright.predict.upgrade.pod_facts import Aspect, FactName
+from nodewright.predict.upgrade.release_facts import Area, FactOwner, ReleaseFacts, UpgradeCase, decide
+from nodewright.predict.upgrade.upgrade_input import profile_case
 from nodewright.profiles.node_lookup import with_release
 from nodewright.releases.release_changes import changes_between, with_change
 from nodewright.releases.release_table import RELEASE_TABLES, ReleaseTable
 from nodewright.testing.objects import sidecar
-from nodewright.upgrade.findings import Difference, changes_that_make, compared_releases, differences_of
-from nodewright.upgrade.pod_facts import Aspect, FactName
-from nodewright.upgrade.release_facts import Area, FactOwner, ReleaseFacts, UpgradeCase, decide
-from nodewright.upgrade.upgrade_input import profile_case
 
 TABLES = st.sampled_from(list(RELEASE_TABLES.values()))
 

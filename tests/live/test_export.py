@@ -19,10 +19,10 @@ from tests.live.containerd import Containerd
 from tests.support.real_api_server import ASSETS, real_api_server
 from tests.support.real_kubelet import NODE, RealKubelet, lacking_kubelet, real_kubelet, static_pod
 
-from nodewright.engine.node import Node
 from nodewright.formats.decode import decode
 from nodewright.host.key_pair import make_key_pair
 from nodewright.kubernetes.objects import Pod
+from nodewright.predict.node import Node
 from nodewright.profiles.node_export import NodeExport, SourceState, read_node_export
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

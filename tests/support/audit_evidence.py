@@ -7,8 +7,6 @@ from msgspec.structs import replace
 from tests.support.agent_bench import AgentBench
 
 from nodewright.agent.agent_state import PodStage
-from nodewright.audit.audit_evidence import AuditEvidence, CgroupEvidence, StateFileEvidence
-from nodewright.audit.cgroup_check import cgroups_to_read, file_names_to_read
 from nodewright.core.cgroups.cgroup_names import QOSCgroupNames, pod_uid_from_cgroup
 from nodewright.core.requests.qos_and_priority import QOSClass
 from nodewright.kubernetes.objects import Pod
@@ -20,6 +18,8 @@ from nodewright.pod_resources.lister import (
     pod_from_message,
     pod_message,
 )
+from nodewright.predict.audit.audit_evidence import AuditEvidence, CgroupEvidence, StateFileEvidence
+from nodewright.predict.audit.cgroup_check import cgroups_to_read, file_names_to_read
 from nodewright.profiles.state_files.checkpoints import stored_state, written_state_files
 from nodewright.reasons.verdict import Granted, Verdict
 

@@ -12,7 +12,6 @@ from typing import Any, Self, TypeVar
 from starlette.applications import Starlette
 from tests.support.agent_bench import AgentBench
 
-from nodewright.admit.admission_report import AdmissionEntry
 from nodewright.agent.observe.event_recorder import EventRecorder
 from nodewright.api.api_status_objects import NodeSystemInfo
 from nodewright.api.browser_auth import BrowserAuth, PageAddress, serve_local_pages
@@ -21,9 +20,10 @@ from nodewright.api.dashboard.dashboard_routes import DashboardRoutes, Dashboard
 from nodewright.api.dashboard.plan_view import AdmissionPlan
 from nodewright.api.routes import APIError, on_api_error
 from nodewright.api.served_agent import ServedAgent
-from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
+from nodewright.predict.admit.admission_report import AdmissionEntry
+from nodewright.predict.node import Node
 from nodewright.runtimes.simulated import ContainerScript, FakeClock
 
 T = TypeVar("T")

@@ -28,7 +28,6 @@ from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.eviction.eviction_policy import ADAPTIVE, EvictionPolicy
 from nodewright.core.lifecycle.pod_actions import spec_hash
-from nodewright.engine.node import Node
 from nodewright.host.cgroup_files import memory_file_names
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
@@ -38,6 +37,7 @@ from nodewright.host.ports import ContainerConfig, ContainerRuntime, PodSandboxC
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Container, Pod, PodSpec
 from nodewright.kubernetes.runtime_status import OOM_KILLED, RuntimePodStatus
+from nodewright.predict.node import Node
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.nodes import a_profile

@@ -26,13 +26,13 @@ from nodewright.agent.pods.effect_runner import EffectRunner
 from nodewright.agent.status_text import KubeletStatusText
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
-from nodewright.engine.node import Node
 from nodewright.errors import HostError
 from nodewright.host.cgroupfs import CgroupFS
 from nodewright.host.clock import HostClock
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.runtime_status import RuntimeContainerStatus, RuntimePodStatus
+from nodewright.predict.node import Node
 from nodewright.profiles.machine.captured_machine import capture_this_machine
 from nodewright.runtimes.processes.process_runtime import ProcessRuntime
 

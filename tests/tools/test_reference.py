@@ -1,6 +1,6 @@
 import pytest
 
-from nodewright.lint.rules import RULES_BY_ID
+from nodewright.predict.lint.rules import RULES_BY_ID
 from tools.reference import (
     DEPARTURES,
     LAYERS,

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from nodewright.cli.app import run
-from nodewright.lint.rules import RULES_BY_ID
 from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.predict.lint.rules import RULES_BY_ID
 
 SHOP = "examples/lint/shop.yaml"
 KUBELET = "examples/lint/kubelet.yaml"

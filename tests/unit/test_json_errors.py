@@ -11,7 +11,7 @@ from nodewright.core.validation.pod_spec import pod_violations
 from nodewright.errors import JSON_ERRORS, InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
-from nodewright.lint.baseline import read_baseline
+from nodewright.predict.lint.baseline import read_baseline
 from nodewright.profiles.state_files.pod_resource_state import _parsed
 from tools.source import PACKAGE
 

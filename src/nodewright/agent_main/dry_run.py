@@ -26,7 +26,6 @@ from nodewright.api.served_agent import ServedAgent
 from nodewright.core.cgroups.cgroup_facts import ContainerSettings
 from nodewright.core.cgroups.cgroup_plan import CgroupFile
 from nodewright.core.lifecycle.pod_actions import spec_hash
-from nodewright.engine.node import Node
 from nodewright.host.clock import HostClock
 from nodewright.host.memory_readings import HostStatsProvider
 from nodewright.host.ports import ContainerConfig, PodSandboxConfig
@@ -35,6 +34,7 @@ from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.runtime_status import RuntimePodStatus
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.terminal import print_line, print_message
+from nodewright.predict.node import Node
 from nodewright.runtimes.simulated import FakeCgroups, FakeRuntime
 
 _POLL_PERIOD_S = 0.01

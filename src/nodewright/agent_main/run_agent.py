@@ -68,10 +68,10 @@ from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.output.exit_codes import ERROR, YES
 from nodewright.output.terminal import print_log_line, print_message
+from nodewright.predict.replay.scenario_journal import JournalEncoder
 from nodewright.profiles.scenario_files import journal_header
 from nodewright.reasons.texts import kubelet_start_error
 from nodewright.reasons.verdict import Refused
-from nodewright.replay.scenario_journal import JournalEncoder
 
 if TYPE_CHECKING:
     from nodewright.api.kubelet_serving import KubeletServingConfig

@@ -10,8 +10,8 @@ from nodewright.api.served_agent import ServedAgent
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.node_state import NodeState
 from nodewright.node_export.export_feed import ExportFeed, ExportReading, ServedExport, SourceReading
+from nodewright.predict.replay.scenario_journal import current_profile
 from nodewright.profiles.node_export import SourceState
-from nodewright.replay.scenario_journal import current_profile
 
 
 def agent_export_routes(agent: ServedAgent, profile: NodeProfile) -> tuple[AuthorizedRoute, ...]:

@@ -16,9 +16,9 @@ from nodewright.host.ports import ContainerUsage
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.runtime_status import ContainerPhase
 from nodewright.output.json_yaml import plain_value
+from nodewright.predict.replay.scenario_journal import current_profile
 from nodewright.profiles.machine.host_load import HostUsage, host_usage
 from nodewright.profiles.profile_yaml import profile_document
-from nodewright.replay.scenario_journal import current_profile
 
 _SAMPLE_INTERVAL_S = 0.3
 

@@ -42,8 +42,8 @@ class PlacementEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
 def placement_reason_document(evidence: PlacementEvidence, *, width: int = 100) -> dict[str, Any]:
     """The facts, and (`text`) their description."""
-    from nodewright.node_report.cgroup_report import reported_cgroup  # noqa: PLC0415 - see agent_view.py
-    from nodewright.node_report.report_parts import pod_allocations  # noqa: PLC0415 - as above
+    from nodewright.predict.node_report.cgroup_report import reported_cgroup  # noqa: PLC0415 - see agent_view.py
+    from nodewright.predict.node_report.report_parts import pod_allocations  # noqa: PLC0415 - as above
 
     record, version = evidence.record, evidence.node.config.facts.cgroup_version
     document: dict[str, Any] = {
@@ -65,9 +65,9 @@ def placement_reason_document(evidence: PlacementEvidence, *, width: int = 100) 
 
 
 def _text(evidence: PlacementEvidence, width: int) -> str:
-    from nodewright.explain.explanation_text import PodExplanation, explanation_text  # noqa: PLC0415 - as above
-    from nodewright.node_report.allocation_tables import placement_tables  # noqa: PLC0415 - as above
-    from nodewright.node_report.cgroup_report import group_text  # noqa: PLC0415 - as above
+    from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text  # noqa: PLC0415 - as above
+    from nodewright.predict.node_report.allocation_tables import placement_tables  # noqa: PLC0415 - as above
+    from nodewright.predict.node_report.cgroup_report import group_text  # noqa: PLC0415 - as above
 
     record = evidence.record
     lines = [f"decision: {STAGE_TEXTS[record.stage]}"]

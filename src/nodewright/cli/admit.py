@@ -5,25 +5,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodewright.admit.admission_report import (
+from nodewright.cli import options
+from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
+from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
+from nodewright.cli.options import JournalOptions, NodeQuery
+from nodewright.garbage import rare_collections
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_workflow_commands
+from nodewright.predict.admit.admission_report import (
     AdmissionReport,
     admission_commands,
     admission_text,
     admitted_names,
     pod_admission,
 )
-from nodewright.cli import options
-from nodewright.cli.cluster_options import cluster_options, current_session, is_about_all_nodes, watch_option
-from nodewright.cli.node_query import LoadedQuery, admitted_entry, load_query, print_report
-from nodewright.cli.options import JournalOptions, NodeQuery
-from nodewright.garbage import rare_collections
-from nodewright.node_report.report_parts import node_of_report, remaining_resources
-from nodewright.output.exit_codes import NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_workflow_commands
+from nodewright.predict.node_report.report_parts import node_of_report, remaining_resources
 
 if TYPE_CHECKING:
-    from nodewright.replay.scenario_journal import JournalFile
+    from nodewright.predict.replay.scenario_journal import JournalFile
 
 
 @click.command("admit")

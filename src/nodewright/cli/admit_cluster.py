@@ -5,26 +5,26 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from nodewright.admit.cluster_admission import ClusterAdmission, ClusterAnswers, with_observed
-from nodewright.admit.cluster_admission_report import (
-    ClusterAdmissionReport,
-    cluster_admission_text,
-    pod_of_cluster,
-    taking_nodes,
-)
 from nodewright.cli.cluster_session import ClusterSession
 from nodewright.cli.options import NodeQuery
 from nodewright.cli.read_progress import ReadProgressLine
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.cluster.all_nodes import AllNodes, read_all_nodes
 from nodewright.cluster.listed_nodes import ListedNodes
-from nodewright.engine.alike_nodes import AlikeNodes
 from nodewright.errors import Fault, InputError
 from nodewright.formats.workloads import LoadedWorkloads
 from nodewright.kubernetes.node_profile import ReadSource
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text, terminal_columns
+from nodewright.predict.admit.cluster_admission import ClusterAdmission, ClusterAnswers, with_observed
+from nodewright.predict.admit.cluster_admission_report import (
+    ClusterAdmissionReport,
+    cluster_admission_text,
+    pod_of_cluster,
+    taking_nodes,
+)
+from nodewright.predict.alike_nodes import AlikeNodes
 
 
 class LoadedForCluster(NamedTuple):

@@ -2,15 +2,15 @@
 
 from msgspec.structs import replace
 
-from nodewright.admit.resize_report import PodResizeReport, pod_resize, resize_text, resized_names
 from nodewright.cli.journal import node_document, open_journal
 from nodewright.cli.node_query import LoadedQuery, print_report
 from nodewright.cli.options import JournalOptions, NodeQuery
 from nodewright.errors import Fault, InputError
 from nodewright.node.resize.resize_attempts import ResizeOutcome
-from nodewright.node_report.report_parts import node_of_report, remaining_resources
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.predict.admit.resize_report import PodResizeReport, pod_resize, resize_text, resized_names
+from nodewright.predict.node_report.report_parts import node_of_report, remaining_resources
 
 
 def report_resizes(

@@ -17,19 +17,19 @@ from nodewright.core.cgroups.cgroup_comparison import (
 )
 from nodewright.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, uid_on_node
 from nodewright.core.requests.qos_and_priority import QOSClass
-from nodewright.engine.node import NodeCgroups
 from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
 from nodewright.node.node_cgroups import CgroupOverrides, cgroup_tree
 from nodewright.node.step import Decision
-from nodewright.node_report.cgroup_report import (
+from nodewright.output.exit_codes import NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.predict.node import NodeCgroups
+from nodewright.predict.node_report.cgroup_report import (
     CgroupReport,
     RejectedPod,
     cgroup_files_report,
     cgroup_names,
     cgroups_text,
 )
-from nodewright.output.exit_codes import NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
 
 
 @click.command("cgroups")

@@ -7,7 +7,6 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.admit.resize_report import resize_sentences
 from nodewright.cli.admit_cluster import LoadedForCluster, report_cluster_admission
 from nodewright.cli.cluster_session import ClusterSession
 from nodewright.cli.manifest_options import ManifestOptions
@@ -19,10 +18,7 @@ from nodewright.cluster.pod_events import pod_event_sentences
 from nodewright.cluster.reader import ClusterReader
 from nodewright.core.admission_plugins import without_cluster_fields
 from nodewright.core.requests.integer_requests import scheduler_requests
-from nodewright.engine.node import Node
 from nodewright.errors import HostError, InputError
-from nodewright.explain.explanation_text import PodExplanation
-from nodewright.explain.failed_pod_report import proof_lines
 from nodewright.formats.provided_files import provide_files
 from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.kubernetes.eviction_thresholds import Signal
@@ -32,7 +28,11 @@ from nodewright.node.events import PodRecovered, PodRemoved
 from nodewright.node.pod_placement import placement_of
 from nodewright.node.previews import node_eviction_forecast
 from nodewright.node.step import step
-from nodewright.node_report.allocation_tables import holding_sentences
+from nodewright.predict.admit.resize_report import resize_sentences
+from nodewright.predict.explain.explanation_text import PodExplanation
+from nodewright.predict.explain.failed_pod_report import proof_lines
+from nodewright.predict.node import Node
+from nodewright.predict.node_report.allocation_tables import holding_sentences
 from nodewright.reasons.status_evidence import FailureCause, problem_evidence
 
 _USAGE = "/stats/summary of the kubelet"

@@ -15,21 +15,21 @@ from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.options import PolicyOptions
 from nodewright.cli.workload_input import print_warnings
 from nodewright.core.eviction.eviction_policy import KUBELET, EvictionPolicy
-from nodewright.engine.node import Node
 from nodewright.errors import Fault, InputError
-from nodewright.evict.evict_report import eviction_report
-from nodewright.evict.evict_text import evict_text, evicted_names
-from nodewright.evict.node_usage import NodeWithUsage
 from nodewright.kubernetes.eviction_thresholds import Signal
 from nodewright.kubernetes.stats_summary import StatsSummary
 from nodewright.node.previews import node_eviction_forecast
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.predict.evict.evict_report import eviction_report
+from nodewright.predict.evict.evict_text import evict_text, evicted_names
+from nodewright.predict.evict.node_usage import NodeWithUsage
+from nodewright.predict.node import Node
+from nodewright.predict.timeline import simulated_timeline, threshold_advice, timeline_setup
+from nodewright.predict.timeline.growth_input import GrowthForecast
+from nodewright.predict.timeline.timeline_report import timeline_report
+from nodewright.predict.timeline.timeline_text import TimelineReport, timeline_evicted_names, timeline_text
 from nodewright.profiles.node_lookup import find_profile
-from nodewright.timeline import simulated_timeline, threshold_advice, timeline_setup
-from nodewright.timeline.growth_input import GrowthForecast
-from nodewright.timeline.timeline_report import timeline_report
-from nodewright.timeline.timeline_text import TimelineReport, timeline_evicted_names, timeline_text
 from nodewright.values.duration import Duration, DurationError
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _report_timeline(
     report = simulated_timelines(observed.node, observed.usage, timeline)
     if timeline.html is not None:
         from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
-        from nodewright.timeline.timeline_page import timeline_page  # noqa: PLC0415 - as above
+        from nodewright.predict.timeline.timeline_page import timeline_page  # noqa: PLC0415 - as above
 
         write_page(timeline.html, timeline_page(report, observed.node.config, page_origin()))
     if output in ("json", "yaml"):
@@ -249,7 +249,7 @@ def simulated_timelines(node: Node, usage: StatsSummary, timeline: TimelineOptio
     chosen = node.config.parts.policies.eviction or KUBELET
     known: Sequence[EvictionPolicy] = ()
     if timeline.compare:
-        from nodewright.engine.policy_registry import load_policies  # noqa: PLC0415 - start-up time
+        from nodewright.predict.policy_registry import load_policies  # noqa: PLC0415 - start-up time
 
         known = load_policies(timeline.policies).of_kind(EvictionPolicy)
     others = sorted(

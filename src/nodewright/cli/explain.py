@@ -12,20 +12,20 @@ from nodewright.cli.cluster_options import cluster_options, current_session, is_
 from nodewright.cli.node_query import LoadedQuery, load_query, print_report
 from nodewright.cli.workload_input import print_input_notes, read_workloads
 from nodewright.core.admission_plugins import without_cluster_fields
-from nodewright.engine.node import Node
 from nodewright.errors import Fault, HostError, InputError
-from nodewright.explain.explanation_report import ExplanationReport, explained_pod
-from nodewright.explain.explanation_text import PodExplanation, explanation_text, status_text
-from nodewright.explain.failed_pod_report import StatusReport, status_findings
 from nodewright.formats.workloads import LoadedWorkloads, Workload
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
 from nodewright.node.what_if.counterfactuals import BUDGET
-from nodewright.node_report.report_parts import node_of_report
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text, terminal_columns
+from nodewright.predict.explain.explanation_report import ExplanationReport, explained_pod
+from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text, status_text
+from nodewright.predict.explain.failed_pod_report import StatusReport, status_findings
+from nodewright.predict.node import Node
+from nodewright.predict.node_report.report_parts import node_of_report
 from nodewright.reasons.status_evidence import StatusEvidence, problem_evidence
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def command(
 
 def _write_page(page: "Path", explanations: Sequence[PodExplanation], node: Node) -> None:
     from nodewright.cli.output_files import page_origin, write_page  # noqa: PLC0415 - start-up time
-    from nodewright.explain.explanation_page import explanation_page  # noqa: PLC0415 - start-up time
+    from nodewright.predict.explain.explanation_page import explanation_page  # noqa: PLC0415 - start-up time
 
     write_page(page, explanation_page(explanations, node.state, page_origin()))
 

@@ -15,7 +15,6 @@ from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.fleet_capacity import capacity, minimise
 from nodewright.cli.fleet_options import FleetQuery, fleet_query_options, parse_seconds
 from nodewright.cli.options import output_file_option, output_option
-from nodewright.engine.node import load_pods
 from nodewright.errors import Fault, InputError
 from nodewright.fleet import SCORES, Options, RunCheckpoint
 from nodewright.fleet.engines import Engine
@@ -42,6 +41,7 @@ from nodewright.kubernetes.objects import Pod
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_line, print_text, terminal_columns
+from nodewright.predict.node import load_pods
 from nodewright.printable import printable, printable_lines
 
 

@@ -7,11 +7,11 @@ from typing import Any
 from nodewright.cli.options import JournalOptions
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.output.json_yaml import plain_value
+from nodewright.predict.replay.journal_events import journal_head
+from nodewright.predict.replay.scenario_journal import JournalFile, journal_file
 from nodewright.profiles.kubelet_config_files import config_document
 from nodewright.profiles.profile_yaml import object_document, profile_document
 from nodewright.profiles.scenario_files import journal_header
-from nodewright.replay.journal_events import journal_head
-from nodewright.replay.scenario_journal import JournalFile, journal_file
 
 
 def open_journal(

@@ -24,10 +24,13 @@ from nodewright.errors import Fault, InputError, fault_lines
 from nodewright.formats.documents import STDIN
 from nodewright.formats.inventory import Inventory
 from nodewright.formats.partial_inventory import load_sound_objects
-from nodewright.lint.fixes import edited_inventory, file_contents, fixed_files
-from nodewright.lint.lint_input import LintInput, load_lint_input
-from nodewright.lint.lint_model import SEVERITIES_BY_RANK, Severity
-from nodewright.lint.lint_report import (
+from nodewright.output.exit_codes import ERROR, NO, YES
+from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.output.terminal import print_message, print_text, print_workflow_commands
+from nodewright.predict.lint.fixes import edited_inventory, file_contents, fixed_files
+from nodewright.predict.lint.lint_input import LintInput, load_lint_input
+from nodewright.predict.lint.lint_model import SEVERITIES_BY_RANK, Severity
+from nodewright.predict.lint.lint_report import (
     LintFinding,
     lint_report,
     lint_report_commands,
@@ -37,12 +40,9 @@ from nodewright.lint.lint_report import (
     rule_page,
     rules_table,
 )
-from nodewright.lint.lint_run import LintResult, lint_result, position_of, rule_ids
-from nodewright.lint.lint_settings import LintSettingsFile
-from nodewright.lint.rules import RULES_BY_ID, RuleSelection
-from nodewright.output.exit_codes import ERROR, NO, YES
-from nodewright.output.json_yaml import as_json, as_yaml
-from nodewright.output.terminal import print_message, print_text, print_workflow_commands
+from nodewright.predict.lint.lint_run import LintResult, lint_result, position_of, rule_ids
+from nodewright.predict.lint.lint_settings import LintSettingsFile
+from nodewright.predict.lint.rules import RULES_BY_ID, RuleSelection
 from nodewright.version import __version__
 
 

@@ -10,12 +10,12 @@ from nodewright.cli import options
 from nodewright.errors import Fault, InputError
 from nodewright.formats.documents import read_file
 from nodewright.host.file_store import write_atomically
-from nodewright.lint.baseline import baseline_text, new_findings, read_baseline
-from nodewright.lint.fixes import FixedFiles
-from nodewright.lint.lint_model import SEVERITIES_BY_RANK, Severity
-from nodewright.lint.lint_report import LintFinding
-from nodewright.lint.lint_settings import LintSettingsFile, find_settings_file, read_settings
 from nodewright.output.terminal import print_message
+from nodewright.predict.lint.baseline import baseline_text, new_findings, read_baseline
+from nodewright.predict.lint.fixes import FixedFiles
+from nodewright.predict.lint.lint_model import SEVERITIES_BY_RANK, Severity
+from nodewright.predict.lint.lint_report import LintFinding
+from nodewright.predict.lint.lint_settings import LintSettingsFile, find_settings_file, read_settings
 
 NEVER = "never"
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -11,27 +11,27 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from nodewright.audit.evidence_sources import read_agent_profile, read_pod_resources
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_capture import capture
-from nodewright.engine.node import Node
-from nodewright.engine.policy_notices import policy_notices
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.pod_placement import placement_of
-from nodewright.node_report.allocation_tables import placement_tables
-from nodewright.node_report.cpu_legend import CPUOwner, cpu_owners
-from nodewright.node_report.machine_drawing import bytes_text, node_picture
-from nodewright.node_report.node_resource_topology import (
-    TopologySource,
-    node_resource_topology,
-    topology_source,
-)
-from nodewright.node_report.report_parts import remaining_text
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text, terminal_columns
 from nodewright.output.text_layout import table
+from nodewright.predict.audit.evidence_sources import read_agent_profile, read_pod_resources
+from nodewright.predict.node import Node
+from nodewright.predict.node_report.allocation_tables import placement_tables
+from nodewright.predict.node_report.cpu_legend import CPUOwner, cpu_owners
+from nodewright.predict.node_report.machine_drawing import bytes_text, node_picture
+from nodewright.predict.node_report.node_resource_topology import (
+    TopologySource,
+    node_resource_topology,
+    topology_source,
+)
+from nodewright.predict.node_report.report_parts import remaining_text
+from nodewright.predict.policy_notices import policy_notices
 from nodewright.printable import printable_line, printable_lines
 from nodewright.profiles.capture.from_cluster import read_configz
 from nodewright.profiles.catalogue import CatalogueMachine, catalogue

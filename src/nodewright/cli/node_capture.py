@@ -9,7 +9,6 @@ from typing import Any
 import click
 import msgspec
 
-from nodewright.audit.evidence_sources import read_pod_resources
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options, current_session
 from nodewright.errors import Fault, InputError
@@ -18,6 +17,7 @@ from nodewright.kubernetes.secret_fields import without_secret_fields
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json
 from nodewright.output.terminal import print_message, print_text
+from nodewright.predict.audit.evidence_sources import read_pod_resources
 from nodewright.profiles.capture.captured_node import CapturedNode, NodeSources, captured_node
 from nodewright.profiles.capture.from_cluster import read_configz, read_node, read_topology
 from nodewright.profiles.capture.from_state_files import BrokenStateError

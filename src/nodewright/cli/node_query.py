@@ -6,18 +6,18 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.admit.admission_report import AdmissionEntry
-from nodewright.admit.arriving_pods import ArrivingPods, arriving_pods
 from nodewright.cli.options import NO_POLICY_OPTIONS, NodeQuery, PolicyOptions
 from nodewright.cli.workload_input import print_input_notes, read_workloads
-from nodewright.engine.node import AdmitResult, Node
-from nodewright.engine.policy_notices import policy_notices
 from nodewright.formats.workloads import LoadedWorkloads, Workload, ignored_field_warnings
 from nodewright.kubernetes.node_profile import NodeProfile, PolicyNames
 from nodewright.node.node_config import NodeConfig
 from nodewright.node.step import Decision
 from nodewright.node.unknowns import unknown_resources
 from nodewright.output.terminal import print_message, print_text
+from nodewright.predict.admit.admission_report import AdmissionEntry
+from nodewright.predict.admit.arriving_pods import ArrivingPods, arriving_pods
+from nodewright.predict.node import AdmitResult, Node
+from nodewright.predict.policy_notices import policy_notices
 from nodewright.profiles.node_lookup import find_profile, with_release
 from nodewright.values.custom_policy import CustomPolicy
 
@@ -107,7 +107,7 @@ def with_policies(
     from nodewright.core.cpu.custom_picker import CPUPicker  # noqa: PLC0415 - start-up time
     from nodewright.core.eviction.eviction_policy import EvictionPolicy  # noqa: PLC0415 - as above
     from nodewright.core.topology.custom import TopologyPolicy  # noqa: PLC0415 - as above
-    from nodewright.engine.policy_registry import load_policies  # noqa: PLC0415 - as above
+    from nodewright.predict.policy_registry import load_policies  # noqa: PLC0415 - as above
 
     known = load_policies(choice.files)
     if choice.topology is not None:

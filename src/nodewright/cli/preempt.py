@@ -5,23 +5,23 @@ from functools import partial
 import click
 from msgspec.structs import replace
 
-from nodewright.admit.highs import cheapest_cover
-from nodewright.admit.preemption_report import (
-    PreemptionEntry,
-    PreemptionReport,
-    pod_preemption,
-    preemption_text,
-    victim_names,
-)
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.node_query import load_query, print_report
 from nodewright.core.preemption.optimal import BUDGET, ExactSolver, SmallestPreemption, smallest_preemption
 from nodewright.node.previews import PreemptionPreview
 from nodewright.node.step import Decision
-from nodewright.node_report.report_parts import node_of_report
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
+from nodewright.predict.admit.highs import cheapest_cover
+from nodewright.predict.admit.preemption_report import (
+    PreemptionEntry,
+    PreemptionReport,
+    pod_preemption,
+    preemption_text,
+    victim_names,
+)
+from nodewright.predict.node_report.report_parts import node_of_report
 
 
 @click.command("preempt")

@@ -22,10 +22,10 @@ from nodewright.formats.inventory import Inventory, InventoryObject, load_invent
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_text, print_workflow_commands
-from nodewright.quota.applied_inventory import applied_inventory
-from nodewright.quota.manifest_overrides import inventory_with_overrides, parsed_override
-from nodewright.quota.quota_report import quota_commands, quota_junit, quota_report, quota_sarif
-from nodewright.quota.quota_text import (
+from nodewright.predict.quota.applied_inventory import applied_inventory
+from nodewright.predict.quota.manifest_overrides import inventory_with_overrides, parsed_override
+from nodewright.predict.quota.quota_report import quota_commands, quota_junit, quota_report, quota_sarif
+from nodewright.predict.quota.quota_text import (
     QuotaReport,
     quota_text,
     refused_object_names,

@@ -13,14 +13,14 @@ from nodewright.node.restart.restart_rehearsal import RestartRehearsal
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_message, print_text
-from nodewright.profiles.node_lookup import find_profile
-from nodewright.rehearse.rehearsal_report import (
+from nodewright.predict.rehearse.rehearsal_report import (
     RehearsalContext,
     rehearsal_names,
     rehearsal_report,
     rehearsal_text,
 )
-from nodewright.rehearse.restart_query import RestartQuery, rehearsed_restart
+from nodewright.predict.rehearse.restart_query import RestartQuery, rehearsed_restart
+from nodewright.profiles.node_lookup import find_profile
 
 
 @click.command("rehearse")

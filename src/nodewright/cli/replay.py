@@ -12,23 +12,23 @@ from nodewright.cli.journal import node_document, open_journal, with_config, wit
 from nodewright.cli.manifest_options import max_document_size_option
 from nodewright.cli.node_query import print_report, with_policies
 from nodewright.cli.workload_input import print_warnings
-from nodewright.engine.node import Node
 from nodewright.node.node_state import NodeState
 from nodewright.output.exit_codes import ERROR, INTERRUPTED, NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import clear_progress, print_message, show_progress
-from nodewright.profiles.node_lookup import find_profile
-from nodewright.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
-from nodewright.replay.journal_events import action_documents, journal_event
-from nodewright.replay.replay_report import (
+from nodewright.predict.node import Node
+from nodewright.predict.replay.journal_events import action_documents, journal_event
+from nodewright.predict.replay.replay_report import (
     ReplayedEvent,
     admitted_pod_names,
     replay_report,
     replay_text,
     replayed_event,
 )
-from nodewright.replay.scenario_journal import JournalFile
-from nodewright.replay.scenario_run import EventOutcome, replay
+from nodewright.predict.replay.scenario_journal import JournalFile
+from nodewright.predict.replay.scenario_run import EventOutcome, replay
+from nodewright.profiles.node_lookup import find_profile
+from nodewright.profiles.scenario_files import LoadedScenario, load_scenario, scenario_node
 
 PROGRESS_AFTER_S = 0.5
 PROGRESS_INTERVAL_S = 0.2

@@ -5,13 +5,6 @@ from collections.abc import Sequence
 
 import click
 
-from nodewright.admit.requests_text import (
-    RequestsEntry,
-    requests_names,
-    requests_table,
-    requests_text,
-    requests_wide,
-)
 from nodewright.cli import options
 from nodewright.cli.cluster_options import cluster_options
 from nodewright.cli.manifest_options import ManifestOptions, filename_options
@@ -22,6 +15,13 @@ from nodewright.formats.workloads import Workload, release_warnings
 from nodewright.output.exit_codes import YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_text, terminal_columns
+from nodewright.predict.admit.requests_text import (
+    RequestsEntry,
+    requests_names,
+    requests_table,
+    requests_text,
+    requests_wide,
+)
 from nodewright.releases.feature_gates import default_gates
 from nodewright.releases.release_table import NEWEST
 from nodewright.values.quantity import Quantity, QuantityError
@@ -77,7 +77,7 @@ def command(  # noqa: PLR0913 - one argument an option
     warnings = (*loaded.warnings, *release_warnings(rules, loaded.workloads), *assumed)
     print_input_notes(loaded, warnings, strict=strict)
     if output in ("json", "yaml"):
-        from nodewright.admit.requests_report import RequestsReport, requests_item  # noqa: PLC0415 - start-up time
+        from nodewright.predict.admit.requests_report import RequestsReport, requests_item  # noqa: PLC0415 - start-up time
 
         report = RequestsReport(
             rules_of=rules.rules_of,

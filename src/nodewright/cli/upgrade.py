@@ -15,24 +15,24 @@ from nodewright.formats.workloads import Workload
 from nodewright.output.exit_codes import NO, YES
 from nodewright.output.json_yaml import as_json, as_yaml
 from nodewright.output.terminal import print_text
-from nodewright.profiles.kubelet_config_files import config_document
-from nodewright.releases.release_table import NEWEST
-from nodewright.upgrade.findings import NodeComparison, compared_releases
-from nodewright.upgrade.release_facts import UpgradeCase
-from nodewright.upgrade.upgrade_input import (
+from nodewright.predict.upgrade.findings import NodeComparison, compared_releases
+from nodewright.predict.upgrade.release_facts import UpgradeCase
+from nodewright.predict.upgrade.upgrade_input import (
     NodeSource,
     cases_of_nodes,
     known_release,
     node_case,
     release_of,
 )
-from nodewright.upgrade.upgrade_report import (
+from nodewright.predict.upgrade.upgrade_report import (
     ComparedNodes,
     grouped_comparisons,
     upgrade_names,
     upgrade_report,
     upgrade_text,
 )
+from nodewright.profiles.kubelet_config_files import config_document
+from nodewright.releases.release_table import NEWEST
 
 
 class UpgradeQuery(msgspec.Struct, frozen=True, kw_only=True):

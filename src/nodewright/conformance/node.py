@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from nodewright.core.memory.memory_state import Block
 from nodewright.core.predicates.predicate_check import alternative_failures
-from nodewright.engine.node_from_profile import node_parts
 from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
@@ -17,6 +16,7 @@ from nodewright.node.node_state import NodeState
 from nodewright.node.pod_placement import placement_of, unallocated_resources
 from nodewright.node.restart.initial_node import initial_node
 from nodewright.node.step import Decision, Step, step
+from nodewright.predict.node_from_profile import node_parts
 from nodewright.reasons.predicates import PredicateFailure
 from nodewright.reasons.texts import kubelet_start_error, kubelet_text
 from nodewright.reasons.verdict import Refused

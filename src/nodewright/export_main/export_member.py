@@ -131,8 +131,8 @@ class Publisher:
         served, node = self._feed.current(), self._pods.node
         if served is None or node is None:
             return
-        from nodewright.engine.node import Node  # noqa: PLC0415 - 2 MiB, for this alone
-        from nodewright.node_report.node_resource_topology import (  # noqa: PLC0415 - with the engine
+        from nodewright.predict.node import Node  # noqa: PLC0415 - 2 MiB, for this alone
+        from nodewright.predict.node_report.node_resource_topology import (  # noqa: PLC0415 - with the engine
             node_resource_topology,
             topology_source,
         )

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.engine.node import Node
 from nodewright.errors import Fault, InputError
 from nodewright.fleet.checkpoint import (
     MAX_CHECKPOINT_BYTES,
@@ -41,6 +40,7 @@ from nodewright.garbage import rare_collections
 from nodewright.host.file_store import write_atomically
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.node.node_state import NodeState
+from nodewright.predict.node import Node
 from nodewright.values.custom_policy import CustomPolicy
 
 __all__ = [

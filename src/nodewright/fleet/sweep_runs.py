@@ -13,8 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.core.predicates.requested_resources import allocatable_amounts
-from nodewright.engine.node_from_profile import node_parts
-from nodewright.engine.policy_registry import load_policies
 from nodewright.errors import Fault, HostError, InputError
 from nodewright.fleet import SCORES as KNOWN
 from nodewright.fleet import NodeScorer, Options, RunCheckpoint, run
@@ -28,6 +26,8 @@ from nodewright.fleet.workload import FleetNode, FleetPod
 from nodewright.formats.kubectl_yaml import read_yaml
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
+from nodewright.predict.node_from_profile import node_parts
+from nodewright.predict.policy_registry import load_policies
 
 SCORES = "scores"
 """The axis for the scheduler's scores; all others are fields of KubeletConfiguration."""

@@ -5,8 +5,6 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from nodewright.core.admission_plugins import with_canonical_quantities
-from nodewright.engine.node import Node
-from nodewright.engine.node_from_profile import state_with_pods
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.events import PodAdded
@@ -14,6 +12,8 @@ from nodewright.node.node_config import NO_CUSTOM_POLICIES
 from nodewright.node.node_state import NodeState, pod_as_stored
 from nodewright.node.placement_cost import NO_COST, NUMALayout, PlacementCost
 from nodewright.node.step import Decision, Step, step
+from nodewright.predict.node import Node
+from nodewright.predict.node_from_profile import state_with_pods
 from nodewright.reasons.reason import Reason
 from nodewright.reasons.texts import kubelet_text, sentence
 from nodewright.releases.feature_gates import FeatureGates

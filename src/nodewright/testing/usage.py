@@ -23,8 +23,8 @@ from nodewright.kubernetes.stats_summary import (
     StatsSummary,
     VolumeStats,
 )
+from nodewright.predict.timeline import Assumptions, ContainerMemory, Growth, PodMemory, TimelineSetup
 from nodewright.testing.objects import a_pod
-from nodewright.timeline import Assumptions, ContainerMemory, Growth, PodMemory, TimelineSetup
 from nodewright.values.instant import Instant
 from nodewright.values.quantity import Quantity
 

@@ -10,8 +10,8 @@ from tests.support.fake_servers import serve_pod_resources, serve_raw_answers
 
 from nodewright.cli import audit as audit_command
 from nodewright.cli.app import run
-from nodewright.engine.node import Node
 from nodewright.output.exit_codes import ERROR, NO, YES
+from nodewright.predict.node import Node
 from nodewright.profiles.profile_files import load_profile
 from tools.source import ROOT
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.engine.node import Node
 from nodewright.kubernetes.eviction_thresholds import eviction_settings_from_flags, parse_thresholds
+from nodewright.predict.node import Node
 
 NODE = "examples/eviction/node.yaml"
 SUMMARY = "examples/eviction/summary.json"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.lint.lint_report import PAGES
 from nodewright.output.exit_codes import ERROR, NO, USAGE, YES
+from nodewright.predict.lint.lint_report import PAGES
 
 SHOP = Path("examples/lint/shop.yaml").read_text("utf-8")
 BROKEN = "apiVersion: v1\nkind: Pod\nmetadata: {name: a\n"

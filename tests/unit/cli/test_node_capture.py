@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from nodewright.cli.app import run
-from nodewright.engine.node import Node
-from nodewright.engine.node_from_profile import node_parts
 from nodewright.kubernetes.node_profile import NodePart, NodeProfile
 from nodewright.node.step import Decision
 from nodewright.output.exit_codes import ERROR, USAGE, YES
+from nodewright.predict.node import Node
+from nodewright.predict.node_from_profile import node_parts
 from nodewright.profiles.profile_files import profile_from_bytes
 from nodewright.testing.objects import container, pod
 from tools.source import ROOT

@@ -14,7 +14,7 @@ from nodewright.cli import verify
 from nodewright.cli.app import run
 from nodewright.fleet.report.fleet_report import write_parquet
 from nodewright.output.exit_codes import INTERRUPTED, USAGE
-from nodewright.replay.scenario_journal import JournalFile
+from nodewright.predict.replay.scenario_journal import JournalFile
 from tools.source import ROOT
 
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: x}]}}\n"

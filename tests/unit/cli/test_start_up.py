@@ -49,14 +49,14 @@ def after_run(*arguments: str) -> tuple[int, frozenset[str]]:
         "nodewright.core.lifecycle",
         "nodewright.core.quota",
         "nodewright.formats.api_objects",
-        "nodewright.engine.policy_registry",
+        "nodewright.predict.policy_registry",
         "nodewright.fleet",
         "nodewright.host",
         "nodewright.node.resize",
         "nodewright.node.restart.kubelet_startup",
         "nodewright.node.what_if",
         "nodewright.profiles.machine.captured_machine",
-        "nodewright.replay",
+        "nodewright.predict.replay",
     ],
 )
 def test_admit_does_not_import_what_its_answer_does_not_need(module: str) -> None:

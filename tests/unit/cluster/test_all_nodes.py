@@ -15,10 +15,10 @@ from nodewright.cluster.api_error import ApiError
 from nodewright.cluster.listed_nodes import ListedNodes
 from nodewright.cluster.node_sources import NodeReading, cluster_node
 from nodewright.cluster.object_list import ObjectPage, decode_page
-from nodewright.engine.alike_nodes import AlikeNodes
-from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import NodePart
+from nodewright.predict.alike_nodes import AlikeNodes
+from nodewright.predict.node import Node
 
 CONFIGZ = {"kubeletconfig": {"kubeReserved": {"cpu": "110m", "memory": "1Gi"}, "maxPods": 110}}
 

@@ -21,10 +21,10 @@ from nodewright.cluster_node.node_object import (
     reported_annotations,
 )
 from nodewright.core.memory.memory_state import MemoryState
-from nodewright.engine.node import Node
 from nodewright.host.ports import RuntimeHandler
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.objects import Taint
+from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod
 from nodewright.values.instant import Instant

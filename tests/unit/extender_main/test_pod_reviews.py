@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgspec
 from starlette.requests import Request
 
-from nodewright.admit.pod_review import finding_text
 from nodewright.api.review_routes import MAX_REVIEW_BYTES, ReviewRoutes
 from nodewright.extender_main.extender_service import ExtenderService
 from nodewright.extender_main.pod_reviews import ClusterReviews
 from nodewright.kubernetes.objects import Pod
+from nodewright.predict.admit.pod_review import finding_text
 from nodewright.scheduling.tracked_cluster import TrackedCluster
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_pod

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from nodewright.engine.node import Node
 from nodewright.fleet.capacity import capacity_by_shape, total_capacity
 from nodewright.fleet.fleet_summary import free_cpus_by_numa
 from nodewright.fleet.load.assembled_nodes import NodeDefaults, NodeEntry, assembled_nodes
@@ -20,6 +19,7 @@ from nodewright.kubernetes.objects import (
 from nodewright.node.events import PodAdded, PodStarted
 from nodewright.node.node_state import NodeState
 from nodewright.node.step import step
+from nodewright.predict.node import Node
 from nodewright.profiles.machine_shapes import parse_shape_rules
 from nodewright.values.quantity import Quantity
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import Device, NodePart, NodeProfile, NodeProfileSpec, UnknownNodePart
 from nodewright.kubernetes.objects import ResourceRequirements
 from nodewright.node.step import Decision
+from nodewright.predict.node import Node
 from nodewright.testing.machines import regular_machine
 from nodewright.testing.objects import amounts, container, pod
 

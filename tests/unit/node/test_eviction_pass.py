@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from nodewright.core.eviction.eviction_state import NodeReclaim
 from nodewright.core.eviction.eviction_thresholds import NodeFilesystems
-from nodewright.engine.node import Node
 from nodewright.kubernetes.eviction_thresholds import NodeCondition, Signal
 from nodewright.kubernetes.node_profile import ImageFS
 from nodewright.kubernetes.objects import Pod
@@ -17,6 +16,7 @@ from nodewright.node.eviction_pass import eviction_capacities, eviction_claims
 from nodewright.node.node_state import NodeState
 from nodewright.node.previews import node_eviction_forecast
 from nodewright.node.step import Decision, Step, step
+from nodewright.predict.node import Node
 from nodewright.reasons.eviction import EmptyDirOverLimit, NodeRanShort, VolumeUseMissing
 from nodewright.reasons.texts import kubelet_text
 from nodewright.testing.nodes import a_profile

@@ -3,12 +3,12 @@
 import pytest
 
 from nodewright.core.devices.device_state import DeviceState
-from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import ContainerAllocation, Device, MemoryBlock
 from nodewright.kubernetes.objects import Container, Pod
 from nodewright.kubernetes.pod_resources_api import AllocatableResources, ContainerDevices, PodResources
 from nodewright.node.node_state import NodeState
 from nodewright.node.pod_resources_view import allocatable_resources, pod_resources_of
+from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
 

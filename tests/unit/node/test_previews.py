@@ -1,12 +1,12 @@
 from msgspec.structs import replace
 
 from nodewright.core.preemption.greedy import MissingAmount
-from nodewright.engine.node import Node
 from nodewright.hardware.machine_info import MachineInfo
 from nodewright.kubernetes.node_profile import ContainerAllocation, Device, NodeProfile, NodeProfileSpec
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.previews import PreemptionPreview
 from nodewright.node.step import Decision
+from nodewright.predict.node import Node
 from nodewright.testing.nodes import a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod
 

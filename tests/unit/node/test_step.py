@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine.node import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
 from nodewright.kubernetes.node_profile import NodeProfile
@@ -14,6 +13,7 @@ from nodewright.node.actions import AdmitPod, CountPreemption, KillPod, RecordPo
 from nodewright.node.events import ConditionsObserved, KillFailed, PodAdded, PodRecovered, PodRemoved
 from nodewright.node.node_config import KubeletDefects
 from nodewright.node.step import Decision, step
+from nodewright.predict.node import Node
 from nodewright.reasons.eviction import NodeUnderPressure
 from nodewright.reasons.predicates import InsufficientResource, NoVictimsSuffice
 from nodewright.reasons.reason import (

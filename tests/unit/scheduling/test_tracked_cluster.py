@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 from tests.support.small_nodes import a_numa_pod, a_small_profile
 
-from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.step import Decision
-from nodewright.replay.scenario_journal import current_profile
+from nodewright.predict.node import Node
+from nodewright.predict.replay.scenario_journal import current_profile
 from nodewright.scheduling.pod_queries import PodQuery, pod_query
 from nodewright.scheduling.shared_states import StatePool
 from nodewright.scheduling.tracked_cluster import TrackedCluster

@@ -145,7 +145,7 @@ class AgentView:
 
     def _cgroups(self, record: PodRecord, node: NodeState) -> list[dict[str, Any]]:
         from nodewright.api.dashboard.sections.explanations import cgroups_section  # noqa: PLC0415 - see above
-        from nodewright.node_report.cgroup_report import reported_cgroup  # noqa: PLC0415 - as above
+        from nodewright.predict.node_report.cgroup_report import reported_cgroup  # noqa: PLC0415 - as above
 
         version = node.config.facts.cgroup_version
         return cgroups_section([reported_cgroup(group, version) for group in cgroups_of_record(record, node)])

@@ -7,11 +7,11 @@ from nodewright.core.quota.evaluator import SERVICE_EVALUATOR, object_count_eval
 from nodewright.core.quota.quota_pods import pod_evaluator
 from nodewright.core.quota.quota_usage import NamespaceObjects, usage_of, with_calculated_usage
 from nodewright.core.requests.resource_defaults import with_defaults
-from nodewright.engine.node import load_pods
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.api_request import GroupResource
 from nodewright.kubernetes.namespace_objects import PartialObjectMetadata, ResourceQuota, ScopeTerm
 from nodewright.kubernetes.objects import Pod
+from nodewright.predict.node import load_pods
 from nodewright.testing.objects import a_pod
 
 COMPUTE = a_quota("limits.cpu=1 limits.memory=1Gi requests.cpu=1 requests.memory=1Gi pods=10")

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.fleet.load.assembled_nodes import (
     DEFAULT_CONFIGURATION,
@@ -12,6 +11,7 @@ from nodewright.fleet.load.assembled_nodes import (
     NodeEntry,
     assembled_nodes,
 )
+from nodewright.predict.node import Node
 from nodewright.profiles.machine_shapes import parse_shape_rules
 from nodewright.values.quantity import Quantity
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine.node import Node
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.objects import Pod
 from nodewright.kubernetes.pod_spec_fields import ContainerResizePolicy
 from nodewright.node.resize.resize_plan import ResizeReport
 from nodewright.node.what_if.changes import PodLeaves, RequestsChanged
+from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, a_profile
 from nodewright.testing.objects import a_pod
 

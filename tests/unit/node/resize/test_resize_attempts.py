@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.core.resize.resize_checks import infeasibility
-from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.formats.decode import decode
 from nodewright.kubernetes.eviction_thresholds import NodeCondition
@@ -17,6 +16,7 @@ from nodewright.node.events import ConditionsObserved, PodRemoved, PodResized
 from nodewright.node.node_state import NodeState
 from nodewright.node.resize.resize_attempts import ResizeOutcome, resume_resizes
 from nodewright.node.step import step
+from nodewright.predict.node import Node
 from nodewright.reasons.cpu_start import CPUReservationZero
 from nodewright.reasons.eviction import NodeUnderPressure
 from nodewright.reasons.predicates import InsufficientResource

@@ -3,9 +3,9 @@
 from typing import Any
 
 from nodewright.core.memory.memory_state import Block
-from nodewright.engine.node import Node
 from nodewright.kubernetes.node_profile import ContainerAllocation, MemoryBlock
 from nodewright.node.pod_placement import placement_of
+from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
 

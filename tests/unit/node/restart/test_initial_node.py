@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine.node import Node
 from nodewright.errors import InputError
 from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.predict.node import Node
 from nodewright.testing.machines import regular_machine
 
 # NUMA nodes of the machine, configuration; the kubelet's last words.

@@ -7,8 +7,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine.node import Node
-from nodewright.engine.node_from_profile import node_parts
 from nodewright.kubernetes.kubelet_configuration import MemoryReservation
 from nodewright.kubernetes.node_profile import Device, NodePart, NodeProfile, UnknownNodePart
 from nodewright.kubernetes.objects import (
@@ -28,6 +26,8 @@ from nodewright.node.restart.restart_rehearsal import (
 )
 from nodewright.node.restart.restart_rehearsal import RunningPods as AllThatRuns
 from nodewright.node.step import running_containers
+from nodewright.predict.node import Node
+from nodewright.predict.node_from_profile import node_parts
 from nodewright.profiles.state_files.checkpoints import state_as_written, stored_state, written_state_files
 from nodewright.reasons.kubelet_start import ConfigurationRefused
 from nodewright.reasons.state_files import StateFile

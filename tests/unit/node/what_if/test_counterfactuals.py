@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine.node import Node
-from nodewright.explain.suggestion_text import suggestion_text
 from nodewright.hardware.machine_info import HugePages
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod, Taint
 from nodewright.node.what_if.counterfactuals import Counterfactuals
+from nodewright.predict.explain.suggestion_text import suggestion_text
+from nodewright.predict.node import Node
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod
 

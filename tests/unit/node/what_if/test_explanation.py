@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.engine.node import Node
 from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.resource_holders import DeviceSite, MemorySite
 from nodewright.node.step import Decision
 from nodewright.node.what_if.explanation import Explanation, ResourceView
+from nodewright.predict.node import Node
 from nodewright.reasons.cpu import CPUsNotFree, KubeletHangs
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, a_pod, container, pod

@@ -4,13 +4,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodewright.engine.node import Node
-from nodewright.explain.explanation_text import PodExplanation, explanation_text
 from nodewright.kubernetes.node_profile import NodeProfile
 from nodewright.kubernetes.objects import Pod
 from nodewright.node.what_if.changes import RequestsChanged
 from nodewright.node.what_if.explanation import Explanation
 from nodewright.node.what_if.pod_request_changes import memory_breakpoints
+from nodewright.predict.explain.explanation_text import PodExplanation, explanation_text
+from nodewright.predict.node import Node
 from nodewright.reasons.memory import MemoryTypeMissing
 from nodewright.testing.nodes import STATIC_CPUS, STATIC_MEMORY, a_profile
 from nodewright.testing.objects import a_guaranteed_pod, container, pod

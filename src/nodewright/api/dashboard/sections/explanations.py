@@ -6,17 +6,21 @@ from typing import Any
 import msgspec
 
 from nodewright.core.eviction.eviction_ranking import EvictionCandidate
-from nodewright.engine.policy_notices import message_origin
-from nodewright.evict.evict_text import ranking_key_text
-from nodewright.explain.numa_table import numa_tables
-from nodewright.explain.reason_tree import ReasonBranch, reason_tree
-from nodewright.explain.suggestion_text import incomplete_search_text, ineffective_text, suggestion_text
 from nodewright.kubernetes.eviction_thresholds import SIGNAL_RESOURCES
 from nodewright.kubernetes.resource_names import PIDS, readable_amount
 from nodewright.node.previews import NodeEvictionForecast
 from nodewright.node.step import Decision
 from nodewright.node.what_if.explanation import Explanation
-from nodewright.node_report.cgroup_report import ReportedCgroup
+from nodewright.predict.evict.evict_text import ranking_key_text
+from nodewright.predict.explain.numa_table import numa_tables
+from nodewright.predict.explain.reason_tree import ReasonBranch, reason_tree
+from nodewright.predict.explain.suggestion_text import (
+    incomplete_search_text,
+    ineffective_text,
+    suggestion_text,
+)
+from nodewright.predict.node_report.cgroup_report import ReportedCgroup
+from nodewright.predict.policy_notices import message_origin
 from nodewright.reasons.texts import kubelet_text
 
 

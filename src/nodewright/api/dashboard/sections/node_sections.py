@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nodewright.engine.policy_notices import policy_notices
 from nodewright.hardware.machine_info import Core, NUMANode
 from nodewright.kubernetes.resource_names import MEMORY, readable_amount
 from nodewright.node.node_config import NodeConfig
 from nodewright.node.node_state import NodeState
 from nodewright.node.pod_placement import unallocated_resources
-from nodewright.node_report.report_parts import requested_and_allocatable
+from nodewright.predict.node_report.report_parts import requested_and_allocatable
+from nodewright.predict.policy_notices import policy_notices
 from nodewright.values.idset import CPUSet
 
 

@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from nodewright.admit.admission_report import AdmissionEntry
 from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
 from nodewright.core.requests.integer_requests import scheduler_requests
 from nodewright.core.requests.qos_and_priority import is_critical, qos_class
@@ -17,9 +16,10 @@ from nodewright.kubernetes.resource_names import readable_amount
 from nodewright.node.node_state import NodeState
 from nodewright.node.pod_placement import Placement, placement_of
 from nodewright.node.step import Decision
-from nodewright.node_report.report_parts import pod_allocations
 from nodewright.output.json_yaml import plain_value
 from nodewright.output.kubectl.pod_rows import pod_columns
+from nodewright.predict.admit.admission_report import AdmissionEntry
+from nodewright.predict.node_report.report_parts import pod_allocations
 
 
 def pod_marks(uids: Iterable[str], before: Mapping[str, int] | None = None) -> dict[str, int]:

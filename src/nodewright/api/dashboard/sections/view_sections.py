@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodewright.admit.admission_report import AdmissionEntry
 from nodewright.agent.agent_state import AgentState, PodRecord, PodStage
 from nodewright.agent.observe.event_recorder import RecordedEvent
 from nodewright.api.api_status_objects import NodeSystemInfo, node_object
@@ -18,6 +17,7 @@ from nodewright.api.dashboard.sections.node_sections import (
 from nodewright.api.dashboard.sections.pod_cards import PlannedPod, agent_pods, plan_pods, pod_marks
 from nodewright.kubernetes.node_profile import API_VERSION
 from nodewright.node.node_state import NodeState
+from nodewright.predict.admit.admission_report import AdmissionEntry
 
 MAX_EVENTS = 200
 

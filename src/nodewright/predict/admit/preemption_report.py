@@ -1,0 +1,340 @@
+"""The pods that are preempted for critical pods, as tables, as a report and as names."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+from nodewright.core.preemption.greedy import (
+    CandidateDistance,
+    MissingAmount,
+    PreemptionCandidate,
+    PreemptionRound,
+)
+from nodewright.core.preemption.optimal import PreemptionCost, SmallestPreemption
+from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.resource_names import readable_amount
+from nodewright.node.previews import PreemptionPreview
+from nodewright.node.step import Decision
+from nodewright.output.json_yaml import Inlined, Report, ReportDocument
+from nodewright.output.text_layout import table
+from nodewright.predict.node_report.report_parts import NodeOfReport
+from nodewright.predict.policy_notices import message_origin
+from nodewright.printable import printable_line, printable_lines
+from nodewright.reasons.reason import Reason
+from nodewright.reasons.texts import kubelet_text, sentence
+
+SHOWN_CANDIDATES = 5
+"""Number of candidates that each round shows without `-o wide`."""
+
+
+class PreemptionEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The preview for one pod, and the smallest choice of victims if requested."""
+
+    preview: PreemptionPreview
+    optimum: SmallestPreemption | None = None
+    origin: str = ""
+    """The object that creates the pod, e.g. `DaemonSet dns`."""
+
+    @property
+    def victims(self) -> tuple[PreemptionCandidate, ...]:
+        """The kubelet's victims, in order of termination."""
+        selection = self.preview.step.victims
+        return selection.victims if selection else ()
+
+
+def preemption_text(entries: Iterable[PreemptionEntry], *, wide: bool = False) -> str:
+    """For each pod the decision, the victims and each candidate's distance in each round."""
+    return "\n".join(_entry_text(entry, wide=wide) for entry in entries)
+
+
+def victim_names(entries: Iterable[PreemptionEntry]) -> str:
+    """The victims in order, one line each, as kubectl names them: the smallest choice if requested."""
+    return printable_lines(
+        f"pod/{victim.pod.metadata.name}"
+        for entry in entries
+        for victim in (entry.optimum.victims if entry.optimum else entry.victims)
+    )
+
+
+def _entry_text(entry: PreemptionEntry, *, wide: bool) -> str:
+    preview = entry.preview
+    origin = f" (of {entry.origin})" if entry.origin else ""
+    lines = [f"{preview.pod.full_name}{origin}: {preview.step.decision}, {_summary(entry)}"]
+    if preview.step.decision is Decision.REFUSED:
+        lines.append(
+            f"  {message_origin(preview.step.because[0])}: {kubelet_text(preview.step.because[0]).message}"
+        )
+    lines += [f"  - {sentence(reason)}" for reason in preview.step.because]
+    if preview.missing:
+        lines.append(f"  missing: {_amounts(preview.missing)}")
+    parts = [printable_lines(lines)]
+    if entry.victims:
+        parts.append(_pods("VICTIM", entry.victims, preview.missing))
+    if preview.step.victims is not None and preview.step.victims.rounds:
+        parts.append(_rounds(preview.step.victims.rounds, wide=wide))
+    if preview.unmet and preview.candidates:
+        parts.append(_pods("CANDIDATE", preview.candidates, preview.missing))
+    if entry.optimum is not None:
+        parts.append(_optimal(entry.optimum, preview.missing))
+    return "\n".join(parts)
+
+
+def _summary(entry: PreemptionEntry) -> str:
+    preview = entry.preview
+    if preview.step.victims is not None:
+        return f"preempts {len(entry.victims)} of {_count(len(preview.candidates), 'candidate')}"
+    if preview.unmet:
+        candidates = _count(len(preview.candidates), "candidate")
+        return f"preempts no pod: {candidates} together cannot free enough"
+    if preview.step.decision is Decision.ADMITTED:
+        return "no preemption needed"
+    if not preview.critical:
+        return "preempts no pod: it is not critical (static, or priority 2000000000 and above)"
+    return "preempts no pod: the refusal is not only for lack of resources"
+
+
+def _pods(header: str, pods: Iterable[PreemptionCandidate], missing: Sequence[MissingAmount]) -> str:
+    return table(
+        (header, "QOS", "PRIORITY", "FREES"),
+        [(pod.pod.full_name, pod.qos_class.value, _priority(pod.pod), _freed(pod, missing)) for pod in pods],
+    )
+
+
+def _rounds(rounds: Sequence[PreemptionRound], *, wide: bool) -> str:
+    rows = []
+    for number, preemption_round in enumerate(rounds, 1):
+        head = (str(number), preemption_round.qos_class.value, _amounts(preemption_round.missing))
+        # The picked candidate is first: it has the smallest distance.
+        nearest = _by_distance(preemption_round)
+        for candidate, distance in nearest if wide else nearest[:SHOWN_CANDIDATES]:
+            mark = "picked" if candidate is preemption_round.picked else ""
+            rows.append((*head, candidate.pod.full_name, f"{distance:.6g}", mark))
+            head = ("", "", "")
+        if not wide and len(nearest) > SHOWN_CANDIDATES:
+            rows.append((*head, f"and {len(nearest) - SHOWN_CANDIDATES} more (-o wide)", "", ""))
+    return table(("ROUND", "QOS", "MISSING", "CANDIDATE", "DISTANCE", ""), rows)
+
+
+def _by_distance(preemption_round: PreemptionRound) -> list[CandidateDistance]:
+    return sorted(
+        preemption_round.distances,
+        key=lambda candidate_distance: (
+            candidate_distance.distance,
+            candidate_distance.candidate is not preemption_round.picked,
+        ),
+    )
+
+
+def _optimal(best: SmallestPreemption, missing: Sequence[MissingAmount]) -> str:
+    certainty = "proved" if best.proved else f"not proved: search stopped after {best.steps} steps"
+    if best.cost == best.greedy_cost:
+        return printable_line(f"no smaller choice than the kubelet's found ({certainty})")
+    rows = [("kubelet", *_cost_cells(best.greedy_cost, best)), ("smallest", *_cost_cells(best.cost, best))]
+    headers = ("CHOICE", "GUARANTEED", "BURSTABLE", "BESTEFFORT", *(name.upper() for name in best.resources))
+    return "\n".join(
+        (
+            printable_line(f"smallest choice ({certainty}):"),
+            _pods("VICTIM", best.victims, missing),
+            table(headers, rows),
+        )
+    )
+
+
+def _cost_cells(cost: PreemptionCost, best: SmallestPreemption) -> list[str]:
+    sums = zip(best.resources, cost.requests, strict=True)
+    counts = map(str, (cost.guaranteed, cost.burstable, cost.best_effort))
+    return [*counts, *(readable_amount(name, amount) for name, amount in sums)]
+
+
+def _amounts(amounts: Iterable[MissingAmount]) -> str:
+    return ", ".join(f"{name} {readable_amount(name, amount)}" for name, amount in amounts)
+
+
+def _freed(candidate: PreemptionCandidate, missing: Iterable[MissingAmount]) -> str:
+    return _amounts(MissingAmount(name, candidate.frees(name)) for name, _ in missing)
+
+
+def _priority(pod: Pod) -> str:
+    return "-" if pod.spec.priority is None else str(pod.spec.priority)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+class PrioritizedPod(Inlined, frozen=True, kw_only=True):
+    """A pod with its priority."""
+
+    name: str
+    namespace: str
+    uid: str
+    priority: int | None
+
+
+class ReportedCandidate(Report, frozen=True, kw_only=True):
+    """A pod that may be preempted."""
+
+    pod: PrioritizedPod
+    qos_class: QOSClass
+    requests: Mapping[str, int]
+
+
+class PodDistance(Report, frozen=True, kw_only=True):
+    """A candidate's distance from the missing amounts."""
+
+    pod: PrioritizedPod
+    distance: float
+
+
+class ReportedRound(Report, frozen=True, kw_only=True):
+    """The kubelet's choice of one victim."""
+
+    qos_class: QOSClass
+    missing: Mapping[str, int]
+    distances: tuple[PodDistance, ...]
+    picked: "PickedPod"
+    left: Mapping[str, int]
+    """What is still missing without it."""
+
+
+class PickedPod(Report, frozen=True, kw_only=True):
+    """The picked candidate."""
+
+    pod: PrioritizedPod
+
+
+class ReportedCost(Report, frozen=True, kw_only=True):
+    """The number of victims by QoS class, and the sum of their requests."""
+
+    guaranteed: int
+    burstable: int
+    best_effort: int
+    requests: Mapping[str, int]
+
+
+class SmallestChoice(Report, frozen=True, kw_only=True):
+    """The smallest choice of victims that was found."""
+
+    victims: tuple[PrioritizedPod, ...]
+    proved: bool
+    steps: int
+    """Steps of the search."""
+    cost: ReportedCost
+    kubelet_cost: ReportedCost
+
+
+class PodPreemption(Report, frozen=True, kw_only=True):
+    """The preview of adding a pod, with all the evidence.
+
+    Units: amounts in thousandths for cpu, else bytes or units.
+    """
+
+    pod: PrioritizedPod
+    critical: bool
+    verdict: Decision | None
+    admitted: bool
+    origin: str | UnsetType = field(default=UNSET, name="from")
+    """The object that creates the pod, e.g. `DaemonSet dns`."""
+    reason: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    why: tuple[str, ...]
+    because: tuple[Reason, ...]
+    missing: Mapping[str, int]
+    """The amounts to free; empty if no victims are searched."""
+    candidates: tuple[ReportedCandidate, ...]
+    """In the kubelet's order."""
+    still_missing: Mapping[str, int]
+    """The amounts that preempting all candidates would not free."""
+    preemption_signal: str | UnsetType = UNSET
+    victims: tuple[PrioritizedPod, ...]
+    """In order of termination."""
+    rounds: tuple[ReportedRound, ...]
+    smallest: SmallestChoice | UnsetType = UNSET
+    """Only with --optimal."""
+
+
+class PreemptionReport(ReportDocument, frozen=True, kw_only=True):
+    """Which pods a node preempts for each pod, in order: `nodewright preempt`."""
+
+    kind: Literal["PreemptionReport"] = "PreemptionReport"
+    node: NodeOfReport
+    pods: tuple[PodPreemption, ...]
+    skipped: Mapping[str, int]
+    """Number of skipped objects of the manifests, by kind."""
+    warnings: tuple[str, ...]
+
+
+def pod_preemption(entry: PreemptionEntry) -> PodPreemption:
+    """The preview for one pod as a part of the report."""
+    preview, selection = entry.preview, entry.preview.step.victims
+    result = preview.step
+    kubelet = kubelet_text(result.because[0]) if result.decision is Decision.REFUSED else None
+    return PodPreemption(
+        pod=_prioritized(preview.pod),
+        critical=preview.critical,
+        verdict=result.decision,
+        admitted=result.decision is Decision.ADMITTED,
+        origin=entry.origin or UNSET,
+        reason=kubelet.reason if kubelet else UNSET,
+        message=kubelet.message if kubelet else UNSET,
+        why=tuple(map(sentence, result.because)),
+        because=result.because,
+        missing=dict(preview.missing),
+        candidates=tuple(
+            ReportedCandidate(
+                pod=_prioritized(candidate.pod),
+                qos_class=candidate.qos_class,
+                requests=dict(candidate.requests),
+            )
+            for candidate in preview.candidates
+        ),
+        still_missing=dict(preview.unmet),
+        preemption_signal=selection.signal if selection else UNSET,
+        victims=tuple(_prioritized(victim.pod) for victim in entry.victims),
+        rounds=tuple(map(_reported_round, selection.rounds)) if selection else (),
+        smallest=UNSET if entry.optimum is None else _smallest_choice(entry.optimum),
+    )
+
+
+def _reported_round(preemption_round: PreemptionRound) -> ReportedRound:
+    return ReportedRound(
+        qos_class=preemption_round.qos_class,
+        missing=dict(preemption_round.missing),
+        distances=tuple(
+            PodDistance(pod=_prioritized(candidate.pod), distance=distance)
+            for candidate, distance in preemption_round.distances
+        ),
+        picked=PickedPod(pod=_prioritized(preemption_round.picked.pod)),
+        left=dict(preemption_round.still_missing),
+    )
+
+
+def _smallest_choice(best: SmallestPreemption) -> SmallestChoice:
+    return SmallestChoice(
+        victims=tuple(_prioritized(victim.pod) for victim in best.victims),
+        proved=best.proved,
+        steps=best.steps,
+        cost=_reported_cost(best.cost, best),
+        kubelet_cost=_reported_cost(best.greedy_cost, best),
+    )
+
+
+def _reported_cost(cost: PreemptionCost, best: SmallestPreemption) -> ReportedCost:
+    return ReportedCost(
+        guaranteed=cost.guaranteed,
+        burstable=cost.burstable,
+        best_effort=cost.best_effort,
+        requests=dict(zip(best.resources, cost.requests, strict=True)),
+    )
+
+
+def _prioritized(pod: Pod) -> PrioritizedPod:
+    return PrioritizedPod(
+        name=pod.metadata.name,
+        namespace=pod.metadata.namespace or "default",
+        uid=pod.uid,
+        priority=pod.spec.priority,
+    )

@@ -1,0 +1,350 @@
+"""Compares all evidence about a node and reports each discrepancy once."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from typing import NamedTuple
+
+from nodewright.core.cgroups.cgroup_names import uid_on_node
+from nodewright.core.cgroups.cgroup_plan import CgroupLevel
+from nodewright.kubernetes.node_profile import MemoryBlock
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.pod_resources_view import allocatable_cpus_and_memory
+from nodewright.predict.audit.audit_evidence import (
+    AuditEvidence,
+    AuditResult,
+    CgroupsToRead,
+    DeviceIdSet,
+    Discrepancy,
+    DiscrepancyKind,
+    EvidenceSource,
+    EvidenceValue,
+    Presence,
+    UncomparedItem,
+    UncomparedReason,
+)
+from nodewright.predict.audit.cgroup_check import cgroups_to_read, compare_cgroup_files, orphaned_cgroups
+from nodewright.predict.audit.container_check import (
+    ComparisonRules,
+    ContainerEvidence,
+    cpus_agree,
+    cpus_by_source,
+    device_resources,
+    devices_agree,
+    devices_by_source,
+    discrepancy,
+    divides_pod_allocation,
+    memory_agree,
+    memory_by_source,
+    sorted_blocks,
+)
+from nodewright.predict.audit.removed_pods import merged_by_uid
+from nodewright.values.idset import CPUSet
+
+
+def audit_of(evidence: AuditEvidence) -> AuditResult:
+    """The discrepancies, each fact once; the transient ones; and what could not be compared.
+
+    Without pods only node-level facts are compared: state files have pods by uid, sockets by name.
+    """
+    findings: list[Discrepancy] = []
+    gaps: list[UncomparedItem] = []
+    counted = 0
+    transient: list[Discrepancy] = []
+    if evidence.pods is not None:
+        pod_level = _compare_pods(evidence, evidence.pods)
+        findings, gaps, counted, transient = (
+            pod_level.discrepancies,
+            pod_level.gaps,
+            pod_level.compared,
+            pod_level.transient,
+        )
+    elif evidence.state_files is not None and evidence.pod_resources is not None:
+        gaps.append(UncomparedItem(reason=UncomparedReason.NAMES_UNKNOWN))
+    findings, transient = merged_by_uid(findings, transient, evidence)
+    node_level = [*_compare_node(evidence, findings)]
+    findings = [*findings, *(finding for _, finding in node_level if finding is not None)]
+    return AuditResult(
+        discrepancies=tuple(sorted(findings, key=_order)),
+        transient=tuple(sorted(transient, key=_order)),
+        uncompared=tuple(gaps),
+        compared_count=counted + len(node_level),
+    )
+
+
+class _PodDiscrepancies(NamedTuple):
+    discrepancies: list[Discrepancy]
+    transient: list[Discrepancy]
+    gaps: list[UncomparedItem]
+    compared: int
+
+
+def _compare_pods(evidence: AuditEvidence, pods: tuple[Pod, ...]) -> _PodDiscrepancies:
+    result = _PodDiscrepancies([], [], [], 0)
+    expected = cgroups_to_read(evidence.config, pods, evidence.cgroups.rules) if evidence.cgroups else None
+    if expected is not None and expected.unresolved:
+        result.gaps.append(UncomparedItem(reason=UncomparedReason.CGROUP_UNKNOWN, names=expected.unresolved))
+    containers = [*_container_evidence(evidence, pods, expected)]
+    rules = ComparisonRules.of(evidence.config, _pools(evidence))
+    if rules.cpu is None and rules.memory is None:
+        result.gaps.append(UncomparedItem(reason=UncomparedReason.NO_EXCLUSIVE_RESOURCES))
+    counted = 0
+    for place in containers:
+        for finding, is_compared in _compare_container(place, evidence, rules):
+            counted += is_compared
+            if finding is not None:
+                result.discrepancies.append(finding)
+    for resource, place in product(device_resources(evidence, containers), containers):
+        devices = devices_by_source(place, evidence, resource)
+        counted += len(devices) > 1
+        finding = discrepancy(DiscrepancyKind.DEVICES, place, resource, devices, devices_agree(devices))
+        if finding is not None:
+            result.discrepancies.append(finding)
+    result.discrepancies.extend(_pod_presence(evidence, pods))
+    result.transient.extend(_stale_allocations(evidence, pods))
+    if expected is not None and evidence.cgroups is not None:
+        files = compare_cgroup_files(expected, evidence.cgroups)
+        result.discrepancies.extend(files.discrepancies)
+        result.discrepancies.extend(orphaned_cgroups(evidence, map(uid_on_node, pods)))
+        counted += files.compared
+        if files.missing_files:
+            result.gaps.append(
+                UncomparedItem(reason=UncomparedReason.FILES_MISSING, names=files.missing_files)
+            )
+    return result._replace(compared=counted)
+
+
+def _compare_container(
+    place: ContainerEvidence, evidence: AuditEvidence, rules: ComparisonRules
+) -> Iterator[tuple[Discrepancy | None, bool]]:
+    cpus = cpus_by_source(place, evidence, rules)
+    yield discrepancy(DiscrepancyKind.CPUS, place, "cpus", cpus, cpus_agree(cpus, rules)), len(cpus) > 1
+    memory = memory_by_source(place, evidence, rules)
+    yield (
+        discrepancy(DiscrepancyKind.MEMORY, place, "memory", memory, memory_agree(memory, rules)),
+        len(memory) > 1,
+    )
+
+
+def _container_evidence(
+    evidence: AuditEvidence, pods: Iterable[Pod], expected: CgroupsToRead | None
+) -> Iterator[ContainerEvidence]:
+    """The evidence of each container of active pods that the kubelet has started to process."""
+    resources_by_pod = {resource.full_name: resource for resource in evidence.pod_resources or ()}
+    groups = {
+        (group.pod, group.container): group
+        for group in (expected.groups if expected else ())
+        if group.level is CgroupLevel.CONTAINER
+    }
+    for pod in pods:
+        pod_resources = resources_by_pod.get(pod.full_name)
+        if not (_is_started(pod) or pod_resources):
+            continue
+        by_name = (
+            {container.name: container for container in pod_resources.containers} if pod_resources else {}
+        )
+        short_lived = _short_lived_containers(pod)
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            group = groups.get((pod.full_name, container.name))
+            texts = evidence.cgroups.texts.get(group.path) if group and evidence.cgroups else None
+            yield ContainerEvidence(
+                pod,
+                container,
+                container.name in short_lived,
+                by_name.get(container.name),
+                group,
+                # A container that shares pod-level CPUs runs on those that the pod's other containers leave.
+                {} if texts is None or divides_pod_allocation(pod, evidence.config) else texts,
+            )
+
+
+def _is_started(pod: Pod) -> bool:
+    return pod.status.phase == "Running" or bool(
+        pod.status.container_statuses or pod.status.init_container_statuses
+    )
+
+
+def _pod_presence(evidence: AuditEvidence, pods: Iterable[Pod]) -> Iterator[Discrepancy]:
+    """Pods that only the API or only PodResources has."""
+    if evidence.pod_resources is None:
+        return
+    kubelet_pods, api_pods = (
+        {resource.full_name for resource in evidence.pod_resources},
+        {pod.full_name: pod for pod in pods},
+    )
+    for name in sorted(kubelet_pods - {*api_pods}):
+        values: dict[EvidenceSource, EvidenceValue] = {
+            EvidenceSource.RESOURCES: Presence.PRESENT,
+            EvidenceSource.PODS: Presence.MISSING,
+        }
+        yield Discrepancy(kind=DiscrepancyKind.POD_PRESENCE, pod=name, field="pod", values=values)
+    for name, pod in sorted(api_pods.items()):
+        if name not in kubelet_pods and pod.status.phase == "Running":
+            values = {EvidenceSource.RESOURCES: Presence.MISSING, EvidenceSource.PODS: Presence.RUNNING}
+            yield Discrepancy(kind=DiscrepancyKind.POD_PRESENCE, pod=name, field="pod", values=values)
+
+
+def _stale_allocations(evidence: AuditEvidence, pods: Iterable[Pod]) -> Iterator[Discrepancy]:
+    """Allocations in state files to removed pods; they are released when the next pod is admitted."""
+    known, state = {uid_on_node(pod) for pod in pods}, evidence.state_files
+    if state is None:
+        return
+    holders: dict[str, list[tuple[str, EvidenceValue]]] = {}
+    if state.cpu is not None:
+        for holder in state.cpu.holders():
+            holders.setdefault(holder.pod, []).append(("cpus", holder.cpus))
+    if state.memory is not None:
+        for uid, held in state.memory.assignments.items():
+            for blocks in held.values():
+                for block in blocks:
+                    memory_block = MemoryBlock(block.numa, block.resource, block.size)
+                    holders.setdefault(uid, []).append(("memory", sorted_blocks([memory_block])))
+    for uid, containers in (state.devices or {}).items():
+        for resources in containers.values():
+            for resource, ids in resources.items():
+                holders.setdefault(uid, []).append((resource, DeviceIdSet(ids)))
+    for uid in sorted({*holders} - known):
+        standing = Presence.ENDED if uid in evidence.ended_uids else Presence.MISSING
+        for field, value in holders[uid]:
+            yield Discrepancy(
+                kind=DiscrepancyKind.STALE_ALLOCATION,
+                pod=uid,
+                field=field,
+                values={EvidenceSource.STATE: value, EvidenceSource.PODS: standing},
+            )
+
+
+# ---------------------------------------------------------------- the node
+
+
+def _compare_node(
+    evidence: AuditEvidence, findings: list[Discrepancy]
+) -> Iterator[tuple[str, Discrepancy | None]]:
+    """The node-level comparisons, each with its discrepancy or None."""
+    disputed = [finding for finding in findings if finding.kind is DiscrepancyKind.CPUS]
+    state = evidence.state_files.cpu if evidence.state_files else None
+    computed = _computed_pool(evidence)
+    if state is not None and computed is not None:
+        involved = CPUSet()
+        for finding in disputed:
+            for value in finding.values.values():
+                involved |= value if isinstance(value, CPUSet) else CPUSet()
+        is_off = ((state.default - computed) | (computed - state.default)) - involved
+        values: dict[EvidenceSource, EvidenceValue] = {
+            EvidenceSource.STATE: state.default,
+            EvidenceSource.CONFIGURATION: computed,
+        }
+        pool = Discrepancy(
+            kind=DiscrepancyKind.SHARED_POOL,
+            pod="",
+            field="shared cpus",
+            values=values,
+            outlier=EvidenceSource.STATE,
+        )
+        yield "pool", pool if is_off else None
+    for source, holders in _owners(evidence):
+        disputed_containers = {(finding.pod, finding.container) for finding in disputed}
+        for twice in _double_allocations(
+            source, {holder: cpus for holder, cpus in holders.items() if holder not in disputed_containers}
+        ):
+            yield "twice", twice
+    if evidence.allocatable is not None:
+        ours = allocatable_cpus_and_memory(evidence.config)
+        for field, reported, computed_value in (
+            ("allocatable cpus", evidence.allocatable.cpus, ours.cpus),
+            ("allocatable memory", sorted_blocks(evidence.allocatable.memory), sorted_blocks(ours.memory)),
+        ):
+            values = {EvidenceSource.RESOURCES: reported, EvidenceSource.CONFIGURATION: computed_value}
+            differs = Discrepancy(kind=DiscrepancyKind.ALLOCATABLE, pod="", field=field, values=values)
+            yield field, None if reported == computed_value else differs
+
+
+def _pools(evidence: AuditEvidence) -> Iterator[CPUSet]:
+    """The valid values of the shared pool."""
+    state = evidence.state_files.cpu if evidence.state_files else None
+    if state is not None:
+        yield state.default
+    computed = _computed_pool(evidence)
+    if computed is not None:
+        yield computed
+
+
+def _computed_pool(evidence: AuditEvidence) -> CPUSet | None:
+    """The shared pool that the allocations leave; None: allocations are unknown, or the policy is none."""
+    policy = ComparisonRules.of(evidence.config, ()).cpu
+    if policy is None:
+        return None
+    all_cpus = policy.topology.cpus
+    if policy.options.strict_reservation:
+        all_cpus -= policy.reserved
+    state = evidence.state_files.cpu if evidence.state_files else None
+    if state is not None:
+        for holder in state.holders():
+            all_cpus -= holder.cpus
+        return all_cpus
+    if evidence.pod_resources is None:
+        return None
+    for pod in evidence.pod_resources:
+        for container in pod.containers:
+            all_cpus -= container.cpus
+    return all_cpus
+
+
+def _owners(evidence: AuditEvidence) -> Iterator[tuple[EvidenceSource, Mapping[tuple[str, str], CPUSet]]]:
+    """The holders of exclusive CPUs: by the state files or, without them, by PodResources.
+
+    Pod-level allocations are not included, nor those of init containers, whose CPUs later containers reuse.
+    """
+    pods = {pod.uid: pod for pod in evidence.pods or ()}
+    state = evidence.state_files.cpu if evidence.state_files else None
+    if state is not None:
+        yield (
+            EvidenceSource.STATE,
+            {
+                (pods[uid].full_name if uid in pods else uid, container): cpus
+                for uid, containers in state.assignments.items()
+                if uid not in state.pods
+                for container, cpus in containers.items()
+                if container not in _short_lived_containers(pods.get(uid))
+            },
+        )
+    elif evidence.pod_resources is not None:
+        divided = {pod.full_name for pod in pods.values() if divides_pod_allocation(pod, evidence.config)}
+        yield (
+            EvidenceSource.RESOURCES,
+            {
+                (pod.full_name, container.name): container.cpus
+                for pod in evidence.pod_resources
+                if pod.full_name not in divided
+                for container in pod.containers
+                if container.cpus
+            },
+        )
+
+
+def _short_lived_containers(pod: Pod | None) -> frozenset[str]:
+    """The init containers that terminate."""
+    return frozenset(
+        container.name for container in (pod.spec.init_containers if pod else ()) if not container.is_sidecar
+    )
+
+
+def _double_allocations(
+    source: EvidenceSource, owners: Mapping[tuple[str, str], CPUSet]
+) -> Iterator[Discrepancy]:
+    """Exclusive CPUs that an earlier container already holds."""
+    taken = CPUSet()
+    for (pod, container), cpus in sorted(owners.items()):
+        both = cpus & taken
+        taken |= cpus
+        if both:
+            yield Discrepancy(
+                kind=DiscrepancyKind.DOUBLE_ALLOCATION,
+                pod=pod,
+                container=container,
+                field="cpus",
+                values={source: both},
+            )
+
+
+def _order(finding: Discrepancy) -> tuple[str, str, str, str]:
+    return finding.pod, finding.container, finding.kind, finding.field

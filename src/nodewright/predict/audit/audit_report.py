@@ -1,0 +1,343 @@
+"""Reports an audit: a table of discrepancies with their meaning and remedy, and a struct."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias, assert_never
+
+from msgspec import UNSET, UnsetType
+
+from nodewright.kubernetes.node_profile import MemoryBlock
+from nodewright.kubernetes.resource_names import amount_text
+from nodewright.output.json_yaml import Report, ReportDocument
+from nodewright.output.text_layout import table
+from nodewright.predict.audit.audit_evidence import (
+    AuditResult,
+    DeviceIdSet,
+    Discrepancy,
+    DiscrepancyKind,
+    EvidenceSource,
+    EvidenceValue,
+    MemoryBlockSet,
+    MemorySizes,
+    Presence,
+    ResourceCount,
+    SourceText,
+    UncomparedItem,
+    UncomparedReason,
+)
+from nodewright.predict.node_report.report_parts import AllocatedMemory
+from nodewright.printable import printable_line, printable_lines
+from nodewright.values.idset import CPUSet, NUMASet
+
+_HEADERS = {
+    EvidenceSource.STATE: "STATE FILES",
+    EvidenceSource.RESOURCES: "PODRESOURCES",
+    EvidenceSource.CGROUPS: "CGROUPS",
+    EvidenceSource.PODS: "PODS",
+    EvidenceSource.KUBELET: "KUBELET",
+    EvidenceSource.NODE: "NODE OBJECT",
+    EvidenceSource.CONFIGURATION: "CONFIGURATION",
+}
+_NAMES = {
+    EvidenceSource.STATE: "state files",
+    EvidenceSource.RESOURCES: "PodResources",
+    EvidenceSource.CGROUPS: "cgroups",
+    EvidenceSource.PODS: "pods",
+    EvidenceSource.KUBELET: "pods of the kubelet",
+    EvidenceSource.NODE: "Node object",
+    EvidenceSource.CONFIGURATION: "configuration",
+}
+_OPTIONS = {
+    EvidenceSource.STATE: "--kubelet-root",
+    EvidenceSource.RESOURCES: "--pod-resources",
+    EvidenceSource.CGROUPS: "--cgroups",
+    EvidenceSource.PODS: "--pods, --socket",
+    EvidenceSource.KUBELET: "node/NAME",
+    EvidenceSource.NODE: "node/NAME",
+    EvidenceSource.CONFIGURATION: "--kubelet-config",
+}
+_WRITER = (
+    "find the process that writes to it; nodewright's agent restores the value within 10 s, "
+    "a kubelet only when the container is recreated"
+)
+
+
+def audit_text(audit: AuditResult) -> str:
+    """The discrepancies as a table, each with its meaning below, and the number of compared facts."""
+    parts = []
+    if audit.discrepancies:
+        parts += [_table(audit.discrepancies), "".join(map(_explanation, audit.discrepancies))]
+    if audit.transient:
+        parts.append("released when the next pod is admitted:\n" + _table(audit.transient))
+    count = len(audit.discrepancies)
+    what = f"{count} fact{'' if count == 1 else 's'} disagree{'s' if count == 1 else ''}"
+    parts.append(printable_line(f"{what} of {audit.compared_count} compared"))
+    return "\n".join(parts)
+
+
+def uncompared_sentence(gap: UncomparedItem) -> str:
+    """The sentence that states what was not compared, and why."""
+    names = ", ".join(gap.names)
+    source = _NAMES[gap.source] if gap.source else ""
+    match gap.reason:
+        case UncomparedReason.NOT_GIVEN:
+            assert gap.source is not None
+            return f"not compared: {source}: no source specified ({_OPTIONS[gap.source]})"
+        case UncomparedReason.NOT_READ:
+            return f"not compared: {source}: {gap.detail}"
+        case UncomparedReason.NAMES_UNKNOWN:
+            return "not compared: state files with PodResources: uids cannot be matched with names without pods (--pods)"
+        case UncomparedReason.CGROUP_UNKNOWN:
+            return f"not compared: cgroups of containers without a container id in their status: {names}"
+        case UncomparedReason.FILES_MISSING:
+            return f"not compared: files that this machine does not have: {names}"
+        case UncomparedReason.NO_EXCLUSIVE_RESOURCES:
+            return "not compared: exclusive CPUs and memory: these policies allocate none"
+        case _:
+            assert_never(gap.reason)
+
+
+def meaning(finding: Discrepancy) -> str:
+    """What the discrepancy means."""
+    match finding.kind:
+        case DiscrepancyKind.CPUS | DiscrepancyKind.MEMORY | DiscrepancyKind.DEVICES:
+            return _allocation_meaning(finding)
+        case DiscrepancyKind.DOUBLE_ALLOCATION:
+            return "several containers hold these as exclusive"
+        case DiscrepancyKind.SHARED_POOL:
+            return "the shared pool is not what the exclusive CPUs leave: CPUs are lost or allocated twice"
+        case DiscrepancyKind.ALLOCATABLE:
+            return "the kubelet was started with another configuration, or on another machine"
+        case DiscrepancyKind.STALE_ALLOCATION:
+            return "it is allocated to a pod that no longer exists"
+        case DiscrepancyKind.REQUESTS:
+            return "the kubelet has allocated other amounts than the spec requests: a resize is pending"
+        case DiscrepancyKind.POD_PRESENCE if Presence.PRESENT in (
+            finding.values.get(EvidenceSource.RESOURCES),
+            finding.values.get(EvidenceSource.KUBELET),
+        ):
+            return "the kubelet runs a pod that is not in the list of pods: it is new, or was force-deleted"
+        case DiscrepancyKind.POD_PRESENCE:
+            return "the pod is Running in the API, but the kubelet does not have it"
+        case DiscrepancyKind.CGROUP_PRESENCE if (
+            finding.values.get(EvidenceSource.CGROUPS) is Presence.PRESENT
+        ):
+            return "the cgroup of a removed pod still exists; processes may still run in it"
+        case DiscrepancyKind.CGROUP_PRESENCE:
+            return "it is reported as running but has no cgroup: no limits apply, or it has just ended"
+        case DiscrepancyKind.CGROUP_FILE if not finding.pod:
+            return "the value of the cgroup above these pods differs from the configuration"
+        case DiscrepancyKind.CGROUP_FILE:
+            return "the cgroup value differs from the pod spec"
+        case _:
+            assert_never(finding.kind)
+
+
+def advice(finding: Discrepancy) -> str:
+    """The remedy."""
+    match finding.kind:
+        case DiscrepancyKind.CPUS | DiscrepancyKind.MEMORY if finding.outlier is EvidenceSource.CGROUPS:
+            return _WRITER
+        case DiscrepancyKind.CPUS | DiscrepancyKind.MEMORY | DiscrepancyKind.DEVICES if (
+            finding.outlier is EvidenceSource.PODS
+        ):
+            return "recreate the pod: its resources were allocated for another spec or under another policy"
+        case DiscrepancyKind.CPUS | DiscrepancyKind.MEMORY | DiscrepancyKind.DEVICES:
+            return "drain the node, and restart the kubelet without the state file before pods are scheduled again"
+        case DiscrepancyKind.DOUBLE_ALLOCATION:
+            return "recreate all but one of these pods"
+        case DiscrepancyKind.SHARED_POOL:
+            return "drain the node and delete cpu_manager_state: the kubelet does not start on it again"
+        case DiscrepancyKind.ALLOCATABLE:
+            return "restart the kubelet, or specify its configuration (--kubelet-config)"
+        case DiscrepancyKind.STALE_ALLOCATION:
+            return "nothing"
+        case DiscrepancyKind.REQUESTS:
+            return "ask why: `nodewright explain pod/NAME`"
+        case DiscrepancyKind.POD_PRESENCE:
+            return "run the audit again with a fresh list of pods; if it persists, restart the kubelet"
+        case DiscrepancyKind.CGROUP_PRESENCE if (
+            finding.values.get(EvidenceSource.CGROUPS) is Presence.PRESENT
+        ):
+            return "run the audit again; if it persists, kill its processes and remove it: normally the kubelet does so"
+        case DiscrepancyKind.CGROUP_PRESENCE:
+            return "run the audit again with a fresh list of pods; if it persists, recreate the pod"
+        case DiscrepancyKind.CGROUP_FILE if not finding.pod:
+            return "run the audit again in a minute; if it persists, restart the kubelet and find the process that writes to it"
+        case DiscrepancyKind.CGROUP_FILE:
+            return _WRITER
+        case _:
+            assert_never(finding.kind)
+
+
+EncodedValue: TypeAlias = str | int | Mapping[str, int] | tuple[AllocatedMemory, ...] | tuple[str, ...]
+
+
+class AuditFinding(Report, frozen=True, kw_only=True):
+    """A fact that sources disagree about."""
+
+    kind: DiscrepancyKind
+    pod: str
+    """Namespace and name, or the uid if these are unknown; empty: it concerns the node."""
+    container: str
+    """Empty: it concerns the pod as a whole."""
+    field: str
+    """`cpus`, `memory`, a resource, or the name of a cgroup file."""
+    said: Mapping[EvidenceSource, EncodedValue]
+    """The value in each source that has one."""
+    odd: EvidenceSource | UnsetType = UNSET
+    """The only source that disagrees with all others."""
+    cgroup: str | UnsetType = UNSET
+    means: str
+    do: str
+
+
+class AuditGap(Report, frozen=True, kw_only=True):
+    """Something that was not compared."""
+
+    reason: UncomparedReason
+    source: EvidenceSource | UnsetType = UNSET
+    names: tuple[str, ...] | UnsetType = UNSET
+    """The pods, containers or files concerned; absent: all of them."""
+    because: str | UnsetType = UNSET
+    """The error of the source."""
+
+
+class AuditReport(ReportDocument, frozen=True, kw_only=True):
+    """What a live node's state files, sockets and cgroups disagree about: `nodewright audit`."""
+
+    kind: Literal["AuditReport"] = "AuditReport"
+    findings: tuple[AuditFinding, ...]
+    passing: tuple[AuditFinding, ...]
+    """Allocations to removed pods, which the kubelet releases when it admits the next pod."""
+    compared: int
+    """The number of facts that at least two sources have."""
+    not_compared: tuple[AuditGap, ...]
+
+
+def audit_report(audit: AuditResult) -> AuditReport:
+    """The report of an audit."""
+    return AuditReport(
+        findings=tuple(map(_finding, audit.discrepancies)),
+        passing=tuple(map(_finding, audit.transient)),
+        compared=audit.compared_count,
+        not_compared=tuple(
+            AuditGap(
+                reason=gap.reason,
+                source=gap.source or UNSET,
+                names=gap.names or UNSET,
+                because=gap.detail or UNSET,
+            )
+            for gap in audit.uncompared
+        ),
+    )
+
+
+def _finding(finding: Discrepancy) -> AuditFinding:
+    return AuditFinding(
+        kind=finding.kind,
+        pod=finding.pod,
+        container=finding.container,
+        field=finding.field,
+        said={source: _encoded(value) for source, value in finding.values.items()},
+        odd=finding.outlier or UNSET,
+        cgroup=finding.cgroup_path or UNSET,
+        means=meaning(finding),
+        do=advice(finding),
+    )
+
+
+def _encoded(value: EvidenceValue) -> EncodedValue:
+    match value:
+        case ResourceCount(number=number):
+            return number
+        case MemorySizes(by_kind=sizes):
+            return dict(sizes)
+        case MemoryBlockSet(blocks=blocks):
+            return tuple(
+                AllocatedMemory(numa_nodes=tuple(block.numa_nodes), type=block.type, size=block.size)
+                for block in blocks
+            )
+        case DeviceIdSet(ids=ids):
+            return tuple(sorted(ids))
+        case SourceText(text=text):
+            return text
+        case CPUSet() | NUMASet() | Presence():
+            return str(value)
+        case _:
+            assert_never(value)
+
+
+def _table(findings: Sequence[Discrepancy]) -> str:
+    sources = [source for source in EvidenceSource if any(source in finding.values for finding in findings)]
+    headers = ("POD", "CONTAINER", "FIELD", *(_HEADERS[source] for source in sources))
+    return table(headers, (_row(finding, sources) for finding in findings))
+
+
+def _row(finding: Discrepancy, sources: Sequence[EvidenceSource]) -> tuple[str, ...]:
+    cells = (_cell(finding.values.get(source), finding.kind) for source in sources)
+    return _subject(finding), finding.container or "-", finding.field, *cells
+
+
+def _subject(finding: Discrepancy) -> str:
+    return finding.pod or finding.cgroup_path or "(node)"
+
+
+def _cell(value: EvidenceValue | None, kind: DiscrepancyKind) -> str:
+    match value:
+        case None:
+            return "-"
+        case CPUSet():
+            return str(value) or "shared"
+        case NUMASet():
+            return f"on {value}" if value else "anywhere"
+        case ResourceCount(number=number) if kind is DiscrepancyKind.CPUS:
+            return f"{number} exclusive" if number else "shared"
+        case ResourceCount(number=number):
+            return str(number)
+        case MemorySizes(by_kind=sizes):
+            return _listed(sizes) or "none"
+        case MemoryBlockSet(blocks=blocks):
+            return ", ".join(map(_block, blocks)) or "none"
+        case DeviceIdSet(ids=ids):
+            return ",".join(sorted(ids)) or "none"
+        case SourceText(text=text):
+            return text or "(empty)"
+        case Presence():
+            return str(value)
+        case _:
+            assert_never(value)
+
+
+def _listed(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{amount_text(name, size)} {name}" for name, size in sorted(sizes.items()))
+
+
+def _block(block: MemoryBlock) -> str:
+    numa = ",".join(map(str, block.numa_nodes))
+    return f"{amount_text(block.type, block.size)} {block.type} on {numa}"
+
+
+def _explanation(finding: Discrepancy) -> str:
+    subject = ", ".join(filter(None, (_subject(finding), finding.container, finding.field)))
+    cgroup_line = (
+        printable_line(f"  cgroup:  {finding.cgroup_path}") if finding.cgroup_path and finding.pod else ""
+    )
+    return printable_lines([f"{subject}: {meaning(finding)}", f"  do: {advice(finding)}"]) + cgroup_line
+
+
+def _allocation_meaning(finding: Discrepancy) -> str:
+    match finding.outlier:
+        case EvidenceSource.CGROUPS if finding.kind is DiscrepancyKind.CPUS:
+            return "it runs on other CPUs than were allocated"
+        case EvidenceSource.CGROUPS:
+            return "its memory is from other NUMA nodes than were allocated"
+        case EvidenceSource.STATE:
+            return "the kubelet would use this value after its next restart"
+        case EvidenceSource.RESOURCES:
+            return "the kubelet's view differs from its state file and the kernel"
+        case EvidenceSource.PODS:
+            return "the allocation differs from the pod spec"
+        case EvidenceSource.KUBELET | EvidenceSource.NODE | EvidenceSource.CONFIGURATION | None:
+            return "it is unknown which source is right"
+        case _:
+            assert_never(finding.outlier)

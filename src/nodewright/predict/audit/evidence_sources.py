@@ -1,0 +1,400 @@
+"""Gathers the evidence for an audit, each source independently, so that an unreadable one does not affect the others.
+
+Also reads live nodes for other commands: agents and PodResources sockets.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.agent.agent_client import PROFILE_ROUTE, AgentClient, AgentStatusError
+from nodewright.agent.agent_state import PodStage
+from nodewright.agent.store.agent_store import HEADER, JOURNAL, PODS
+from nodewright.agent.store.stored_pods import read_pod_file
+from nodewright.core.cgroups.cgroup_config import CgroupConfig
+from nodewright.core.cgroups.cgroup_names import CgroupDriver, QOSCgroupNames, pod_uid_from_cgroup
+from nodewright.core.cgroups.cgroup_plan import CgroupLevel
+from nodewright.core.requests.qos_and_priority import QOSClass
+from nodewright.errors import JSON_ERRORS, Fault, HostError, InputError
+from nodewright.formats.decode import decode
+from nodewright.formats.regular_files import read_regular_file
+from nodewright.host.cgroup_files import CGROUP_ROOT, CgroupTree
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.node_cgroups import CgroupOverrides, cgroup_rules, cgroup_tree
+from nodewright.node.node_config import NodeConfig
+from nodewright.pod_resources.snapshot import read_snapshot
+from nodewright.predict.audit.audit_evidence import (
+    AuditEvidence,
+    CgroupEvidence,
+    EvidenceSource,
+    StateFileEvidence,
+    UncomparedItem,
+    UncomparedReason,
+)
+from nodewright.predict.audit.cgroup_check import cgroups_to_read, file_names_to_read
+from nodewright.predict.node import Node
+from nodewright.profiles.capture.from_cluster import read_configz
+from nodewright.profiles.capture.from_pod_resources import PodResourcesSnapshot
+from nodewright.profiles.capture.node_pods import NodePods, admitted_pods, read_pods
+from nodewright.profiles.kubelet_config_files import ConfigHost, config_document
+from nodewright.profiles.kubelet_root import (
+    CONFIG_FILE,
+    POD_RESOURCES_SOCKET,
+    KubeletRoot,
+    PresentStateFile,
+    RootReadOptions,
+    read_kubelet_root,
+)
+from nodewright.profiles.node_lookup import find_profile
+from nodewright.profiles.profile_files import profile_from_bytes
+from nodewright.profiles.state_files.device_checkpoint import device_state_from_checkpoint
+from nodewright.reasons.verdict import Refused
+from nodewright.releases.release import release_table
+
+
+def read_pod_resources(socket: Path) -> PodResourcesSnapshot:
+    """The response of a kubelet's or an agent's PodResources socket.
+
+    Errors: HostError if nothing answers, or the gRPC client is not installed.
+    """
+    try:
+        return read_snapshot(socket)
+    except ImportError as error:
+        raise HostError(
+            "ask PodResources at", str(socket), f"{error}: pip install 'nodewright[agent]'"
+        ) from None
+
+
+def read_agent_profile(socket: Path) -> NodeProfile:
+    """The node of a running agent, with its pods and their allocations.
+
+    Errors: HostError if no agent answers.
+    """
+    try:
+        answer = AgentClient(socket).get(PROFILE_ROUTE)
+    except AgentStatusError as error:
+        raise HostError("ask the agent at", str(socket), str(error)) from None
+    return profile_from_bytes(json.dumps(answer).encode(), str(socket))
+
+
+T = TypeVar("T")
+
+_NOT_OPTIONAL = frozenset({EvidenceSource.CONFIGURATION, EvidenceSource.KUBELET, EvidenceSource.NODE})
+"""Sources that no option names."""
+_SLICE = "kubepods.slice"
+
+
+class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the command line. None: not specified."""
+
+    root: Path | None
+    pod_resources: Path | None
+    cgroups: str
+    cgroup_root: str | None
+    pods: Path | None
+    node_name: str
+    socket: Path | None
+    kubelet_config: Path | None
+    configz: Path | None
+    node: str | None
+
+    @property
+    def is_agent_directory(self) -> bool:
+        """Whether the directory belongs to nodewright's agent."""
+        return self.root is not None and (self.root / HEADER).is_file()
+
+
+class GatheredEvidence(msgspec.Struct, frozen=True):
+    """The evidence, and the items that could not be read."""
+
+    evidence: AuditEvidence
+    gaps: tuple[UncomparedItem, ...]
+
+    @property
+    def has_unreadable_source(self) -> bool:
+        """Whether a specified source could not be read."""
+        return any(gap.reason is UncomparedReason.NOT_READ for gap in self.gaps)
+
+
+def gather_evidence(options: AuditOptions) -> GatheredEvidence:
+    """The evidence of all specified sources, as far as they are readable.
+
+    Errors: InputError if the machine or the configuration is invalid.
+    """
+    sources = _SourceReader()
+    profile = _profile(options, sources)
+    config = _config(profile, options)
+    pods = sources.read_source(EvidenceSource.PODS, lambda: _pods(options)) if _names_pods(options) else None
+    root = (
+        sources.read_source(EvidenceSource.STATE, lambda: _root(options, profile, pods))
+        if options.root
+        else None
+    )
+    if (
+        root is not None
+        and pods is not None
+        and root.allocated
+        and not isinstance(root.allocated.verdict, Refused)
+    ):
+        # Amounts of a pending resize are no discrepancy.
+        pods = admitted_pods(pods, root.allocated.verdict.value, _holders(root))
+    pod_resources_socket = _resources_socket(options)
+    resources = (
+        sources.read_source(EvidenceSource.RESOURCES, lambda: read_pod_resources(pod_resources_socket))
+        if pod_resources_socket
+        else None
+    )
+    groups = None
+    if options.cgroups != "none":
+        groups = sources.read_source(EvidenceSource.CGROUPS, lambda: _groups(options, config, pods))
+    return GatheredEvidence(
+        AuditEvidence(
+            config=config,
+            state_files=None if root is None else sources.state_evidence(root),
+            pod_resources=resources.pods if resources else None,
+            allocatable=resources.allocatable if resources else None,
+            cgroups=groups,
+            pods=pods.pods if pods else None,
+            ended_uids=pods.ended if pods else frozenset(),
+        ),
+        tuple(sources.all_gaps()),
+    )
+
+
+@dataclass(slots=True)
+class _SourceReader:
+    """Reads sources and records which were not readable."""
+
+    gaps: list[UncomparedItem] = field(default_factory=list)
+    read_sources: set[EvidenceSource] = field(default_factory=set)
+
+    def read_source(self, source: EvidenceSource, read: Callable[[], T]) -> T | None:
+        """The content of a source; None: it could not be read, which is recorded."""
+        try:
+            content = read()
+        except (InputError, HostError, OSError, AgentStatusError) as error:
+            self.gaps.append(
+                UncomparedItem(reason=UncomparedReason.NOT_READ, source=source, detail=str(error))
+            )
+            return None
+        self.read_sources.add(source)
+        return content
+
+    def state_evidence(self, root: KubeletRoot) -> StateFileEvidence:
+        """The content of the state files; each missing or corrupt one is recorded."""
+        devices = self._value(root.devices, "device-plugins/kubelet_internal_checkpoint")
+        return StateFileEvidence(
+            cpu=self._value(root.cpu, "cpu_manager_state"),
+            memory=self._value(root.memory, "memory_manager_state"),
+            devices=None if devices is None else device_state_from_checkpoint(devices).pod_devices,
+        )
+
+    def all_gaps(self) -> Iterator[UncomparedItem]:
+        """The sources that were not readable, and those that were not specified."""
+        yield from self.gaps
+        specified = self.read_sources | {gap.source for gap in self.gaps}
+        for source in EvidenceSource:
+            if source not in specified | _NOT_OPTIONAL:
+                yield UncomparedItem(reason=UncomparedReason.NOT_GIVEN, source=source)
+
+    def _value(self, present: PresentStateFile[T] | None, name: str) -> T | None:
+        if present is None:
+            because = f"{name}: there is no such file"
+        elif isinstance(present.verdict, Refused):
+            because = present.verdict.because[0].sentence()
+        else:
+            return present.verdict.value
+        self.gaps.append(
+            UncomparedItem(reason=UncomparedReason.NOT_READ, source=EvidenceSource.STATE, detail=because)
+        )
+        return None
+
+
+# ---------------------------------------------------------------- the node
+
+
+def _profile(options: AuditOptions, sources: _SourceReader) -> NodeProfile:
+    """The machine and the configuration: the agent's, or those specified; without pods."""
+    agent_profile = None
+    if not options.node and (options.socket or options.is_agent_directory):
+        agent_profile = sources.read_source(EvidenceSource.CONFIGURATION, lambda: _agents_node(options))
+    profile = agent_profile or find_profile(options.node)
+    spec = profile.spec
+    document = _document(options)
+    if document is not None:
+        spec = replace(spec, kubelet_configuration=document)
+    if options.cgroup_root:
+        spec = replace(
+            spec, kubelet_configuration={**spec.kubelet_configuration, "cgroupRoot": options.cgroup_root}
+        )
+    return replace(profile, spec=replace(spec, pods=(), allocations=None, conditions=()))
+
+
+def _document(options: AuditOptions) -> dict[str, object] | None:
+    """The specified configuration, or the one in the kubelet's directory; None: neither."""
+    if options.configz:
+        return read_configz(options.configz)
+    file = options.kubelet_config
+    if (
+        file is None
+        and options.root
+        and not options.is_agent_directory
+        and (options.root / CONFIG_FILE).is_file()
+    ):
+        file = options.root / CONFIG_FILE
+    return config_document(file) if file else None
+
+
+def _agents_node(options: AuditOptions) -> NodeProfile:
+    """The node of a running agent, or the last state of a stopped one."""
+    if options.socket:
+        try:
+            return read_agent_profile(options.socket)
+        except HostError:
+            if not options.is_agent_directory:
+                raise
+    return _journalled(options)
+
+
+def _journalled(options: AuditOptions) -> NodeProfile:
+    """The node at the start of an agent's journal, whose first line is a Scenario without its events."""
+    assert options.root is not None
+    path = options.root / JOURNAL
+    head, _, _ = _content(path).partition(b"\n")
+    try:
+        node = json.loads(head + b"]}}")["spec"]["node"]
+    except (KeyError, TypeError, *JSON_ERRORS) as error:
+        raise InputError([Fault(source=str(path), rule=f"it is no journal of an agent: {error}")]) from None
+    return profile_from_bytes(json.dumps(node).encode(), str(path))
+
+
+def _content(path: Path) -> bytes:
+    """The content of a file of an agent's directory.
+
+    Errors: InputError.
+    """
+    try:
+        return read_regular_file(path)
+    except OSError as error:
+        raise InputError([Fault(source=str(path), rule=f"cannot be read: {error.strerror}")]) from None
+
+
+def _config(profile: NodeProfile, options: AuditOptions) -> NodeConfig:
+    return Node.from_profile(
+        profile, source=str(options.kubelet_config or options.root or options.node or "node")
+    ).config
+
+
+# ---------------------------------------------------------------- pods
+
+
+def _names_pods(options: AuditOptions) -> bool:
+    return options.pods is not None or options.socket is not None or options.is_agent_directory
+
+
+def _pods(options: AuditOptions) -> NodePods:
+    """The API's pods: from a file, a running agent, or the store of a stopped one."""
+    if options.pods:
+        return read_pods(options.pods, options.node_name)
+    if options.socket:
+        try:
+            items = AgentClient(options.socket).get("api/v1/pods")["items"]
+        except HostError:
+            if not options.is_agent_directory:
+                raise
+        else:
+            return _active([decode(item, Pod) for item in items], options.node_name)
+    assert options.root is not None
+    files = sorted((options.root / PODS).glob("*.json"))
+    records = [read_pod_file(_content(path), str(path)) for path in files]
+    pods = [
+        replace(record.pod, status=replace(record.status, phase=_phase(record.stage, record.status.phase)))
+        for record in records
+    ]
+    return _active(pods, options.node_name)
+
+
+def _phase(stage: PodStage, phase: str) -> str:
+    return "Failed" if stage in (PodStage.REJECTED, PodStage.TERMINATED) and phase != "Succeeded" else phase
+
+
+def _active(pods: list[Pod], node: str) -> NodePods:
+    ended = frozenset(pod.uid for pod in pods if pod.is_terminal)
+    return NodePods(node=node, pods=tuple(pod for pod in pods if pod.uid not in ended), ended=ended)
+
+
+# ---------------------------------------------------------------- files and sockets
+
+
+def _root(options: AuditOptions, profile: NodeProfile, pods: NodePods | None) -> KubeletRoot:
+    assert options.root is not None
+    reading = RootReadOptions(
+        configuration=profile.spec.kubelet_configuration,
+        container_names=pods.container_names if pods else {},
+        host=ConfigHost(release=release_table(profile.spec.kubernetes_version)),
+    )
+    return read_kubelet_root(options.root, reading)
+
+
+def _holders(root: KubeletRoot) -> set[str]:
+    """The uids of pods with allocations."""
+    uids: set[str] = set()
+    if root.cpu and not isinstance(root.cpu.verdict, Refused):
+        uids |= {holder.pod for holder in root.cpu.verdict.value.holders()}
+    if root.memory and not isinstance(root.memory.verdict, Refused):
+        uids |= {*root.memory.verdict.value.assignments}
+    return uids
+
+
+def _resources_socket(options: AuditOptions) -> Path | None:
+    if options.pod_resources:
+        return options.pod_resources
+    default = options.root / POD_RESOURCES_SOCKET if options.root else None
+    return default if default and default.exists() else None
+
+
+def _groups(options: AuditOptions, config: NodeConfig, pods: NodePods | None) -> CgroupEvidence:
+    """The files of all expected cgroups, and the uids of the pods that have cgroups.
+
+    Errors: InputError if there is no cgroup tree, or none of this kubelet in it.
+    """
+    tree = CgroupTree(CGROUP_ROOT if options.cgroups == "live" else Path(options.cgroups))
+    overrides = CgroupOverrides(version=tree.version, driver=_driver(tree, config))
+    rules, hierarchy = cgroup_rules(config, overrides), cgroup_tree(config)
+    groups = cgroups_to_read(config, pods.pods if pods else (), rules).groups
+    texts = {
+        group.path: tree.read_files(group.path, file_names_to_read(group, rules.version), group.container_id)
+        for group in groups
+    }
+    top = next((group.path for group in groups if group.level is CgroupLevel.NODE), None)
+    if top is not None and texts[top] is None:
+        rule = "there are no cgroups of a kubelet: specify their parent with --cgroup-root"
+        raise InputError([Fault(source=str(tree.root), value=top, rule=rule)])
+    uids = (
+        _uids(tree, QOSCgroupNames.for_root(hierarchy.root), rules)
+        if hierarchy.cgroups_per_qos and pods
+        else None
+    )
+    return CgroupEvidence(rules=rules, texts=texts, uids=uids)
+
+
+def _driver(tree: CgroupTree, config: NodeConfig) -> str | None:
+    """The driver as the tree shows it: kubelets query their runtime, whatever is configured."""
+    root = config.parts.kubelet.cgroup_root
+    return CgroupDriver.SYSTEMD if root in ("", "/") and _SLICE in tree.child_names("/") else None
+
+
+def _uids(tree: CgroupTree, parents: QOSCgroupNames, rules: CgroupConfig) -> frozenset[str]:
+    uids = set()
+    for parent in {parents.for_class(qos_class).path(rules.driver) for qos_class in QOSClass}:
+        for name in tree.child_names(parent):
+            uid = pod_uid_from_cgroup(f"{parent}/{name}", parents, rules.driver)
+            if uid is not None:
+                uids.add(uid)
+    return frozenset(uids)

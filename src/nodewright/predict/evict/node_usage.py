@@ -1,0 +1,138 @@
+"""The usage of a node for evictions: what a summary, a table or single amounts state, and irregularities of it."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from nodewright.core.eviction.eviction_thresholds import NodeFilesystems, signal_observations
+from nodewright.core.eviction.usage_inputs import (
+    SignalCapacities,
+    inferred_filesystems,
+    matched_usage,
+    usage_from_table,
+    usage_with_available,
+)
+from nodewright.errors import Fault, InputError
+from nodewright.kubernetes.eviction_thresholds import Signal
+from nodewright.kubernetes.scenario import UsageTable
+from nodewright.kubernetes.stats_summary import StatsSummary
+from nodewright.node.eviction_pass import eviction_capacities, eviction_claims
+from nodewright.predict.node import Node
+from nodewright.profiles.usage_files import UsageReading
+
+FILESYSTEMS = {
+    "one": NodeFilesystems(),
+    "images": NodeFilesystems(dedicated_image_fs=True),
+    "split": NodeFilesystems(dedicated_image_fs=True, dedicated_container_fs=True),
+}
+"""How file systems are divided, by the name of the option."""
+
+
+class NodeWithUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with its pods, and its usage."""
+
+    node: Node
+    usage: StatsSummary
+    usage_after_reclaim: StatsSummary | None
+    """The usage after the node has reclaimed what it can; None: not given."""
+    filesystems: NodeFilesystems
+    warnings: tuple[str, ...] = ()
+    """Irregularities of the usage."""
+
+
+def usage_of_node(
+    node: Node,
+    reading: UsageReading,
+    *,
+    available: Mapping[Signal, int] | None = None,
+    after: UsageReading | None = None,
+    filesystems: str | None = None,
+) -> NodeWithUsage:
+    """The node with this usage.
+
+    ``available`` overrides amounts of the reading, in bytes, inodes or processes; ``after`` is the usage after the
+    node has reclaimed what it can; ``filesystems`` is a key of FILESYSTEMS.
+
+    Errors: InputError for amounts that exceed their capacity, or whose capacity is unknown.
+    """
+    usage, warnings = _as_usage(node, reading, available or {})
+    return NodeWithUsage(
+        node=node,
+        usage=usage,
+        usage_after_reclaim=None if after is None else _as_usage(node, after, {})[0],
+        filesystems=_filesystems(node, usage, filesystems),
+        warnings=(*warnings, *_irregularities(node, usage)),
+    )
+
+
+def _as_usage(
+    node: Node, reading: UsageReading, available: Mapping[Signal, int]
+) -> tuple[StatsSummary, tuple[str, ...]]:
+    capacities = eviction_capacities(node.config)
+    if isinstance(reading, UsageTable):
+        _check_capacities(reading, capacities)
+        reading = usage_from_table(reading, capacities, eviction_claims(node.state))
+    match = matched_usage(usage_with_available(reading, available, capacities), node.state.pods.values())
+    warnings = [
+        f"{reference.namespace}/{reference.name} has a different uid in the usage, {reference.uid}: "
+        "matched by name"
+        for reference in match.matched_by_name
+        if reference.uid
+    ]
+    if match.unknown_pods:
+        names = ", ".join(
+            f"{pod.namespace}/{pod.name}" if pod.name else pod.uid for pod in match.unknown_pods[:3]
+        )
+        ellipsis = ", ..." if len(match.unknown_pods) > 3 else ""
+        warnings.append(
+            f"{pod_count_text(len(match.unknown_pods))} of the usage not on the node, ignored: {names}{ellipsis}"
+        )
+    return match.usage, tuple(warnings)
+
+
+def _check_capacities(table: UsageTable, capacities: SignalCapacities) -> None:
+    """Checks that each available amount has a capacity and does not exceed it.
+
+    Errors: InputError.
+    """
+    faults = []
+    for name, available in table.available.items():
+        written = table.capacity.get(name)
+        capacity = capacities.of(Signal(name)) if written is None else written.value()
+        path = f"spec.available[{name}]"
+        if not capacity and written is None:
+            rule = f"the capacity is not in the node's profile: specify spec.capacity[{name}]"
+            faults.append(Fault(path=path, value=str(available), rule=rule))
+        elif available.value() > capacity:
+            faults.append(Fault(path=path, value=str(available), rule=f"exceeds the capacity, {capacity}"))
+    if faults:
+        raise InputError(faults)
+
+
+def _filesystems(node: Node, usage: StatsSummary, choice: str | None) -> NodeFilesystems:
+    if choice is not None:
+        return FILESYSTEMS[choice]
+    inferred = inferred_filesystems(usage)
+    if inferred == NodeFilesystems() and node.config.facts.image_fs is not None:
+        return FILESYSTEMS["images"]
+    return inferred
+
+
+def _irregularities(node: Node, usage: StatsSummary) -> Iterator[str]:
+    """Warnings about likely mistakes: pods without stats, signals with an impossible capacity."""
+    uids_with_stats = {stats.pod_ref.uid for stats in usage.pods}
+    without_stats = [pod for uid, pod in node.state.pods.items() if uid not in uids_with_stats]
+    if without_stats and usage.pods:
+        names = ", ".join(pod.full_name for pod in without_stats[:3])
+        names += ", ..." if len(without_stats) > 3 else ""
+        yield f"{pod_count_text(len(without_stats))} without stats, ranked first as the kubelet does: {names}"
+    for signal, observation in signal_observations(usage).items():
+        if observation.capacity.value() == 0:
+            yield f"{signal} has a capacity of 0: thresholds in percent are never met"
+        elif observation.available.compare(observation.capacity) > 0:
+            yield f"{signal} has more available than its capacity: {observation.available} of {observation.capacity}"
+
+
+def pod_count_text(number: int) -> str:
+    """The number of pods in words."""
+    return "1 pod" if number == 1 else f"{number} pods"

@@ -1,0 +1,324 @@
+"""The input of `nodewright lint`: the objects in the files, and the nodes, limit ranges and quotas around them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.core.admission_plugins import with_uid
+from nodewright.core.allocatable import node_resources
+from nodewright.core.config.complete_config import complete_config
+from nodewright.core.requests.qos_and_priority import is_static
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.errors import Fault, InputError
+from nodewright.formats.controllers import POD_TEMPLATES
+from nodewright.formats.decode import decode
+from nodewright.formats.documents import read_file
+from nodewright.formats.inventory import Inventory, InventoryObject
+from nodewright.formats.kubelet_json import Decoded, DecodingFault
+from nodewright.formats.object_location import ObjectLocation
+from nodewright.kubernetes.kubelet_config_faults import ConfigFault, ConfigStage
+from nodewright.kubernetes.kubelet_configuration import GROUP_VERSION, KubeletConfiguration
+from nodewright.kubernetes.kubelet_configuration import KIND as KUBELET_KIND
+from nodewright.kubernetes.namespace_objects import LimitRange, Namespace, ResourceQuota
+from nodewright.kubernetes.node_profile import API_VERSION, NodeProfile, NodeProfileSpec
+from nodewright.kubernetes.objects import Pod
+from nodewright.kubernetes.reservations import parse_reservations
+from nodewright.node.restart.initial_node import initial_node
+from nodewright.predict.lint.lint_model import (
+    ConfigSubject,
+    LimitRangeSubject,
+    LintContext,
+    LintNode,
+    PodSubject,
+    QuotaSubject,
+    Subject,
+)
+from nodewright.predict.node_from_profile import node_parts
+from nodewright.profiles.kubelet_config_files import config_document, decode_kubelet_config
+from nodewright.profiles.node_lookup import find_profile
+from nodewright.profiles.profile_files import KIND as PROFILE_KIND
+from nodewright.profiles.profile_files import profile_from_document
+from nodewright.reasons.verdict import Refused
+from nodewright.releases.release import release_table
+from nodewright.releases.release_table import NEWEST, ReleaseTable
+
+STATIC_POD_DIRECTORY = "etc/kubernetes/manifests"
+KUBELET_GROUP, NODEWRIGHT_GROUP = (version.partition("/")[0] for version in (GROUP_VERSION, API_VERSION))
+_IN_PROFILE = "spec.kubeletConfiguration."
+
+
+class LintInput(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects to check and their locations."""
+
+    subjects: tuple[Subject, ...]
+    places: tuple[ObjectLocation, ...]
+    """By the index of the subject."""
+    files: Mapping[str, bytes]
+    """All files that were read, in order."""
+    context: LintContext
+    warnings: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    """Why node profiles among the files cannot be checked."""
+
+
+def load_lint_input(
+    inventory: Inventory,
+    nodes: Sequence[str] = (),
+    kubelet_config: str | None = None,
+    *,
+    release: str | None = None,
+) -> LintInput:
+    """The objects of the inventory as subjects, together with the named nodes.
+
+    ``release`` replaces the Kubernetes release that the named nodes run.
+
+    Errors: InputError for a node that does not exist, or with an invalid description.
+    """
+    table = NEWEST if release is None else release_table(release)
+    builder = _LintInputBuilder(kubelet_config, table)
+    for reference in nodes:
+        builder.add_node_reference(reference, release)
+    if kubelet_config is not None and not nodes:
+        builder.add_kubelet_config(kubelet_config)
+    for entry in inventory.objects:
+        builder.add_entry(entry)
+    return builder.build(inventory)
+
+
+@dataclass
+class _LintInputBuilder:
+    """Collects the subjects."""
+
+    kubelet_config: str | None
+    release: ReleaseTable
+    """The release of configurations and pods without a node."""
+    subjects: list[Subject] = field(default_factory=list)
+    places: list[ObjectLocation] = field(default_factory=list)
+    nodes: list[LintNode] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    entries: list[InventoryObject] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def build(self, inventory: Inventory) -> LintInput:
+        """The complete input."""
+        folders = {
+            subject.config.static_pod_path.rstrip("/")
+            for subject in self.subjects
+            if isinstance(subject, ConfigSubject)
+        }
+        context = LintContext(
+            nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
+            limit_ranges=_by_namespace(
+                obj for obj in inventory.objects if isinstance(obj.manifest.object, LimitRange)
+            ),
+            quotas=_by_namespace(
+                obj for obj in inventory.objects if isinstance(obj.manifest.object, ResourceQuota)
+            ),
+            terminating=frozenset(
+                obj.manifest.name
+                for obj in inventory.objects
+                if isinstance(obj.manifest.object, Namespace) and obj.manifest.object.is_terminating
+            ),
+            release=self.release.name,
+        )
+        for entry in self.entries:
+            self._add_pod(entry, folders)
+        return LintInput(
+            subjects=tuple(self.subjects),
+            places=tuple(self.places),
+            files=self.files,
+            context=context,
+            warnings=inventory.warnings,
+            faults=tuple(self.faults),
+        )
+
+    def add_node_reference(self, reference: str, release: str | None = None) -> None:
+        """Adds a node by its file or name."""
+        profile = find_profile(reference, release=release)
+        name = profile.metadata.name or reference
+        if self.kubelet_config is not None:
+            self.add_kubelet_config(self.kubelet_config, profile.spec)
+        elif profile.spec.kubelet_configuration:
+            file = read_file(reference)
+            place = ObjectLocation(file.source, file.content, 1, 1, label=f"{PROFILE_KIND} {name}")
+            self._add_config(profile.spec.kubelet_configuration, place, profile, prefix=_IN_PROFILE)
+        self._add_node(name, profile)
+
+    def add_kubelet_config(self, path: str, spec: NodeProfileSpec | None = None) -> None:
+        """Adds a configuration, with the spec of its node if there is one."""
+        file = read_file(path)
+        place = ObjectLocation(file.source, file.content, 1, 1, label=KUBELET_KIND)
+        profile = None if spec is None else NodeProfile(spec=spec)
+        self._add_config(config_document(path), place, profile)
+
+    def add_entry(self, entry: InventoryObject) -> None:
+        """Adds an object of the manifests."""
+        place, manifest = entry.location, entry.manifest
+        self.files.setdefault(place.source, place.content)
+        number = len(self.subjects)
+        item = manifest.object
+        group = manifest.api_version.partition("/")[0]
+        if (group, manifest.kind) == (KUBELET_GROUP, KUBELET_KIND):
+            self._add_config(entry.value, place)
+        elif (group, manifest.kind) == (NODEWRIGHT_GROUP, PROFILE_KIND):
+            self._add_profile(entry)
+        elif entry.workload is not None:
+            self.entries.append(entry)
+        elif isinstance(item, LimitRange):
+            self._add(LimitRangeSubject(number, manifest.name, manifest.namespace, entry.value, item), place)
+        elif isinstance(item, ResourceQuota):
+            self._add(QuotaSubject(number, manifest.name, manifest.namespace, entry.value, item), place)
+
+    def _add_profile(self, entry: InventoryObject) -> None:
+        place = entry.location
+        try:
+            profile = profile_from_document(entry.value, place)
+        except InputError as error:
+            self.faults.extend(error.faults)
+            return
+        self._add_config(profile.spec.kubelet_configuration, place, profile, prefix=_IN_PROFILE)
+        self._add_node(profile.metadata.name or place.source, profile)
+
+    def _add(self, subject: Subject, place: ObjectLocation) -> None:
+        self.subjects.append(subject)
+        self.places.append(place)
+        self.files.setdefault(place.source, place.content)
+
+    def _add_pod(self, entry: InventoryObject, static_folders: set[str]) -> None:
+        workload = entry.workload
+        assert workload is not None
+        written, prefix = _template(entry.value)
+        folder = _folder(entry.location.source)
+        is_static_pod = workload.kind == "Pod" and (
+            is_static(written) or folder.endswith(STATIC_POD_DIRECTORY) or folder in static_folders
+        )
+        # The amounts of a static pod are not converted to their canonical form.
+        if is_static_pod:
+            submitted = stored = with_defaults(with_uid(written))
+        else:
+            submitted = workload.submitted or with_defaults(workload.pod)
+            stored = submitted if workload.refusal is not None else with_defaults(workload.pod)
+        self._add(
+            PodSubject(
+                number=len(self.subjects),
+                kind=workload.kind,
+                name=workload.name,
+                namespace=workload.namespace,
+                document=entry.value,
+                prefix=prefix,
+                as_written=written,
+                as_submitted=submitted,
+                pod=stored,
+                is_static=is_static_pod,
+            ),
+            entry.location,
+        )
+
+    def _add_config(
+        self,
+        document: Mapping[str, Any],
+        place: ObjectLocation,
+        profile: NodeProfile | None = None,
+        *,
+        prefix: str = "",
+    ) -> None:
+        spec = None if profile is None else profile.spec
+        release = self.release if spec is None else release_table(spec.kubernetes_version)
+        subject = _config(document, place, spec, number=len(self.subjects), prefix=prefix, release=release)
+        self._add(subject, place)
+
+    def _add_node(self, name: str, profile: NodeProfile) -> None:
+        """Adds the empty node if its kubelet starts; if it does not, the configuration's findings show why."""
+        spec = replace(profile.spec, pods=(), allocations=None)
+        try:
+            parts, _ = node_parts(
+                replace(profile, spec=spec), kubelet_config=self.kubelet_config, source=name
+            )
+        except InputError:
+            if not any(
+                isinstance(subject, ConfigSubject) and (subject.faults or subject.settled.faults)
+                for subject in self.subjects
+            ):
+                raise
+            return
+        started = initial_node(parts)
+        if not isinstance(started, Refused) and not parts.resources.over_reserved:
+            self.nodes.append(LintNode(name, started.value))
+
+
+def _config(
+    document: Mapping[str, Any],
+    place: ObjectLocation,
+    spec: NodeProfileSpec | None,
+    *,
+    number: int,
+    prefix: str,
+    release: ReleaseTable,
+) -> ConfigSubject:
+    typed = {"apiVersion": GROUP_VERSION, "kind": KUBELET_KIND, **document}
+    decoded = _decoded(typed, place.source, release)
+    machine = None if spec is None else spec.machine_info
+    version = 2 if spec is None else spec.cgroup_version
+    complete = complete_config(decoded.value, release=release, machine=machine, cgroup_version=version)
+    readable = spec is not None and not parse_reservations(complete.config, machine).faults
+    return ConfigSubject(
+        number=number,
+        name=place.label.removeprefix(KUBELET_KIND).strip() or PurePath(place.source).name,
+        document=document,
+        settled=complete,
+        faults=tuple(
+            ConfigFault(stage=ConfigStage.DECODING, text=fault.message, path=fault.path, value=fault.value)
+            for fault in decoded.faults
+        ),
+        unknown_fields=decoded.unknown_fields,
+        prefix=prefix,
+        machine=machine,
+        resources=node_resources(spec.machine_info, spec.root_fs_capacity, complete.config)
+        if spec is not None and readable
+        else None,
+        cgroup_version=version,
+        release=release.name,
+    )
+
+
+def _decoded(document: dict[str, Any], source: str, release: ReleaseTable) -> Decoded[KubeletConfiguration]:
+    """The configuration; an empty one with the fault if the document has another version."""
+    try:
+        return decode_kubelet_config(document, source, release)
+    except InputError as error:
+        faults = (
+            DecodingFault(path=fault.path, message=fault.rule, value=fault.value, is_final=True)
+            for fault in error.faults
+        )
+        return Decoded(KubeletConfiguration(), tuple(faults), ())
+
+
+def _template(value: dict[str, Any]) -> tuple[Pod, str]:
+    """The pod as written, and its path."""
+    template = POD_TEMPLATES.get((value["apiVersion"], value["kind"]))
+    if template is None:
+        return decode(value, Pod), ""
+    document: Any = value
+    for step in template.path:
+        document = document.get(step) or {}
+    return decode(document, Pod), f"{template.dotted_path}."
+
+
+@lru_cache(maxsize=64)  # a file has many objects
+def _folder(source: str) -> str:
+    return PurePath(source).parent.as_posix()
+
+
+def _by_namespace(entries: Iterable[InventoryObject]) -> dict[str, tuple[Any, ...]]:
+    objects: dict[str, list[Any]] = {}
+    for entry in entries:
+        objects.setdefault(entry.manifest.namespace, []).append(entry.manifest.object)
+    return {
+        name: tuple(sorted(items, key=lambda item: str(item.metadata.name)))
+        for name, items in objects.items()
+    }

@@ -1,0 +1,397 @@
+"""Lint findings as text, JSON, SARIF and JUnit, and the documentation pages of the rules."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+from nodewright.formats.object_location import ObjectLocation
+from nodewright.node.what_if.counterfactuals import Suggestion
+from nodewright.output.json_yaml import Report, ReportDocument
+from nodewright.output.junit import JUnitCase, JUnitSuite, junit_text
+from nodewright.output.sarif import SARIFLevel, SARIFResult, SARIFRule, SourcePosition, sarif_document
+from nodewright.output.text_layout import table
+from nodewright.output.workflow_commands import COMMAND_BY_LEVEL, WorkflowCommand
+from nodewright.predict.explain.suggestion_text import suggestion_text
+from nodewright.predict.lint.lint_model import (
+    SEVERITIES_BY_RANK,
+    FieldViolation,
+    LintRule,
+    Severity,
+    SuggestedEdit,
+)
+from nodewright.predict.lint.pages.amount_pages import AMOUNT_PAGES
+from nodewright.predict.lint.pages.config_pages import CONFIG_PAGES, MANAGER_PAGES
+from nodewright.predict.lint.pages.namespace_pages import NAMESPACE_PAGES
+from nodewright.predict.lint.pages.node_pages import NODE_PAGES
+from nodewright.predict.lint.pages.qos_pages import QOS_PAGES
+from nodewright.predict.lint.pages.rule_page import RulePage
+from nodewright.printable import printable, printable_lines
+from nodewright.reasons.limit_ranges import LimitReason
+from nodewright.reasons.predicates import InsufficientResource
+from nodewright.reasons.quota import MustSpecify, QuotaExceeded
+from nodewright.reasons.reason import Reason
+from nodewright.reasons.texts import kubelet_text, sentence
+
+PAGES: Mapping[str, RulePage] = {
+    **NAMESPACE_PAGES,
+    **QOS_PAGES,
+    **AMOUNT_PAGES,
+    **NODE_PAGES,
+    **MANAGER_PAGES,
+    **CONFIG_PAGES,
+}
+
+_CONSEQUENCE_BY_KIND = {
+    "DaemonSet": "the DaemonSet controller recreates it at once, without end",
+    "Job": "each counts as a failure of the Job, until its backoffLimit",
+    "CronJob": "each counts as a failure of the Job, until its backoffLimit",
+    "Pod": "the pod fails for good",
+    "PodTemplate": "pods created from it fail",
+}
+_DEFAULT_CONSEQUENCE = "its controller creates another one each time, without end (a replica storm)"
+_REFUSAL_BY_KIND = {
+    "Pod": "the API server rejects it",
+    "PodTemplate": "the API server rejects pods created from it",
+}
+_DEFAULT_REFUSAL = "no pod is created, and its controller keeps retrying"
+
+
+def finding_text(rule: LintRule, violation: FieldViolation) -> str:
+    """The finding's message, a sentence without a full stop."""
+    facts = {name: _words(value) for name, value in violation.facts.items()}
+    kind = str(violation.facts.get("kind", ""))
+    if "fault" in facts:
+        facts["fault"] = sentence(violation.facts["fault"])
+    facts["consequence"] = _CONSEQUENCE_BY_KIND.get(kind, _DEFAULT_CONSEQUENCE)
+    facts["refusal"] = _REFUSAL_BY_KIND.get(kind, _DEFAULT_REFUSAL)
+    facts["sent"] = "the scheduler may bind it there, and " if violation.facts.get("scheduled") else ""
+    cpus = facts.get("cpus")
+    facts["pinned"] = f": no exclusive CPUs for {cpus}" if cpus else ""
+    if "changes" in facts:
+        facts["changes"] = f"; possible changes: {facts['changes']}" if facts["changes"] else ""
+    return PAGES[rule.id].message.format_map(facts)
+
+
+def fix_text(edits: tuple[SuggestedEdit, ...]) -> str:
+    """The suggested edits as text; empty if there are none."""
+    return "; ".join(map(_edit_text, edits))
+
+
+def _edit_text(edit: SuggestedEdit) -> str:
+    if edit.needs_value:
+        return f"set {edit.path}"
+    if edit.value is None:
+        return f"remove {edit.path}"
+    is_plain = isinstance(edit.value, str) and not edit.value.isdecimal()
+    value = edit.value if is_plain else json.dumps(edit.value)
+    return f"{edit.path}: {value}"
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "; ".join(map(_words, value))
+    if isinstance(value, InsufficientResource):
+        return sentence(value)
+    if isinstance(value, Suggestion):
+        return suggestion_text(value)
+    if isinstance(value, MustSpecify | QuotaExceeded):
+        return value.message()
+    if isinstance(value, LimitReason):
+        return value.message()
+    if isinstance(value, Reason):
+        reason = kubelet_text(value).reason
+        return f"{sentence(value)}{f' ({reason})' if reason else ''}"
+    return str(value)
+
+
+LEVEL_BY_SEVERITY = {
+    Severity.ERROR: SARIFLevel.ERROR,
+    Severity.WARNING: SARIFLevel.WARNING,
+    Severity.INFO: SARIFLevel.NOTE,
+}
+
+
+class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding with its position and its text."""
+
+    rule: LintRule
+    position: SourcePosition
+    subject: str
+    """Kind, namespace and name."""
+    path: str
+    text: str
+    fix: str = ""
+    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    edits: tuple[SuggestedEdit, ...] = ()
+    namespace: str = ""
+    """Empty: the object has none."""
+    location: ObjectLocation | None = None
+    """The object; None: a finding about a comment."""
+
+
+def lint_report_text(
+    findings: Sequence[LintFinding], *, objects: int, quiet: bool = False, summary: bool = False
+) -> str:
+    """One line a finding with the edit below it, then the counts, unless ``quiet``; ``summary``: by namespace."""
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.position}: {finding.rule.severity}: {finding.text} [{finding.rule.id}]")
+        lines.append(
+            f"    fix in {finding.subject}: {finding.fix}" if finding.fix else f"    in {finding.subject}"
+        )
+    counted = [] if quiet else [counts_text(findings, objects)]
+    by_namespace = summary_table(findings) if summary else ""
+    return printable_lines([*lines, *counted]) + (f"\n{by_namespace}" if by_namespace else "")
+
+
+def counts_text(findings: Sequence[LintFinding], objects: int) -> str:
+    """The number of findings by severity."""
+    counts = Counter(finding.rule.severity for finding in findings)
+    parts = [_counted(counts[severity], str(severity)) for severity in SEVERITIES_BY_RANK if counts[severity]]
+    return f"{', '.join(parts) or 'no findings'} in {_counted(objects, 'object')}"
+
+
+class ReportedEdit(Report, frozen=True, kw_only=True):
+    """A change of a field: a value, its removal, or a value that the user has to choose."""
+
+    path: str
+    choose: Literal[True] | UnsetType = UNSET
+    value: Any | UnsetType = UNSET
+    remove: Literal[True] | UnsetType = UNSET
+
+
+class ReportedFinding(Report, frozen=True, kw_only=True):
+    """A problem that a rule finds."""
+
+    rule: str
+    severity: Severity
+    file: str
+    line: int
+    column: int
+    subject: str = field(name="object")
+    path: str
+    """The path of the field."""
+    message: str
+    facts: Mapping[str, Any]
+    """The names and numbers of the message."""
+    fix: tuple[ReportedEdit, ...]
+    """The edits that together correct it."""
+
+
+class LintReport(ReportDocument, frozen=True, kw_only=True):
+    """Problems in manifests and configuration: `nodewright lint`."""
+
+    kind: Literal["LintReport"] = "LintReport"
+    findings: tuple[ReportedFinding, ...]
+    counts: Mapping[Severity, int]
+    objects: int
+    rules: tuple[str, ...]
+    """The rules that ran."""
+
+
+def lint_report(findings: Sequence[LintFinding], *, objects: int, rules: Sequence[LintRule]) -> LintReport:
+    """The report of the findings."""
+    counts = Counter(finding.rule.severity for finding in findings)
+    return LintReport(
+        findings=tuple(map(_reported_finding, findings)),
+        counts={severity: counts[severity] for severity in SEVERITIES_BY_RANK},
+        objects=objects,
+        rules=tuple(rule.id for rule in rules),
+    )
+
+
+def lint_report_sarif(
+    findings: Sequence[LintFinding], rules: Sequence[LintRule], version: str
+) -> dict[str, Any]:
+    """The findings as SARIF, with the rules that ran."""
+    results = [
+        SARIFResult(
+            rule=finding.rule.id,
+            level=LEVEL_BY_SEVERITY[finding.rule.severity],
+            message=f"{finding.text}{f'. Fix: {finding.fix}' if finding.fix else ''}",
+            position=finding.position,
+            subject=finding.subject,
+        )
+        for finding in findings
+    ]
+    return sarif_document(results, [_sarif_rule(rule) for rule in rules], version)
+
+
+def lint_report_commands(findings: Iterable[LintFinding]) -> Iterator[WorkflowCommand]:
+    """The findings as workflow commands of GitHub Actions."""
+    for finding in findings:
+        fix = f". Fix: {finding.fix}" if finding.fix else ""
+        yield WorkflowCommand(
+            command=COMMAND_BY_LEVEL[LEVEL_BY_SEVERITY[finding.rule.severity]],
+            title=finding.rule.id,
+            position=finding.position,
+            text=f"{finding.subject}: {finding.text}{fix}",
+        )
+
+
+def summary_table(findings: Iterable[LintFinding]) -> str:
+    """The number of findings by namespace and severity; `-`: objects without a namespace."""
+    counts: dict[str, Counter[Severity]] = {}
+    for finding in findings:
+        counts.setdefault(finding.namespace or "-", Counter())[finding.rule.severity] += 1
+    rows = [
+        (namespace, *(str(counts[namespace][severity]) for severity in SEVERITIES_BY_RANK))
+        for namespace in sorted(counts)
+    ]
+    return table(("NAMESPACE", "ERRORS", "WARNINGS", "INFO"), rows) if rows else ""
+
+
+def lint_report_junit(findings: Sequence[LintFinding], subjects: Sequence[tuple[str, SourcePosition]]) -> str:
+    """JUnit XML with one test case an object, which fails if the object has findings."""
+    cases = []
+    of_subject: dict[str, list[LintFinding]] = {}
+    for finding in findings:
+        of_subject.setdefault(f"{finding.position.file} {finding.subject}", []).append(finding)
+    names = [(f"{position.file} {name}", name, position) for name, position in subjects]
+    known = {key for key, _, _ in names}
+    names += [
+        (key, matching[0].subject, matching[0].position)
+        for key, matching in of_subject.items()
+        if key not in known
+    ]
+    for key, name, position in names:
+        matching = of_subject.get(key, [])
+        cases.append(
+            JUnitCase(
+                name=name,
+                failure="; ".join(f"{finding.rule.id}: {finding.text}" for finding in matching[:1]),
+                details="\n".join(
+                    printable(
+                        f"{finding.position}: {finding.rule.severity}: {finding.text} [{finding.rule.id}]"
+                    )
+                    for finding in matching
+                ),
+                file=position.file,
+                line=matching[0].position.line if matching else position.line,
+            )
+        )
+    return junit_text([JUnitSuite(name="nodewright lint", cases=tuple(cases))])
+
+
+def _sarif_rule(rule: LintRule) -> SARIFRule:
+    page = PAGES[rule.id]
+    why = f"{page.rationale}\n\n{page.remedy}"
+    return SARIFRule(
+        id=rule.id, summary=f"{page.title}.", level=LEVEL_BY_SEVERITY[rule.severity], rationale=why
+    )
+
+
+def _reported_finding(finding: LintFinding) -> ReportedFinding:
+    return ReportedFinding(
+        rule=finding.rule.id,
+        severity=finding.rule.severity,
+        file=finding.position.file,
+        line=finding.position.line,
+        column=finding.position.column,
+        subject=finding.subject,
+        path=finding.path,
+        message=finding.text,
+        facts=finding.facts,
+        fix=tuple(map(_reported_edit, finding.edits)),
+    )
+
+
+def _reported_edit(edit: SuggestedEdit) -> ReportedEdit:
+    if edit.needs_value:
+        return ReportedEdit(path=edit.path, choose=True)
+    if edit.value is None:
+        return ReportedEdit(path=edit.path, remove=True)
+    return ReportedEdit(path=edit.path, value=edit.value)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 or noun == "info" else f"{count} {noun}s"
+
+
+SUBJECT_NAMES = {
+    "PodSubject": "pods and workloads",
+    "ConfigSubject": "KubeletConfigurations",
+    "LimitRangeSubject": "LimitRanges",
+    "QuotaSubject": "ResourceQuotas",
+}
+
+
+_SUPPRESS = (
+    "Write a comment `# nodewright: ignore {rule} REASON` beside or above the field, set the annotation "
+    "`nodewright.dev/ignore: {rule}` on the object, or pass `--disable {rule}` for all files."
+)
+
+
+def rule_page(rule: LintRule) -> str:
+    """The page of a rule as Markdown."""
+    page = PAGES[rule.id]
+    about = ", ".join(SUBJECT_NAMES[type_.__name__] for type_ in rule.subject_types) or "all files"
+    needs = " Needs nodes (`--node`)." if rule.needs_node else ""
+    since = f" From Kubernetes {rule.since} on." if rule.since else ""
+    parts = [
+        f"# {rule.id}: {page.title}",
+        f"Severity: **{rule.severity}**. Checks {about}.{needs}{since}",
+        "## Why",
+        page.rationale,
+        "## What to do",
+        page.remedy,
+    ]
+    parts += [
+        f"## Bad{_node_options(rule)}",
+        f"```yaml\n{page.bad}```",
+        "## Good",
+        f"```yaml\n{page.good}```",
+    ]
+    if page.kubelet_config:
+        parts += ["## The kubelet of the examples", f"```yaml\n{page.kubelet_config}```"]
+    parts += [
+        "## Suppress",
+        _SUPPRESS.format(rule=rule.id),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def rules_page(rules: Iterable[LintRule]) -> str:
+    """The list of all rules as Markdown."""
+    lines = [
+        "# Rules of nodewright lint",
+        "",
+        "Ids never change their meaning. NW1xx check pods, NW2xx pods on the given nodes, NW3xx the kubelet's",
+        "configuration, NW4xx the limits of namespaces; NW001 checks ignores. Generated from the code by `make docs`.",
+        "[Traps](traps.md) lists the known traps of Kubernetes that they cover, and those that no file can show.",
+        "",
+        "| Rule | Severity | Finding | Needs nodes | Since |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {PAGES[rule.id].title} | {'yes' if rule.needs_node else ''} | {rule.since} |"
+        for rule in rules
+    ]
+    return "\n".join([*lines, ""])
+
+
+def rules_table(rules: Iterable[LintRule]) -> str:
+    """The list of all rules for a terminal."""
+    rows = [
+        (
+            rule.id,
+            str(rule.severity),
+            "yes" if rule.needs_node else "-",
+            rule.since or "-",
+            PAGES[rule.id].title,
+        )
+        for rule in rules
+    ]
+    return table(("RULE", "SEVERITY", "NEEDS NODES", "SINCE", "FINDING"), rows)
+
+
+def _node_options(rule: LintRule) -> str:
+    page = PAGES[rule.id]
+    if not page.node:
+        return ""
+    nodes = " ".join(f"--node {name}" for name in page.node.split())
+    return f" (with `{nodes}{' --kubelet-config kubelet.yaml' if page.kubelet_config else ''}`)"

@@ -1,0 +1,270 @@
+"""Rules about KubeletConfigurations: faults that prevent the kubelet from starting, and settings without effect."""
+
+from collections.abc import Iterator
+from functools import cache, lru_cache
+
+from nodewright.core.allocatable import allocatable_reservation
+from nodewright.core.cpu.cpu_policy import CPUSettings
+from nodewright.core.cpu.cpu_policy import create_policy as create_cpu_policy
+from nodewright.core.cpu.cpu_topology import CPUTopology, discover
+from nodewright.core.cpu.policy_options import CPUGates
+from nodewright.core.memory.memory_policy import MemorySettings, Reservation, create_memory_policy
+from nodewright.core.topology.manager_config import topology_manager
+from nodewright.hardware.machine_info import MachineInfo, NUMANode
+from nodewright.hardware.machine_shape import MachineShape, machine_from_shape
+from nodewright.kubernetes.eviction_thresholds import Signal
+from nodewright.kubernetes.objects import ResourceList
+from nodewright.kubernetes.reservations import parse_reservations
+from nodewright.kubernetes.resource_names import CPU, MEMORY
+from nodewright.predict.lint.lint_model import (
+    ConfigSubject,
+    FieldViolation,
+    LintContext,
+    LintRule,
+    Severity,
+    SuggestedEdit,
+)
+from nodewright.reasons.cpu import KubeletHangs
+from nodewright.reasons.cpu_start import (
+    AlignBySocketAgainstMachine,
+    CPUReservationMissing,
+    CPUReservationUnmet,
+    CPUReservationZero,
+    ReservedCPUUnknown,
+)
+from nodewright.reasons.memory import (
+    NoReservedMemory,
+    ReservedMemoryDiffers,
+    ReservedMemoryElsewhere,
+    ReservedMemoryInexact,
+)
+from nodewright.reasons.reason import Reason
+from nodewright.reasons.verdict import Granted, Refused
+from nodewright.values.idset import NUMASet
+from nodewright.values.quantity import ZERO, Quantity, QuantityFormat
+
+_OF_MACHINES = AlignBySocketAgainstMachine | CPUReservationUnmet | ReservedCPUUnknown | KubeletHangs
+_OF_MEMORY = ReservedMemoryDiffers | NoReservedMemory | ReservedMemoryElsewhere | ReservedMemoryInexact
+_OF_CPUS = CPUReservationMissing | CPUReservationZero
+
+
+def _refused(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """Faults that the kubelet itself reports."""
+    for fault in (*config.faults, *config.settled.faults):
+        path = config.prefix + fault.path
+        yield FieldViolation(path=path.rstrip("."), facts={"stage": str(fault.stage), "text": fault.text})
+
+
+def _unknown_fields(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """Unknown fields, which the kubelet only logs."""
+    for path in config.unknown_fields:
+        yield FieldViolation(
+            path=config.prefix + path, facts={"field": path}, edits=(SuggestedEdit(config.prefix + path),)
+        )
+
+
+def _reserved_memory(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """`reservedMemory` that differs from the sum of all reservations."""
+    reason = _memory_reason(config)
+    if not isinstance(reason, _OF_MEMORY):
+        return
+    path = f"{config.prefix}reservedMemory"
+    entries = config.config.reserved_memory
+    edits: tuple[SuggestedEdit, ...] = ()
+    if isinstance(reason, ReservedMemoryDiffers):
+        if not entries:
+            limits = {reason.resource: str(reason.node_allocatable)}
+            edits = (SuggestedEdit(path, [{"numaNode": 0, "limits": limits}]),)
+        elif (now := entries[0].limits.get(reason.resource)) is not None:
+            then = now + reason.node_allocatable - reason.over_numa
+            if then.sign() > 0:
+                edits = (SuggestedEdit(f"{path}[0].limits[{reason.resource}]", then.canonical()),)
+    yield FieldViolation(path=path if entries else _top(config), facts={"fault": reason}, edits=edits)
+
+
+def _cpu_reservation(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """The static CPU policy without a CPU for the system."""
+    reason = _cpu_reason(config)
+    if isinstance(reason, _OF_CPUS):
+        edit = SuggestedEdit(f"{config.prefix}kubeReserved[{CPU}]", "1")
+        yield FieldViolation(path=f"{config.prefix}cpuManagerPolicy", facts={"fault": reason}, edits=(edit,))
+
+
+def _managers(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """Policies and options that are checked only when the managers are created, unless validation refuses the field."""
+    refused = {fault.path for fault in (*config.faults, *config.settled.faults)}
+    for field, reason in (
+        ("topologyManagerPolicy", _topology_reason(config)),
+        ("cpuManagerPolicy", _cpu_reason(config)),
+        ("memoryManagerPolicy", _memory_reason(config)),
+    ):
+        if reason is not None and field not in refused and not isinstance(reason, _OF_MEMORY | _OF_CPUS):
+            yield FieldViolation(path=f"{config.prefix}{field}", facts={"field": field, "fault": reason})
+
+
+def _topology_reason(config: ConfigSubject) -> Reason | None:
+    kubelet = config.config
+    manager = topology_manager(
+        kubelet.topology_manager_policy,
+        kubelet.topology_manager_scope,
+        kubelet.topology_manager_policy_options,
+        config.machine.topology if config.machine else (),
+    )
+    return manager.because[0] if isinstance(manager, Refused) else None
+
+
+def _cpu_reason(config: ConfigSubject) -> Reason | None:
+    kubelet = config.config
+    parsed = parse_reservations(kubelet, config.machine)
+    if parsed.faults:
+        return None
+    machine = config.machine or _large_machine()
+    settings = CPUSettings(
+        policy=kubelet.cpu_manager_policy,
+        options=kubelet.cpu_manager_policy_options,
+        reservation=_reservation(config).get(CPU),
+        reserved_cpus=parsed.reservations.cpus,
+        topology_policy=kubelet.topology_manager_policy,
+        gates=CPUGates.of(config.settled.gates),
+    )
+    topology = _topology(machine)
+    policy = topology if isinstance(topology, Refused) else create_cpu_policy(topology.value, settings)
+    reason = policy.because[0] if isinstance(policy, Refused) else None
+    return None if config.machine is None and isinstance(reason, _OF_MACHINES) else reason
+
+
+@cache
+def _large_machine() -> MachineInfo:
+    """Stands for an unknown machine: large enough for every reservation."""
+    return machine_from_shape(MachineShape(cores=512, threads=2, memory_bytes=1 << 50))
+
+
+@lru_cache(maxsize=8)
+def _topology(machine: MachineInfo) -> Granted[CPUTopology] | Refused:
+    return discover(machine)
+
+
+def _memory_reason(config: ConfigSubject) -> Reason | None:
+    kubelet = config.config
+    if parse_reservations(kubelet, config.machine).faults:
+        return None
+    if config.machine is None and _memory_threshold_is_relative(config):
+        return None  # The amount depends on the machine.
+    ids = sorted(
+        NUMASet.of(0) | NUMASet.from_possible_ids(entry.numa_node for entry in kubelet.reserved_memory)
+    )
+    settings = MemorySettings(
+        policy=kubelet.memory_manager_policy,
+        reserved=tuple(Reservation(entry.numa_node, entry.limits) for entry in kubelet.reserved_memory),
+        node_allocatable=_reservation(config),
+    )
+    topology = config.machine.topology if config.machine else tuple(NUMANode(node_id=id_) for id_ in ids)
+    policy = create_memory_policy(topology, settings)
+    return policy.because[0] if isinstance(policy, Refused) else None
+
+
+def _reservation(config: ConfigSubject) -> ResourceList:
+    """The total reservation; on an unknown machine without percentage thresholds."""
+    if config.resources is not None:
+        return config.resources.total_reserved
+    parsed = parse_reservations(config.config, config.machine)
+    memory_bytes = config.machine.memory_capacity if config.machine else 1 << 50
+    capacity = {
+        CPU: Quantity.of(1 << 20),
+        MEMORY: Quantity.of(memory_bytes, QuantityFormat.BINARY_SI),
+    }
+    return allocatable_reservation(capacity, parsed.reservations)
+
+
+def _memory_threshold_is_relative(config: ConfigSubject) -> bool:
+    return any(
+        threshold.signal is Signal.MEMORY_AVAILABLE and threshold.value.quantity is None
+        for threshold in parse_reservations(config.config).reservations.hard_thresholds
+    )
+
+
+def _without_effect(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """Settings without effect because another one is off."""
+    kubelet, document = config.config, config.document
+    idle: list[tuple[str, str, str]] = []
+    if kubelet.topology_manager_policy == "none":
+        idle += [
+            (name, "topologyManagerPolicy", "none")
+            for name in ("topologyManagerPolicyOptions", "topologyManagerScope")
+            if document.get(name) and document[name] != "container"
+        ]
+    elif kubelet.topology_manager_policy == "single-numa-node":
+        options = kubelet.topology_manager_policy_options
+        if options.get("prefer-closest-numa-nodes", "").lower() in ("true", "t", "1"):
+            name = "topologyManagerPolicyOptions[prefer-closest-numa-nodes]"
+            idle.append((name, "topologyManagerPolicy", "single-numa-node"))
+    if kubelet.memory_manager_policy == "None" and kubelet.reserved_memory:
+        idle.append(("reservedMemory", "memoryManagerPolicy", "None"))
+    if kubelet.eviction_minimum_reclaim and not (kubelet.eviction_hard or kubelet.eviction_soft):
+        idle.append(("evictionMinimumReclaim", "evictionHard", "{}"))
+    for name, other, value in idle:
+        path = config.prefix + name
+        yield FieldViolation(
+            path=path, facts={"field": name, "other": other, "value": value}, edits=(SuggestedEdit(path),)
+        )
+
+
+def _parts_of_cpus_reserved(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """The static policy reserves whole CPUs, while allocatable is reduced by a fraction."""
+    if not config.is_static_cpu or _cpu_reason(config) is not None:
+        return
+    amount = _reservation(config).get(CPU, ZERO)
+    if amount.milli_value() % 1000:
+        kube = Quantity.parse(str(config.config.kube_reserved.get(CPU, "0")))
+        rounded_up = Quantity.of_milli(-(-amount.milli_value() // 1000) * 1000 - amount.milli_value()) + kube
+        field = "kubeReserved" if CPU in config.config.kube_reserved else "systemReserved"
+        if field == "systemReserved":
+            rounded_up = rounded_up - kube + Quantity.parse(str(config.config.system_reserved.get(CPU, "0")))
+        path = f"{config.prefix}{field}[{CPU}]"
+        whole = -(-amount.milli_value() // 1000)
+        facts = {"amount": str(amount), "whole": whole}
+        yield FieldViolation(path=path, facts=facts, edits=(SuggestedEdit(path, rounded_up.canonical()),))
+
+
+def _cores_reserved_in_part(config: ConfigSubject, _context: LintContext) -> Iterator[FieldViolation]:
+    """full-pcpus-only allocates no core with a reserved thread."""
+    if config.machine is None or not config.is_static_cpu:
+        return
+    if config.config.cpu_manager_policy_options.get("full-pcpus-only", "").lower() not in ("true", "t", "1"):
+        return
+    topology = _topology(config.machine)
+    if isinstance(topology, Refused) or _cpu_reason(config) is not None or topology.value.cpus_per_core < 2:
+        return
+    threads = topology.value.cpus_per_core
+    reserved_cpus = parse_reservations(config.config, config.machine).reservations.cpus
+    count = -(-_reservation(config).get(CPU, ZERO).milli_value() // 1000)
+    lost = (topology.value.whole_cores(reserved_cpus) - reserved_cpus) if reserved_cpus else ()
+    wasted = len(lost) if reserved_cpus else -count % threads
+    if wasted:
+        field = "reservedSystemCPUs" if reserved_cpus else "kubeReserved"
+        path = config.prefix + field
+        facts = {
+            "reserved": str(reserved_cpus) if reserved_cpus else count,
+            "wasted": wasted,
+            "threads": threads,
+        }
+        edits = (
+            (SuggestedEdit(path, str(topology.value.whole_cores(reserved_cpus))),) if reserved_cpus else ()
+        )
+        yield FieldViolation(path=path, facts=facts, edits=edits)
+
+
+def _top(config: ConfigSubject) -> str:
+    return f"{config.prefix}memoryManagerPolicy"
+
+
+MANAGER_RULES = (
+    LintRule("NW301", Severity.ERROR, (ConfigSubject,), _refused),
+    LintRule("NW302", Severity.WARNING, (ConfigSubject,), _unknown_fields),
+    LintRule("NW303", Severity.ERROR, (ConfigSubject,), _reserved_memory),
+    LintRule("NW304", Severity.ERROR, (ConfigSubject,), _cpu_reservation),
+    LintRule("NW305", Severity.ERROR, (ConfigSubject,), _managers),
+    LintRule("NW306", Severity.WARNING, (ConfigSubject,), _without_effect),
+    LintRule("NW307", Severity.WARNING, (ConfigSubject,), _parts_of_cpus_reserved),
+    LintRule("NW308", Severity.WARNING, (ConfigSubject,), _cores_reserved_in_part),
+)

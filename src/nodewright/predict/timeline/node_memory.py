@@ -1,0 +1,265 @@
+"""Memory of a node over time: usage of containers, pods, all pods and the node, their limits and swap.
+
+Also the back-off after which the kubelet restarts containers that the kernel killed.
+"""
+
+from collections.abc import Iterator
+
+from nodewright.core.eviction.oom_killer import OOMCandidate, min_free_bytes
+from nodewright.predict.timeline.setup import (
+    SECOND_NS,
+    ContainerMemory,
+    Growth,
+    LimitScope,
+    PodMemory,
+    TimelineSetup,
+)
+from nodewright.predict.timeline.timeline_events import (
+    NANO,
+    ContainerKey,
+    EventOrder,
+    LimitReached,
+    LimitWatch,
+    LinearAmount,
+    MemoryEmptied,
+    TimelineQueue,
+)
+
+SYSTEM_KEY: ContainerKey = ("", "")
+
+
+class NodeMemory:
+    """Memory usage on a node; schedules an event for each limit that will be reached."""
+
+    def __init__(self, setup: TimelineSetup, events: TimelineQueue) -> None:
+        self.setup = setup
+        self._events = events
+        self.containers: dict[ContainerKey, ContainerMemory] = {}
+        self.pods: dict[str, PodMemory] = {pod.uid: pod for pod in setup.pods}
+        self.container_amounts: dict[ContainerKey, LinearAmount] = {
+            SYSTEM_KEY: LinearAmount(setup.system_bytes)
+        }
+        self.pod_amounts: dict[str, LinearAmount] = {}
+        self.rates: dict[ContainerKey, int] = {}
+        """Growth of each container while it runs, in bytes per second."""
+        self._watches: dict[LinearAmount, list[LimitWatch]] = {}
+        for pod in setup.pods:
+            for container in pod.containers:
+                key = (pod.uid, container.name)
+                self.containers[key], self.container_amounts[key] = (
+                    container,
+                    LinearAmount(container.used_bytes),
+                )
+            self.pod_amounts[pod.uid] = LinearAmount(
+                sum(container.used_bytes for container in pod.containers)
+            )
+        self.running: set[ContainerKey] = set(self.container_amounts)
+        in_pods = setup.pods_other_bytes + sum(container.used_bytes for container in self.containers.values())
+        self.pods_amount, self.node_amount = (
+            LinearAmount(in_pods),
+            LinearAmount(in_pods + setup.system_bytes),
+        )
+        kept_free = setup.assumptions.kept_free_bytes
+        self.ram_bytes = setup.memory_bytes - (
+            min_free_bytes(setup.memory_bytes) if kept_free is None else kept_free
+        )
+        """Memory of the node that processes can use."""
+        self._set_limits()
+
+    # ------------------------------------------------------------ usage
+
+    @property
+    def usable_swap_bytes(self) -> int:
+        """Swap that the running containers can use together."""
+        if not self.setup.swap_bytes:
+            return 0
+        allowed = sum(
+            container.swap_bytes for key, container in self.containers.items() if key in self.running
+        )
+        return min(allowed, self.setup.swap_bytes)
+
+    def in_swap_bytes(self, now_ns: int) -> int:
+        """Swap in use: usage excess the node's memory or excess the limit of all pods, up to what pods may swap."""
+        if not self.setup.swap_bytes:
+            return 0
+        excess = self.node_amount.bytes_at(now_ns) - self.ram_bytes
+        if self.setup.pods_limit_bytes is not None:
+            excess = max(excess, self.pods_amount.bytes_at(now_ns) - self.setup.pods_limit_bytes)
+        return min(max(excess, 0), self.usable_swap_bytes)
+
+    def pods_capacity_bytes(self) -> int:
+        """Memory that all pods together can use."""
+        limit = self.setup.pods_limit_bytes
+        return self.setup.memory_bytes if limit is None else limit
+
+    # ------------------------------------------------------------ changes
+
+    def grow(self, now_ns: int, growth: Growth) -> None:
+        """Sets the growth of a container; if it does not run, from its next restart on."""
+        key = (growth.pod, growth.container)
+        self.rates[key] = growth.rate
+        if key in self.running:
+            self._set(now_ns, key, rate=growth.rate, to_bytes=growth.to_bytes)
+
+    def empty_container(self, now_ns: int, event: MemoryEmptied) -> None:
+        """Sets the container's usage to 0, unless its growth has changed since the event was scheduled."""
+        if self.container_amounts[event.key].version == event.version:
+            self._set(now_ns, event.key, rate=0, to_bytes=0)
+
+    def end_container(self, now_ns: int, key: ContainerKey) -> int:
+        """Ends the container; the memory that this frees.
+
+        Units: bytes.
+        """
+        if key not in self.running:
+            return 0
+        remaining = self.setup.system_bytes if key == SYSTEM_KEY else 0
+        freed = self.container_amounts[key].bytes_at(now_ns) - remaining
+        self._set(now_ns, key, rate=0, to_bytes=remaining)
+        if key == SYSTEM_KEY:
+            # The growth was one process; the others continue.
+            return freed
+        self.running.discard(key)
+        if self.setup.swap_bytes:
+            self._update_swap_limits(now_ns)
+        return freed
+
+    def restart_container(self, now_ns: int, key: ContainerKey) -> None:
+        """Restarts the container with no usage and its previous growth."""
+        self.running.add(key)
+        self._set(now_ns, key, rate=self.rates.get(key, 0), to_bytes=0)
+        if self.setup.swap_bytes:
+            self._update_swap_limits(now_ns)
+
+    def _set(self, now_ns: int, key: ContainerKey, *, rate: int, to_bytes: int | None) -> None:
+        amount = self.container_amounts[key]
+        by_rate = rate - amount.rate
+        by_nanobytes = 0 if to_bytes is None else to_bytes * NANO - amount.nanobytes_at(now_ns)
+        for changed in self._amounts_of(key):
+            changed.change(now_ns, by_nanobytes=by_nanobytes, by_rate=by_rate)
+            for watch in self._watches.get(changed, ()):
+                self._schedule_reaching(now_ns, watch)
+        empty_ns = amount.empties_ns()
+        if empty_ns is not None:
+            self._events.schedule(empty_ns, MemoryEmptied(key, amount.version), EventOrder.EMPTY)
+
+    def _amounts_of(self, key: ContainerKey) -> tuple[LinearAmount, ...]:
+        amount = self.container_amounts[key]
+        if key == SYSTEM_KEY:
+            return amount, self.node_amount
+        return amount, self.pod_amounts[key[0]], self.pods_amount, self.node_amount
+
+    # ------------------------------------------------------------ limits
+
+    def watch_limit(self, watch: LimitWatch) -> None:
+        """Schedules an event for when the limit is reached."""
+        self._watches.setdefault(watch.amount, []).append(watch)
+        watch.swap_bytes = self.usable_swap_bytes if watch.counts_swap else 0
+        self._schedule_reaching(0, watch)
+
+    def is_due(self, now_ns: int, event: LimitReached) -> bool:
+        """Whether the limit is reached now and was not before; marks the watch."""
+        watch = event.watch
+        if event.version != watch.amount.version or watch.is_above:
+            return False
+        watch.is_above = self.is_at_limit(now_ns, watch)
+        return watch.is_above
+
+    @staticmethod
+    def is_at_limit(now_ns: int, watch: LimitWatch) -> bool:
+        """Whether the amount is at its limit or above."""
+        return watch.amount.nanobytes_at(now_ns) >= watch.limit_bytes * NANO
+
+    def _schedule_reaching(self, now_ns: int, watch: LimitWatch) -> None:
+        if watch.is_above and not self.is_at_limit(now_ns, watch):
+            watch.is_above = False
+        at_ns = None if watch.is_above else watch.amount.reaches_ns(watch.limit_bytes)
+        if at_ns is not None:
+            event = LimitReached(watch, watch.amount.version)
+            self._events.schedule(max(at_ns, now_ns), event, EventOrder.LIMIT)
+
+    def _set_limits(self) -> None:
+        setup = self.setup
+        for key, container in self.containers.items():
+            if container.limit_bytes is not None:
+                limit = container.limit_bytes + container.swap_bytes
+                self.watch_limit(
+                    LimitWatch(self.container_amounts[key], limit, LimitScope.CONTAINER, key[1], key)
+                )
+        for pod in setup.pods:
+            if pod.limit_bytes is not None:
+                limit = pod.limit_bytes + sum(container.swap_bytes for container in pod.containers)
+                name = pod.claim.pod.full_name
+                self.watch_limit(
+                    LimitWatch(self.pod_amounts[pod.uid], limit, LimitScope.POD, name, (pod.uid, ""))
+                )
+        if setup.pods_limit_bytes is not None:
+            limit = setup.pods_limit_bytes
+            self.watch_limit(
+                LimitWatch(self.pods_amount, limit, LimitScope.PODS, "all pods", counts_swap=True)
+            )
+        self.watch_limit(
+            LimitWatch(self.node_amount, self.ram_bytes, LimitScope.NODE, "the node", counts_swap=True)
+        )
+
+    def _update_swap_limits(self, now_ns: int) -> None:
+        """Updates limits that include swap: usable swap depends on which containers run."""
+        for watch in (*self._watches[self.node_amount], *self._watches.get(self.pods_amount, ())):
+            if watch.counts_swap:
+                watch.swap_bytes = self.usable_swap_bytes
+                self._schedule_reaching(now_ns, watch)
+
+    # ------------------------------------------------------------ OOM candidates
+
+    def processes(self, now_ns: int, watch: LimitWatch) -> list[OOMCandidate]:
+        """The processes that the kernel chooses from at this limit, in order of pods and containers."""
+        candidates = [
+            self._process(now_ns, key) for key in self._containers_under(watch) if key in self.running
+        ]
+        grown = self.container_amounts[SYSTEM_KEY].bytes_at(now_ns) - self.setup.system_bytes
+        if watch.scope is LimitScope.NODE and grown > 0 and SYSTEM_KEY in self.running:
+            # Outside pods, only the growth is known to be one process.
+            candidates.append(OOMCandidate(pod="", used_bytes=grown))
+        return candidates
+
+    def _process(self, now_ns: int, key: ContainerKey) -> OOMCandidate:
+        container = self.containers[key]
+        used = max(self.container_amounts[key].bytes_at(now_ns) - container.file_bytes, 0)
+        return OOMCandidate(
+            pod=key[0], container=key[1], oom_score_adj=container.oom_score_adj, used_bytes=used
+        )
+
+    def _containers_under(self, watch: LimitWatch) -> Iterator[ContainerKey]:
+        if watch.key is None:
+            return iter(self.containers)
+        uid, name = watch.key
+        return (key for key in self.containers if key[0] == uid and name in ("", key[1]))
+
+
+BACK_OFF_S = (0, 10, 20, 40, 80, 160, 300)
+"""Delays before the first restart of a container, the second, and so on.
+
+Follows: v1.36, pkg/kubelet/kubelet.go, initialCrashLoopBackOff and MaxCrashLoopBackOff.
+"""
+BACK_OFF_RESET_NS = 600 * SECOND_NS
+"""Running time after which the back-off starts from the beginning."""
+
+
+class RestartBackOff:
+    """Restart back-off of containers: when each last started and how often it was restarted."""
+
+    def __init__(self) -> None:
+        self.started_at_ns: dict[ContainerKey, int] = {}
+        self._restart_counts: dict[ContainerKey, int] = {}
+
+    def note_start(self, now_ns: int, key: ContainerKey) -> None:
+        """Records a restart."""
+        self.started_at_ns[key] = now_ns
+
+    def next_start_ns(self, now_ns: int, key: ContainerKey) -> int:
+        """When a container that ends now is restarted; counts the restart."""
+        if now_ns - self.started_at_ns.get(key, -BACK_OFF_RESET_NS) >= BACK_OFF_RESET_NS:
+            self._restart_counts[key] = 0
+        restart_count = self._restart_counts.get(key, 0)
+        self._restart_counts[key] = restart_count + 1
+        return now_ns + BACK_OFF_S[min(restart_count, len(BACK_OFF_S) - 1)] * SECOND_NS

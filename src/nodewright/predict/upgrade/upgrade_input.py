@@ -1,0 +1,276 @@
+"""Loads what an upgrade is decided on: one node with its kubelet's files, or many nodes with their pods."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.core.admission_plugins import with_canonical_quantities, with_uid
+from nodewright.core.requests.resource_defaults import with_defaults
+from nodewright.errors import Fault, InputError
+from nodewright.formats.documents import parse_documents, read_file
+from nodewright.formats.regular_files import error_text, open_regular, read_regular_file
+from nodewright.formats.workloads import Workload
+from nodewright.kubernetes.node_profile import NodeProfile
+from nodewright.kubernetes.objects import Pod
+from nodewright.predict.node import Node
+from nodewright.predict.node_from_profile import DEFAULT_NAME, node_parts, profile_release
+from nodewright.predict.rehearse.kubelet_directory import (
+    allocation_conflicts,
+    pods_as_admitted,
+    state_files_of,
+)
+from nodewright.predict.upgrade.release_facts import UpgradeCase, with_accepted_settings
+from nodewright.profiles.capture.node_pods import NodePods, read_pods
+from nodewright.profiles.kubelet_config_files import ConfigHost, config_document
+from nodewright.profiles.kubelet_root import CONFIG_FILE, RootReadOptions, read_kubelet_root
+from nodewright.profiles.node_lookup import find_profile, with_release
+from nodewright.profiles.profile_files import load_profile
+from nodewright.profiles.state_files.checkpoints import state_as_written, written_state_files
+from nodewright.releases.release import Release, ReleaseError, release_warning
+from nodewright.releases.release_table import RELEASE_TABLES, ReleaseTable
+
+KUBEADM_FLAGS = "kubeadm-flags.env"
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class NodeSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a node and what runs on it are read."""
+
+    node: str | None
+    """A NodeProfile or a shape of the catalogue; None: this machine."""
+    start: str | None = None
+    """The release that it runs; None: the profile's."""
+    kubelet_config: str | None = None
+    kubelet_root: Path | None = None
+    pods: Path | None = None
+    manifests: Sequence[Workload] = ()
+
+
+def known_release(text: str, option: str) -> ReleaseTable:
+    """The release of an option's text.
+
+    Errors: InputError with the releases that have rules.
+    """
+    names = ", ".join(RELEASE_TABLES)
+    try:
+        name = Release.parse(text).minor_release
+    except ReleaseError as error:
+        raise InputError([Fault(source=option, value=text, rule=f"{error}; known are {names}")]) from None
+    if name not in RELEASE_TABLES:
+        rule = f"a release without rules here; known are {names}"
+        raise InputError([Fault(source=option, value=text, rule=rule)])
+    return RELEASE_TABLES[name]
+
+
+def release_of(profile: NodeProfile, source: str) -> tuple[ReleaseTable, tuple[str, ...]]:
+    """The release that a node runs, with a warning if it is the nearest one with rules.
+
+    Errors: InputError if the profile's version is no release.
+    """
+    rules = profile_release(profile.spec.kubernetes_version, source)
+    return rules.table, tuple(filter(None, [release_warning(rules)]))
+
+
+def node_case(query: NodeSource) -> UpgradeCase:
+    """The node with its state files, pods and manifests.
+
+    Errors: InputError if something cannot be read, or if the kubelet does not run with this configuration.
+    """
+    source = query.node or "this machine"
+    profile = _with_configuration(find_profile(query.node, release=query.start), query)
+    if query.kubelet_root is not None:
+        return _directory_case(profile, query, query.kubelet_root)
+    if query.pods is not None:
+        pods = read_pods(query.pods, profile.metadata.name).pods
+        profile = replace(profile, spec=replace(profile.spec, pods=pods, allocations=None))
+    return replace(profile_case(profile, source), manifests=query.manifests)
+
+
+def profile_case(profile: NodeProfile, source: str) -> UpgradeCase:
+    """The node whose kubelet has written the allocations of the profile's pods to its state files."""
+    profile = _with_uids(profile)
+    node = _running_node(profile, source)
+    files = written_state_files(node.state)
+    return UpgradeCase(
+        profile=_named(profile),
+        source=source,
+        files=files,
+        pods=_running(profile.spec.pods),
+        held=state_as_written(files, node.config.parts),
+    )
+
+
+def _running_node(profile: NodeProfile, source: str) -> Node:
+    """The node as it runs: without settings of the configuration that only the next release accepts.
+
+    Errors: InputError if its kubelet does not start without them either.
+    """
+    try:
+        return Node.from_profile(profile, source=source)
+    except InputError as error:
+        running = with_accepted_settings(profile, error.faults)
+        if running.spec.kubelet_configuration == profile.spec.kubelet_configuration:
+            raise
+        return Node.from_profile(running, source=source)
+
+
+def _directory_case(profile: NodeProfile, query: NodeSource, directory: Path) -> UpgradeCase:
+    source = query.node or "this machine"
+    parts, _ = node_parts(profile, source=source)
+    options = RootReadOptions(
+        configuration=profile.spec.kubelet_configuration,
+        host=ConfigHost(release=profile_release(profile.spec.kubernetes_version, source).table),
+    )
+    root = read_kubelet_root(directory, options)
+    running = (
+        read_pods(query.pods, profile.metadata.name)
+        if query.pods is not None
+        else NodePods(node=profile.metadata.name, pods=_running(profile.spec.pods))
+    )
+    files = state_files_of(root, running)
+    admitted = pods_as_admitted(running, root)
+    return UpgradeCase(
+        profile=_named(profile),
+        source=source,
+        files=files,
+        pods=_running(admitted.pods),
+        held=state_as_written(files, parts),
+        conflicts=tuple(allocation_conflicts(root)),
+        is_complete=bool(running.pods),
+        manifests=query.manifests,
+        flags=tuple(_kubeadm_flags(directory / KUBEADM_FLAGS)),
+    )
+
+
+def _with_uids(profile: NodeProfile) -> NodeProfile:
+    """The profile with uids that cgroups can be named after, for pods without one; recorded allocations name uids."""
+    if profile.spec.allocations is not None:
+        return profile
+    pods = tuple(
+        pod if pod.uid else replace(pod, metadata=replace(pod.metadata, uid=pod.full_name.replace("/", ".")))
+        for pod in profile.spec.pods
+    )
+    return replace(profile, spec=replace(profile.spec, pods=pods))
+
+
+def _named(profile: NodeProfile) -> NodeProfile:
+    name = profile.metadata.name or DEFAULT_NAME
+    return replace(profile, metadata=replace(profile.metadata, name=name))
+
+
+def _running(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+    return tuple(
+        with_defaults(with_uid(with_canonical_quantities(pod))) for pod in pods if not pod.is_terminal
+    )
+
+
+def _with_configuration(profile: NodeProfile, query: NodeSource) -> NodeProfile:
+    """The profile with the configuration of the file, or of the kubelet's directory."""
+    file: str | Path | None = query.kubelet_config
+    if file is None and query.kubelet_root is not None and (query.kubelet_root / CONFIG_FILE).is_file():
+        file = query.kubelet_root / CONFIG_FILE
+    if file is None:
+        return profile
+    return replace(profile, spec=replace(profile.spec, kubelet_configuration=config_document(file)))
+
+
+def _kubeadm_flags(path: Path) -> Iterator[str]:
+    """The flags that kubeadm gives the kubelet; none without such a file.
+
+    Errors: InputError if the file cannot be read.
+    """
+    if path.is_file():
+        text = read_regular_file(path).decode(errors="replace")
+        yield from re.findall(r"--([a-z0-9-]+)", text)
+
+
+# ---------------------------------------------------------------- many nodes
+
+
+def cases_of_nodes(
+    paths: Sequence[str], *, start: str | None, configuration: Mapping[str, Any] | None = None
+) -> tuple[tuple[UpgradeCase, ...], tuple[str, ...]]:
+    """The nodes of NodeProfiles and of dumps of clusters with their pods, and warnings.
+
+    ``configuration`` is the kubelet's on the nodes of dumps.
+
+    Errors: InputError with the faults of the first file that has any, or if there are no nodes.
+    """
+    files = [file for path in paths for file in _files(path)]
+    profiles = [file for file in files if _is_profile(file)]
+    dumps = [file for file in files if file not in profiles]
+    nodes = [(load_profile(file), file) for file in profiles]
+    warnings: tuple[str, ...] = ()
+    if dumps:
+        dumped, warnings = _dumped_nodes(dumps, configuration)
+        nodes += dumped
+    if not nodes:
+        raise InputError([Fault(source="--nodes", value=", ".join(paths), rule="no nodes found")])
+    released = [
+        (profile if start is None else with_release(profile, start), source) for profile, source in nodes
+    ]
+    return tuple(profile_case(profile, source) for profile, source in released), warnings
+
+
+def _files(path: str) -> list[str]:
+    """The file, or the files of the directory, which nobody has named and which have to be regular ones."""
+    if not Path(path).is_dir():
+        return [path]
+    files = [str(file) for file in sorted(Path(path).iterdir()) if file.suffix in _SUFFIXES]
+    for file in files:
+        try:
+            os.close(open_regular(file))
+        except OSError as error:
+            raise InputError([Fault(rule=f"cannot be read: {error_text(error)}", source=file)]) from None
+    return files
+
+
+def _is_profile(path: str) -> bool:
+    """Whether a file begins with a NodeProfile; tables and standard input have none."""
+    if Path(path).suffix not in _SUFFIXES:
+        return False
+    documents = parse_documents(read_file(path).content, path)
+    value = documents[0].value if documents else None
+    return isinstance(value, dict) and value.get("kind") == "NodeProfile"
+
+
+def _dumped_nodes(
+    paths: Sequence[str], configuration: Mapping[str, Any] | None
+) -> tuple[list[tuple[NodeProfile, str]], tuple[str, ...]]:
+    """The nodes of clusters' objects with the pods that are bound to them, on assumed machines."""
+    from nodewright.fleet.load.assembled_nodes import (  # noqa: PLC0415 - start-up time
+        DEFAULT_CONFIGURATION,
+        NodeDefaults,
+    )
+    from nodewright.fleet.load.csv_tables import is_table  # noqa: PLC0415 - as above
+    from nodewright.fleet.load.fleet_input import FleetFiles, load_fleet  # noqa: PLC0415 - as above
+
+    defaults = NodeDefaults(configuration=DEFAULT_CONFIGURATION if configuration is None else configuration)
+    tables = tuple(path for path in paths if is_table(path))
+    objects = tuple(path for path in paths if path not in tables)
+    fleet = load_fleet(FleetFiles(nodes=tables, both=objects, node_defaults=defaults))
+    pods: dict[str, list[Pod]] = {}
+    for fleet_pod in fleet.pods():
+        name, namespace = fleet_pod.name, fleet_pod.namespace
+        # Pods that differ only in their names share one object with the uid of the first.
+        uid = f"{namespace}.{name}"
+        meta = replace(fleet_pod.pod.metadata, name=name, namespace=namespace, uid=uid)
+        pods.setdefault(fleet_pod.node, []).append(replace(fleet_pod.pod, metadata=meta))
+    nodes = []
+    for node in fleet.nodes:
+        meta = replace(node.profile.metadata, name=node.name)
+        spec = replace(
+            node.profile.spec,
+            labels=dict(node.labels),
+            taints=node.taints,
+            pods=tuple(pods.get(node.name, ())),
+        )
+        nodes.append((replace(node.profile, metadata=meta, spec=spec), node.source))
+    shapes = ", ".join(f"{count} {name}" for name, count in fleet.assembled.assumed_shapes.items())
+    assumed = (f"machines of nodes are assumed from their amounts: {shapes}",) if shapes else ()
+    return nodes, (*fleet.warnings, *assumed)

@@ -1,0 +1,47 @@
+from msgspec.structs import replace
+
+from nodewright.core.preemption.optimal import smallest_preemption
+from nodewright.hardware.machine_info import MachineInfo
+from nodewright.kubernetes.node_profile import NodeProfile, NodeProfileSpec
+from nodewright.kubernetes.objects import Pod
+from nodewright.node.step import Decision
+from nodewright.predict.admit.preemption_report import PreemptionEntry, preemption_text
+from nodewright.predict.node import Node
+from nodewright.testing.objects import a_pod
+
+CRITICAL = a_pod("critical", {"cpu": "500m"}, priority=2_000_000_000)
+
+
+def entry(*pods: Pod) -> PreemptionEntry:
+    """A critical pod is added to a node with one CPU and these pods."""
+    machine = MachineInfo(num_cores=1, num_physical_cores=1, num_sockets=1, memory_capacity=8 << 30)
+    node = Node.from_profile(NodeProfile(spec=NodeProfileSpec(machine_info=machine, pods=pods)))
+    return PreemptionEntry(preview=node.preview(CRITICAL))
+
+
+def test_only_the_nearest_candidates_are_shown_without_wide() -> None:
+    preview = entry(*(a_pod(f"web-{number}", {"cpu": "125m"}) for number in range(8)))
+    short, wide = preemption_text([preview]), preemption_text([preview], wide=True)
+    assert "and 3 more (-o wide)" in short
+    assert "more (-o wide)" not in wide
+    # Among equal candidates the last is picked; the picked one is printed first.
+    assert short.splitlines()[10].split()[-3:] == ["default/web-7", "0.5625", "picked"]
+
+
+def test_one_candidate_is_counted_in_the_singular() -> None:
+    assert "preempts 1 of 1 candidate" in preemption_text([entry(a_pod("web", {"cpu": "900m"}))])
+
+
+def test_an_optimal_choice_is_not_shown_twice() -> None:
+    preview = entry(a_pod("web", {"cpu": "900m"}, priority=7))
+    assert preview.preview.step.victims is not None
+    output = preemption_text([replace(preview, optimum=smallest_preemption(preview.preview.step.victims))])
+    assert "no smaller choice than the kubelet's found (proved)" in output
+    assert "CHOICE" not in output
+    assert preview.preview.step.decision is Decision.ADMITTED
+
+
+def test_without_candidates_no_table_is_shown() -> None:
+    output = preemption_text([entry(a_pod("web", {"cpu": "900m"}, priority=2_000_000_000))])
+    assert "preempts no pod: 0 candidates together cannot free enough" in output
+    assert "CANDIDATE" not in output
